@@ -1,0 +1,86 @@
+"""Time: the one place where it is read.
+
+`now_ms` is the wall clock at the start plus the time that has passed since by a
+clock that never jumps and counts suspend (CLOCK_BOOTTIME), slewed gently towards the
+wall clock. So an administrator or NTP that sets the wall clock an hour ahead fires
+nothing early: the difference shows as `jump_ms`, and is adopted only by a restart
+or by `adopt()`.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from onceward.limits import CLOCK_JUMP_MS, CLOCK_SLEEP_S_MAX, CLOCK_SLEW_PPM
+
+_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _boot_ns() -> int:
+    return time.clock_gettime_ns(_BOOT)
+
+
+class Clock:
+    """A clock that never goes back and never jumps.
+
+    `wall_ns` and `boot_ns` can be injected: a test or the simulator gives its own.
+    """
+
+    def __init__(
+        self,
+        wall_ns: Callable[[], int] = time.time_ns,
+        boot_ns: Callable[[], int] = _boot_ns,
+    ) -> None:
+        self._wall_ns = wall_ns
+        self._boot_ns = boot_ns
+        self._boot_seen_ns = boot_ns()
+        self._now_ns = wall_ns()
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch by this clock; never less than before."""
+        boot_ns = self._boot_ns()
+        passed_ns = boot_ns - self._boot_seen_ns
+        if passed_ns <= 0:
+            return self._now_ns
+        self._boot_seen_ns = boot_ns
+        now_ns = self._now_ns + passed_ns
+        error_ns = self._wall_ns() - now_ns
+        if abs(error_ns) < CLOCK_JUMP_MS * 1_000_000:
+            step_ns = passed_ns * CLOCK_SLEW_PPM // 1_000_000
+            now_ns += max(-step_ns, min(step_ns, error_ns))
+        self._now_ns = now_ns
+        return now_ns
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch by this clock; never less than before."""
+        return self.now_ns() // 1_000_000
+
+    def elapsed_ns(self) -> int:
+        """A reading that only differences of mean something: for leases and latencies."""
+        return self._boot_ns()
+
+    @property
+    def jump_ms(self) -> int:
+        """How far the wall clock has jumped away; 0 while it is within the slew's reach."""
+        off_ms = (self._wall_ns() - self.now_ns()) // 1_000_000
+        return off_ms if abs(off_ms) >= CLOCK_JUMP_MS else 0
+
+    def adopt(self) -> int:
+        """Take over a lasting correction of the wall clock; returns the step in ms.
+
+        Going forward makes waiting entries due; going back makes `now_ms` smaller once.
+        """
+        step_ms = self.jump_ms
+        self._now_ns += step_ms * 1_000_000
+        return step_ms
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def sleep_until(self, due_ms: int) -> None:
+        """Return at or after `due_ms`, never before; returns at once when it has passed.
+
+        Sleeps in pieces, since the event loop's clock stands still during suspend.
+        """
+        while (left_ms := due_ms - self.now_ms()) > 0:
+            await asyncio.sleep(min(left_ms / 1000, CLOCK_SLEEP_S_MAX))

@@ -1,0 +1,35 @@
+"""Where records live. `create` makes the engine that a URL names; `open` opens it too."""
+
+from urllib.parse import unquote, urlsplit
+
+from onceward.engine.base import Engine
+from onceward.engine.memory import MemoryEngine
+from onceward.errors import BadInput
+
+
+def create(url: str) -> Engine:
+    """The engine for `sqlite:///relative.db`, `sqlite:////absolute.db` or `memory://`."""
+    parts = urlsplit(url)
+    if parts.query or parts.fragment:
+        raise BadInput(f"{url!r}: engine URLs take no ? or # part", code="bad_engine_url")
+    if parts.scheme == "memory" and not parts.netloc and not parts.path:
+        return MemoryEngine()
+    if parts.scheme == "sqlite":
+        if parts.netloc or len(parts.path) < 2:
+            raise BadInput(
+                f"{url!r}: write sqlite:///file.db for a file here, "
+                "or sqlite:////var/lib/file.db for an absolute path",
+                code="bad_engine_url",
+            )
+        # Imported here, so that the driver is needed only by those who use it.
+        from onceward.engine.sqlite import SQLiteEngine
+
+        return SQLiteEngine(unquote(parts.path[1:]))
+    raise BadInput(
+        f"{url!r} is no engine: known are memory:// and sqlite:///file.db", code="bad_engine_url"
+    )
+
+
+async def open(url: str) -> Engine:
+    """Create the engine that the URL names, and open it."""
+    return await create(url).open()

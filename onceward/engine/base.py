@@ -1,0 +1,293 @@
+"""The engine contract: where records live.
+
+An engine is an ordered set of records, `(partition, sort key) -> value, version,
+expires_at_ms`, changed only by atomic commits. What every engine guarantees, and
+`onceward.testing.certify_engine` checks:
+
+- A commit is applied whole or not at all, and all its puts get one version. Versions
+  are compared for equality only and never used twice, also not after a delete and a
+  new put of the key, or a restart.
+- `commit` returns when the commit is durable. A read may show a commit earlier; so
+  an answer that depends on reads leaves only after a commit that checks them.
+- A record with `expires_at_ms <= now_ms` is absent for every call with that `now_ms`.
+- `scan` returns records in the order of their sort keys as bytes. It gives no
+  protection against new neighbours: what decides from a scan checks a head record.
+- Values are JSON text in UTF-8, never empty. Limits are the same on all engines.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from enum import Enum
+from types import TracebackType
+from typing import ClassVar, Final, Literal, Self
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import BadInput, Conflict, TooLarge
+from onceward.keys import Key
+
+Version = int | str
+
+
+class Expect(Enum):
+    """What a write expects of its key, apart from a certain version."""
+
+    ANY = "any"
+    ABSENT = "absent"
+
+
+ANY: Final = Expect.ANY
+ABSENT: Final = Expect.ABSENT
+Expectation = Literal[Expect.ANY, Expect.ABSENT] | Version
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What stands under a key."""
+
+    key: Key
+    value: bytes
+    version: Version
+    expires_at_ms: int | None = None
+
+    def absent_at(self, now_ms: int) -> bool:
+        return self.expires_at_ms is not None and self.expires_at_ms <= now_ms
+
+
+class Put(msgspec.Struct, frozen=True, gc=False):
+    """Write a value under a key."""
+
+    key: Key
+    value: bytes
+    expires_at_ms: int | None = None
+    expect: Expectation = ANY
+
+
+class Delete(msgspec.Struct, frozen=True, gc=False):
+    """Remove what stands under a key; removing nothing is fine unless expected."""
+
+    key: Key
+    expect: Expectation = ANY
+
+
+class Check(msgspec.Struct, frozen=True, gc=False):
+    """Change nothing, but let the commit fail unless the expectation holds."""
+
+    key: Key
+    expect: Expectation
+
+
+Write = Put | Delete | Check
+
+
+class Engine(ABC):
+    """The six methods, `open` and `close` counted as one, and the sweeper's."""
+
+    answers_can_be_lost: ClassVar[bool] = False
+    """Whether `commit` may raise `OutcomeUnknown`; the store then adds attempt records."""
+
+    @abstractmethod
+    async def open(self) -> Self:
+        """Make the records available; raises `CannotOpen` with a code that says why not."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Settle what is under way and let go of everything; twice is once."""
+
+    @abstractmethod
+    async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
+        """The records under these keys, all of one moment, in the order asked."""
+
+    @abstractmethod
+    async def scan(
+        self,
+        partition: str,
+        now_ms: int,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+    ) -> list[Record]:
+        """The first `limit` records with `start <= sort key < end`, or the last, reversed."""
+
+    @abstractmethod
+    async def commit(
+        self,
+        writes: Sequence[Write],
+        now_ms: int,
+        visible: Callable[[Version], None] | None = None,
+    ) -> Version:
+        """Apply all writes if all expectations hold; returns their version, once durable.
+
+        `visible` is called with the version when later reads show the writes, maybe before they
+        are durable. Raises `Conflict` (nothing was applied; `details["keys"]` are those
+        whose expectation failed), `TooLarge` or `BadInput` (the same call can never
+        work), `Unavailable` (nothing was applied), `OutcomeUnknown`, or `EngineStopped`.
+        A commit of checks alone waits until all that its reads may have seen is durable.
+        """
+
+    @abstractmethod
+    def watch(self, partition: str) -> "Watch":
+        """A hint when something changes in the partition; close it after use."""
+
+    @abstractmethod
+    async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
+        """Remove up to `limit` records that expired before `now_ms`; returns how many."""
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Watch:
+    """Remembers whether a partition may have changed since `clear`.
+
+    Register it, `clear`, read, then `wait`: a change in between is not missed. It is a
+    hint: it may come without a change, and on some engines it does not come at all, so
+    always wait with a time limit.
+    """
+
+    def __init__(self, partition: str, watchers: "Watchers") -> None:
+        self.partition = partition
+        self._watchers = watchers
+        self._changed = asyncio.Event()
+
+    def clear(self) -> None:
+        self._changed.clear()
+
+    def hint(self) -> None:
+        self._changed.set()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """True when hinted, False when the time is up."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._watchers.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Watchers:
+    """The watches of one engine, by partition."""
+
+    def __init__(self) -> None:
+        self._by_partition: dict[str, list[Watch]] = {}
+
+    def add(self, partition: str) -> Watch:
+        watch = Watch(partition, self)
+        self._by_partition.setdefault(partition, []).append(watch)
+        return watch
+
+    def remove(self, watch: Watch) -> None:
+        watches = self._by_partition.get(watch.partition, [])
+        if watch in watches:
+            watches.remove(watch)
+            if not watches:
+                del self._by_partition[watch.partition]
+
+    def hint(self, writes: Sequence[Write]) -> None:
+        if self._by_partition:
+            for partition in {w.key[0]: None for w in writes if type(w) is not Check}:
+                for watch in self._by_partition.get(partition, ()):
+                    watch.hint()
+
+
+def admit(writes: Sequence[Write]) -> int:
+    """Refuse a commit over the limits, on every engine alike; returns its size in bytes."""
+    if not 0 < len(writes) <= limits.COMMIT_WRITES_MAX:
+        raise TooLarge(
+            f"a commit has 1 to {limits.COMMIT_WRITES_MAX} writes and checks, not {len(writes)}"
+        )
+    size_bytes = 0
+    for write in writes:
+        size_bytes += key_bytes(write.key)
+        if type(write) is Put:
+            value_bytes = len(write.value)
+            size_bytes += value_bytes
+            if not 0 < value_bytes <= limits.VALUE_BYTES_MAX:
+                raise _bad_value(write)
+    if size_bytes > limits.COMMIT_BYTES_MAX:
+        raise TooLarge(
+            f"a commit has at most {limits.COMMIT_BYTES_MAX} bytes, not {size_bytes}: "
+            "split it, or make it true by one head record and finish it in a job"
+        )
+    if len({write.key for write in writes}) != len(writes):
+        raise BadInput("a commit has at most one write for each key", code="bad_request")
+    return size_bytes
+
+
+def _bad_value(write: Put) -> BadInput:
+    if not write.value:
+        return BadInput(f"the value of {write.key} is empty, not JSON", code="bad_value")
+    return TooLarge(
+        f"the value of {write.key} has {len(write.value)} bytes; "
+        f"a record holds at most {limits.VALUE_BYTES_MAX}",
+        code="value_too_large",
+    )
+
+
+def key_bytes(key: Key) -> int:
+    """The size of a key; raises `BadInput` when it is over the limits."""
+    partition, sort = key
+    partition_bytes = len(partition) if partition.isascii() else _utf8_bytes(partition)
+    sort_bytes = len(sort) if sort.isascii() else _utf8_bytes(sort)
+    if not 0 < partition_bytes <= limits.PARTITION_BYTES_MAX:
+        raise BadInput(
+            f"a partition has 1 to {limits.PARTITION_BYTES_MAX} bytes, not {partition_bytes}",
+            code="bad_key",
+        )
+    if not 0 < sort_bytes <= limits.SORT_BYTES_MAX:
+        raise BadInput(
+            f"a sort key has 1 to {limits.SORT_BYTES_MAX} bytes, not {sort_bytes}", code="bad_key"
+        )
+    return partition_bytes + sort_bytes
+
+
+def _utf8_bytes(text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise BadInput("a key may not contain lone surrogates", code="bad_key") from None
+
+
+def admit_get(keys: Sequence[Key]) -> None:
+    if len(keys) > limits.GET_KEYS_MAX:
+        raise TooLarge(f"one get has at most {limits.GET_KEYS_MAX} keys, not {len(keys)}")
+
+
+def admit_scan(limit: int) -> None:
+    if not 0 < limit <= limits.SCAN_RECORDS_MAX:
+        raise BadInput(f"a scan returns 1 to {limits.SCAN_RECORDS_MAX} records, not {limit}")
+
+
+def judge(writes: Sequence[Write], current: Callable[[Key], Record | None]) -> None:
+    """Raise `Conflict` with all keys whose expectation fails, given what stands there now."""
+    failed: list[Key] = []
+    for write in writes:
+        expect = write.expect
+        if expect is ANY:
+            continue
+        record = current(write.key)
+        version = ABSENT if record is None else record.version
+        if version != expect:
+            failed.append(write.key)
+    if failed:
+        raise Conflict(f"changed meanwhile: {', '.join('/'.join(k) for k in failed)}", keys=failed)

@@ -1,0 +1,121 @@
+"""The memory engine: the reference, and the one for tests and throw-away data.
+
+Durable means here: as durable as the process. One `Memory` is one database; several
+engines may share it, as several nodes share a PostgreSQL.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Self
+
+from onceward import limits
+from onceward.engine.base import (
+    Delete,
+    Engine,
+    Put,
+    Record,
+    Version,
+    Watch,
+    Watchers,
+    Write,
+    admit,
+    admit_get,
+    admit_scan,
+    judge,
+)
+from onceward.engine.memtable import Memtable
+from onceward.errors import Unavailable
+from onceward.keys import Key
+
+
+class Memory:
+    """What the engines of one database share."""
+
+    def __init__(self) -> None:
+        self.table = Memtable()
+        self.watchers = Watchers()
+        self.expiries: list[tuple[int, Key, int]] = []
+        self.version = 0
+
+
+class MemoryEngine(Engine):
+    """Records in this process. Everything happens at once, so nothing is ever unknown."""
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.memory = memory or Memory()
+        self._open = False
+
+    async def open(self) -> Self:
+        self._open = True
+        return self
+
+    async def close(self) -> None:
+        self._open = False
+
+    async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
+        self._must_be_open()
+        admit_get(keys)
+        return [self._current(key, now_ms) for key in keys]
+
+    async def scan(
+        self,
+        partition: str,
+        now_ms: int,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+    ) -> list[Record]:
+        self._must_be_open()
+        admit_scan(limit)
+        rows = self.memory.table.range(partition, start, end, reverse)
+        return list(islice((row for row in rows if not row.absent_at(now_ms)), limit))
+
+    async def commit(
+        self,
+        writes: Sequence[Write],
+        now_ms: int,
+        visible: Callable[[Version], None] | None = None,
+    ) -> Version:
+        self._must_be_open()
+        admit(writes)
+        judge(writes, lambda key: self._current(key, now_ms))
+        memory = self.memory
+        memory.version += 1
+        for write in writes:
+            if type(write) is Put:
+                expires_at_ms = write.expires_at_ms
+                memory.table.put(Record(write.key, write.value, memory.version, expires_at_ms))
+                if expires_at_ms is not None:
+                    heapq.heappush(memory.expiries, (expires_at_ms, write.key, memory.version))
+            elif type(write) is Delete:
+                memory.table.drop(write.key)
+        memory.watchers.hint(writes)
+        if visible:
+            visible(memory.version)
+        return memory.version
+
+    def watch(self, partition: str) -> Watch:
+        return self.memory.watchers.add(partition)
+
+    async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
+        self._must_be_open()
+        swept = 0
+        expiries = self.memory.expiries
+        while expiries and expiries[0][0] <= now_ms and swept < limit:
+            _, key, version = heapq.heappop(expiries)
+            record = self.memory.table.get(key)
+            if record is not None and record.version == version:
+                self.memory.table.drop(key)
+                swept += 1
+        return swept
+
+    def _current(self, key: Key, now_ms: int) -> Record | None:
+        record = self.memory.table.get(key)
+        return None if record is None or record.absent_at(now_ms) else record
+
+    def _must_be_open(self) -> None:
+        if not self._open:
+            raise Unavailable("the memory engine is not open", code="engine_closed")

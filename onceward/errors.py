@@ -1,0 +1,129 @@
+"""Every error a user can meet: one table, one base class.
+
+`TABLE` maps a stable code to its HTTP status, its WebSocket close code, the exit
+code of the command line and whether trying again can help. Codes never change
+their meaning; messages may.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What one error code means to each kind of caller."""
+
+    status: int
+    """HTTP status."""
+    close: int
+    """WebSocket close code (4000 to 4999 are ours)."""
+    exit: int
+    """Exit code of the command line."""
+    retry: bool
+    """Whether the same call may succeed later, unchanged."""
+    title: str
+
+
+TABLE: dict[str, Kind] = {
+    # The caller's mistake: the same call fails again.
+    "bad_request": Kind(400, 4400, 2, False, "The request is malformed"),
+    "bad_key": Kind(422, 4422, 2, False, "A key is empty, too long or not valid text"),
+    "bad_value": Kind(422, 4422, 2, False, "A value cannot be stored as JSON"),
+    "value_too_large": Kind(413, 4413, 2, False, "A value is larger than a record may be"),
+    "commit_too_large": Kind(413, 4413, 2, False, "A commit has too many writes or bytes"),
+    "bad_engine_url": Kind(500, 4500, 2, False, "The engine URL is not understood"),
+    # Contention: nothing was changed, and trying again is right.
+    "conflict": Kind(409, 4409, 75, True, "Something read has changed meanwhile"),
+    "contention": Kind(503, 4503, 75, True, "Too many conflicts in a row"),
+    # The outcome is not known: it may or may not have been applied.
+    "outcome_unknown": Kind(503, 4503, 75, True, "The outcome of a commit is not known"),
+    "engine_stopped": Kind(503, 4503, 74, False, "Storage failed; the node must be restarted"),
+    "engine_closed": Kind(503, 4503, 75, True, "The engine is closed"),
+    "engine_unreachable": Kind(503, 4503, 75, True, "The engine cannot be reached"),
+    # Storage that cannot be opened or written. Each has an exit code of its own.
+    "storage_full": Kind(507, 4507, 73, True, "No space is left for data"),
+    "database_in_use": Kind(503, 4503, 65, True, "Another process owns the database"),
+    "database_newer": Kind(500, 4500, 66, False, "A newer version wrote the database"),
+    "not_a_database": Kind(500, 4500, 67, False, "The file is not an Onceward database"),
+    "is_a_directory": Kind(500, 4500, 68, False, "The path is a directory"),
+    "read_only": Kind(500, 4500, 69, False, "The database may not be written"),
+    "no_such_file": Kind(404, 4404, 70, False, "There is no such file"),
+    "file_exists": Kind(409, 4409, 71, False, "The target exists already"),
+    "damaged": Kind(500, 4500, 72, False, "The database is damaged"),
+    "storage_failed": Kind(500, 4500, 74, False, "The storage answered with an error"),
+}
+
+
+class OncewardError(Exception):
+    """The base of every error raised on purpose.
+
+    `code` is a key of `TABLE`; `message` says what happened and what to do, in one
+    or two sentences for a person; `details` are facts for a program.
+    """
+
+    default_code: ClassVar[str] = "bad_request"
+
+    def __init__(self, message: str, *, code: str | None = None, **details: object) -> None:
+        self.code = code or self.default_code
+        self.kind = TABLE[self.code]
+        self.message = message
+        self.details = details
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.code}]"
+
+
+class BadInput(OncewardError):
+    """The caller's mistake; nothing was changed."""
+
+
+class TooLarge(BadInput):
+    """A commit over the limits; nothing was changed."""
+
+    default_code = "commit_too_large"
+
+
+class Conflict(OncewardError):
+    """An expectation of a commit did not hold; nothing was changed."""
+
+    default_code = "conflict"
+
+
+class Contention(OncewardError):
+    """A transaction met too many conflicts in a row; nothing was changed."""
+
+    default_code = "contention"
+
+
+class OutcomeUnknown(OncewardError):
+    """A commit's answer was lost: it may or may not have been, or yet be, applied."""
+
+    default_code = "outcome_unknown"
+
+
+class Unavailable(OncewardError):
+    """The engine could not be used; nothing was changed by this call."""
+
+    default_code = "engine_unreachable"
+
+
+class EngineStopped(OncewardError):
+    """Storage failed under the engine; what was in flight may or may not be there.
+
+    The node must stop: opening the database again finds out what is there.
+    """
+
+    default_code = "engine_stopped"
+
+
+class StorageFull(Unavailable):
+    """No space for more data; this commit was not applied, reads go on."""
+
+    default_code = "storage_full"
+
+
+class CannotOpen(OncewardError):
+    """A database cannot be opened; the code says why, the message what to do."""
+
+    default_code = "not_a_database"

@@ -1,0 +1,58 @@
+"""Ids and chance: the one place where randomness comes from.
+
+An id is 26 characters of Crockford's base 32: 48 bits of milliseconds, then 80 random
+bits. Ids sort by the time they were made, and those of one `Ids` sort strictly in the
+order they were made, also within a millisecond or when the clock goes back.
+"""
+
+import secrets
+from collections.abc import Callable
+
+from onceward.errors import BadInput
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
+LENGTH = 26
+
+
+class Ids:
+    """Makes ids and random numbers from a clock and a source of bytes, both injectable."""
+
+    def __init__(
+        self, now_ms: Callable[[], int], randbytes: Callable[[int], bytes] = secrets.token_bytes
+    ) -> None:
+        self._now_ms = now_ms
+        self._randbytes = randbytes
+        self._last = 0
+
+    def new(self) -> str:
+        """A new id, larger than all before it from here."""
+        value = (self._now_ms() << 80) | int.from_bytes(self._randbytes(10))
+        if value >> 80 <= self._last >> 80:
+            # Same millisecond, or the clock went back: count up from the last one, by
+            # a random step so that the next id cannot be guessed from this one.
+            value = self._last + 1 + int.from_bytes(self._randbytes(4))
+        self._last = value
+        return _encode(value)
+
+    def fraction(self) -> float:
+        """A random number in [0, 1), for jitter."""
+        return int.from_bytes(self._randbytes(7)) / (1 << 56)
+
+    def token(self, size_bytes: int = 32) -> str:
+        """A secret of that many random bytes, as hex."""
+        return self._randbytes(size_bytes).hex()
+
+
+def _encode(value: int) -> str:
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
+
+
+def made_ms(id_: str) -> int:
+    """When an id was made, in ms since the epoch; raises `BadInput` if it is none."""
+    if len(id_) != LENGTH or any(char not in _ALPHABET for char in id_):
+        raise BadInput(f"{id_!r} is not an id", code="bad_key")
+    value = 0
+    for char in id_:
+        value = value * 32 + _ALPHABET.index(char)
+    return value >> 80

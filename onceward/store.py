@@ -1,0 +1,249 @@
+"""Transactions: read, decide, write, commit; run again on conflict.
+
+`await store.run(fn)` runs `async def fn(tx)` and commits what it wrote if nothing it
+read has changed; on conflict it runs `fn` again. So `fn` may run several times and must
+change nothing but `tx`. When `run` has returned, the commit is durable. What `run`
+raises or returns without writing is validated too: no one gets a stale answer.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple, TypeVar
+
+import asyncio
+
+from onceward import keys, limits
+from onceward.clock import Clock
+from onceward.engine.base import ABSENT, Check, Engine, Put, Record, Version, Write
+from onceward.errors import (
+    Conflict,
+    Contention,
+    EngineStopped,
+    OutcomeUnknown,
+    Unavailable,
+)
+from onceward.ids import Ids
+from onceward.keys import Key
+from onceward.transaction import Transaction
+
+T = TypeVar("T")
+
+_COMMITTED: Final = b'"committed"'
+_FENCED: Final = b'"fenced"'
+
+
+class Commit(NamedTuple):
+    """What has become durable: given to the hooks."""
+
+    version: Version
+    writes: list[Write]
+    now_ms: int
+
+
+class Store:
+    """Runs transactions on an engine. One per process and database."""
+
+    def __init__(self, engine: Engine, clock: Clock | None = None, ids: Ids | None = None) -> None:
+        self.engine = engine
+        self.clock = clock or Clock()
+        self.ids = ids or Ids(self.clock.now_ms)
+        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        self._heads: dict[Key, Record] = {}
+        self._hooks: list[Callable[[Commit], None]] = []
+
+    def on_durable(self, hook: Callable[[Commit], None]) -> Callable[[], None]:
+        """Call `hook` with every commit of this store that changed something, once durable.
+
+        Returns a function that takes the hook out again. A hook must not block or raise.
+        """
+        self._hooks.append(hook)
+        return lambda: self._hooks.remove(hook)
+
+    async def run(
+        self,
+        fn: Callable[[Transaction], Awaitable[T]],
+        *,
+        line: str | None = None,
+        attempts_max: int = limits.TRANSACTION_ATTEMPTS_MAX,
+    ) -> T:
+        """Run `fn(tx)` until its commit finds nothing changed; returns what it returned.
+
+        With `line`, callers of the same line in this process take turns, first come
+        first served, instead of racing; a turn ends when the commit is visible. A `fn`
+        must not call `run` with the line it stands in. Raises what `fn` raised (nothing
+        is written then), `Contention` after `attempts_max` conflicts, and what
+        `Engine.commit` raises. Cancelled while it commits, the outcome is unknown.
+        """
+        if line is None:
+            return await self._attempts(fn, attempts_max, _nothing)
+        async with self._turn(line) as end_turn:
+            return await self._attempts(fn, attempts_max, end_turn)
+
+    async def _attempts(
+        self,
+        fn: Callable[[Transaction], Awaitable[T]],
+        attempts_max: int,
+        end_turn: Callable[[], None],
+    ) -> T:
+        for attempt in range(attempts_max):
+            tx = Transaction(self.engine, self.clock.now_ms(), self._heads)
+            error: Exception | None = None
+            try:
+                result = await fn(tx)
+            except (EngineStopped, OutcomeUnknown, Unavailable):
+                raise
+            except Exception as raised:
+                error = raised
+            try:
+                await self._commit(tx, tx.finish(write=error is None), end_turn)
+            except Conflict:
+                for key in tx.seen:
+                    self._heads.pop(key, None)
+                pause_ms = min(2**attempt - 1, limits.TRANSACTION_PAUSE_MS_MAX)
+                await self.clock.sleep(pause_ms * self.ids.fraction() / 1000)
+                continue
+            if error is not None:
+                raise error
+            return result
+        raise Contention(
+            f"{attempts_max} conflicts in a row: too many writers of one record; "
+            "give them a line (run(fn, line=...)) or spread the record"
+        )
+
+    async def _commit(
+        self, tx: Transaction, writes: list[Write], end_turn: Callable[[], None]
+    ) -> None:
+        if not writes:
+            return
+
+        def visible(version: Version) -> None:
+            self._refresh_heads(tx, writes, version)
+            end_turn()
+
+        if all(type(write) is Check for write in writes):
+            await self._insist(writes, tx.now_ms)
+            return
+        if self.engine.answers_can_be_lost:
+            version = await self._commit_traced(writes, tx.now_ms, visible)
+        else:
+            version = await self.engine.commit(writes, tx.now_ms, visible)
+        for hook in tx.hooks:
+            hook()
+        if self._hooks:
+            commit = Commit(version, writes, tx.now_ms)
+            for commit_hook in self._hooks:
+                commit_hook(commit)
+
+    async def _commit_traced(
+        self, writes: list[Write], now_ms: int, visible: Callable[[Version], None]
+    ) -> Version:
+        """Commit with an attempt record, and find out the outcome if the answer is lost."""
+        attempt = self.ids.new()
+        key = (keys.join("attempt", attempt[-2:]), attempt)
+        expires_at_ms = now_ms + limits.ATTEMPT_RETENTION_MS
+        trace = Put(key, _COMMITTED, expires_at_ms, ABSENT)
+        try:
+            return await self.engine.commit([*writes, trace], now_ms, visible)
+        except OutcomeUnknown:
+            version = await self._outcome(Put(key, _FENCED, expires_at_ms, ABSENT), now_ms)
+        if version is None:
+            raise Conflict("a commit whose answer was lost was not applied, and never will be")
+        visible(version)
+        return version
+
+    async def _outcome(self, fence: Put, now_ms: int) -> Version | None:
+        """The version of a commit whose answer was lost, or None: it will never be applied.
+
+        Writing the fence under the attempt's id settles it: if that succeeds, the lost
+        commit can only fail from now on; if it conflicts, the record there says whose it is.
+        """
+        for ask in range(limits.OUTCOME_ASKS_MAX):
+            try:
+                await self.engine.commit([fence], now_ms)
+                return None
+            except Conflict:
+                pass
+            except (OutcomeUnknown, Unavailable):
+                await self._pause(ask)
+                continue
+            try:
+                [record] = await self.engine.get([fence.key], now_ms)
+            except Unavailable:
+                await self._pause(ask)
+                continue
+            if record is not None:
+                return record.version if record.value == _COMMITTED else None
+        raise OutcomeUnknown(
+            f"the engine did not say in {limits.OUTCOME_ASKS_MAX} tries what became of a commit"
+        )
+
+    async def _insist(self, checks: list[Write], now_ms: int) -> None:
+        """Checks change nothing, so one whose answer was lost is simply made again."""
+        for ask in range(limits.OUTCOME_ASKS_MAX):
+            try:
+                await self.engine.commit(checks, now_ms)
+                return
+            except OutcomeUnknown:
+                await self._pause(ask)
+        raise Unavailable(
+            f"the engine did not answer in {limits.OUTCOME_ASKS_MAX} tries",
+            code="engine_unreachable",
+        )
+
+    async def _pause(self, ask: int) -> None:
+        pause_ms = min(2**ask, limits.TRANSACTION_PAUSE_MS_MAX)
+        await self.clock.sleep(pause_ms * (0.5 + self.ids.fraction() / 2) / 1000)
+
+    def _refresh_heads(self, tx: Transaction, writes: list[Write], version: Version) -> None:
+        for write in writes:
+            key = write.key
+            if key in tx.heads_used or key in self._heads:
+                self._heads.pop(key, None)
+                if type(write) is Put:
+                    self._heads[key] = Record(key, write.value, version, write.expires_at_ms)
+        while len(self._heads) > limits.HEADS_MAX:
+            del self._heads[next(iter(self._heads))]
+
+    @asynccontextmanager
+    async def _turn(self, line: str) -> AsyncIterator[Callable[[], None]]:
+        """Wait for the turn in a line; yields what ends it (twice is once)."""
+        waiting = self._lines.get(line)
+        if waiting is None:
+            self._lines[line] = deque()
+        else:
+            mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waiting.append(mine)
+            try:
+                await mine
+            except BaseException:
+                if mine.done() and not mine.cancelled():
+                    self._next_turn(line)
+                else:
+                    waiting.remove(mine)
+                raise
+        ended = False
+
+        def end_turn() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                self._next_turn(line)
+
+        try:
+            yield end_turn
+        finally:
+            end_turn()
+
+    def _next_turn(self, line: str) -> None:
+        waiting = self._lines[line]
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._lines[line]
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,248 @@
+"""One transaction: what it has read, what it will write, and its view of both."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Generic, NamedTuple, TypeVar, overload
+
+import msgspec
+
+from onceward import limits
+from onceward.engine.base import (
+    ABSENT,
+    ANY,
+    Check,
+    Delete,
+    Engine,
+    Expectation,
+    Put,
+    Record,
+    Write,
+    admit_scan,
+)
+from onceward.errors import BadInput, OncewardError
+from onceward.keys import Key
+
+T = TypeVar("T")
+
+
+class Row(NamedTuple, Generic[T]):
+    """A record found by a scan."""
+
+    key: Key
+    value: T
+
+
+class Transaction:
+    """The view of one run of a function: reads are repeatable and see its own writes.
+
+    Values are JSON: what `msgspec` encodes, as plain data or as a given type. What `get`
+    returned is checked at the commit; what `scan` returned only if asked for, or if the
+    same key is also read by `get` or written.
+    """
+
+    def __init__(self, engine: Engine, now_ms: int, heads: dict[Key, Record]) -> None:
+        self.now_ms = now_ms
+        """The time of this transaction; what expires by it is absent."""
+        self.seen: dict[Key, Record | None] = {}
+        self.heads_used: set[Key] = set()
+        self.hooks: list[Callable[[], None]] = []
+        self._engine = engine
+        self._heads = heads
+        self._checked: dict[Key, None] = {}
+        self._writes: dict[Key, Put | Delete] = {}
+        self._finished = False
+
+    @overload
+    async def get(self, key: Key, *, cached: bool = False) -> Any: ...
+    @overload
+    async def get(self, key: Key, type: type[T], *, cached: bool = False) -> T | None: ...
+    async def get(self, key: Key, type: Any = Any, *, cached: bool = False) -> Any:
+        """The value under a key, or None.
+
+        With `cached`, a copy in memory will do, if there is one: right for hot heads,
+        since the commit checks it; a stale copy costs one more run.
+        """
+        self._must_be_running()
+        own = self._writes.get(key)
+        if own is not None:
+            return decode(own.value, type, key) if isinstance(own, Put) else None
+        if key not in self.seen:
+            head = self._heads.get(key) if cached else None
+            if head is not None:
+                self.seen[key] = None if head.absent_at(self.now_ms) else head
+            else:
+                [self.seen[key]] = await self._engine.get([key], self.now_ms)
+        record = self.seen[key]
+        self._checked[key] = None
+        if cached:
+            self.heads_used.add(key)
+            if record is not None:
+                self._heads.setdefault(key, record)
+        return None if record is None else decode(record.value, type, key)
+
+    @overload
+    async def get_many(self, keys: Sequence[Key]) -> list[Any]: ...
+    @overload
+    async def get_many(self, keys: Sequence[Key], type: type[T]) -> list[T | None]: ...
+    async def get_many(self, keys: Sequence[Key], type: Any = Any) -> list[Any]:
+        """The values under several keys, with one call to the engine."""
+        self._must_be_running()
+        unknown = [key for key in keys if key not in self.seen and key not in self._writes]
+        if unknown:
+            self.seen.update(
+                zip(unknown, await self._engine.get(unknown, self.now_ms), strict=True)
+            )
+        return [await self.get(key, type) for key in keys]
+
+    @overload
+    async def scan(
+        self,
+        partition: str,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+        check: bool = False,
+    ) -> list[Row[Any]]: ...
+    @overload
+    async def scan(
+        self,
+        partition: str,
+        type: type[T],
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+        check: bool = False,
+    ) -> list[Row[T]]: ...
+    async def scan(
+        self,
+        partition: str,
+        type: Any = Any,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+        check: bool = False,
+    ) -> list[Row[Any]]:
+        """The records with `start <= sort key < end` in order, own writes included.
+
+        With `check`, every record returned is checked at the commit (and counts towards
+        its limit). New neighbours are never noticed: check a head record for that.
+        """
+        self._must_be_running()
+        admit_scan(limit)
+        own = {
+            key: write
+            for key, write in self._writes.items()
+            if key[0] == partition and start <= key[1] and (end is None or key[1] < end)
+        }
+        deleted = sum(1 for write in own.values() if isinstance(write, Delete))
+        found = await self._engine.scan(
+            partition,
+            self.now_ms,
+            start=start,
+            end=end,
+            limit=min(limit + deleted, limits.SCAN_RECORDS_MAX),
+            reverse=reverse,
+        )
+        values: dict[Key, bytes] = {}
+        for record in found:
+            seen = self.seen.setdefault(record.key, record)
+            if seen is not None:
+                values[record.key] = seen.value
+        for key, write in own.items():
+            if isinstance(write, Put):
+                values[key] = write.value
+            else:
+                values.pop(key, None)
+        chosen = sorted(values, reverse=reverse)[:limit]
+        if check:
+            self._checked.update(dict.fromkeys(chosen))
+        return [Row(key, decode(values[key], type, key)) for key in chosen]
+
+    def put(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
+        """Write a value; if the key was read in this transaction, only if unchanged since.
+
+        Without having read it, the write is blind: it replaces whatever is there.
+        """
+        self._must_be_running()
+        self._writes[key] = Put(key, encode(value, key), expires_at_ms)
+
+    def delete(self, key: Key) -> None:
+        """Remove a record; if the key was read in this transaction, only if unchanged since."""
+        self._must_be_running()
+        self._writes[key] = Delete(key)
+
+    def on_durable(self, hook: Callable[[], None]) -> None:
+        """Call `hook` once this transaction's commit is durable; never for one that failed."""
+        self._must_be_running()
+        self.hooks.append(hook)
+
+    def finish(self, *, write: bool) -> list[Write]:
+        """End the transaction: the commit that makes it true, or only validates its reads."""
+        self._must_be_running()
+        self._finished = True
+        writes: list[Write] = []
+        if write:
+            for own in self._writes.values():
+                expect = self._expectation(own.key)
+                if isinstance(own, Put):
+                    writes.append(Put(own.key, own.value, own.expires_at_ms, expect))
+                else:
+                    writes.append(Delete(own.key, expect))
+        for key in self._checked:
+            if not write or key not in self._writes:
+                writes.append(Check(key, self._expectation(key)))
+        return writes
+
+    def _expectation(self, key: Key) -> Expectation:
+        if key not in self.seen:
+            return ANY
+        record = self.seen[key]
+        return ABSENT if record is None else record.version
+
+    def _must_be_running(self) -> None:
+        if self._finished:
+            raise BadInput("this transaction is over; use the one given to the function")
+
+
+def encode(value: Any, key: Key) -> bytes:
+    """JSON for a value; raises `BadInput` for what JSON cannot say."""
+    try:
+        text = msgspec.json.encode(value)
+        if b"null" in text and _has_no_number(msgspec.to_builtins(value)):
+            raise ValueError("NaN and infinity are not JSON")
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BadInput(f"the value for {key} cannot be stored: {error}", code="bad_value") from error
+    return text
+
+
+def decode(text: bytes, type: Any, key: Key) -> Any:
+    """The value in a record; raises `damaged` if it is not of the type asked for."""
+    try:
+        return _decoder(type).decode(text)
+    except msgspec.DecodeError as error:
+        raise OncewardError(
+            f"the record {key} is not what was expected: {error}", code="damaged"
+        ) from error
+
+
+@cache
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type)
+
+
+def _has_no_number(value: Any) -> bool:
+    """Whether a NaN or infinity is inside, which the encoder would turn into null."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_no_number, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_no_number, value))
+    return False
