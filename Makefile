@@ -1,0 +1,116 @@
+# Needs python3 with venv and pip, and make. Everything else is installed into .venv, from lock
+# files with hashes. `make help` lists the targets.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest
+SOAK := ONCEWARD_SOAK=1 $(PYTEST) --timeout 2700 -s
+# `make check AUDIT=required` fails where the advisory service cannot be reached.
+AUDIT ?=
+# `make lock UPGRADE=--upgrade` takes the newest versions; without it, pins move only as needed.
+UPGRADE ?=
+WORKERS ?= 2
+
+# An environment is made anew when its name changes: another interpreter, checkout, lock, or
+# project table. Changing a tool's settings in pyproject.toml does not count.
+key = $(shell { $(PYTHON) -V; echo "$(CURDIR)"; sed '/^\[tool/,$$d' pyproject.toml; \
+	cat requirements/$(1).lock; } 2>&1 | cksum | cut -d ' ' -f 1)
+RUN := .venv/.run-$(call key,run)
+DEV := .venv/.dev-$(call key,dev)
+DOCS := .venv-docs/.docs-$(call key,docs)
+UV := .venv-uv/.uv-$(call key,uv)
+
+# Errors only: advice about root, versions and mirrors is for other occasions.
+PIP_QUIET := -qq --disable-pip-version-check --root-user-action=ignore
+# $(call environment,folder,lock)
+define environment
+	@echo "installing requirements/$(2).lock into $(1)"
+	@$(PYTHON) -m venv --clear $(1)
+	@$(1)/bin/python -m pip install $(PIP_QUIET) --require-hashes -r requirements/$(2).lock
+endef
+install_self = @$(PY) -m pip install $(PIP_QUIET) --no-build-isolation --no-deps --editable .
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check lint types tidy deps audit bench soak-kill soak-simulate soak-power \
+	docs lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
+
+demo: $(RUN) ## commit, be killed, and show that nothing was lost
+	@$(PY) examples/crash.py
+
+test: lint types ## everything a change must pass, in under 3 minutes
+	@$(PYTEST) -n $(WORKERS) --dist worksteal --cov --cov-report=term --durations=10
+
+check: lint types tidy deps audit ## style, types, layers, dependencies and their advisories
+
+lint: $(DEV) ## ruff: rules and format
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m ruff format --quiet --check . || { $(PY) -m ruff format --diff .; exit 1; }
+
+types: $(DEV) ## mypy --strict on the package
+	@$(PY) -m mypy
+
+tidy: $(DEV) ## imports point down; drivers, time and randomness stay in their places
+	@$(PYTEST) -q tests/test_tidy.py
+
+deps: $(DEV) ## dependencies are declared and used
+	@$(PY) -m deptry onceward
+
+audit: $(DEV) ## known vulnerabilities in what is locked
+	@$(PY) scripts/audit.py $(AUDIT:%=--%) $(wildcard requirements/*.lock)
+
+bench: $(DEV) ## the engine against row-by-row SQLite, side by side
+	@$(PY) benchmarks/engine.py
+
+soak-kill: $(DEV) ## kill real processes under load, 1,000 times
+	@$(SOAK) -m kill
+
+soak-simulate: $(DEV) ## run the simulator over 50,000 seeds
+	@$(SOAK) -m simulate
+
+soak-power: $(DEV) ## cut the power 100 times
+	@$(SOAK) -m power
+
+docs: $(DOCS) ## build the documentation into site/
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+lock: $(UV) ## write requirements/*.lock from pyproject.toml
+	@$(call compile,uv,--group lock)
+	@$(call compile,run,pyproject.toml --group build)
+	@$(call compile,dev,pyproject.toml --group build --group test --group check \
+		--constraints requirements/run.lock)
+	@$(call compile,docs,--group docs)
+	@! grep -nE '://|--(index|extra-index|find-links)' requirements/*.lock
+
+# $(call compile,lock,sources)
+compile = .venv-uv/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 \
+	--generate-hashes --no-annotate --custom-compile-command "make lock" $(UPGRADE) \
+	--output-file requirements/$(1).lock $(2)
+
+clean: ## remove environments, caches and built files
+	rm -rf .venv .venv-docs .venv-uv build dist site htmlcov .coverage .coverage.* \
+		.hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUN):
+	$(call environment,.venv,run)
+	$(install_self)
+	@touch $@
+
+# What serves for development serves for the demo.
+$(DEV):
+	$(call environment,.venv,dev)
+	$(install_self)
+	@touch $@ $(RUN)
+
+$(DOCS):
+	$(call environment,.venv-docs,docs)
+	@touch $@
+
+$(UV):
+	$(call environment,.venv-uv,uv)
+	@touch $@
