@@ -1,0 +1,250 @@
+"""The house rules that no linter knows, as functions on source text.
+
+Each rule takes a tree, {path: text} with paths as in the repository, and yields
+one line per violation. `tests/test_tidy.py` runs them on the real tree, and on
+planted violations to see that they bite.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+Tree = dict[str, str]
+
+# Top to bottom. A module imports its own unit and the rows below, nothing beside or above it.
+# A name covers the module or package and all that is in it, a longer name wins over a shorter
+# one, and "x.*" makes each module of x a unit of its own.
+LAYERS = (
+    "onceward __main__",  # the front door: the version, and names for users of the package
+    "cli",
+    "apps",
+    "web",
+    "client",
+    "service",
+    "parts",
+    "parts.*",
+    "parts.schedule",  # the one part that the others may use
+    "store",
+    "transaction",
+    "engine",  # opens an engine by its URL
+    "engine.memory engine.sqlite* engine.postgres* engine.dynamodb*",
+    "engine.memtable",
+    "engine.base",  # the contract
+    "clock ids keys",
+    "errors limits",
+)
+# Stands beside the layers: imports what is below web, and nothing else imports it.
+BESIDE, BESIDE_BELOW = "testing", "web"
+# Does not count as an import of the front door.
+VERSION = "__version__"
+
+# Which modules may import a driver.
+DRIVERS = {
+    "apsw": "engine.sqlite* testing",
+    "sqlite3": "engine.sqlite* testing",
+    "asyncpg": "engine.postgres*",
+    "psycopg": "engine.postgres*",
+    "boto3": "engine.dynamodb*",
+    "botocore": "engine.dynamodb*",
+    "aioboto3": "engine.dynamodb*",
+    "aiobotocore": "engine.dynamodb*",
+}
+
+# What reads the time or makes randomness, and which modules may. The bare module counts too:
+# passing it on would hide what is read from it.
+TIME_IN = "clock testing"
+TIME = (
+    *("time", "time.time*", "time.monotonic*", "time.perf_counter*", "time.process_time*"),
+    *("time.thread_time*", "time.clock_*", "time.localtime", "time.gmtime", "time.ctime"),
+    *("time.asctime", "time.strftime", "datetime.datetime.now", "datetime.datetime.utcnow"),
+    *("datetime.datetime.today", "datetime.date.today", "*loop.time"),
+)
+RANDOM_IN = "ids testing"
+RANDOM = (
+    *("random", "random.*", "secrets", "secrets.*", "uuid", "uuid.*"),
+    *("os.urandom", "os.getrandom"),
+)
+
+LINES_MAX = 450
+SOURCE_SUFFIXES = {".py", ".js", ".ts", ".css", ".html", ".sql"}
+# Tests of the repository itself, which have no module to mirror.
+NO_MIRROR = {"tests/test_tidy.py", "tests/test_audit.py"}
+
+
+def read_tree(root: Path) -> Tree:
+    """The source files of the package and of its tests."""
+    return {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+        for folder in ("onceward", "tests")
+        for path in sorted((root / folder).rglob("*"))
+        if path.is_file() and path.suffix in SOURCE_SUFFIXES
+    }
+
+
+def imports_point_down(tree: Tree) -> Iterator[str]:
+    for path, name in _modules(tree):
+        if _place(name) is None:
+            yield f"{path}: {name} is in no layer: add it to the table in tests/tidy.py"
+            continue
+        for line, target in _imports(path, tree[path]):
+            package, _, inner = target.partition(".")
+            if package == "onceward" and not _may_import(name, inner or package):
+                yield f"{path}:{line}: {name} may not import {target}"
+
+
+def drivers_stay_with_their_engine(tree: Tree) -> Iterator[str]:
+    for path, name in _modules(tree):
+        for line, target in _imports(path, tree[path]):
+            allowed = DRIVERS.get(target.partition(".")[0])
+            if allowed and not _covered(name, allowed):
+                yield f"{path}:{line}: {target} is for {allowed} only"
+
+
+def time_comes_from_clock(tree: Tree) -> Iterator[str]:
+    yield from _used_elsewhere(tree, TIME, TIME_IN, "reads the time: use clock")
+
+
+def randomness_comes_from_ids(tree: Tree) -> Iterator[str]:
+    yield from _used_elsewhere(tree, RANDOM, RANDOM_IN, "is random: use ids")
+
+
+def files_are_short(tree: Tree) -> Iterator[str]:
+    for path, text in tree.items():
+        lines = len(text.splitlines())
+        if lines > LINES_MAX:
+            yield f"{path}: {lines} lines, the most is {LINES_MAX}: make it two"
+
+
+def tests_do_not_sleep(tree: Tree) -> Iterator[str]:
+    for path, text in tree.items():
+        if not fnmatchcase(path, "tests/*.py"):
+            continue
+        root = ast.parse(text, path)
+        # asyncio.sleep(0) waits for no time: it lets the others have their turn.
+        turns = {
+            node.func
+            for node in ast.walk(root)
+            if isinstance(node, ast.Call)
+            and [arg.value if isinstance(arg, ast.Constant) else arg for arg in node.args] == [0]
+        }
+        for node, used in _uses(root):
+            if used == "time.sleep" or (used == "asyncio.sleep" and node not in turns):
+                yield f"{path}:{node.lineno}: {used}: wait for an event, or use the virtual clock"
+
+
+def tests_mirror_the_package(tree: Tree) -> Iterator[str]:
+    modules = {name for _, name in _modules(tree)}
+    for path in tree:
+        file = PurePosixPath(path)
+        if not fnmatchcase(path, "tests/*.py") or not file.name.startswith("test_"):
+            continue
+        # test_store.py, and test_store_<aspect>.py where one file would be too long.
+        words = file.stem.split("_")[1:]
+        names = ["_".join(words[:count]) for count in range(1, len(words) + 1)]
+        mirrored = [".".join((*file.parts[1:-1], name)) for name in names]
+        if path not in NO_MIRROR and modules.isdisjoint(mirrored):
+            yield f"{path}: tests no module: there is no onceward.{' nor '.join(mirrored)}"
+
+
+def _modules(tree: Tree) -> Iterator[tuple[str, str]]:
+    """(path, module name), without "onceward." in front; the package itself is "onceward"."""
+    for path in tree:
+        if fnmatchcase(path, "onceward/*.py"):
+            name = path.removesuffix(".py").removesuffix("/__init__")
+            yield path, name.removeprefix("onceward/").replace("/", ".")
+
+
+def _covered(name: str, patterns: str) -> bool:
+    return any(f"{name}.".startswith(f"{p}.") or fnmatchcase(name, p) for p in patterns.split())
+
+
+def _place(name: str) -> tuple[int, str] | None:
+    """The row of a module, counted from the top, and its unit; None if the table lacks it."""
+    if _covered(name, BESIDE):
+        return -1, BESIDE
+    rows = [(p, row) for row, patterns in enumerate(LAYERS) for p in patterns.split()]
+    fitting = [(p, row) for p, row in rows if _covered(name, p)]
+    if not fitting:
+        return None
+    pattern, row = max(fitting, key=lambda fit: len(fit[0]))
+    unit = ".".join(name.split(".")[:2]) if pattern.endswith(".*") else pattern
+    return row, unit
+
+
+def _may_import(name: str, target: str) -> bool:
+    here, there = _place(name), _place(target)
+    if target == VERSION:
+        return True
+    if here is None or there is None:
+        return False
+    if here[1] == there[1]:
+        return True
+    if here[1] == BESIDE:
+        below = _place(BESIDE_BELOW)
+        return below is not None and there[0] > below[0]
+    return there[1] != BESIDE and there[0] > here[0]
+
+
+def _imports(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """(line, full dotted name) of all that is imported, also in functions and for typing only."""
+    package = PurePosixPath(path).parts[:-1]
+    for node in ast.walk(ast.parse(text, path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = package[: len(package) - node.level + 1] if node.level else ()
+            source += (node.module,) if node.module else ()
+            yield from ((node.lineno, ".".join((*source, alias.name))) for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names = [arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)]
+            yield from ((node.lineno, str(name)) for name in names)
+
+
+def _used_elsewhere(tree: Tree, patterns: Iterable[str], allowed: str, why: str) -> Iterator[str]:
+    for path, name in _modules(tree):
+        if _covered(name, allowed):
+            continue
+        for node, used in _uses(ast.parse(tree[path], path)):
+            if any(fnmatchcase(used, pattern) for pattern in patterns):
+                yield f"{path}:{node.lineno}: {used} {why}"
+
+
+def _uses(root: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """(node, full dotted name) where an imported name is used, under whatever alias."""
+    aliases: dict[str, str] = {}
+    for node in ast.walk(root):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                aliases[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+
+    def visit(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+        if isinstance(node, ast.Name | ast.Attribute) and (used := _dotted(node, aliases)):
+            yield node, used
+            if isinstance(node, ast.Attribute):
+                node = node.value
+                while isinstance(node, ast.Attribute):
+                    node = node.value
+        if not isinstance(node, ast.Name):
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child)
+
+    yield from visit(root)
+
+
+def _dotted(node: ast.expr, aliases: dict[str, str]) -> str | None:
+    """The full name of an expression; any event loop, however it was come by, is "loop"."""
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id) or ("loop" if node.id.endswith("loop") else None)
+    if isinstance(node, ast.Attribute):
+        if base := _dotted(node.value, aliases):
+            return f"{base}.{node.attr}"
+        return "loop" if node.attr.endswith("loop") else None
+    if isinstance(node, ast.Call):
+        made = _dotted(node.func, aliases)
+        return "loop" if made and made.endswith("_loop") else None
+    return None
