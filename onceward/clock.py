@@ -16,7 +16,8 @@ from onceward.limits import CLOCK_JUMP_MS, CLOCK_SLEEP_S_MAX, CLOCK_SLEW_PPM
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def _boot_ns() -> int:
+def boot_ns() -> int:
+    """Nanoseconds by a clock that never jumps and counts suspend."""
     return time.clock_gettime_ns(_BOOT)
 
 
@@ -29,7 +30,7 @@ class Clock:
     def __init__(
         self,
         wall_ns: Callable[[], int] = time.time_ns,
-        boot_ns: Callable[[], int] = _boot_ns,
+        boot_ns: Callable[[], int] = boot_ns,
     ) -> None:
         self._wall_ns = wall_ns
         self._boot_ns = boot_ns

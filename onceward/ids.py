@@ -14,12 +14,15 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 LENGTH = 26
 
+random_bytes: Callable[[int], bytes] = secrets.token_bytes
+"""The machine's own randomness; whatever can be simulated takes it as an argument."""
+
 
 class Ids:
     """Makes ids and random numbers from a clock and a source of bytes, both injectable."""
 
     def __init__(
-        self, now_ms: Callable[[], int], randbytes: Callable[[int], bytes] = secrets.token_bytes
+        self, now_ms: Callable[[], int], randbytes: Callable[[int], bytes] = random_bytes
     ) -> None:
         self._now_ms = now_ms
         self._randbytes = randbytes

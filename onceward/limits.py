@@ -41,3 +41,17 @@ SWEEP_RECORDS_MAX = 1_000
 CLOCK_JUMP_MS = 2_000
 CLOCK_SLEW_PPM = 500
 CLOCK_SLEEP_S_MAX = 10.0
+
+# The SQLite engine's journal. A segment holds any commit, whatever its size.
+SEGMENT_BYTES_FIRST = 1 << 20
+SEGMENT_BYTES_MIN = 8 << 20
+SEGMENT_BYTES_MAX = 64 << 20
+# Memory, by default; both are settings of the engine.
+MEMTABLE_BYTES = 128 << 20
+CACHE_BYTES = 64 << 20
+# The journal is folded into the table at the latest this long after a commit.
+FOLD_DELAY_S = 2.0
+FOLD_ROWS = 1_000
+# While syncs take less than this they run in the event loop's thread, since handing
+# them to another costs about as much.
+SYNC_INLINE_NS_MAX = 400_000

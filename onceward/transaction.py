@@ -218,7 +218,9 @@ def encode(value: Any, key: Key) -> bytes:
         if b"null" in text and _has_no_number(msgspec.to_builtins(value)):
             raise ValueError("NaN and infinity are not JSON")
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise BadInput(f"the value for {key} cannot be stored: {error}", code="bad_value") from error
+        raise BadInput(
+            f"the value for {key} cannot be stored: {error}", code="bad_value"
+        ) from error
     return text
 
 

@@ -140,7 +140,10 @@ class Engine(ABC):
         return await self.open()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -180,7 +183,10 @@ class Watch:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -247,6 +253,8 @@ def _bad_value(write: Put) -> BadInput:
 def key_bytes(key: Key) -> int:
     """The size of a key; raises `BadInput` when it is over the limits."""
     partition, sort = key
+    if "\x00" in partition or "\x00" in sort:
+        raise BadInput("a key may not contain NUL; keys.join escapes it", code="bad_key")
     partition_bytes = len(partition) if partition.isascii() else _utf8_bytes(partition)
     sort_bytes = len(sort) if sort.isascii() else _utf8_bytes(sort)
     if not 0 < partition_bytes <= limits.PARTITION_BYTES_MAX:

@@ -1,0 +1,39 @@
+"""A bounded memory of what the table holds: two generations, the older one thrown away."""
+
+from onceward.engine.base import Record
+from onceward.engine.memtable import row_bytes
+from onceward.keys import Key
+
+
+class Cache:
+    """Records as the table has them. What is used moves to the young generation; when
+    that is full it becomes the old one, and what was there and unused is forgotten."""
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self._generation_bytes_max = size_bytes_max // 2
+        self._young: dict[Key, Record] = {}
+        self._old: dict[Key, Record] = {}
+        self._young_bytes = 0
+
+    def get(self, key: Key) -> Record | None:
+        record = self._young.get(key)
+        if record is None:
+            record = self._old.pop(key, None)
+            if record is not None:
+                self.put(record)
+        return record
+
+    def put(self, record: Record) -> None:
+        key = record.key
+        if key not in self._young:
+            self._young_bytes += row_bytes(record)
+        self._young[key] = record
+        self._old.pop(key, None)
+        if self._young_bytes > self._generation_bytes_max:
+            self._old, self._young, self._young_bytes = self._young, {}, 0
+
+    def drop(self, key: Key) -> None:
+        self._old.pop(key, None)
+        record = self._young.pop(key, None)
+        if record is not None:
+            self._young_bytes -= row_bytes(record)

@@ -1,0 +1,65 @@
+"""The system calls of the journal, in one place so that tests can make each one fail."""
+
+import os
+
+
+class Disk:
+    """Files as the journal uses them. Every method raises `OSError` as the system does."""
+
+    def create(self, path: str, size_bytes: int, header: bytes) -> int:
+        """A new file of that size, written out in full (so that later writes change no
+        metadata) and synced; returns its descriptor. The directory is not synced."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            self.write(fd, header, 0)
+            zeros = bytes(min(size_bytes, 1 << 20))
+            offset = len(header)
+            while offset < size_bytes:
+                piece = zeros[: size_bytes - offset]
+                self.write(fd, piece, offset)
+                offset += len(piece)
+            self.sync_all(fd)
+        except BaseException:
+            os.close(fd)
+            os.unlink(path)  # a full disk is no place for half a file
+            raise
+        return fd
+
+    def open(self, path: str) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def write(self, fd: int, data: bytes, offset: int) -> None:
+        """Write all of it, in as many system calls as it takes."""
+        view = memoryview(data)
+        while view:
+            written = self.pwrite(fd, view, offset)
+            view = view[written:]
+            offset += written
+
+    def pwrite(self, fd: int, data: memoryview, offset: int) -> int:
+        return os.pwrite(fd, data, offset)
+
+    def sync(self, fd: int) -> None:
+        """Make the data durable; the file's size must not have changed."""
+        os.fdatasync(fd)
+
+    def sync_all(self, fd: int) -> None:
+        """Make data and metadata durable."""
+        os.fsync(fd)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in the directory of `path` durable."""
+        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sync_all(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)

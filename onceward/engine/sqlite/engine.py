@@ -1,0 +1,243 @@
+"""The SQLite engine: the contract, on top of journal, layers and fold."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+
+from onceward import limits
+from onceward.clock import boot_ns
+from onceward.engine.base import (
+    Delete,
+    Engine,
+    Record,
+    Version,
+    Watch,
+    Watchers,
+    Write,
+    admit,
+    admit_get,
+    admit_scan,
+)
+from onceward.engine.sqlite.disk import Disk
+from onceward.engine.sqlite.fold import Folder
+from onceward.engine.sqlite.journal import Journal, segment_paths
+from onceward.engine.sqlite.layers import Layers
+from onceward.engine.sqlite.owner import Owner
+from onceward.engine.sqlite.table import Table, inspect_path
+from onceward.engine.sqlite.writer import ROW_OVERHEAD_BYTES, Writer
+from onceward.errors import CannotOpen, StorageFull, Unavailable
+from onceward.ids import random_bytes
+from onceward.keys import Key
+
+# Commits are slowed down from this part of the memtable on, up to the longest pause at
+# the whole of it; twice that much is never exceeded.
+_EASE_FROM = 0.6
+_EASE_PAUSE_S_MAX = 0.1
+
+
+class SQLiteEngine(Engine):
+    """Records in one SQLite file and the journal beside it, owned by this process."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        memtable_bytes: int = limits.MEMTABLE_BYTES,
+        cache_bytes: int = limits.CACHE_BYTES,
+        disk: Disk | None = None,
+        vfs: str | None = None,
+        elapsed_ns: Callable[[], int] = boot_ns,
+    ) -> None:
+        """`memtable_bytes` and `cache_bytes` bound the memory; the rest is for tests."""
+        self.path = path
+        self._memtable_bytes = memtable_bytes
+        self._cache_bytes = cache_bytes
+        self._disk = disk or Disk()
+        self._vfs = vfs
+        self._elapsed_ns = elapsed_ns
+        self._watchers = Watchers()
+        self._now_ms = 0
+        self._opened = False
+
+    async def open(self) -> Self:
+        if self._opened:
+            return self
+        self._loop = asyncio.get_running_loop()
+        inspect_path(self.path)
+        try:
+            self._owner = Owner(self.path)
+        except OSError as error:
+            raise cannot_open(self.path, error) from error
+        try:
+            self._open_files()
+        except BaseException:
+            self._owner.release()
+            raise
+        self._opened = True
+        return self
+
+    def _open_files(self) -> None:
+        existed = os.path.exists(self.path) and os.path.getsize(self.path) > 0
+        if not existed and segment_paths(f"{self.path}-log."):
+            raise CannotOpen(
+                f"{self.path} is missing, but its journal is there. Restore the file, or move "
+                f"{self.path}-log.* away to start anew.",
+                code="damaged",
+            )
+        table = Table(self.path, random_bytes(16), self._cache_bytes, self._vfs)
+        try:
+            self._layers = Layers(table, self._cache_bytes)
+            self._journal = Journal(self.path, table.database_id, self._disk, random_bytes)
+            last_seq = self._replay(table.folded_seq)
+            if not existed:
+                self._disk.sync_directory(self.path)
+            self._journal.start()
+        except OSError as error:
+            table.close()
+            raise cannot_open(self.path, error) from error
+        except BaseException:
+            table.close()
+            raise
+        self._table = table
+        self._background = ThreadPoolExecutor(3, thread_name_prefix="onceward-sqlite")
+        self._writer = Writer(self._journal, last_seq, self._background, self._elapsed_ns)
+        self._folder = Folder(
+            self._layers,
+            self._writer,
+            self._journal,
+            table,
+            self._background,
+            lambda: self._now_ms,
+        )
+        self._writer.segment_filled = self._folder.ask
+        if last_seq > table.folded_seq:
+            self._folder.ask()
+
+    def _replay(self, folded_seq: int) -> int:
+        last_seq = folded_seq
+        put = self._layers.active.put
+        for frame in self._journal.recover(folded_seq):
+            for rows in frame.commits:
+                for row in rows:
+                    put(row)
+            last_seq = frame.last_seq
+        return last_seq
+
+    async def close(self) -> None:
+        if not self._opened:
+            return
+        self._opened = False
+        await self._folder.close()
+        await self._writer.close()
+        try:
+            if self._writer.failure is None and await self._folder.fold_all():
+                self._journal.close(remove=True)
+        finally:
+            self._journal.close(remove=False)
+            self._background.shutdown()
+            self._table.close()
+            self._owner.release()
+
+    async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
+        self._must_work()
+        admit_get(keys)
+        current = self._layers.current
+        return [current(key, now_ms) for key in keys]
+
+    async def scan(
+        self,
+        partition: str,
+        now_ms: int,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+    ) -> list[Record]:
+        self._must_work()
+        admit_scan(limit)
+        return self._layers.range(partition, start, end, reverse, now_ms, limit)
+
+    async def commit(
+        self,
+        writes: Sequence[Write],
+        now_ms: int,
+        visible: Callable[[Version], None] | None = None,
+    ) -> Version:
+        self._must_work()
+        size_bytes = admit(writes) + len(writes) * ROW_OVERHEAD_BYTES
+        writer, layers = self._writer, self._layers
+        if layers.size_bytes > self._memtable_bytes * _EASE_FROM:
+            await self._ease()
+        if not writer.has_room(size_bytes):
+            await writer.make_room(size_bytes)
+        layers.judge(writes, now_ms)
+        seq = writer.seq + 1
+        rows = layers.apply(writes, seq)
+        if rows:
+            durable = writer.append(rows, size_bytes)
+            self._watchers.hint(writes)
+            if layers.active.size_bytes > self._memtable_bytes // 3:
+                self._folder.ask()
+        elif writer.durable_seq == writer.seq:
+            if visible:
+                visible(writer.seq)
+            return writer.seq
+        else:
+            seq = writer.seq
+            durable = writer.synced()
+        if now_ms > self._now_ms:
+            self._now_ms = now_ms
+        if visible:
+            visible(seq)
+        await durable
+        return seq
+
+    def watch(self, partition: str) -> Watch:
+        return self._watchers.add(partition)
+
+    async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
+        """Expired records that were never folded are not counted: folding leaves them out."""
+        self._must_work()
+        expired = self._layers.expired(now_ms, limit)
+        for start in range(0, len(expired), limits.COMMIT_WRITES_MAX):
+            piece = expired[start : start + limits.COMMIT_WRITES_MAX]
+            await self.commit([Delete(key) for key in piece], now_ms)
+        return len(expired)
+
+    async def _ease(self) -> None:
+        """Slow down smoothly as the memtable fills up, so that folding keeps pace."""
+        fill = self._layers.size_bytes / self._memtable_bytes
+        part = (fill - _EASE_FROM) / (1 - _EASE_FROM)
+        await asyncio.sleep(min(part * part, 1) * _EASE_PAUSE_S_MAX)
+        self._must_work()
+        while self._layers.size_bytes > self._memtable_bytes * 2:
+            if self._folder.full is not None:
+                raise StorageFull(
+                    f"no space is left on the disk for {self.path}, and memory is full of what "
+                    "waits to be written. This commit was not applied; free some space."
+                )
+            await self._folder.progress()
+            self._must_work()
+
+    def _must_work(self) -> None:
+        if not self._opened:
+            raise Unavailable(f"{self.path} is not open", code="engine_closed")
+        if self._writer.failure is not None:
+            raise self._writer.failure
+
+
+def cannot_open(path: str, error: OSError) -> CannotOpen:
+    """An error of the system while opening, with our code."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return CannotOpen(
+            f"no space is left to open {path}. Free some and try again.", code="storage_full"
+        )
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return CannotOpen(
+            f"{path} or its journal may not be written: {error.strerror}.", code="read_only"
+        )
+    return CannotOpen(f"{path} cannot be opened: {error}", code="storage_failed")

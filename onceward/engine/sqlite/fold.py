@@ -1,0 +1,144 @@
+"""Folding: moves the memtable into the table in small sorted steps, in the background.
+
+Rows are folded only after they are durable in the journal: a crash between two steps
+leaves part of a commit in the table, and the replay of the journal puts it right.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+import apsw
+
+from onceward import limits
+from onceward.engine.base import Record
+from onceward.engine.memtable import Memtable
+from onceward.engine.sqlite.journal import Journal
+from onceward.engine.sqlite.layers import Layers
+from onceward.engine.sqlite.table import Table
+from onceward.engine.sqlite.writer import Writer
+from onceward.errors import EngineStopped, OncewardError, StorageFull
+
+_CHECKPOINT_ROWS = 20_000
+_RETRY_S = 1.0
+
+
+class Folder:
+    """One task that folds when asked to, or a while after the last fold."""
+
+    def __init__(
+        self,
+        layers: Layers,
+        writer: Writer,
+        journal: Journal,
+        table: Table,
+        background: Executor,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._layers = layers
+        self._writer = writer
+        self._journal = journal
+        self._table = table
+        self._background = background
+        self._now_ms = now_ms
+        self._wanted = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._rows_since_checkpoint = 0
+        self.full: StorageFull | None = None
+        """Set while the disk has no space to fold; the journal holds what waits."""
+        self._stopping = False
+        self._upto_seq = table.folded_seq
+        self._task = asyncio.create_task(self._run(), name="onceward-fold")
+
+    def ask(self) -> None:
+        """Fold soon."""
+        self._wanted.set()
+
+    async def progress(self) -> None:
+        """Wait until something was folded or failed to be."""
+        self._progress.clear()
+        await self._progress.wait()
+
+    async def _run(self) -> None:
+        while self._writer.failure is None and not self._stopping:
+            try:
+                async with asyncio.timeout(limits.FOLD_DELAY_S):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            try:
+                await self.fold()
+                self.full = None
+            except StorageFull as full:
+                self.full = full
+                self._progress.set()
+                self._wanted.clear()
+                asyncio.get_running_loop().call_later(_RETRY_S, self.ask)
+            except OncewardError:
+                self._progress.set()  # the writer has failed, and says so to everyone
+            except (apsw.Error, OSError) as error:
+                self._writer.fail(
+                    EngineStopped(
+                        f"the table could not be written ({error}). Everything accepted is in "
+                        "the journal. The node must stop; opening the database again recovers it."
+                    )
+                )
+                self._progress.set()
+
+    async def fold(self) -> None:
+        """Bring the table up to what is committed now, and free the journal behind it."""
+        run = asyncio.get_running_loop().run_in_executor
+        if self._layers.frozen.count == 0:
+            if self._table.folded_seq == self._writer.seq:
+                return
+            self._upto_seq = self._writer.seq
+            self._layers.freeze()
+        if self._writer.durable_seq < self._upto_seq:
+            await self._writer.synced()
+        rows = await run(self._background, in_order, self._layers.frozen)
+        gone_ms = self._now_ms() - limits.SWEEP_SLACK_MS
+        for start in range(0, len(rows), limits.FOLD_ROWS):
+            step = rows[start : start + limits.FOLD_ROWS]
+            if self._stopping:
+                return
+            await run(self._background, self._table.fold, without_expired(step, gone_ms))
+            self._layers.release(step)
+            self._progress.set()
+            self._rows_since_checkpoint += len(step)
+            if self._rows_since_checkpoint >= _CHECKPOINT_ROWS:
+                await run(self._background, self._table.checkpoint)
+                self._rows_since_checkpoint = 0
+        await run(self._background, self._table.fold, [], self._upto_seq)
+        self._journal.retire(self._upto_seq)
+        await run(self._background, self._journal.trim, 1)
+
+    async def close(self) -> None:
+        """Stop after the step under way."""
+        self._stopping = True
+        self._wanted.set()
+        await asyncio.wait([self._task])
+
+    async def fold_all(self) -> bool:
+        """After `close`: fold what is left. False if that fails; the journal has it then."""
+        self._stopping = False
+        try:
+            while self._table.folded_seq < self._writer.seq:
+                await self.fold()
+        except (StorageFull, apsw.Error, OSError):
+            return False
+        return True
+
+
+def in_order(table: Memtable) -> list[Record]:
+    """All rows of a memtable in the order of their keys."""
+    return [
+        row
+        for partition in sorted(table.partitions)
+        for _, row in sorted(table.partitions[partition].rows.items())
+    ]
+
+
+def without_expired(rows: list[Record], gone_ms: int) -> list[Record]:
+    """Rows long expired become removals, so that they never take up space in the table."""
+    return [Record(row.key, b"", row.version) if row.absent_at(gone_ms) else row for row in rows]

@@ -1,0 +1,290 @@
+"""The journal: a row of segment files that are filled, folded and used again.
+
+A segment is a file of fixed size, written out before use so that a sync changes no
+metadata. It starts with a header block; frames follow, each on a 512-byte boundary, so
+that writing one never touches a sector of another. A frame is one group commit: header
+(salt, payload size, checksum, first sequence number, number of commits) and a msgpack
+list of commits, each the list of its rows. The salt is new each time a segment is used,
+so what an earlier use left behind is never taken for a frame.
+
+Only one frame is written at a time, and the next only after it is synced. So a frame
+that does not verify is the torn end of the journal, unless a valid one follows: then the
+journal is damaged, and opening refuses.
+"""
+
+import os
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from onceward import limits
+from onceward.engine.base import Record
+from onceward.engine.sqlite.disk import Disk
+from onceward.errors import CannotOpen
+
+BLOCK_BYTES = 512
+_MAGIC = b"ONCELOG1"
+_HEADER = struct.Struct("<8sQ16s8sI")  # magic, number, database id, salt, checksum
+_FRAME = struct.Struct("<8sIIQI")  # salt, payload bytes, checksum, first seq, commits
+
+Commits = list[list[Record]]
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Commits)
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file of the journal, while it is being filled or waits to be folded."""
+
+    path: str
+    number: int
+    salt: bytes
+    size_bytes: int
+    fd: int = -1
+    end: int = BLOCK_BYTES
+    last_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One group commit, as found on disk."""
+
+    first_seq: int
+    commits: Commits
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + len(self.commits) - 1
+
+
+class Journal:
+    """The segments beside one database file. Not safe for several threads, except that
+    `write` and `make_segment` may run in a thread of their own."""
+
+    def __init__(
+        self,
+        database_path: str,
+        database_id: bytes,
+        disk: Disk,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._prefix = f"{database_path}-log."
+        self._database_id = database_id
+        self._disk = disk
+        self._random_bytes = random_bytes
+        self._next_number = 1
+        self._next_size_bytes = limits.SEGMENT_BYTES_MIN
+        self.current: Segment | None = None
+        self.spare: Segment | None = None
+        self.filled: list[Segment] = []
+        self.retired: list[Segment] = []
+
+    def recover(self, folded_seq: int) -> Iterator[Frame]:
+        """The frames with commits after `folded_seq`, in order; call it once, and use up all.
+
+        Raises `CannotOpen` (damaged) if something acknowledged is missing or corrupt.
+        """
+        remove_leftovers(self._prefix, self._disk)
+        expected_seq: int | None = None
+        for path in segment_paths(self._prefix):
+            segment, frames = read_segment(path, self._database_id)
+            self._next_number = max(self._next_number, segment.number + 1)
+            for frame in frames:
+                if expected_seq is None and frame.first_seq > folded_seq + 1:
+                    raise damaged(path, f"commits {folded_seq + 1} to {frame.first_seq - 1} miss")
+                if expected_seq is not None and frame.first_seq != expected_seq:
+                    raise damaged(path, f"commit {expected_seq} misses")
+                expected_seq = frame.last_seq + 1
+                segment.last_seq = frame.last_seq
+                if frame.last_seq > folded_seq:
+                    yield frame
+            self.filled.append(segment)
+        self.retire(folded_seq)
+
+    def start(self) -> None:
+        """Begin a segment to write to; what recovery found is only folded, never continued."""
+        self.current = self.make_segment(limits.SEGMENT_BYTES_FIRST)
+
+    @property
+    def room_bytes(self) -> int:
+        """How large the next frame may be: it goes whole into the current segment or the spare."""
+        current = self.current.size_bytes - self.current.end if self.current else 0
+        spare = self.spare.size_bytes - self.spare.end if self.spare else 0
+        return max(current, spare)
+
+    @property
+    def unfolded_bytes(self) -> int:
+        filled = sum(segment.end for segment in self.filled)
+        return filled + (self.current.end if self.current else 0)
+
+    def place(self, first_seq: int, commits: Commits) -> tuple[Segment, int, bytes]:
+        """Encode a frame and assign it its place; there must be room for it."""
+        payload = _encoder.encode(commits)
+        assert self.current is not None
+        frame_bytes = padded(_FRAME.size + len(payload))
+        if frame_bytes > self.current.size_bytes - self.current.end:
+            assert self.spare is not None, "the caller checks room_bytes"
+            self.filled.append(self.current)
+            self.current, self.spare = self.spare, None
+        segment = self.current
+        offset = segment.end
+        segment.end += frame_bytes
+        segment.last_seq = first_seq + len(commits) - 1
+        return segment, offset, encode_frame(segment.salt, first_seq, len(commits), payload)
+
+    def write(self, segment: Segment, offset: int, frame: bytes) -> None:
+        """Write a placed frame and sync it. Any error leaves the outcome unknown."""
+        self._disk.write(segment.fd, frame, offset)
+        self._disk.sync(segment.fd)
+
+    def retire(self, folded_seq: int) -> None:
+        """Give up the filled segments that the table covers."""
+        while self.filled and self.filled[0].last_seq <= folded_seq:
+            self.retired.append(self.filled.pop(0))
+
+    def make_segment(self, size_bytes: int | None = None) -> Segment:
+        """A segment ready to be written to, from a retired one if there is one that fits.
+
+        Prepared under another name, so that a crash in between leaves no half-made one.
+        """
+        if size_bytes is None:
+            size_bytes = self._next_size_bytes
+            self._next_size_bytes = min(size_bytes * 2, limits.SEGMENT_BYTES_MAX)
+        number = self._next_number
+        salt = self._random_bytes(8)
+        header = encode_header(number, self._database_id, salt)
+        draft = f"{self._prefix}draft"
+        remove_leftovers(self._prefix, self._disk)
+        old = self._reusable(size_bytes)
+        if old is None:
+            fd = self._disk.create(draft, size_bytes, header)
+        else:
+            size_bytes = old.size_bytes
+            self._disk.rename(old.path, draft)
+            fd = old.fd if old.fd >= 0 else self._disk.open(draft)
+            self._disk.write(fd, header, 0)
+            self._disk.sync_all(fd)
+        path = f"{self._prefix}{number:08d}"
+        self._disk.rename(draft, path)
+        self._disk.sync_directory(path)
+        self._next_number = number + 1
+        return Segment(path, number, salt, size_bytes, fd)
+
+    def _reusable(self, size_bytes: int) -> Segment | None:
+        """The first retired segment that is large enough; smaller ones are removed."""
+        while self.retired:
+            segment = self.retired.pop(0)
+            if segment.size_bytes >= size_bytes:
+                return segment
+            self._remove(segment)
+        return None
+
+    def trim(self, keep: int) -> None:
+        """Remove retired segments but for `keep` of them."""
+        while len(self.retired) > keep:
+            self._remove(self.retired.pop())
+
+    def close(self, *, remove: bool) -> None:
+        """Let go of all files; `remove` them if the table covers everything."""
+        segments = [*self.filled, *self.retired]
+        segments += [segment for segment in (self.current, self.spare) if segment]
+        self.current = self.spare = None
+        self.filled, self.retired = [], []
+        for segment in segments:
+            if remove:
+                self._remove(segment)
+            elif segment.fd >= 0:
+                self._disk.close(segment.fd)
+
+    def _remove(self, segment: Segment) -> None:
+        if segment.fd >= 0:
+            self._disk.close(segment.fd)
+            segment.fd = -1
+        self._disk.remove(segment.path)
+
+
+def segment_paths(prefix: str) -> list[str]:
+    """The segments on disk, in the order of their numbers."""
+    folder, name = os.path.split(prefix)
+    pattern = re.compile(re.escape(name) + r"\d{8,}")
+    found = [entry for entry in os.listdir(folder or ".") if pattern.fullmatch(entry)]
+    return [os.path.join(folder, entry) for entry in sorted(found, key=lambda n: (len(n), n))]
+
+
+def remove_leftovers(prefix: str, disk: Disk) -> None:
+    """Remove the draft of a segment that a crash left behind."""
+    if os.path.exists(f"{prefix}draft"):
+        disk.remove(f"{prefix}draft")
+
+
+def read_segment(path: str, database_id: bytes) -> tuple[Segment, list[Frame]]:
+    """A segment and its frames; raises `CannotOpen` if it is foreign or damaged."""
+    with open(path, "rb") as file:
+        content = file.read()
+    if len(content) < BLOCK_BYTES:
+        raise damaged(path, "its header is cut off")
+    magic, number, owner_id, salt, checksum = _HEADER.unpack_from(content)
+    if magic != _MAGIC or checksum != zlib.crc32(content[: _HEADER.size - 4]):
+        raise damaged(path, "its header does not verify")
+    if owner_id != database_id:
+        raise damaged(path, "it belongs to another database")
+    segment = Segment(path, number, salt, len(content))
+    frames = []
+    view = memoryview(content)
+    while (frame := read_frame(view, segment.end, salt, path)) is not None:
+        frames.append(frame[0])
+        segment.end = frame[1]
+    following = content.find(salt, segment.end + 1)
+    while following >= 0:
+        if read_frame(view, following, salt, path) is not None:
+            raise damaged(path, f"the frame at byte {segment.end} is corrupt, others follow")
+        following = content.find(salt, following + 1)
+    return segment, frames
+
+
+def read_frame(view: memoryview, offset: int, salt: bytes, path: str) -> tuple[Frame, int] | None:
+    """The frame at an offset and where the next one starts; None if no valid one is there."""
+    start = offset + _FRAME.size
+    if start > len(view):
+        return None
+    found, payload_bytes, checksum, first_seq, count = _FRAME.unpack_from(view, offset)
+    payload = view[start : start + payload_bytes]
+    if found != salt or len(payload) != payload_bytes:
+        return None
+    if checksum != _checksum(salt, first_seq, count, payload):
+        return None
+    try:
+        commits = _decoder.decode(payload)
+    except msgspec.DecodeError as error:
+        raise damaged(path, f"the frame at byte {offset} is not understood: {error}") from error
+    return Frame(first_seq, commits), offset + padded(_FRAME.size + payload_bytes)
+
+
+def encode_header(number: int, database_id: bytes, salt: bytes) -> bytes:
+    head = _HEADER.pack(_MAGIC, number, database_id, salt, 0)[:-4]
+    return (head + struct.pack("<I", zlib.crc32(head))).ljust(BLOCK_BYTES, b"\x00")
+
+
+def encode_frame(salt: bytes, first_seq: int, count: int, payload: bytes) -> bytes:
+    checksum = _checksum(salt, first_seq, count, payload)
+    return _FRAME.pack(salt, len(payload), checksum, first_seq, count) + payload
+
+
+def _checksum(salt: bytes, first_seq: int, count: int, payload: bytes | memoryview) -> int:
+    return zlib.crc32(payload, zlib.crc32(_FRAME.pack(salt, len(payload), 0, first_seq, count)))
+
+
+def padded(size_bytes: int) -> int:
+    return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
+
+
+def damaged(path: str, what: str) -> CannotOpen:
+    return CannotOpen(
+        f"the journal segment {path} is damaged: {what}. Nothing was changed. "
+        "Restore a backup, or see `onceward check`.",
+        code="damaged",
+    )

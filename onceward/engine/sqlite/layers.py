@@ -1,0 +1,167 @@
+"""What a read sees: the memtable, the frozen one that is being folded, cache and table.
+
+The first that knows a key decides; a row with an empty value says "deleted". For keys
+that are in no table the layers remember *gaps*: a stretch of a partition in which the
+table has nothing. New keys mostly come behind all others of their partition, so one gap
+answers for them without asking the table, and a key that is deleted before it was ever
+folded leaves no trace.
+"""
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import islice
+
+from onceward.engine.base import Delete, Put, Record, Write, judge
+from onceward.engine.memtable import Memtable
+from onceward.engine.sqlite.cache import Cache
+from onceward.engine.sqlite.table import Table
+from onceward.keys import Key
+
+
+class Layers:
+    """The records of a database, in memory and in the table, as one."""
+
+    def __init__(self, table: Table, cache_bytes: int) -> None:
+        self.active = Memtable()
+        self.frozen = Memtable()
+        self._table = table
+        self._cache = Cache(cache_bytes)
+        self._gaps: dict[str, tuple[str, str | None]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """What is not yet in the table."""
+        return self.active.size_bytes + self.frozen.size_bytes
+
+    def current(self, key: Key, now_ms: int) -> Record | None:
+        """What stands under the key at that time."""
+        row = self.stored(key)
+        if row is None:
+            return None
+        expires_at_ms = row.expires_at_ms
+        return row if expires_at_ms is None or expires_at_ms > now_ms else None
+
+    def stored(self, key: Key) -> Record | None:
+        """What stands under the key, expired or not."""
+        row = self.active.get(key)
+        if row is None:
+            row = self.frozen.get(key) if self.frozen.count else None
+            if row is None:
+                return self._beneath(key)
+        return row if row.value else None
+
+    def range(
+        self, partition: str, start: str, end: str | None, reverse: bool, now_ms: int, limit: int
+    ) -> list[Record]:
+        """The first `limit` records in [start, end), in order."""
+        fresh = self.active.range(partition, start, end, reverse)
+        if partition in self.frozen.partitions:
+            fresh = _overlay(fresh, self.frozen.range(partition, start, end, reverse), reverse)
+        if self._in_gap(partition, start, end):
+            rows = fresh
+            beneath: Iterator[Record] = iter(())
+        else:
+            beneath = self._table.range(partition, start, end, reverse)
+            rows = _overlay(fresh, beneath, reverse)
+        found = list(islice((r for r in rows if r.value and not r.absent_at(now_ms)), limit))
+        _close(beneath)
+        _close(fresh)
+        return found
+
+    def judge(self, writes: Sequence[Write], now_ms: int) -> None:
+        judge(writes, lambda key: self.current(key, now_ms))
+
+    def apply(self, writes: Sequence[Write], seq: int) -> list[Record]:
+        """Make a judged commit visible; returns its rows for the journal."""
+        rows: list[Record] = []
+        for write in writes:
+            if type(write) is Put:
+                row = Record(write.key, write.value, seq, write.expires_at_ms)
+                self.active.put(row)
+                rows.append(row)
+            elif type(write) is Delete:
+                row = Record(write.key, b"", seq)
+                if self._never_folded(write.key):
+                    self.active.drop(write.key)
+                else:
+                    self.active.put(row)
+                rows.append(row)
+        return rows
+
+    def freeze(self) -> Memtable:
+        """Start a new memtable; the old one stays readable while it is folded."""
+        assert self.frozen.count == 0
+        self.frozen, self.active = self.active, Memtable()
+        return self.frozen
+
+    def release(self, rows: Sequence[Record]) -> None:
+        """Let go of frozen rows that the table now shows."""
+        for row in rows:
+            self.frozen.drop(row.key)
+            if row.value:
+                self._cache.put(row)
+            else:
+                self._cache.drop(row.key)
+        self._gaps.clear()
+
+    def expired(self, now_ms: int, limit: int) -> list[Key]:
+        """Keys of expired records in the table that nothing newer covers."""
+        found = self._table.expired(now_ms, limit)
+        return [
+            key
+            for key, version in found
+            if (row := self.stored(key)) is not None and row.version == version
+        ]
+
+    def _beneath(self, key: Key) -> Record | None:
+        partition, sort = key
+        gap = self._gaps.get(partition)
+        if gap is not None and gap[0] <= sort and (gap[1] is None or sort < gap[1]):
+            return None
+        record = self._cache.get(key)
+        if record is not None:
+            return record
+        record = self._table.seek(key)
+        if record is not None and record.key == key:
+            self._cache.put(record)
+            return record
+        self._learn_gap(partition, sort, None if record is None else record.key[1])
+        return None
+
+    def _learn_gap(self, partition: str, start: str, end: str | None) -> None:
+        """Note that the table has nothing in [start, end): one gap for each partition."""
+        gap = self._gaps.get(partition)
+        if gap is not None and gap[1] == end and gap[0] < start:
+            start = gap[0]
+        self._gaps[partition] = (start, end)
+
+    def _in_gap(self, partition: str, start: str, end: str | None) -> bool:
+        gap = self._gaps.get(partition)
+        if gap is None or start < gap[0]:
+            return False
+        return gap[1] is None or (end is not None and end <= gap[1])
+
+    def _never_folded(self, key: Key) -> bool:
+        """Whether the key is known to be in the memtable alone."""
+        if self.frozen.count and self.frozen.get(key) is not None:
+            return False
+        partition, sort = key
+        gap = self._gaps.get(partition)
+        if gap is None:
+            return self._beneath(key) is None
+        return gap[0] <= sort and (gap[1] is None or sort < gap[1])
+
+
+def _overlay(upper: Iterator[Record], lower: Iterator[Record], reverse: bool) -> Iterator[Record]:
+    """Both in order; where both have a key, the upper one's row."""
+    last = None
+    for row in merge(upper, lower, key=lambda row: row.key, reverse=reverse):
+        if row.key != last:
+            last = row.key
+            yield row
+
+
+def _close(rows: Iterator[Record]) -> None:
+    close = getattr(rows, "close", None)
+    if close is not None:
+        close()

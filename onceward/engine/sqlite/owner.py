@@ -1,0 +1,75 @@
+"""Ownership: one process owns a database file, and says so in a file beside it.
+
+The lock is the system's (`flock`), so it goes with the process however that ends; the
+text in the file only tells others who holds it. The file stays: removing it would let
+two processes lock two different files of the same name.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import sys
+
+from onceward.errors import CannotOpen
+
+
+class Owner:
+    """The lock beside a database; raises `CannotOpen` (database_in_use) if it is taken."""
+
+    def __init__(self, database_path: str) -> None:
+        self.path = f"{database_path}-owner"
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = describe(database_path)
+            os.close(self._fd)
+            raise CannotOpen(
+                f"{database_path} is in use by {holder}. Stop that process, or use another "
+                "file; to look at the data meanwhile, use `onceward inspect` or sqlite3.",
+                code="database_in_use",
+                holder=holder,
+            ) from None
+        note = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "command": " ".join([os.path.basename(sys.argv[0] or "python"), *sys.argv[1:]])[:200],
+        }
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, json.dumps(note).encode(), 0)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def describe(database_path: str) -> str:
+    """Who holds a database, for a person."""
+    try:
+        with open(f"{database_path}-owner", encoding="utf-8") as file:
+            note = json.load(file)
+        return f"process {note['pid']} on {note['host']} ({note['command']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def is_owned(database_path: str) -> bool:
+    """Whether some process holds the database right now."""
+    try:
+        fd = os.open(f"{database_path}-owner", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

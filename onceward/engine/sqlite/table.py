@@ -1,0 +1,240 @@
+"""The table: the SQLite file, its schema, and the statements that read and fold.
+
+Readable by anyone with `sqlite3`; it lags behind by what is still in the journal.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import apsw
+import msgspec
+
+from onceward.engine.base import Record
+from onceward.errors import CannotOpen, StorageFull
+from onceward.keys import Key
+
+APPLICATION_ID = 0x4F4E4345  # "ONCE"
+FORMAT = 1
+
+_SCHEMA = """
+CREATE TABLE record (
+    partition TEXT NOT NULL,
+    sort TEXT NOT NULL,
+    value TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    expires_at_ms INTEGER,
+    PRIMARY KEY (partition, sort)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX record_expiry ON record (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+"""
+# The rows of a fold step come as one JSON array, so that SQLite reads, sorts in and
+# writes them in a single call without the interpreter's lock: the event loop goes on.
+_UPSERT = """
+INSERT INTO record (partition, sort, value, version, expires_at_ms)
+SELECT value->>0, value->>1, value->>2, value->>3, value->>4 FROM json_each(?1) WHERE true
+ON CONFLICT DO UPDATE SET
+    value = excluded.value, version = excluded.version, expires_at_ms = excluded.expires_at_ms
+"""
+_REMOVE = """
+DELETE FROM record WHERE (partition, sort) IN
+    (SELECT value->>0, value->>1 FROM json_each(?1))
+"""
+_SEEK = """
+SELECT sort, value, version, expires_at_ms FROM record
+WHERE partition = ?1 AND sort >= ?2 ORDER BY sort LIMIT 1
+"""
+_RANGE = """
+SELECT sort, value, version, expires_at_ms FROM record
+WHERE partition = ?1 AND sort >= ?2 {end} ORDER BY sort {order}
+"""
+# Four statements, since a bound that might be missing would not bound the search.
+_RANGES = {
+    (bounded, reverse): _RANGE.format(
+        end="AND sort < ?3" if bounded else "", order="DESC" if reverse else "ASC"
+    )
+    for bounded in (False, True)
+    for reverse in (False, True)
+}
+_EXPIRED = """
+SELECT partition, sort, version FROM record
+WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1 ORDER BY expires_at_ms LIMIT ?2
+"""
+
+
+class Table:
+    """Two connections to the file: one reads, in the event loop's thread; one folds."""
+
+    def __init__(self, path: str, database_id: bytes, cache_bytes: int, vfs: str | None) -> None:
+        """Open or create the file; the caller owns it. Raises `CannotOpen`."""
+        self.path = path
+        with explained(path):
+            self._fold = connect(path, vfs=vfs)
+            try:
+                self._fold.execute(f"PRAGMA cache_size = -{cache_bytes // 1024}")
+                self._fold.execute("PRAGMA synchronous = FULL")
+                self._fold.execute("PRAGMA wal_autocheckpoint = 0")
+                if not is_ours(self._fold, path):
+                    create_schema(self._fold, database_id)
+                self._read = connect(path, vfs=vfs)
+                self._read.execute("PRAGMA query_only = 1")
+            except BaseException:
+                self._fold.close()
+                raise
+            self.database_id = bytes.fromhex(str(self._meta("database_id")))
+            self.folded_seq = int(str(self._meta("folded_seq")))
+        self._seek = self._read.cursor()
+
+    def _meta(self, name: str) -> object:
+        return self._fold.execute("SELECT value FROM meta WHERE name = ?", (name,)).get
+
+    def seek(self, key: Key) -> Record | None:
+        """The record under the key or, if there is none, the next one of its partition."""
+        row = self._seek.execute(_SEEK, key).fetchone()
+        return None if row is None else _record(key[0], row)
+
+    def range(self, partition: str, start: str, end: str | None, reverse: bool) -> Iterator[Record]:
+        """The records in [start, end) in order; close the iterator if not used up."""
+        cursor = self._read.cursor()
+        try:
+            bounds = (partition, start) if end is None else (partition, start, end)
+            for row in cursor.execute(_RANGES[end is not None, reverse], bounds):
+                yield _record(partition, row)
+        finally:
+            cursor.close()
+
+    def expired(self, now_ms: int, limit: int) -> list[tuple[Key, int]]:
+        rows = self._read.execute(_EXPIRED, (now_ms, limit))
+        return [((partition, sort), version) for partition, sort, version in rows]
+
+    def fold(self, rows: Sequence[Record], folded_seq: int | None = None) -> None:
+        """Write rows (an empty value removes), and how far the journal is folded; durable.
+
+        Raises `StorageFull` (nothing was changed) or `apsw.Error`.
+        """
+        puts = [
+            (*row.key, row.value.decode(), row.version, row.expires_at_ms)
+            for row in rows
+            if row.value
+        ]
+        removals = [row.key for row in rows if not row.value]
+        try:
+            with self._fold:
+                if puts:
+                    self._fold.execute(_UPSERT, (json_text(puts),))
+                if removals:
+                    self._fold.execute(_REMOVE, (json_text(removals),))
+                if folded_seq is not None:
+                    self._fold.execute(
+                        "UPDATE meta SET value = ? WHERE name = 'folded_seq'", (str(folded_seq),)
+                    )
+        except apsw.FullError as error:
+            raise StorageFull(f"no space is left to fold the journal into {self.path}") from error
+        if folded_seq is not None:
+            self.folded_seq = folded_seq
+
+    def checkpoint(self) -> None:
+        """Move SQLite's own log into the file, as far as readers allow."""
+        try:
+            self._fold.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.FullError as error:
+            raise StorageFull(f"no space is left in {self.path}") from error
+
+    def close(self) -> None:
+        """Close both connections; the last one moves SQLite's log into the file."""
+        self._read.close()
+        self._fold.close()
+
+
+def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> apsw.Connection:
+    """A connection in WAL mode to a file that exists or, by default, is created."""
+    if flags is None:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    connection = apsw.Connection(path, flags=flags, vfs=vfs)
+    connection.set_busy_timeout(5_000)
+    return connection
+
+
+def is_ours(connection: apsw.Connection, path: str) -> bool:
+    """Whether the file has our schema; False if it is empty, `CannotOpen` if it is another's."""
+    application_id = connection.pragma("application_id")
+    if application_id == 0 and connection.execute("SELECT count(*) FROM sqlite_schema").get == 0:
+        return False
+    if application_id != APPLICATION_ID:
+        raise CannotOpen(
+            f"{path} is an SQLite database, but not one of Onceward's. Name another file.",
+            code="not_a_database",
+        )
+    if (found := connection.pragma("user_version")) > FORMAT:
+        raise CannotOpen(
+            f"{path} was written by a newer version (format {found}, this one knows {FORMAT}). "
+            "Upgrade Onceward.",
+            code="database_newer",
+        )
+    return True
+
+
+def create_schema(connection: apsw.Connection, database_id: bytes) -> None:
+    connection.pragma("journal_mode", "wal")
+    with connection:
+        connection.execute(_SCHEMA)
+        connection.execute(
+            "INSERT INTO meta VALUES ('database_id', ?), ('folded_seq', '0')", (database_id.hex(),)
+        )
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", FORMAT)
+
+
+def inspect_path(path: str) -> None:
+    """Refuse what cannot be our file, each kind with a message and a code of its own."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise CannotOpen(f"{path} is a directory. Name a file in it.", code="is_a_directory")
+    if not os.path.isdir(folder):
+        raise CannotOpen(f"the folder {folder} does not exist. Create it.", code="no_such_file")
+    if not os.path.exists(path):
+        if not os.access(folder, os.W_OK):
+            raise CannotOpen(f"the folder {folder} may not be written to.", code="read_only")
+        return
+    # The superuser may write anything; a file marked read-only is meant to stay as it is.
+    writable = os.stat(path).st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    if not writable or not os.access(path, os.W_OK):
+        raise CannotOpen(
+            f"{path} may not be written to. Allow it (chmod u+w), or copy it.", code="read_only"
+        )
+    with open(path, "rb") as file:
+        start = file.read(16)
+    if start and start != b"SQLite format 3\x00":
+        raise CannotOpen(f"{path} is not a database. Name another file.", code="not_a_database")
+
+
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Turn SQLite's errors at opening into ours."""
+    try:
+        yield
+    except apsw.NotADBError as error:
+        raise CannotOpen(f"{path} is not a database: {error}", code="not_a_database") from error
+    except apsw.CorruptError as error:
+        raise CannotOpen(
+            f"{path} is damaged: {error}. Restore a backup.", code="damaged"
+        ) from error
+    except apsw.FullError as error:
+        raise CannotOpen(
+            f"no space is left to open {path}. Free some and try again.", code="storage_full"
+        ) from error
+    except apsw.ReadOnlyError as error:
+        raise CannotOpen(f"{path} may not be written to: {error}", code="read_only") from error
+    except apsw.Error as error:
+        raise CannotOpen(f"{path} cannot be opened: {error}", code="storage_failed") from error
+
+
+def json_text(rows: Sequence[object]) -> str:
+    return msgspec.json.encode(rows).decode()
+
+
+def _record(partition: str, row: Sequence[object]) -> Record:
+    sort, value, version, expires_at_ms = row
+    return Record((partition, sort), value.encode(), version, expires_at_ms)  # type: ignore[arg-type, attr-defined]

@@ -1,0 +1,194 @@
+"""Group commit: all that waits is one frame, one write and one sync.
+
+While syncs are quick they run right in the event loop's thread: a hand-over to another
+thread and back costs as much, and more when both fight for the interpreter. When the
+disk is slow they run in a helper thread, and the loop goes on meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from onceward import limits
+from onceward.engine.base import Record
+from onceward.engine.sqlite.journal import Journal, Segment
+from onceward.errors import EngineStopped, OncewardError, StorageFull, Unavailable
+
+# A frame's own header and padding, and what msgpack adds to each row at the most.
+_FRAME_OVERHEAD_BYTES = 1_024
+ROW_OVERHEAD_BYTES = 40
+
+
+class Writer:
+    """Appends commits to the journal in the order they come. Lives in the event loop."""
+
+    def __init__(
+        self, journal: Journal, last_seq: int, background: Executor, elapsed_ns: Callable[[], int]
+    ) -> None:
+        self.seq = last_seq
+        """The sequence number of the last commit, durable or not."""
+        self.durable_seq = last_seq
+        self.failure: OncewardError | None = None
+        self.segment_filled: Callable[[], None] = lambda: None
+        self._journal = journal
+        self._background = background
+        self._elapsed_ns = elapsed_ns
+        self._loop = asyncio.get_running_loop()
+        self._commits: list[list[Record]] = []
+        self._futures: list[asyncio.Future[None]] = []
+        self._batch_bytes = 0
+        self._room_bytes = journal.room_bytes - _FRAME_OVERHEAD_BYTES
+        self._room_made = asyncio.Event()
+        self._no_space: OSError | None = None
+        self._making_spare: asyncio.Future[Segment] | None = None
+        self._flush_planned = False
+        self._writing: asyncio.Future[int] | None = None
+        self._sync_ns = 0.0
+        self._make_spare()
+
+    def has_room(self, size_bytes: int) -> bool:
+        return self._batch_bytes + size_bytes <= self._room_bytes
+
+    async def make_room(self, size_bytes: int) -> None:
+        """Wait until the journal has room for so much; raises `StorageFull` if the disk has none."""
+        while not self.has_room(size_bytes):
+            if self.failure:
+                raise self.failure
+            if self._no_space is not None:
+                self._make_spare()
+                raise StorageFull(
+                    "no space is left on the disk for the journal "
+                    f"({self._no_space.strerror}). This commit was not applied; free some space."
+                )
+            self._room_made.clear()
+            await self._room_made.wait()
+
+    def append(self, rows: list[Record], size_bytes: int) -> asyncio.Future[None]:
+        """Queue a commit with the next sequence number; the future is done when it is durable."""
+        self.seq += 1
+        self._commits.append(rows)
+        self._batch_bytes += size_bytes
+        return self.synced()
+
+    def synced(self) -> asyncio.Future[None]:
+        """A future that is done when all commits so far are durable."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self.failure is not None:
+            future.set_exception(self.failure)
+            return future
+        self._futures.append(future)
+        if not self._flush_planned and self._writing is None:
+            self._flush_planned = True
+            self._loop.call_soon(self._flush)
+        return future
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        if self._writing is not None or self.failure is not None:
+            return
+        futures, self._futures = self._futures, []
+        commits, self._commits = self._commits, []
+        if not commits:
+            self._settle(futures, self.seq)
+            return
+        try:
+            self._write_frame(commits, futures, self.seq)
+        except Exception as error:
+            self._fail(error, futures)
+
+    def _write_frame(
+        self, commits: list[list[Record]], futures: list[asyncio.Future[None]], seq: int
+    ) -> None:
+        before = self._journal.current
+        segment, offset, frame = self._journal.place(seq - len(commits) + 1, commits)
+        self._batch_bytes = 0
+        if segment is not before:
+            self._make_spare()
+            self.segment_filled()
+        self._measure_room()
+        if self._sync_ns < limits.SYNC_INLINE_NS_MAX:
+            took_ns = self._write(segment, offset, frame)
+            self._sync_ns += (took_ns - self._sync_ns) / 8
+            self._settle(futures, seq)
+        else:
+            self._writing = self._loop.run_in_executor(
+                self._background, self._write, segment, offset, frame
+            )
+            self._writing.add_done_callback(lambda done: self._written(done, futures, seq))
+
+    def _write(self, segment: Segment, offset: int, frame: bytes) -> int:
+        start_ns = self._elapsed_ns()
+        self._journal.write(segment, offset, frame)
+        return self._elapsed_ns() - start_ns
+
+    def _written(
+        self, done: "asyncio.Future[int]", futures: list[asyncio.Future[None]], seq: int
+    ) -> None:
+        self._writing = None
+        error = done.exception()
+        if error is not None:
+            self._fail(error, futures)
+            return
+        self._sync_ns += (done.result() - self._sync_ns) / 8
+        self._settle(futures, seq)
+        if self._futures:
+            self._flush()
+
+    def _settle(self, futures: list[asyncio.Future[None]], seq: int) -> None:
+        self.durable_seq = seq
+        for future in futures:
+            if not future.done():
+                future.set_result(None)
+
+    def _fail(self, error: BaseException, futures: list[asyncio.Future[None]]) -> None:
+        """After a failed write or sync nobody can say what is on the disk: stop for good."""
+        self.fail(
+            EngineStopped(
+                f"the journal could not be written ({error}). What was being committed may or "
+                "may not be there. The node must stop; opening the database again finds out."
+            )
+        )
+        for future in futures:
+            if not future.done():
+                assert self.failure is not None
+                future.set_exception(self.failure)
+
+    def fail(self, failure: OncewardError) -> None:
+        """Refuse everything from now on with this error."""
+        self.failure = self.failure or failure
+        for future in self._futures:
+            if not future.done():
+                future.set_exception(self.failure)
+        self._futures.clear()
+        self._room_made.set()
+
+    def _measure_room(self) -> None:
+        self._room_bytes = self._journal.room_bytes - _FRAME_OVERHEAD_BYTES
+        self._room_made.set()
+
+    def _make_spare(self) -> None:
+        """Prepare the next segment in the background, so that it is there when needed."""
+        if self._making_spare is None and self._journal.spare is None and not self.failure:
+            self._making_spare = self._loop.run_in_executor(
+                self._background, self._journal.make_segment
+            )
+            self._making_spare.add_done_callback(self._spare_made)
+
+    def _spare_made(self, done: "asyncio.Future[Segment]") -> None:
+        self._making_spare = None
+        error = done.exception()
+        if error is None:
+            self._journal.spare = done.result()
+            self._no_space = None
+        elif isinstance(error, OSError):
+            self._no_space = error
+        else:
+            self.fail(Unavailable(f"no journal segment could be made: {error}"))
+        self._measure_room()
+
+    async def close(self) -> None:
+        """Wait until what was appended is durable and nothing goes on in the background."""
+        if self.failure is None and self.durable_seq < self.seq:
+            await asyncio.wait([self.synced()])
+        if self._making_spare is not None:
+            await asyncio.wait([self._making_spare])
