@@ -1,0 +1,338 @@
+"""Virtual time: an event loop whose clock jumps when everyone waits.
+
+`run_virtual(main())` is `asyncio.run` on such a loop: an hour's sleep takes no time, and the
+same program takes the same steps in the same order every time. `VirtualClock` is the
+product's own `Clock` on the loop's time, with a wall clock that a test can set.
+
+Part of a program can run as a `Process`: paused like one that got SIGSTOP, or killed like
+one that got SIGKILL, while the rest of the program goes on.
+"""
+
+import asyncio
+import selectors
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
+
+from onceward.clock import Clock
+
+if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+EPOCH_MS: Final = 1_700_000_000_000
+"""What a `VirtualClock` without an offset shows when its loop's time is 0."""
+
+_PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
+_TASKS_KEPT_MAX: Final = 1_000
+
+
+class Stuck(RuntimeError):
+    """All tasks wait for something that nothing on the loop will bring about."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on which time passes only when all callbacks have run.
+
+    Then its clock jumps to the next timer. Files and threads still work, in real time: a
+    job in an executor is waited for before the clock may jump; while a socket is open or
+    a thread runs that was started after the loop was made, each jump first gives them
+    `grace_s` to report. If no timer is left, `run_until_complete` raises `Stuck` after
+    `stuck_after_s` without an event.
+    """
+
+    def __init__(self, *, grace_s: float = 0.002, stuck_after_s: float = 1.0) -> None:
+        self.grace_s = grace_s
+        self.stuck_after_s = stuck_after_s
+        self.processes: list[Process] = []
+        self._now_ns = 0
+        self._jobs = 0
+        self._threads_before = threading.active_count()
+        super().__init__(_JumpingSelector(self))
+
+    def time(self) -> float:
+        return self._now_ns / 1e9
+
+    def time_ns(self) -> int:
+        """The virtual time, exactly."""
+        return self._now_ns
+
+    def process(self, name: str) -> "Process":
+        """A new process; what it spawns, and what that calls and spawns, belongs to it."""
+        process = Process(self, name)
+        self.processes.append(process)
+        return process
+
+    def call_soon(
+        self,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        process = _PROCESS.get() if context is None else context.get(_PROCESS)
+        if process is None:
+            return super().call_soon(callback, *args, context=context)
+        guarded = _Guarded(process, callback, args)
+        guarded.handle = super().call_soon(guarded, context=context)
+        return guarded.handle
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        # call_later comes here too.
+        process = _PROCESS.get() if context is None else context.get(_PROCESS)
+        if process is None:
+            return super().call_at(when, callback, *args, context=context)
+        guarded = _Guarded(process, callback, args)
+        handle = guarded.handle = super().call_at(when, guarded, context=context)
+        return handle
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[Any]:
+        task = super().create_task(coro, name=name, context=context)
+        process = _PROCESS.get() if context is None else context.get(_PROCESS)
+        if process is not None:
+            process.keep(task)
+        return task
+
+    def run_in_executor(
+        self,
+        executor: Executor | None,
+        func: Callable[[Unpack[Ts]], T],
+        *args: *Ts,
+    ) -> asyncio.Future[T]:
+        future = super().run_in_executor(executor, func, *args)
+        self._jobs += 1
+        # In a context of its own: a process that dies meanwhile must not keep the count up.
+        future.add_done_callback(self._job_done, context=Context())
+        return future
+
+    def _job_done(self, _: asyncio.Future[Any]) -> None:
+        self._jobs -= 1
+
+    def close(self) -> None:
+        """Close the loop; tasks that were left in processes end silently."""
+        if not self.is_closed():
+            self.set_exception_handler(lambda loop, context: None)
+            self.bury_processes()
+        super().close()
+
+    def bury_processes(self) -> None:
+        """Kill all processes and end their tasks silently."""
+        for process in self.processes:
+            process.bury()
+
+    def wait_really(self, timeout_s: float | None) -> float:
+        """How long to wait for real events before virtual time may pass by `timeout_s`."""
+        if timeout_s is None or self._jobs:
+            return self.stuck_after_s
+        if timeout_s > 0 and threading.active_count() > self._threads_before:
+            return self.grace_s
+        return 0
+
+    def jump(self, timeout_s: float | None) -> None:
+        """Let virtual time pass, now that no real event came; raises `Stuck` if it cannot."""
+        if timeout_s is None or self._jobs:
+            what = "an executor's job did not end" if self._jobs else "no timer is left"
+            waiting = sorted(repr(task.get_coro()) for task in asyncio.all_tasks(self))
+            raise Stuck(
+                f"{what}, and nothing happened for {self.stuck_after_s} s; "
+                f"{len(waiting)} tasks wait: {', '.join(waiting[:8])}"
+            )
+        self._now_ns += max(1, round(timeout_s * 1e9))
+
+
+class _JumpingSelector(selectors.BaseSelector):
+    """A selector that lets virtual time pass instead of waiting."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self._real = selectors.DefaultSelector()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        loop = self._loop
+        # One file is always there: the pipe by which threads wake the loop. What they
+        # scheduled stands in the loop's queue already, so it need not be read to be heard.
+        files = len(self._real.get_map()) > 1
+        if timeout is not None and timeout <= 0:
+            return self._real.select(0) if files else []
+        wait_s = loop.wait_really(timeout) or (loop.grace_s if files else 0)
+        if wait_s and (events := self._real.select(wait_s)):
+            return events
+        loop.jump(timeout)
+        return []
+
+    def register(
+        self, fileobj: "FileDescriptorLike", events: int, data: Any = None
+    ) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: "FileDescriptorLike") -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(
+        self, fileobj: "FileDescriptorLike", events: int, data: Any = None
+    ) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def get_map(self) -> Mapping["FileDescriptorLike", selectors.SelectorKey]:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+
+class Process:
+    """A part of the program that can be paused, resumed and killed, by `VirtualLoop.process`.
+
+    While paused, none of its callbacks runs; they wait, and run in the same order when it
+    resumes, late. Once killed, none runs ever again: no `finally`, no `except`, as if the
+    power were cut. The step that is running, if it belongs to the process itself, goes on
+    to its next `await`.
+    """
+
+    def __init__(self, loop: VirtualLoop, name: str) -> None:
+        self.name = name
+        self.running = True
+        self.dead = False
+        self.context = copy_context()
+        self.context.run(_PROCESS.set, self)
+        self._loop = loop
+        self._backlog: list[tuple[_Guarded, Context]] = []
+        # The loop knows its tasks weakly: a dead one would be collected, and its `finally`
+        # blocks would run, at a moment that the garbage collector chooses.
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def spawn(self, coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine as a task of this process."""
+        return self._loop.create_task(coro, context=self.context.copy())
+
+    def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """Let the process call something, as when a message arrives; a dead one does not."""
+        self._loop.call_soon(callback, *args, context=self.context.copy())
+
+    def pause(self) -> None:
+        """Stop running callbacks until `resume`; twice is once, a dead process stays dead."""
+        self.running = False
+
+    def resume(self) -> None:
+        """Run what has come up meanwhile, in order, and go on."""
+        if self.dead or self.running:
+            return
+        self.running = True
+        backlog, self._backlog = self._backlog, []
+        for guarded, context in backlog:
+            # Not through our own call_soon: it would guard what is guarded.
+            asyncio.SelectorEventLoop.call_soon(self._loop, guarded, context=context)
+
+    def kill(self) -> None:
+        """Never run a callback again; twice is once."""
+        self.running = False
+        self.dead = True
+        self._backlog.clear()
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        if len(self._tasks) >= _TASKS_KEPT_MAX:
+            self._tasks = [task for task in self._tasks if not task.done()]
+        self._tasks.append(task)
+
+    def put_off(self, guarded: "_Guarded") -> None:
+        if not self.dead:
+            self._backlog.append((guarded, copy_context()))
+
+    def bury(self) -> None:
+        """End what is left without a word, when the loop is closed."""
+        self.kill()
+        for task in self._tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                asyncio._unregister_task(task)
+                coro = task.get_coro()
+                try:
+                    if coro is not None:
+                        coro.close()
+                except Exception:  # noqa: S110
+                    pass  # A `finally` that awaits, or fails: its process is dead.
+        self._tasks.clear()
+
+
+class _Guarded:
+    """A callback of a process, and whether it may run."""
+
+    __slots__ = ("args", "callback", "handle", "process")
+
+    def __init__(
+        self, process: Process, callback: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
+        self.process = process
+        self.callback = callback
+        self.args = args
+        self.handle: asyncio.Handle | None = None
+
+    def __call__(self) -> None:
+        handle = self.handle
+        if handle is None or handle.cancelled():
+            return
+        if self.process.running:
+            self.handle = None
+            self.callback(*self.args)
+        else:
+            self.process.put_off(self)
+
+    def __repr__(self) -> str:
+        return f"<{self.process.name}: {self.callback!r}>"
+
+
+class VirtualClock(Clock):
+    """The product's clock on a virtual loop's time, with a wall clock that can be set.
+
+    Made inside a running `VirtualLoop`, or given one.
+    """
+
+    def __init__(self, loop: VirtualLoop | None = None, *, wall_offset_ms: int = 0) -> None:
+        running = loop or asyncio.get_running_loop()
+        if not isinstance(running, VirtualLoop):
+            raise TypeError("a VirtualClock needs a VirtualLoop: use run_virtual")
+        self._loop = running
+        self._wall_offset_ns = wall_offset_ms * 1_000_000
+        super().__init__(wall_ns=self._read_wall_ns, boot_ns=running.time_ns)
+
+    @property
+    def wall_offset_ms(self) -> int:
+        """How far the wall clock is off the true time."""
+        return self._wall_offset_ns // 1_000_000
+
+    def jump_wall(self, step_ms: int) -> None:
+        """Set the wall clock ahead or back, as an administrator or NTP would."""
+        self._wall_offset_ns += step_ms * 1_000_000
+
+    def _read_wall_ns(self) -> int:
+        return EPOCH_MS * 1_000_000 + self._loop.time_ns() + self._wall_offset_ns
+
+
+def run_virtual(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on a new `VirtualLoop`, and return its result.
+
+    Raises what it raised, or `Stuck` if it waits for something that cannot come.
+    """
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        try:
+            return runner.run(main)
+        finally:
+            # The runner waits for all tasks that it knows, and a dead one never ends.
+            loop = runner.get_loop()
+            assert isinstance(loop, VirtualLoop)
+            loop.bury_processes()

@@ -1,0 +1,290 @@
+"""An engine that goes wrong on purpose, within what the contract allows.
+
+`FaultEngine(inner, plan)` stands between a store and an engine, like a network to a
+database: calls take time, answers get lost, a commit given up on arrives later. What goes
+wrong is decided by a plan: `Script` for one certain fault at one certain call, `Chance` for
+a weather of faults from a seeded `random.Random`. `LocalFaultEngine` is the same for an
+engine inside the process: nothing is lost on the way, but the process may crash.
+
+    engine = FaultEngine(MemoryEngine(), {2: Fault.LOST_ANSWER})   # the second commit
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import copy_context
+from typing import Any, ClassVar, Final, NoReturn, Self, TypeVar
+
+from onceward import limits
+from onceward.engine.base import (
+    Engine,
+    Put,
+    Record,
+    Version,
+    Watch,
+    Watchers,
+    Write,
+    admit,
+    key_bytes,
+)
+from onceward.errors import BadInput, Conflict, OutcomeUnknown, TooLarge, Unavailable
+from onceward.keys import Key
+from onceward.testing.plan import CRASHES, LOSSES, CallKind, Fault, Plan, Script, Step
+
+T = TypeVar("T")
+
+ITEM_BYTES_MAX: Final = 400 * 1024
+"""DynamoDB's limit for an item: key, value, and the names and numbers around them."""
+ITEM_OVERHEAD_BYTES: Final = 100
+
+
+class FaultEngine(Engine):
+    """Calls an engine as over a network that fails by plan.
+
+    A mapping as plan is a `Script` for commits. A commit on its way goes on when its caller
+    is cancelled, paused or killed, in the context in which this engine was made. `counts`
+    says how often each fault really happened, and what became of late commits. At a crash,
+    `crash` is called: it kills the process, or raises; if it returns, the call never does.
+    Keys and items are held to DynamoDB's limits, reads included.
+    """
+
+    answers_can_be_lost: ClassVar[bool] = True
+    _remote: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        inner: Engine,
+        plan: Plan | Mapping[int, Fault | Step] | None = None,
+        *,
+        crash: Callable[[], None] | None = None,
+        observe: Callable[[str], None] | None = None,
+    ) -> None:
+        self.inner = inner
+        self.plan = plan if isinstance(plan, Plan) else Script(plan or {})
+        self.counts: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+        self._crash = crash
+        self._observe = observe
+        self._context = copy_context()
+        self._deaf = Watchers()
+        # In the order of their start; a set of tasks would be in the order of their addresses.
+        self._on_their_way: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def on_their_way(self) -> int:
+        """Commits sent and not yet arrived."""
+        return len(self._on_their_way)
+
+    async def open(self) -> Self:
+        await self.inner.open()
+        return self
+
+    async def close(self) -> None:
+        """Close the inner engine, after what is on its way has arrived."""
+        if self._on_their_way:
+            await asyncio.wait(list(self._on_their_way))
+        await self.inner.close()
+
+    async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
+        for key in keys:
+            key_bytes(key)
+        return await self._read("get", lambda: self.inner.get(keys, now_ms))
+
+    async def scan(
+        self,
+        partition: str,
+        now_ms: int,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+    ) -> list[Record]:
+        def call() -> Awaitable[list[Record]]:
+            return self.inner.scan(
+                partition, now_ms, start=start, end=end, limit=limit, reverse=reverse
+            )
+
+        return await self._read("scan", call)
+
+    async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
+        return await self._read("sweep", lambda: self.inner.sweep(now_ms, limit))
+
+    def watch(self, partition: str) -> Watch:
+        self.calls["watch"] += 1
+        if self.plan.step("watch").fault is Fault.DEAF:
+            self._happened(Fault.DEAF)
+            return self._deaf.add(partition)
+        return self.inner.watch(partition)
+
+    async def commit(
+        self,
+        writes: Sequence[Write],
+        now_ms: int,
+        visible: Callable[[Version], None] | None = None,
+    ) -> Version:
+        admit(writes)
+        _admit_items(writes)
+        step = await self._begin("commit")
+        fault = step.fault
+        if fault is Fault.CONFLICT:
+            self._happened(fault)
+            await _travel(step.request_s + step.answer_s)
+            raise Conflict("a conflict by plan", keys=[])
+        if fault in LOSSES and not self.answers_can_be_lost:
+            raise BadInput(f"{type(self).__name__} cannot have the fault {fault!r}")
+        if not self._remote:
+            return await self._commit_here(step, writes, now_ms, visible)
+        if fault is Fault.LOST_REQUEST:
+            self._happened(fault)
+            await _travel(step.answer_s)
+            raise OutcomeUnknown("a request lost by plan")
+        if fault is Fault.LATE:
+            self._happened(fault)
+            self._send(self._arrive_late(step.late_s, writes, now_ms))
+            await _travel(step.answer_s)
+            raise OutcomeUnknown("a commit delayed by plan")
+        outcome: asyncio.Future[Version | Exception]
+        outcome = asyncio.get_running_loop().create_future()
+        self._send(self._arrive(step, writes, now_ms, outcome))
+        result = await outcome
+        if fault in CRASHES:
+            await self._die(fault)
+        if fault is Fault.LOST_ANSWER:
+            self._happened(fault)
+            raise OutcomeUnknown("an answer lost by plan")
+        if isinstance(result, Exception):
+            raise result
+        if visible is not None:
+            visible(result)
+        return result
+
+    async def _commit_here(
+        self,
+        step: Step,
+        writes: Sequence[Write],
+        now_ms: int,
+        visible: Callable[[Version], None] | None,
+    ) -> Version:
+        await _travel(step.request_s)
+        killed = False
+
+        def applied(version: Version) -> None:
+            nonlocal killed
+            if step.fault is Fault.CRASH_AFTER:
+                killed = True
+                self._kill(step.fault)
+            elif visible is not None:
+                visible(version)
+
+        version = await self._judged(self.inner.commit(writes, now_ms, applied))
+        if step.fault in CRASHES:
+            if killed:
+                await _for_ever()
+            await self._die(step.fault)
+        return version
+
+    async def _arrive(
+        self,
+        step: Step,
+        writes: Sequence[Write],
+        now_ms: int,
+        outcome: "asyncio.Future[Version | Exception]",
+    ) -> None:
+        await _travel(step.request_s)
+        result: Version | Exception
+        try:
+            result = await self._judged(self.inner.commit(writes, now_ms))
+        except Exception as error:
+            result = error
+        if step.fault is not Fault.CRASH_AFTER:
+            await _travel(step.answer_s)
+        if not outcome.done():
+            outcome.set_result(result)
+
+    async def _arrive_late(self, late_s: float, writes: Sequence[Write], now_ms: int) -> None:
+        await _travel(late_s)
+        try:
+            await self.inner.commit(writes, now_ms)
+            self._happened("late commit applied")
+        except Conflict:
+            self._happened("late commit refused")
+        except Exception:
+            self._happened("late commit failed")
+
+    def _send(self, arrival: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(arrival, context=self._context.copy())
+        self._on_their_way[task] = None
+        # In the same context: a dead caller's callback would never run.
+        task.add_done_callback(self._on_their_way.pop, context=self._context.copy())
+
+    async def _judged(self, commit: Awaitable[T]) -> T:
+        try:
+            return await commit
+        except Conflict:
+            self._happened("conflict")
+            raise
+
+    async def _read(self, kind: CallKind, call: Callable[[], Awaitable[T]]) -> T:
+        step = await self._begin(kind)
+        await _travel(step.request_s)
+        result = await call()
+        await _travel(step.answer_s)
+        if step.fault in CRASHES:
+            await self._die(step.fault)
+        return result
+
+    async def _begin(self, kind: CallKind) -> Step:
+        self.calls[kind] += 1
+        step = self.plan.step(kind)
+        if step.fault is Fault.CRASH_BEFORE:
+            await self._die(step.fault)
+        if step.fault is Fault.UNAVAILABLE:
+            self._happened(step.fault)
+            await _travel(step.request_s)
+            raise Unavailable("unavailable by plan")
+        return step
+
+    async def _die(self, fault: Fault) -> NoReturn:
+        self._kill(fault)
+        await _for_ever()
+
+    def _kill(self, fault: Fault) -> None:
+        self._happened(fault)
+        if self._crash is None:
+            raise BadInput(f"{fault!r} needs a function to crash with: FaultEngine(crash=...)")
+        self._crash()
+
+    def _happened(self, what: str) -> None:
+        self.counts[str(what)] += 1
+        if self._observe is not None:
+            self._observe(str(what))
+
+
+class LocalFaultEngine(FaultEngine):
+    """Faults of an engine inside the process: no answer is lost, a crash takes it along."""
+
+    answers_can_be_lost: ClassVar[bool] = False
+    _remote: ClassVar[bool] = False
+
+
+def _admit_items(writes: Sequence[Write]) -> None:
+    for write in writes:
+        if type(write) is Put:
+            size_bytes = key_bytes(write.key) + len(write.value) + ITEM_OVERHEAD_BYTES
+            if size_bytes > ITEM_BYTES_MAX:
+                raise TooLarge(
+                    f"{write.key} with its value has {size_bytes} bytes as an item; "
+                    f"DynamoDB takes {ITEM_BYTES_MAX}",
+                    code="value_too_large",
+                )
+
+
+async def _travel(seconds: float) -> None:
+    if seconds > 0:
+        await asyncio.sleep(seconds)
+
+
+async def _for_ever() -> NoReturn:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError("unreachable")

@@ -1,0 +1,129 @@
+"""What goes wrong, and when: the plans that a `FaultEngine` follows."""
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple
+
+from onceward.errors import BadInput
+
+CallKind = Literal["get", "scan", "commit", "sweep", "watch"]
+
+
+class Fault(StrEnum):
+    """What can go wrong at one call."""
+
+    CONFLICT = "conflict injected"
+    UNAVAILABLE = "unavailable"
+    LOST_REQUEST = "request lost"
+    """The commit never arrives; the caller is told that the outcome is unknown."""
+    LOST_ANSWER = "answer lost"
+    """The commit is judged, and maybe applied; the caller is told nothing."""
+    LATE = "commit late"
+    """The caller is told nothing, and asks around; then the commit arrives."""
+    CRASH_BEFORE = "crash before applying"
+    CRASH_AFTER = "crash after applying"
+    """The commit is applied, but on a local engine not yet durable."""
+    CRASH_ANSWER = "crash before the answer"
+    """The commit is done, and the caller does not live to hear it."""
+    DEAF = "hints lost"
+    """A watch that never hints."""
+
+
+CRASHES: Final = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_ANSWER)
+LOSSES: Final = (Fault.LOST_REQUEST, Fault.LOST_ANSWER, Fault.LATE)
+COMMIT_FAULTS: Final = (Fault.CONFLICT, Fault.UNAVAILABLE, *LOSSES, *CRASHES)
+READ_FAULTS: Final = (Fault.UNAVAILABLE, Fault.CRASH_BEFORE, Fault.CRASH_ANSWER)
+_MEANT_FOR: Final[Mapping[CallKind, tuple[Fault, ...]]] = {
+    "get": READ_FAULTS,
+    "scan": READ_FAULTS,
+    "sweep": READ_FAULTS,
+    "commit": COMMIT_FAULTS,
+    "watch": (Fault.DEAF,),
+}
+
+
+class Step(NamedTuple):
+    """What happens at one call."""
+
+    fault: Fault | None = None
+    request_s: float = 0
+    """How long the call travels before it takes effect."""
+    answer_s: float = 0
+    """How long the answer travels, or the caller waits for one that does not come."""
+    late_s: float = 0
+    """When a `LATE` commit arrives, counted from the call."""
+
+
+class Plan(ABC):
+    """Decides, call by call, what goes wrong."""
+
+    @abstractmethod
+    def step(self, kind: CallKind) -> Step:
+        """What happens at the next call, which is of this kind."""
+
+
+class Script(Plan):
+    """Certain faults at certain calls; calls of the given kinds are counted from 1."""
+
+    def __init__(
+        self, steps: Mapping[int, Fault | Step], kinds: Sequence[CallKind] = ("commit",)
+    ) -> None:
+        self._steps = dict(steps)
+        self._kinds = tuple(kinds)
+        self._number = 0
+
+    def step(self, kind: CallKind) -> Step:
+        if kind not in self._kinds:
+            return Step()
+        self._number += 1
+        step = self._steps.get(self._number, Step())
+        if isinstance(step, Fault):
+            step = Step(step)
+        if step.fault is not None and step.fault not in _MEANT_FOR[kind]:
+            raise BadInput(f"a {kind} cannot have the fault {step.fault!r}")
+        return step
+
+
+class Chance(Plan):
+    """Faults at random: each kind at its rate per call, and every call takes some time.
+
+    A call travels `latency_s` on average each way; one in fifty, `slow_s` at most. Two
+    plans with equal arguments and equally seeded `random` decide alike.
+    """
+
+    def __init__(
+        self,
+        random: random.Random,
+        rates: Mapping[Fault, float],
+        *,
+        latency_s: float = 0.002,
+        slow_s: float = 2.0,
+    ) -> None:
+        self.rates = dict(rates)
+        self.latency_s = latency_s
+        self.slow_s = slow_s
+        self._random = random
+
+    def calm(self) -> None:
+        """From now on nothing goes wrong, and nothing is slow."""
+        self.rates.clear()
+        self.slow_s = 0
+
+    def step(self, kind: CallKind) -> Step:
+        draw = self._random.random()
+        fault = None
+        for candidate in _MEANT_FOR[kind]:
+            draw -= self.rates.get(candidate, 0)
+            if draw < 0:
+                fault = candidate
+                break
+        late_s = self._random.random() * self.slow_s if fault is Fault.LATE else 0
+        return Step(fault, self._travel_s(), self._travel_s(), late_s)
+
+    def _travel_s(self) -> float:
+        chance = self._random.random()
+        if chance < 0.02:
+            return self._random.random() * self.slow_s
+        return chance * 2 * self.latency_s
