@@ -92,7 +92,9 @@ class Table:
 
     def seek(self, key: Key) -> Record | None:
         """The record under the key or, if there is none, the next one of its partition."""
-        row = self._seek.execute(_SEEK, key).fetchone()
+        # `get` uses the statement up: one left standing on its row would keep its view of the
+        # table for all later reads, and SQLite's log from starting over.
+        row = self._seek.execute(_SEEK, key).get
         return None if row is None else _record(key[0], row)
 
     def range(self, partition: str, start: str, end: str | None, reverse: bool) -> Iterator[Record]:
