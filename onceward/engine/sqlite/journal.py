@@ -15,6 +15,7 @@ journal is damaged, and opening refuses.
 import os
 import re
 import struct
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ class Frame:
 
     first_seq: int
     commits: Commits
+    offset: int
+    """Where it stands in its segment."""
 
     @property
     def last_seq(self) -> int:
@@ -63,7 +66,7 @@ class Frame:
 
 class Journal:
     """The segments beside one database file. Not safe for several threads, except that
-    `write` and `make_segment` may run in a thread of their own."""
+    `write`, `make_segment` and `trim` may each run in a thread of its own."""
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class Journal:
         self.spare: Segment | None = None
         self.filled: list[Segment] = []
         self.retired: list[Segment] = []
+        self._retired_lock = threading.Lock()
 
     def recover(self, folded_seq: int) -> Iterator[Frame]:
         """The frames with commits after `folded_seq`, in order; call it once, and use up all.
@@ -89,21 +93,41 @@ class Journal:
         Raises `CannotOpen` (damaged) if something acknowledged is missing or corrupt.
         """
         remove_leftovers(self._prefix, self._disk)
-        expected_seq: int | None = None
+        last: tuple[Segment, Frame] | None = None
+        last_seq = folded_seq
         for path in segment_paths(self._prefix):
             segment, frames = read_segment(path, self._database_id)
             self._next_number = max(self._next_number, segment.number + 1)
             for frame in frames:
-                if expected_seq is None and frame.first_seq > folded_seq + 1:
-                    raise damaged(path, f"commits {folded_seq + 1} to {frame.first_seq - 1} miss")
-                if expected_seq is not None and frame.first_seq != expected_seq:
-                    raise damaged(path, f"commit {expected_seq} misses")
-                expected_seq = frame.last_seq + 1
                 segment.last_seq = frame.last_seq
-                if frame.last_seq > folded_seq:
-                    yield frame
+                # Segments that the table covers may be gone or not, in any order.
+                if frame.last_seq <= folded_seq:
+                    continue
+                if frame.first_seq > last_seq + 1:
+                    raise damaged(path, f"commits {last_seq + 1} to {frame.first_seq - 1} miss")
+                if last and frame.first_seq <= last_seq:
+                    raise damaged(path, f"commit {frame.first_seq} is there twice")
+                last_seq = frame.last_seq
+                last = segment, frame
+                yield frame
             self.filled.append(segment)
+        if last:
+            self._make_durable(*last)
         self.retire(folded_seq)
+
+    def _make_durable(self, segment: Segment, frame: Frame) -> None:
+        """Write and sync the last frame again.
+
+        A process that was killed, or whose sync failed, may have left it in the system's
+        memory alone; and what is committed from now on builds on it.
+        """
+        fd = self._disk.open(segment.path)
+        try:
+            content = os.pread(fd, segment.end - frame.offset, frame.offset)
+            self._disk.write(fd, content, frame.offset)
+            self._disk.sync(fd)
+        finally:
+            self._disk.close(fd)
 
     def start(self) -> None:
         """Begin a segment to write to; what recovery found is only folded, never continued."""
@@ -151,9 +175,11 @@ class Journal:
 
         Prepared under another name, so that a crash in between leaves no half-made one.
         """
+        grow = size_bytes is None
         if size_bytes is None:
             size_bytes = self._next_size_bytes
-            self._next_size_bytes = min(size_bytes * 2, limits.SEGMENT_BYTES_MAX)
+            self._next_size_bytes = limits.SEGMENT_BYTES_MIN  # should this one find no space
+            next_size_bytes = min(size_bytes * 2, limits.SEGMENT_BYTES_MAX)
         number = self._next_number
         salt = self._random_bytes(8)
         header = encode_header(number, self._database_id, salt)
