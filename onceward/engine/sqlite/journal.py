@@ -175,44 +175,51 @@ class Journal:
 
         Prepared under another name, so that a crash in between leaves no half-made one.
         """
-        grow = size_bytes is None
-        if size_bytes is None:
-            size_bytes = self._next_size_bytes
-            self._next_size_bytes = limits.SEGMENT_BYTES_MIN  # should this one find no space
-            next_size_bytes = min(size_bytes * 2, limits.SEGMENT_BYTES_MAX)
-        number = self._next_number
+        wanted_bytes = size_bytes or self._next_size_bytes
+        self._next_size_bytes = limits.SEGMENT_BYTES_MIN  # if there is no space for this one
         salt = self._random_bytes(8)
-        header = encode_header(number, self._database_id, salt)
+        header = encode_header(self._next_number, self._database_id, salt)
         draft = f"{self._prefix}draft"
+        path = f"{self._prefix}{self._next_number:08d}"
         remove_leftovers(self._prefix, self._disk)
-        old = self._reusable(size_bytes)
-        if old is None:
-            fd = self._disk.create(draft, size_bytes, header)
-        else:
-            size_bytes = old.size_bytes
-            self._disk.rename(old.path, draft)
-            fd = old.fd if old.fd >= 0 else self._disk.open(draft)
-            self._disk.write(fd, header, 0)
-            self._disk.sync_all(fd)
-        path = f"{self._prefix}{number:08d}"
-        self._disk.rename(draft, path)
-        self._disk.sync_directory(path)
-        self._next_number = number + 1
-        return Segment(path, number, salt, size_bytes, fd)
+        old = self._reusable(wanted_bytes)
+        fd = old.fd if old else -1
+        try:
+            if old is None:
+                fd = self._disk.create(draft, wanted_bytes, header)
+            else:
+                wanted_bytes = old.size_bytes
+                self._disk.rename(old.path, draft)
+                fd = fd if fd >= 0 else self._disk.open(draft)
+                self._disk.write(fd, header, 0)
+                self._disk.sync_all(fd)
+            self._disk.rename(draft, path)
+            self._disk.sync_directory(path)
+        except BaseException:
+            if fd >= 0:
+                self._disk.close(fd)
+            raise
+        segment = Segment(path, self._next_number, salt, wanted_bytes, fd)
+        self._next_number += 1
+        if size_bytes is None:
+            self._next_size_bytes = min(wanted_bytes * 2, limits.SEGMENT_BYTES_MAX)
+        return segment
 
     def _reusable(self, size_bytes: int) -> Segment | None:
         """The first retired segment that is large enough; smaller ones are removed."""
-        while self.retired:
-            segment = self.retired.pop(0)
-            if segment.size_bytes >= size_bytes:
-                return segment
-            self._remove(segment)
+        with self._retired_lock:
+            while self.retired:
+                segment = self.retired.pop(0)
+                if segment.size_bytes >= size_bytes:
+                    return segment
+                self._remove(segment)
         return None
 
     def trim(self, keep: int) -> None:
-        """Remove retired segments but for `keep` of them."""
-        while len(self.retired) > keep:
-            self._remove(self.retired.pop())
+        """Remove retired segments but for the last `keep` of them."""
+        with self._retired_lock:
+            while len(self.retired) > keep:
+                self._remove(self.retired.pop(0))
 
     def close(self, *, remove: bool) -> None:
         """Let go of all files; `remove` them if the table covers everything."""
@@ -287,7 +294,7 @@ def read_frame(view: memoryview, offset: int, salt: bytes, path: str) -> tuple[F
         commits = _decoder.decode(payload)
     except msgspec.DecodeError as error:
         raise damaged(path, f"the frame at byte {offset} is not understood: {error}") from error
-    return Frame(first_seq, commits), offset + padded(_FRAME.size + payload_bytes)
+    return Frame(first_seq, commits, offset), offset + padded(_FRAME.size + payload_bytes)
 
 
 def encode_header(number: int, database_id: bytes, salt: bytes) -> bytes:
