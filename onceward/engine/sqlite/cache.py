@@ -25,10 +25,9 @@ class Cache:
 
     def put(self, record: Record) -> None:
         key = record.key
-        if key not in self._young:
-            self._young_bytes += row_bytes(record)
+        self.drop(key)
         self._young[key] = record
-        self._old.pop(key, None)
+        self._young_bytes += row_bytes(record)
         if self._young_bytes > self._generation_bytes_max:
             self._old, self._young, self._young_bytes = self._young, {}, 0
 

@@ -44,10 +44,15 @@ class Owner:
             raise
 
     def release(self) -> None:
+        """Let others have it; twice is once."""
         if self._fd >= 0:
-            os.ftruncate(self._fd, 0)
-            os.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1
+            try:
+                os.ftruncate(fd, 0)
+            except OSError:
+                pass  # a stale note misleads no one: the lock decides
+            finally:
+                os.close(fd)
 
 
 def describe(database_path: str) -> str:

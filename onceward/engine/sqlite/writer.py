@@ -6,6 +6,7 @@ disk is slow they run in a helper thread, and the loop goes on meanwhile.
 """
 
 import asyncio
+import errno
 from collections.abc import Callable
 from concurrent.futures import Executor
 
@@ -39,7 +40,8 @@ class Writer:
         self._batch_bytes = 0
         self._room_bytes = journal.room_bytes - _FRAME_OVERHEAD_BYTES
         self._room_made = asyncio.Event()
-        self._no_space: OSError | None = None
+        self._no_segment: OSError | None = None
+        """Why the last attempt to make a segment failed."""
         self._making_spare: asyncio.Future[Segment] | None = None
         self._flush_planned = False
         self._writing: asyncio.Future[int] | None = None
@@ -50,15 +52,23 @@ class Writer:
         return self._batch_bytes + size_bytes <= self._room_bytes
 
     async def make_room(self, size_bytes: int) -> None:
-        """Wait until the journal has room for so much; raises `StorageFull` if the disk has none."""
+        """Wait until the journal has room for so much; raises `StorageFull` if the disk has none,
+        `Unavailable` if it fails otherwise."""
         while not self.has_room(size_bytes):
             if self.failure:
                 raise self.failure
-            if self._no_space is not None:
+            if self._no_segment is not None:
+                error = self._no_segment
                 self._make_spare()
-                raise StorageFull(
-                    "no space is left on the disk for the journal "
-                    f"({self._no_space.strerror}). This commit was not applied; free some space."
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise StorageFull(
+                        f"no space is left on the disk for the journal ({error.strerror}). "
+                        "This commit was not applied; free some space."
+                    )
+                raise Unavailable(
+                    f"the journal has no room, and no new segment could be made ({error}). "
+                    "This commit was not applied.",
+                    code="storage_failed",
                 )
             self._room_made.clear()
             await self._room_made.wait()
@@ -179,16 +189,18 @@ class Writer:
         error = done.exception()
         if error is None:
             self._journal.spare = done.result()
-            self._no_space = None
+            self._no_segment = None
         elif isinstance(error, OSError):
-            self._no_space = error
+            self._no_segment = error
         else:
-            self.fail(Unavailable(f"no journal segment could be made: {error}"))
+            self.fail(EngineStopped(f"no journal segment could be made ({error!r})"))
         self._measure_room()
 
     async def close(self) -> None:
         """Wait until what was appended is durable and nothing goes on in the background."""
         if self.failure is None and self.durable_seq < self.seq:
             await asyncio.wait([self.synced()])
-        if self._making_spare is not None:
-            await asyncio.wait([self._making_spare])
+        # Also after a failure: no descriptor may be closed while a thread still uses it.
+        for pending in (self._writing, self._making_spare):
+            if pending is not None:
+                await asyncio.wait([pending])
