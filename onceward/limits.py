@@ -52,6 +52,9 @@ CACHE_BYTES = 64 << 20
 # The journal is folded into the table at the latest this long after a commit.
 FOLD_DELAY_S = 2.0
 FOLD_ROWS = 1_000
+FOLD_STEP_BYTES = 4 << 20
+# For how many partitions the engine remembers where the table has nothing.
+GAPS_MAX = 20_000
 # While syncs take less than this they run in the event loop's thread, since handing
 # them to another costs about as much.
 SYNC_INLINE_NS_MAX = 400_000

@@ -10,6 +10,8 @@ from typing import Self
 from onceward import limits
 from onceward.clock import boot_ns
 from onceward.engine.base import (
+    ABSENT,
+    Check,
     Delete,
     Engine,
     Record,
@@ -28,7 +30,7 @@ from onceward.engine.sqlite.layers import Layers
 from onceward.engine.sqlite.owner import Owner
 from onceward.engine.sqlite.table import Table, inspect_path
 from onceward.engine.sqlite.writer import ROW_OVERHEAD_BYTES, Writer
-from onceward.errors import CannotOpen, StorageFull, Unavailable
+from onceward.errors import CannotOpen, Conflict, StorageFull, Unavailable
 from onceward.ids import random_bytes
 from onceward.keys import Key
 
@@ -66,8 +68,8 @@ class SQLiteEngine(Engine):
         if self._opened:
             return self
         self._loop = asyncio.get_running_loop()
-        inspect_path(self.path)
         try:
+            inspect_path(self.path)
             self._owner = Owner(self.path)
         except OSError as error:
             raise cannot_open(self.path, error) from error
@@ -92,8 +94,7 @@ class SQLiteEngine(Engine):
             self._layers = Layers(table, self._cache_bytes)
             self._journal = Journal(self.path, table.database_id, self._disk, random_bytes)
             last_seq = self._replay(table.folded_seq)
-            if not existed:
-                self._disk.sync_directory(self.path)
+            self._make_table_durable()
             self._journal.start()
         except OSError as error:
             table.close()
@@ -115,6 +116,17 @@ class SQLiteEngine(Engine):
         self._writer.segment_filled = self._folder.ask
         if last_seq > table.folded_seq:
             self._folder.ask()
+
+    def _make_table_durable(self) -> None:
+        """A process that was killed may have left a fold in the system's memory alone; and
+        what the table covers leaves the journal now."""
+        if os.path.exists(log := f"{self.path}-wal"):
+            fd = self._disk.open(log)
+            try:
+                self._disk.sync_all(fd)
+            finally:
+                self._disk.close(fd)
+        self._disk.sync_directory(self.path)
 
     def _replay(self, folded_seq: int) -> int:
         last_seq = folded_seq
@@ -170,10 +182,11 @@ class SQLiteEngine(Engine):
         self._must_work()
         size_bytes = admit(writes) + len(writes) * ROW_OVERHEAD_BYTES
         writer, layers = self._writer, self._layers
-        if layers.size_bytes > self._memtable_bytes * _EASE_FROM:
+        if layers.size_bytes > self._memtable_bytes * _EASE_FROM and _changes(writes):
             await self._ease()
-        if not writer.has_room(size_bytes):
+        if not writer.has_room(size_bytes) and _changes(writes):
             await writer.make_room(size_bytes)
+            self._must_work()
         layers.judge(writes, now_ms)
         seq = writer.seq + 1
         rows = layers.apply(writes, seq)
@@ -203,10 +216,22 @@ class SQLiteEngine(Engine):
         """Expired records that were never folded are not counted: folding leaves them out."""
         self._must_work()
         expired = self._layers.expired(now_ms, limit)
+        swept = 0
         for start in range(0, len(expired), limits.COMMIT_WRITES_MAX):
             piece = expired[start : start + limits.COMMIT_WRITES_MAX]
-            await self.commit([Delete(key) for key in piece], now_ms)
-        return len(expired)
+            swept += await self._remove_expired(piece, now_ms)
+        return swept
+
+    async def _remove_expired(self, keys: list[Key], now_ms: int) -> int:
+        """Delete what stands under the keys and is expired; others may be writing there."""
+        while keys:
+            try:
+                await self.commit([Delete(key, ABSENT) for key in keys], now_ms)
+                break
+            except Conflict as conflict:
+                renewed = conflict.details["keys"]
+                keys = [key for key in keys if key not in renewed]  # type: ignore[operator]
+        return len(keys)
 
     async def _ease(self) -> None:
         """Slow down smoothly as the memtable fills up, so that folding keeps pace."""
@@ -228,6 +253,11 @@ class SQLiteEngine(Engine):
             raise Unavailable(f"{self.path} is not open", code="engine_closed")
         if self._writer.failure is not None:
             raise self._writer.failure
+
+
+def _changes(writes: Sequence[Write]) -> bool:
+    """Whether there is anything to write; checks need no room."""
+    return any(type(write) is not Check for write in writes)
 
 
 def cannot_open(path: str, error: OSError) -> CannotOpen:

@@ -5,7 +5,7 @@ leaves part of a commit in the table, and the replay of the journal puts it righ
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 
 import apsw
@@ -43,7 +43,7 @@ class Folder:
         self._now_ms = now_ms
         self._wanted = asyncio.Event()
         self._progress = asyncio.Event()
-        self._rows_since_checkpoint = 0
+        self._rows_since_checkpoint = _CHECKPOINT_ROWS  # a crash may have left a long log
         self.full: StorageFull | None = None
         """Set while the disk has no space to fold; the journal holds what waits."""
         self._stopping = False
@@ -60,6 +60,12 @@ class Folder:
         await self._progress.wait()
 
     async def _run(self) -> None:
+        try:
+            await self._fold_when_asked()
+        finally:
+            self._progress.set()  # there will be none: let those who wait see why
+
+    async def _fold_when_asked(self) -> None:
         while self._writer.failure is None and not self._stopping:
             try:
                 async with asyncio.timeout(limits.FOLD_DELAY_S):
@@ -76,15 +82,14 @@ class Folder:
                 self._wanted.clear()
                 asyncio.get_running_loop().call_later(_RETRY_S, self.ask)
             except OncewardError:
-                self._progress.set()  # the writer has failed, and says so to everyone
-            except (apsw.Error, OSError) as error:
+                pass  # the writer has failed, and says so to everyone
+            except Exception as error:
                 self._writer.fail(
                     EngineStopped(
                         f"the table could not be written ({error}). Everything accepted is in "
                         "the journal. The node must stop; opening the database again recovers it."
                     )
                 )
-                self._progress.set()
 
     async def fold(self) -> None:
         """Bring the table up to what is committed now, and free the journal behind it."""
@@ -98,11 +103,10 @@ class Folder:
             await self._writer.synced()
         rows = await run(self._background, in_order, self._layers.frozen)
         gone_ms = self._now_ms() - limits.SWEEP_SLACK_MS
-        for start in range(0, len(rows), limits.FOLD_ROWS):
-            step = rows[start : start + limits.FOLD_ROWS]
+        for step in steps(without_expired(rows, gone_ms)):
             if self._stopping:
                 return
-            await run(self._background, self._table.fold, without_expired(step, gone_ms))
+            await run(self._background, self._table.fold, step)
             self._layers.release(step)
             self._progress.set()
             self._rows_since_checkpoint += len(step)
@@ -137,6 +141,20 @@ def in_order(table: Memtable) -> list[Record]:
         for partition in sorted(table.partitions)
         for _, row in sorted(table.partitions[partition].rows.items())
     ]
+
+
+def steps(rows: list[Record]) -> Iterator[list[Record]]:
+    """The rows in pieces, none with too many or too large rows."""
+    step: list[Record] = []
+    step_bytes = 0
+    for row in rows:
+        if len(step) >= limits.FOLD_ROWS or step_bytes >= limits.FOLD_STEP_BYTES:
+            yield step
+            step, step_bytes = [], 0
+        step.append(row)
+        step_bytes += len(row.value)
+    if step:
+        yield step
 
 
 def without_expired(rows: list[Record], gone_ms: int) -> list[Record]:

@@ -222,16 +222,22 @@ class Journal:
                 self._remove(self.retired.pop(0))
 
     def close(self, *, remove: bool) -> None:
-        """Let go of all files; `remove` them if the table covers everything."""
+        """Let go of all files; `remove` them if the table covers everything.
+
+        What cannot be removed stays, and is found to be folded at the next opening.
+        """
         segments = [*self.filled, *self.retired]
         segments += [segment for segment in (self.current, self.spare) if segment]
         self.current = self.spare = None
         self.filled, self.retired = [], []
         for segment in segments:
-            if remove:
-                self._remove(segment)
-            elif segment.fd >= 0:
-                self._disk.close(segment.fd)
+            try:
+                if remove:
+                    self._remove(segment)
+                elif segment.fd >= 0:
+                    self._disk.close(segment.fd)
+            except OSError:
+                pass
 
     def _remove(self, segment: Segment) -> None:
         if segment.fd >= 0:

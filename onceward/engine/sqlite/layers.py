@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import islice
 
+from onceward import limits
 from onceward.engine.base import Delete, Put, Record, Write, judge
 from onceward.engine.memtable import Memtable
 from onceward.engine.sqlite.cache import Cache
@@ -133,6 +134,8 @@ class Layers:
         gap = self._gaps.get(partition)
         if gap is not None and gap[1] == end and gap[0] < start:
             start = gap[0]
+        if len(self._gaps) >= limits.GAPS_MAX:
+            self._gaps.clear()
         self._gaps[partition] = (start, end)
 
     def _in_gap(self, partition: str, start: str, end: str | None) -> bool:
