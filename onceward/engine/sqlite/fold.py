@@ -99,7 +99,9 @@ class Folder:
                 return
             self._upto_seq = self._writer.seq
             self._layers.freeze()
-        if self._writer.durable_seq < self._upto_seq:
+        # Also what came after `_upto_seq`: it may have replaced rows of before in memory, and
+        # those leave the journal below.
+        if self._writer.durable_seq < self._writer.seq:
             await self._writer.synced()
         rows = await run(self._background, in_order, self._layers.frozen)
         gone_ms = self._now_ms() - limits.SWEEP_SLACK_MS
