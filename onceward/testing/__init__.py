@@ -2,8 +2,10 @@
 
 - `run_virtual`, `VirtualLoop`, `VirtualClock`: time that jumps when everyone waits.
 - `FaultEngine`: an engine that goes wrong by plan.
+- `certify_engine`: one call that certifies an engine against the contract.
 """
 
+from onceward.testing.certify import NotCertified, certify_engine
 from onceward.testing.clock import Process, Stuck, VirtualClock, VirtualLoop, run_virtual
 from onceward.testing.faults import FaultEngine, LocalFaultEngine
 from onceward.testing.plan import Chance, Fault, Plan, Script, Step
@@ -13,6 +15,7 @@ __all__ = [
     "Fault",
     "FaultEngine",
     "LocalFaultEngine",
+    "NotCertified",
     "Plan",
     "Process",
     "Script",
@@ -20,5 +23,6 @@ __all__ = [
     "Stuck",
     "VirtualClock",
     "VirtualLoop",
+    "certify_engine",
     "run_virtual",
 ]

@@ -1,0 +1,224 @@
+"""What a check works with: an open engine, a partition of its own, and words to judge with."""
+
+import asyncio
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from onceward.engine.base import ANY, Engine, Expectation, Put, Record, Version
+from onceward.errors import Conflict, OncewardError
+from onceward.keys import Key
+
+Remake = Callable[[Any], Engine | Awaitable[Engine]]
+"""Given an engine, makes another one, not yet open, on the same database."""
+
+HOUR_MS = 3_600_000
+
+
+class Violation(Exception):
+    """An engine did not keep a guarantee; the message says what was seen."""
+
+
+class NotApplicable(Exception):
+    """A check needs something that was not given, such as a way to reopen the engine."""
+
+
+class Lab:
+    """An engine under test and what belongs to one check.
+
+    Checks keep to partitions that start with `partition`, so that all can share one
+    database. `now_ms` is the time for every call unless a check says otherwise; it is
+    about the real one, so that engines that also expire records by themselves agree.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        partition: str,
+        now_ms: int,
+        seed: int,
+        *,
+        reopen: Remake | None = None,
+        second: Remake | None = None,
+        crash: Remake | None = None,
+        hints: bool = True,
+    ) -> None:
+        self.engine = engine
+        self.partition = partition
+        self.now_ms = now_ms
+        self.random = random.Random(seed)
+        self.hints = hints
+        self._ways = {"reopen": reopen, "second": second, "crash": crash}
+        self._made: list[Engine] = []
+
+    async def __aenter__(self) -> "Lab":
+        await self._open(self.engine)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        for engine in reversed(self._made):
+            try:
+                await engine.close()
+            except Exception:
+                if error is None:  # else what the check has seen says more
+                    raise
+
+    def can(self, way: str) -> bool:
+        return self._ways[way] is not None
+
+    def need(self, way: str) -> None:
+        """End the check here unless that way to another engine was given."""
+        if not self.can(way):
+            raise NotApplicable(f"no way to {way} was given")
+
+    async def reopen(self) -> None:
+        """Close the engine and go on with another on the same database."""
+        await self.engine.close()
+        self.engine = await self._another("reopen")
+
+    async def crash(self) -> None:
+        """Drop everything that is not durable and go on with what is left."""
+        # A close would write what the crash must have lost.
+        self._made.remove(self.engine)
+        self.engine = await self._another("crash")
+
+    async def both(self) -> list[Engine]:
+        """Two engines on the same database where the engine can be shared, else the one."""
+        if not self.can("second"):
+            return [self.engine]
+        return [self.engine, await self._another("second")]
+
+    def key(self, sort: str, apart: str = "") -> Key:
+        return self.partition + apart, sort
+
+    async def put(
+        self,
+        sort: str,
+        value: bytes = b"1",
+        *,
+        expires_at_ms: int | None = None,
+        expect: Expectation = ANY,
+        now_ms: int | None = None,
+    ) -> Version:
+        return await self.commit(Put(self.key(sort), value, expires_at_ms, expect), now_ms=now_ms)
+
+    async def commit(self, *writes: Any, now_ms: int | None = None) -> Version:
+        return await self.engine.commit(writes, self.now_ms if now_ms is None else now_ms)
+
+    async def get(self, sort: str, *, now_ms: int | None = None) -> Record | None:
+        [record] = await self.get_many([sort], now_ms=now_ms)
+        return record
+
+    async def get_many(
+        self, sorts: Sequence[str], *, now_ms: int | None = None
+    ) -> list[Record | None]:
+        keys = [self.key(sort) for sort in sorts]
+        records = await self.engine.get(keys, self.now_ms if now_ms is None else now_ms)
+        same(len(records), len(keys), "the number of answers to a get")
+        return records
+
+    async def values(
+        self, sorts: Sequence[str], *, now_ms: int | None = None
+    ) -> list[bytes | None]:
+        records = await self.get_many(sorts, now_ms=now_ms)
+        return [None if record is None else record.value for record in records]
+
+    async def scan(self, *, now_ms: int | None = None, **bounds: Any) -> list[str]:
+        """The sort keys that a scan of the check's partition finds."""
+        now_ms = self.now_ms if now_ms is None else now_ms
+        return [r.key[1] for r in await self.engine.scan(self.partition, now_ms, **bounds)]
+
+    async def _open(self, engine: Engine) -> Engine:
+        self._made.append(engine)
+        return await engine.open()
+
+    async def _another(self, way: str) -> Engine:
+        self.need(way)
+        remake = self._ways[way]
+        assert remake is not None
+        made = remake(self.engine)
+        return await self._open(await made if inspect.isawaitable(made) else made)
+
+
+def same(seen: object, wanted: object, what: str) -> None:
+    if seen != wanted:
+        raise Violation(f"{what}: {_short(seen)}, not {_short(wanted)}")
+
+
+def holds(truth: object, otherwise: str) -> None:
+    if not truth:
+        raise Violation(otherwise)
+
+
+def version_of(record: Record | None) -> Version:
+    if record is None:
+        raise Violation("a record that was put is not there")
+    return record.version
+
+
+class Refusal:
+    """The error that `refused` has met."""
+
+    error: OncewardError
+
+
+@contextmanager
+def refused(kind: type[OncewardError], code: str, what: str) -> Iterator[Refusal]:
+    """The calls inside must raise this error with this code."""
+    refusal = Refusal()
+    try:
+        yield refusal
+    except kind as error:
+        if error.code != code:
+            raise Violation(f"{what}: refused with {error.code}, not {code}") from error
+        refusal.error = error
+    except (Violation, NotApplicable):
+        raise
+    except Exception as error:
+        raise Violation(f"{what}: {error!r}, not {kind.__name__} ({code})") from error
+    else:
+        raise Violation(f"{what}: accepted, not refused with {code}")
+
+
+async def together(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Run all at once; returns their results. None is left running when one fails."""
+    tasks = [asyncio.create_task(call) for call in calls]
+    try:
+        await asyncio.wait(tasks)
+    finally:
+        await abandon(*tasks)
+    for task in tasks:
+        holds(not task.cancelled(), "a call ended as cancelled although no one cancelled it")
+    return [task.result() for task in tasks]
+
+
+async def race(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Run all at once; returns their results, a `Conflict` standing for itself."""
+
+    async def outcome(call: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return await call
+        except Conflict as conflict:
+            return conflict
+
+    return await together(*map(outcome, calls))
+
+
+async def abandon(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel what still runs, and wait until it has ended, whatever it ends with."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:120]} … {text[-60:]}"
