@@ -1,0 +1,94 @@
+import pytest
+
+from onceward import errors
+from onceward.errors import (
+    TABLE,
+    BadInput,
+    CannotOpen,
+    Conflict,
+    Contention,
+    EngineStopped,
+    OncewardError,
+    OutcomeUnknown,
+    StorageFull,
+    TooLarge,
+    Unavailable,
+)
+
+CLASSES = [
+    value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, OncewardError)
+]
+# What an operator meets when storage cannot be opened or written, to be told apart by a script.
+STORAGE = [
+    "storage_full",
+    "database_in_use",
+    "database_newer",
+    "not_a_database",
+    "is_a_directory",
+    "read_only",
+    "no_such_file",
+    "file_exists",
+    "damaged",
+    "storage_failed",
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_class_has_a_code_in_the_table(kind: type[OncewardError]) -> None:
+    error = kind("it happened")
+    assert error.code == kind.default_code
+    assert error.kind is TABLE[kind.default_code]
+    assert kind.__doc__
+
+
+def test_an_error_says_what_happened_and_its_code() -> None:
+    error = OncewardError("no room for it", code="storage_full", path="/data", left_bytes=3)
+    assert str(error) == "no room for it [storage_full]"
+    assert error.message == "no room for it"
+    assert error.details == {"path": "/data", "left_bytes": 3}
+    assert error.kind.status == 507
+
+
+def test_a_code_that_is_not_in_the_table_is_a_mistake_of_ours() -> None:
+    with pytest.raises(KeyError):
+        OncewardError("what?", code="no_such_code")
+
+
+@pytest.mark.parametrize("code", TABLE)
+def test_statuses_close_codes_and_exit_codes_are_in_range(code: str) -> None:
+    kind = TABLE[code]
+    assert 400 <= kind.status <= 599
+    assert kind.close == 4000 + kind.status, "the close code reads like the status"
+    assert kind.exit == 2 or 64 <= kind.exit <= 78, "a usage error, or a range of sysexits.h"
+    assert kind.title
+    assert kind.title[0].isupper()
+    assert not kind.title.endswith(".")
+    assert code == code.lower()
+
+
+def test_each_storage_error_has_an_exit_code_of_its_own() -> None:
+    assert len({TABLE[code].exit for code in STORAGE}) == len(STORAGE)
+
+
+def test_a_mistake_of_the_caller_is_never_worth_a_retry() -> None:
+    for code, kind in TABLE.items():
+        if kind.status in (400, 413, 422):
+            assert not kind.retry, code
+            assert kind.exit == 2, code
+
+
+def test_contention_and_passing_trouble_are_worth_a_retry() -> None:
+    for code in ("conflict", "contention", "outcome_unknown", "engine_unreachable"):
+        assert TABLE[code].retry, code
+        assert TABLE[code].exit == 75, code
+    assert not TABLE["engine_stopped"].retry, "only a restart helps"
+
+
+def test_what_changed_nothing_can_be_told_from_what_may_have() -> None:
+    for kind in (OutcomeUnknown, EngineStopped):
+        assert not issubclass(kind, BadInput | Conflict | Contention | Unavailable)
+    assert issubclass(TooLarge, BadInput)
+    assert issubclass(StorageFull, Unavailable)
+    assert not issubclass(CannotOpen, Unavailable)

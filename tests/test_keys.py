@@ -1,0 +1,104 @@
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from onceward.errors import BadInput
+from onceward.keys import after, below, join, number, split
+from onceward.limits import KEY_NUMBER_MAX
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.text(
+    "#$%!ab \0\U00010000\uffff", max_size=4
+)
+tuples = st.lists(words, min_size=1, max_size=4).map(tuple)
+numbers = st.integers(0, KEY_NUMBER_MAX)
+
+
+def as_bytes(parts: tuple[str, ...]) -> list[bytes]:
+    return [part.encode() for part in parts]
+
+
+def test_keys_are_readable() -> None:
+    assert join("due", 7, "01ABC") == "due#0000000000000007#01ABC"
+    assert join("room", "tea & cake", "№ 5") == "room#tea$20&$20cake#№$205"
+    assert join("a#b", "c$d") == "a$23b#c$24d"
+
+
+@given(tuples)
+def test_split_inverts_join(parts: tuple[str, ...]) -> None:
+    assert split(join(*parts)) == parts
+
+
+@given(tuples, tuples)
+@example(("a",), ("a", ""))
+@example(("a", "z"), ("a!",))
+@example(("a", "z"), ("a\0",))
+@example(("a", "\U0010ffff"), ("aa",))
+def test_encoded_keys_sort_like_the_tuples(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+    encoded, plain = (join(*one), join(*other)), (as_bytes(one), as_bytes(other))
+    assert (encoded[0] < encoded[1]) == (plain[0] < plain[1])
+    assert (encoded[0].encode() < encoded[1].encode()) == (encoded[0] < encoded[1])
+
+
+@given(tuples, tuples)
+def test_different_tuples_have_different_keys(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+    assert (join(*one) == join(*other)) == (one == other)
+
+
+@given(numbers, numbers)
+def test_numbers_sort_as_numbers(one: int, other: int) -> None:
+    assert (join("n", one) < join("n", other)) == (one < other)
+    assert int(split(join("n", one))[1]) == one
+
+
+@given(tuples, tuples, st.booleans())
+def test_below_covers_exactly_the_extensions(
+    prefix: tuple[str, ...], other: tuple[str, ...], extend: bool
+) -> None:
+    start, end = below(*prefix)
+    parts = prefix + other if extend else other
+    extends = len(parts) > len(prefix) and parts[: len(prefix)] == prefix
+    assert (start <= join(*parts) < end) == extends
+
+
+@given(tuples, tuples)
+def test_after_is_behind_a_key_and_before_every_other(
+    one: tuple[str, ...], other: tuple[str, ...]
+) -> None:
+    key, next_ = join(*one), join(*other)
+    assert key < after(key)
+    if next_ > key:
+        assert next_ > after(key)
+
+
+@settings(max_examples=30)
+@given(tuples)
+def test_a_key_holds_no_character_below_its_separator(parts: tuple[str, ...]) -> None:
+    assert min(join(*parts), default="#") >= "#"
+
+
+def test_a_key_needs_a_part() -> None:
+    with pytest.raises(BadInput, match="at least one part") as refused:
+        join()
+    assert refused.value.code == "bad_key"
+
+
+@pytest.mark.parametrize("value", [-1, KEY_NUMBER_MAX + 1])
+def test_a_number_that_would_not_sort_is_refused(value: int) -> None:
+    for make in (number, join):
+        with pytest.raises(BadInput, match=str(value)) as refused:
+            make(value)
+        assert refused.value.code == "bad_key"
+
+
+@pytest.mark.parametrize("word", ["\ud800", "a\udfffb"])
+def test_a_lone_surrogate_is_refused(word: str) -> None:
+    with pytest.raises(BadInput, match="surrogate") as refused:
+        join("room", word)
+    assert refused.value.code == "bad_key"
+
+
+@pytest.mark.parametrize("text", ["a$", "a$zz", "$x", "a#b$"])
+def test_what_join_did_not_make_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="not an encoded key") as refused:
+        split(text)
+    assert refused.value.code == "bad_key"
