@@ -63,8 +63,8 @@ class Clock:
     @property
     def jump_ms(self) -> int:
         """How far the wall clock has jumped away; 0 while it is within the slew's reach."""
-        off_ms = (self._wall_ns() - self.now_ns()) // 1_000_000
-        return off_ms if abs(off_ms) >= CLOCK_JUMP_MS else 0
+        off_ns = self._wall_ns() - self.now_ns()
+        return off_ns // 1_000_000 if abs(off_ns) >= CLOCK_JUMP_MS * 1_000_000 else 0
 
     def adopt(self) -> int:
         """Take over a lasting correction of the wall clock; returns the step in ms.

@@ -40,7 +40,8 @@ class Ids:
 
     def fraction(self) -> float:
         """A random number in [0, 1), for jitter."""
-        return int.from_bytes(self._randbytes(7)) / (1 << 56)
+        # 53 bits: what a float holds exactly; more would round up to 1.
+        return (int.from_bytes(self._randbytes(7)) >> 3) / (1 << 53)
 
     def token(self, size_bytes: int = 32) -> str:
         """A secret of that many random bytes, as hex."""

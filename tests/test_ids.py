@@ -1,0 +1,96 @@
+import random
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onceward.errors import BadInput
+from onceward.ids import LENGTH, Ids, made_ms, random_bytes
+
+ORDER = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def ids_at(
+    *times_ms: int, randbytes: Callable[[int], bytes] | None = None
+) -> tuple[Ids, list[str]]:
+    """An id made at each of these times."""
+    clock = iter(times_ms)
+    ids = Ids(lambda: next(clock), randbytes or random.Random(1).randbytes)
+    return ids, [ids.new() for _ in times_ms]
+
+
+def test_an_id_is_26_characters_without_look_alikes() -> None:
+    _, made = ids_at(*range(1_000_000, 1_000_200))
+    for id_ in made:
+        assert len(id_) == LENGTH == 26
+        assert set(id_) <= set(ORDER)
+    assert not set(ORDER) & set("ILOU")
+
+
+@given(st.integers(0, 2**48 - 1))
+def test_an_id_tells_when_it_was_made(now_ms: int) -> None:
+    _, [id_] = ids_at(now_ms)
+    assert made_ms(id_) == now_ms
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(0, 2**48 - 1), min_size=2, max_size=30))
+def test_ids_increase_strictly_whatever_the_clock_does(times_ms: list[int]) -> None:
+    _, made = ids_at(*times_ms)
+    assert made == sorted(set(made))
+
+
+def test_ids_of_one_millisecond_increase_with_any_randomness() -> None:
+    for byte in (b"\x00", b"\xff"):
+        _, made = ids_at(*[5] * 100, randbytes=lambda size, byte=byte: byte * size)  # type: ignore[misc]
+        assert made == sorted(set(made))
+
+
+def test_when_the_clock_goes_back_ids_stay_at_the_latest_time() -> None:
+    _, made = ids_at(2_000, 1_000, 3_000)
+    assert [made_ms(id_) for id_ in made] == [2_000, 2_000, 3_000]
+
+
+def test_the_next_id_of_a_millisecond_cannot_be_guessed() -> None:
+    _, made = ids_at(*[5] * 50)
+    values = [sum(32**n * ORDER.index(char) for n, char in enumerate(id_[::-1])) for id_ in made]
+    steps = {b - a for a, b in pairwise(values)}
+    assert len(steps) > 40
+
+
+def test_ids_sort_by_time_across_makers() -> None:
+    _, [early] = ids_at(1_000, randbytes=lambda size: b"\xff" * size)
+    _, [late] = ids_at(1_001, randbytes=lambda size: b"\x00" * size)
+    assert early < late
+
+
+def test_the_same_randomness_makes_the_same_ids() -> None:
+    assert ids_at(1, 2, 2, 3)[1] == ids_at(1, 2, 2, 3)[1]
+    one, other = Ids(lambda: 1), Ids(lambda: 1)
+    assert one.new() != other.new(), "by default, the machine's own"
+
+
+def test_a_fraction_is_at_least_0_and_below_1() -> None:
+    assert Ids(lambda: 0, lambda size: b"\x00" * size).fraction() == 0
+    assert 0.999 < Ids(lambda: 0, lambda size: b"\xff" * size).fraction() < 1
+    ids = Ids(lambda: 0, random.Random(1).randbytes)
+    mean = sum(ids.fraction() for _ in range(1_000)) / 1_000
+    assert 0.45 < mean < 0.55
+
+
+def test_a_token_is_as_many_random_bytes_as_asked_for_in_hex() -> None:
+    ids = Ids(lambda: 0, lambda size: bytes(range(size)))
+    assert ids.token(4) == "00010203"
+    assert len(ids.token()) == 64
+    assert len(random_bytes(16)) == 16
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0" * 25, "0" * 27, *("0" * 25 + last for last in "ILOUaé\n#")]
+)
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="not an id") as refused:
+        made_ms(text)
+    assert refused.value.code == "bad_key"
