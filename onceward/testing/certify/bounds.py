@@ -72,7 +72,7 @@ async def a_value_has_so_many_bytes(lab: Lab) -> None:
 
 
 async def a_key_has_so_many_bytes(lab: Lab) -> None:
-    """A partition has 1 to 2,048 bytes, a sort key 1 to 1,024, both without lone surrogates."""
+    """A partition has 1 to 2,048 bytes, a sort key 1 to 1,024, no NUL or lone surrogate."""
     long = "\u00e9" * (limits.PARTITION_BYTES_MAX // 2) + "p"
     bad = {
         "a partition of one byte too much": (long, "k"),
@@ -80,6 +80,8 @@ async def a_key_has_so_many_bytes(lab: Lab) -> None:
         "a partition with a lone surrogate": (lab.partition + "\ud800", "k"),
         "a sort key of one byte too much": lab.key("\u00e9" * (limits.SORT_BYTES_MAX // 2) + "k"),
         "an empty sort key": lab.key(""),
+        "a partition with a NUL": (lab.partition + "\0", "k"),
+        "a sort key with a NUL": lab.key("\0k"),
         "a sort key with a lone surrogate": lab.key("k\udfff"),
     }
     for what, key in bad.items():
@@ -90,7 +92,7 @@ async def a_key_has_so_many_bytes(lab: Lab) -> None:
 
 async def a_bad_key_can_be_asked_for(lab: Lab) -> None:
     """To read what can never be there finds nothing or is refused; it breaks nothing."""
-    for key in (lab.key(""), ("", "k"), lab.key("\ud800"), lab.key("k" * 2_000)):
+    for key in (lab.key(""), ("", "k"), lab.key("\ud800"), lab.key("\0"), lab.key("k" * 2_000)):
         try:
             seen = await lab.engine.get([key], lab.now_ms)
         except BadInput as error:
