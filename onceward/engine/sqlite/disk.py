@@ -9,7 +9,7 @@ class Disk:
     def create(self, path: str, size_bytes: int, header: bytes) -> int:
         """A new file of that size, written out in full (so that later writes change no
         metadata) and synced; returns its descriptor. The directory is not synced."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        fd = self.open(path, create=True)
         try:
             self.write(fd, header, 0)
             zeros = bytes(min(size_bytes, 1 << 20))
@@ -20,13 +20,17 @@ class Disk:
                 offset += len(piece)
             self.sync_all(fd)
         except BaseException:
-            os.close(fd)
-            os.unlink(path)  # a full disk is no place for half a file
+            self.close(fd)
+            try:
+                self.remove(path)  # a full disk is no place for half a file
+            except OSError:
+                pass
             raise
         return fd
 
-    def open(self, path: str) -> int:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    def open(self, path: str, *, create: bool = False) -> int:
+        flags = os.O_CREAT | os.O_EXCL if create else 0
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
 
     def write(self, fd: int, data: bytes, offset: int) -> None:
         """Write all of it, in as many system calls as it takes."""

@@ -1,0 +1,175 @@
+"""Power cuts, played from a record of what reached the disk.
+
+`PowerLog` observes a disk (`onceward.testing.disk`) and writes down every system call that
+changed something, with marks of one's own in between, such as "commit 7 was answered".
+`Volume` is what a disk makes of that: after a power cut everything that was synced is
+there, and of the rest anything: all, nothing, single sectors; of files and of the names in
+their directory alike.
+
+    for entry in log.entries:
+        volume.apply(entry)
+        files = volume.after_cut(random)        # {path: content}
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from onceward.testing.disk import Observer, Operation
+
+SECTOR_BYTES: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something to be found again in the record."""
+
+    what: str
+    number: int = 0
+    detail: object = None
+
+
+class PowerLog(Observer):
+    """The record. `kill` ends the process that writes it: all its calls fail from then on,
+    and what it has written stays in the system's memory, until `revive` lets another go on."""
+
+    def __init__(self) -> None:
+        self.entries: list[Operation | Mark] = []
+        self._dead = False
+
+    def mark(self, what: str, number: int = 0, detail: object = None) -> None:
+        self.entries.append(Mark(what, number, detail))
+
+    def kill(self) -> None:
+        self._dead = True
+
+    def revive(self) -> None:
+        self._dead = False
+
+    def before(self, operation: Operation) -> int | None:
+        if self._dead:
+            raise OSError(errno.EIO, "the process was killed")
+        return None
+
+    def after(self, operation: Operation) -> None:
+        self.entries.append(operation)
+
+
+@dataclass(slots=True)
+class _File:
+    """What is durable of a file, and what was done to it since."""
+
+    content: bytearray = field(default_factory=bytearray)
+    unsynced: list[Operation] = field(default_factory=list)
+
+    def sync(self) -> None:
+        for operation in self.unsynced:
+            _perform(self.content, operation)
+        self.unsynced.clear()
+
+    def after_cut(self, chance: "_Chance") -> bytes:
+        content = bytearray(self.content)
+        for operation in self.unsynced:
+            for part in _parts(operation):
+                if chance.happened():
+                    _perform(content, part)
+        return bytes(content)
+
+
+class _Chance:
+    """Whether something that was not synced happened: always, never, or by chance."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._likely = random.choice((0.0, 0.0, 0.1, 0.5, 0.9, 1.0))
+
+    def happened(self) -> bool:
+        return self._random.random() < self._likely
+
+
+class Volume:
+    """A disk with one directory, empty at first."""
+
+    def __init__(self) -> None:
+        self._files: list[_File] = []
+        self._names: dict[str, int] = {}
+        """As the running system sees them."""
+        self._durable: dict[str, int] = {}
+        self._changes: list[tuple[str | None, str | None, int]] = []
+        """Names taken away and added since the directory was synced: (old, new, file)."""
+
+    def apply(self, entry: Operation | Mark) -> None:
+        if isinstance(entry, Mark):
+            return
+        _, _, verb = entry.kind.partition(".")
+        if verb == "open":
+            if entry.path not in self._names:
+                self._files.append(_File())
+                self._rename(None, entry.path, len(self._files) - 1)
+        elif verb in ("write", "truncate"):
+            self._file(entry.path).unsynced.append(entry)
+        elif verb == "sync":
+            self._file(entry.path).sync()
+        elif verb == "rename":
+            self._rename(entry.path, entry.target, self._names[entry.path])
+        elif verb == "remove":
+            self._rename(entry.path, None, self._names[entry.path])
+        if verb == "sync_directory" or (verb in ("sync", "remove") and entry.created):
+            self._durable = dict(self._names)
+            self._changes.clear()
+
+    def after_cut(self, random: Random) -> dict[str, bytes]:
+        """The files as the next boot might find them."""
+        chance = _Chance(random)
+        names = dict(self._durable)
+        for old, new, number in self._changes:
+            if chance.happened():
+                if old is not None and names.get(old) == number:
+                    del names[old]
+                if new is not None:
+                    names[new] = number
+        return {
+            path: self._files[number].after_cut(_Chance(random)) for path, number in names.items()
+        }
+
+    def _file(self, path: str) -> _File:
+        return self._files[self._names[path]]
+
+    def _rename(self, old: str | None, new: str | None, number: int) -> None:
+        if old is not None:
+            del self._names[old]
+        if new is not None:
+            self._names[new] = number
+        self._changes.append((old, new, number))
+
+
+def restore(files: dict[str, bytes], folder: str) -> None:
+    """Write files as found after a cut into another folder, under their last names."""
+    for path, content in files.items():
+        with open(os.path.join(folder, os.path.basename(path)), "wb") as file:
+            file.write(content)
+
+
+def _perform(content: bytearray, operation: Operation) -> None:
+    end = operation.offset + len(operation.data)
+    if operation.kind.endswith("truncate"):
+        del content[operation.offset :]
+    if len(content) < end:
+        content.extend(bytes(end - len(content)))
+    content[operation.offset : end] = operation.data
+
+
+def _parts(operation: Operation) -> Iterator[Operation]:
+    """A write, sector by sector as the disk has them."""
+    if not operation.data:
+        yield operation
+        return
+    start, end = operation.offset, operation.offset + len(operation.data)
+    while start < end:
+        upto = min(end, (start // SECTOR_BYTES + 1) * SECTOR_BYTES)
+        data = operation.data[start - operation.offset : upto - operation.offset]
+        yield operation._replace(offset=start, data=data)
+        start = upto
