@@ -49,8 +49,11 @@ SEGMENT_BYTES_MAX = 64 << 20
 # Memory, by default; both are settings of the engine.
 MEMTABLE_BYTES = 128 << 20
 CACHE_BYTES = 64 << 20
-# The journal is folded into the table at the latest this long after a commit.
-FOLD_DELAY_S = 2.0
+# What the journal keeps before it is folded into the table: records that live shorter than
+# this much traffic never touch the table. Opening reads all of it again.
+JOURNAL_BYTES = 128 << 20
+# Records that have not changed for so long are folded in any case.
+FOLD_DELAY_S = 5.0
 FOLD_ROWS = 1_000
 FOLD_STEP_BYTES = 4 << 20
 # For how many partitions the engine remembers where the table has nothing.
@@ -58,3 +61,12 @@ GAPS_MAX = 20_000
 # While syncs take less than this they run in the event loop's thread, since handing
 # them to another costs about as much.
 SYNC_INLINE_NS_MAX = 400_000
+
+# Looking at a database from outside, while its owner goes on. The owner may fold and reuse
+# journal segments meanwhile: then the look starts over, at the most this often.
+SNAPSHOT_TRIES_MAX = 20
+# More kinds than this are counted together.
+SUMMARY_KINDS_MAX = 1_000
+CHECK_PROBLEMS_MAX = 100
+# A backup looks up for a signal, and reports, every so many pages.
+BACKUP_STEP_PAGES = 1_024

@@ -22,31 +22,28 @@ def row_bytes(record: Record) -> int:
 
 class Partition:
     """The rows of one partition. The index is built at the first scan, then kept lazily:
-    new keys wait in `_added`, removed ones stay until a scan comes across them."""
+    new keys wait in `added`, removed ones stay until a scan comes across them. `fresh`
+    are the keys of which the engine knows that they are nowhere else."""
 
-    __slots__ = ("_added", "_index", "rows")
+    __slots__ = ("added", "fresh", "index", "rows")
 
-    def __init__(self) -> None:
-        self.rows: dict[str, Record] = {}
-        self._index: SortedList[str] | None = None
-        self._added: list[str] = []
-
-    def put(self, sort: str, record: Record) -> None:
-        if self._index is not None and sort not in self.rows:
-            self._added.append(sort)
-        self.rows[sort] = record
+    def __init__(self, rows: dict[str, Record] | None = None) -> None:
+        self.rows = {} if rows is None else rows
+        self.fresh: set[str] = set()
+        self.index: SortedList[str] | None = None
+        self.added: list[str] = []
 
     def range(self, start: str, end: str | None, reverse: bool) -> Iterator[Record]:
         """The rows in [start, end), in order; the partition must not change meanwhile."""
-        if self._index is None:
-            self._index = SortedList(self.rows)
-        elif self._added:
-            self._index.update(self._added)
-            self._added.clear()
+        if self.index is None:
+            self.index = SortedList(self.rows)
+        elif self.added:
+            self.index.update(self.added)
+            self.added.clear()
         gone: list[str] = []
         last = None
         try:
-            for sort in self._index.irange(start, end, (True, False), reverse):
+            for sort in self.index.irange(start, end, (True, False), reverse):
                 record = self.rows.get(sort)
                 if record is None or sort == last:  # removed, or removed and added again
                     gone.append(sort)
@@ -55,7 +52,7 @@ class Partition:
                 yield record
         finally:
             for sort in gone:
-                self._index.discard(sort)
+                self.index.discard(sort)
 
 
 class Memtable:
@@ -75,13 +72,16 @@ class Memtable:
         partition = self.partitions.get(name)
         if partition is None:
             partition = self.partitions[name] = Partition()
-        old = partition.rows.get(sort)
+        rows = partition.rows
+        old = rows.get(sort)
+        rows[sort] = record
         if old is None:
             self.count += 1
-            self.size_bytes += row_bytes(record)
+            self.size_bytes += len(record.value) + len(sort) + len(name) + ROW_OVERHEAD_BYTES
+            if partition.index is not None:
+                partition.added.append(sort)
         else:
             self.size_bytes += len(record.value) - len(old.value)
-        partition.put(sort, record)
 
     def drop(self, key: Key) -> None:
         """Forget the row, if there is one."""
@@ -95,6 +95,40 @@ class Memtable:
             self.size_bytes -= row_bytes(old)
             if not partition.rows:
                 del self.partitions[name]
+
+    def drop_fresh(self, key: Key) -> bool:
+        """Forget the row if it is known to be nowhere else; says whether it was."""
+        partition = self.partitions.get(key[0])
+        if partition is None or key[1] not in partition.fresh:
+            return False
+        partition.fresh.discard(key[1])
+        self.drop(key)
+        return True
+
+    def split(self, upto_seq: int) -> tuple["Memtable", "Memtable"]:
+        """Two tables in place of this one: the rows of versions up to `upto_seq`, the others.
+
+        Meant for engines whose versions are sequence numbers.
+        """
+        older, newer = Memtable(), Memtable()
+        for name, partition in self.partitions.items():
+            old = {s: r for s, r in partition.rows.items() if r.version <= upto_seq}  # type: ignore[operator]
+            if not old:
+                newer.adopt(name, partition)
+            elif len(old) == len(partition.rows):
+                older.adopt(name, partition)
+            else:
+                older.adopt(name, Partition(old))
+                young = {s: r for s, r in partition.rows.items() if s not in old}
+                newer.adopt(name, Partition(young))
+                newer.partitions[name].fresh = partition.fresh & young.keys()
+        return older, newer
+
+    def adopt(self, name: str, partition: Partition) -> None:
+        """Take over a whole partition that this table does not have."""
+        self.partitions[name] = partition
+        self.count += len(partition.rows)
+        self.size_bytes += sum(map(row_bytes, partition.rows.values()))
 
     def range(self, partition: str, start: str, end: str | None, reverse: bool) -> Iterator[Record]:
         rows = self.partitions.get(partition)

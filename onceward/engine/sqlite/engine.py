@@ -115,7 +115,7 @@ class SQLiteEngine(Engine):
         )
         self._writer.segment_filled = self._folder.ask
         if last_seq > table.folded_seq:
-            self._folder.ask()
+            self._folder.ask(everything=True)
 
     def _make_table_durable(self) -> None:
         """A process that was killed may have left a fold in the system's memory alone; and
@@ -187,14 +187,14 @@ class SQLiteEngine(Engine):
         if not writer.has_room(size_bytes) and _changes(writes):
             await writer.make_room(size_bytes)
             self._must_work()
-        layers.judge(writes, now_ms)
+        nowhere = layers.judge(writes, now_ms)
         seq = writer.seq + 1
-        rows = layers.apply(writes, seq)
+        rows = layers.apply(writes, seq, nowhere)
         if rows:
             durable = writer.append(rows, size_bytes)
             self._watchers.hint(writes)
             if layers.active.size_bytes > self._memtable_bytes // 3:
-                self._folder.ask()
+                self._folder.ask(everything=True)
         elif writer.durable_seq == writer.seq:
             if visible:
                 visible(writer.seq)

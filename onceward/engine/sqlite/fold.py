@@ -24,7 +24,8 @@ _RETRY_S = 1.0
 
 
 class Folder:
-    """One task that folds when asked to, or a while after the last fold."""
+    """One task that folds what is old when the journal grows long or nothing presses, and
+    everything when memory runs short. What comes and goes in between never gets here."""
 
     def __init__(
         self,
@@ -47,11 +48,14 @@ class Folder:
         self.full: StorageFull | None = None
         """Set while the disk has no space to fold; the journal holds what waits."""
         self._stopping = False
+        self._everything = False
         self._upto_seq = table.folded_seq
+        self._marked_seq = table.folded_seq
         self._task = asyncio.create_task(self._run(), name="onceward-fold")
 
-    def ask(self) -> None:
-        """Fold soon."""
+    def ask(self, *, everything: bool = False) -> None:
+        """Fold soon: what the journal has too much of, or everything to free memory."""
+        self._everything = self._everything or everything
         self._wanted.set()
 
     async def progress(self) -> None:
@@ -67,14 +71,19 @@ class Folder:
 
     async def _fold_when_asked(self) -> None:
         while self._writer.failure is None and not self._stopping:
+            upto_seq = 0
             try:
                 async with asyncio.timeout(limits.FOLD_DELAY_S):
                     await self._wanted.wait()
+                if self._everything:
+                    upto_seq = self._writer.seq
             except TimeoutError:
-                pass
+                # Nothing presses: fold what has not changed for that long.
+                upto_seq, self._marked_seq = self._marked_seq, self._writer.seq
             self._wanted.clear()
+            self._everything = False
             try:
-                await self.fold()
+                await self.fold(max(upto_seq, self._journal.excess_seq(limits.JOURNAL_BYTES)))
                 self.full = None
             except StorageFull as full:
                 self.full = full
@@ -91,14 +100,15 @@ class Folder:
                     )
                 )
 
-    async def fold(self) -> None:
-        """Bring the table up to what is committed now, and free the journal behind it."""
+    async def fold(self, upto_seq: int) -> None:
+        """Move what was last changed up to `upto_seq` into the table, and free the journal
+        behind it. What changed again since, or is gone, is not written to the table."""
         run = asyncio.get_running_loop().run_in_executor
         if self._layers.frozen.count == 0:
-            if self._table.folded_seq == self._writer.seq:
+            if upto_seq <= self._table.folded_seq:
                 return
-            self._upto_seq = self._writer.seq
-            self._layers.freeze()
+            self._upto_seq = upto_seq
+            self._layers.freeze(upto_seq)
         # Also what came after `_upto_seq`: it may have replaced rows of before in memory, and
         # those leave the journal below.
         if self._writer.durable_seq < self._writer.seq:
@@ -130,7 +140,7 @@ class Folder:
         self._stopping = False
         try:
             while self._table.folded_seq < self._writer.seq:
-                await self.fold()
+                await self.fold(self._writer.seq)
         except (StorageFull, apsw.Error, OSError):
             return False
         return True

@@ -145,6 +145,17 @@ class Journal:
         filled = sum(segment.end for segment in self.filled)
         return filled + (self.current.end if self.current else 0)
 
+    def excess_seq(self, keep_bytes: int) -> int:
+        """Up to where to fold so that the filled segments take no more than `keep_bytes`."""
+        excess_bytes = sum(segment.end for segment in self.filled) - keep_bytes
+        seq = 0
+        for segment in self.filled:
+            if excess_bytes <= 0:
+                break
+            excess_bytes -= segment.end
+            seq = segment.last_seq
+        return seq
+
     def place(self, first_seq: int, commits: Commits) -> tuple[Segment, int, bytes]:
         """Encode a frame and assign it its place; there must be room for it."""
         payload = _encoder.encode(commits)
@@ -326,4 +337,6 @@ def damaged(path: str, what: str) -> CannotOpen:
         f"the journal segment {path} is damaged: {what}. Nothing was changed. "
         "Restore a backup, or see `onceward check`.",
         code="damaged",
+        segment=path,
+        what=what,
     )

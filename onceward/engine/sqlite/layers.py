@@ -3,8 +3,8 @@
 The first that knows a key decides; a row with an empty value says "deleted". For keys
 that are in no table the layers remember *gaps*: a stretch of a partition in which the
 table has nothing. New keys mostly come behind all others of their partition, so one gap
-answers for them without asking the table, and a key that is deleted before it was ever
-folded leaves no trace.
+answers for them without asking the table. A key that was put where nothing was, and is
+deleted before it was ever folded, leaves no trace.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from heapq import merge
 from itertools import islice
 
 from onceward import limits
-from onceward.engine.base import Delete, Put, Record, Write, judge
+from onceward.engine.base import ABSENT, ANY, Delete, Put, Record, Write, judge
 from onceward.engine.memtable import Memtable
 from onceward.engine.sqlite.cache import Cache
 from onceward.engine.sqlite.table import Table
@@ -36,20 +36,30 @@ class Layers:
 
     def current(self, key: Key, now_ms: int) -> Record | None:
         """What stands under the key at that time."""
-        row = self.stored(key)
+        # The memtable's lookup, written out: most reads end here.
+        partition = self.active.partitions.get(key[0])
+        row = None if partition is None else partition.rows.get(key[1])
         if row is None:
+            row = self._under(key)
+            if row is None:
+                return None
+        if not row.value:
             return None
         expires_at_ms = row.expires_at_ms
         return row if expires_at_ms is None or expires_at_ms > now_ms else None
 
     def stored(self, key: Key) -> Record | None:
         """What stands under the key, expired or not."""
-        row = self.active.get(key)
-        if row is None:
-            row = self.frozen.get(key) if self.frozen.count else None
-            if row is None:
-                return self._beneath(key)
-        return row if row.value else None
+        row = self.active.get(key) or self._under(key)
+        return row if row is not None and row.value else None
+
+    def _under(self, key: Key) -> Record | None:
+        """What the layers under the memtable have for a key, deletions included."""
+        if self.frozen.count:
+            row = self.frozen.get(key)
+            if row is not None:
+                return row
+        return self._beneath(key)
 
     def range(
         self, partition: str, start: str, end: str | None, reverse: bool, now_ms: int, limit: int
@@ -69,30 +79,54 @@ class Layers:
         _close(fresh)
         return found
 
-    def judge(self, writes: Sequence[Write], now_ms: int) -> None:
-        judge(writes, lambda key: self.current(key, now_ms))
+    def judge(self, writes: Sequence[Write], now_ms: int) -> list[Key]:
+        """Raise `Conflict` if an expectation fails; returns the keys known to be nowhere."""
+        nowhere: list[Key] = []
+        partitions = self.active.partitions
+        for write in writes:
+            expect = write.expect
+            if expect is ANY:
+                continue
+            key = write.key
+            partition = partitions.get(key[0])
+            row = None if partition is None else partition.rows.get(key[1])
+            if row is None:
+                row = self._under(key)
+                if row is None:
+                    nowhere.append(key)
+            if row is None or not row.value or row.absent_at(now_ms):
+                if expect is ABSENT:
+                    continue
+            elif row.version == expect:
+                continue
+            judge(writes, lambda key: self.current(key, now_ms))
+        return nowhere
 
-    def apply(self, writes: Sequence[Write], seq: int) -> list[Record]:
+    def apply(self, writes: Sequence[Write], seq: int, nowhere: Sequence[Key]) -> list[Record]:
         """Make a judged commit visible; returns its rows for the journal."""
         rows: list[Record] = []
+        active = self.active
         for write in writes:
             if type(write) is Put:
                 row = Record(write.key, write.value, seq, write.expires_at_ms)
-                self.active.put(row)
-                rows.append(row)
+                active.put(row)
             elif type(write) is Delete:
                 row = Record(write.key, b"", seq)
-                if self._never_folded(write.key):
-                    self.active.drop(write.key)
-                else:
-                    self.active.put(row)
-                rows.append(row)
+                if not active.drop_fresh(write.key):
+                    active.put(row)
+            else:
+                continue
+            rows.append(row)
+        for name, sort in nowhere:
+            partition = active.partitions.get(name)
+            if partition is not None and sort in partition.rows:
+                partition.fresh.add(sort)
         return rows
 
-    def freeze(self) -> Memtable:
-        """Start a new memtable; the old one stays readable while it is folded."""
+    def freeze(self, upto_seq: int) -> Memtable:
+        """Set aside what was last changed up to `upto_seq`, readable while it is folded."""
         assert self.frozen.count == 0
-        self.frozen, self.active = self.active, Memtable()
+        self.frozen, self.active = self.active.split(upto_seq)
         return self.frozen
 
     def release(self, rows: Sequence[Record]) -> None:
@@ -143,16 +177,6 @@ class Layers:
         if gap is None or start < gap[0]:
             return False
         return gap[1] is None or (end is not None and end <= gap[1])
-
-    def _never_folded(self, key: Key) -> bool:
-        """Whether the key is known to be in the memtable alone."""
-        if self.frozen.count and self.frozen.get(key) is not None:
-            return False
-        partition, sort = key
-        gap = self._gaps.get(partition)
-        if gap is None:
-            return self._beneath(key) is None
-        return gap[0] <= sort and (gap[1] is None or sort < gap[1])
 
 
 def _overlay(upper: Iterator[Record], lower: Iterator[Record], reverse: bool) -> Iterator[Record]:

@@ -1,0 +1,346 @@
+"""The SQLite engine against the same records as rows in SQLite with the same group commit.
+
+Each transaction reads 2 records, and commits 3 puts and 1 delete of 200-byte values that
+check both, durably (fsync). Both sides run in processes of their own, alternating.
+
+    short    every key is put, overwritten and deleted again
+    slow     the same, with 1 ms added to every sync (needs a C compiler)
+    large    short, with 10 million other records in the table
+    uniform  keys drawn uniformly from 10 million records
+    callers  short with 1, 16 and 512 callers; one caller against bare fdatasync
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import apsw
+import uvloop
+from rich.console import Console
+from rich.table import Table
+from rows import RowEngine, fill
+
+from onceward.engine.base import ABSENT, Delete, Put
+from onceward.engine.sqlite import SQLiteEngine
+from onceward.errors import Conflict
+
+HERE = Path(__file__).parent
+PARTITIONS = [f"part#{i:02d}" for i in range(64)]
+VALUE = json.dumps({"state": "x" * 188}).encode()
+OTHERS = 10_000_000
+CACHE_BYTES = 64 << 20
+MEMTABLE_BYTES = 128 << 20
+
+
+class Caller:
+    """One of many that commit one transaction after the other."""
+
+    def __init__(self, engine: Any, number: int, latencies: list[float]) -> None:
+        self.engine = engine
+        self.number = number
+        self.latencies = latencies
+        self.conflicts = 0
+        self.random = random.Random(number)
+
+    async def run(self, transaction: Any, until: float) -> None:
+        while (start := time.perf_counter()) < until:
+            try:
+                await transaction()
+            except Conflict:
+                self.conflicts += 1
+                continue
+            self.latencies.append(time.perf_counter() - start)
+
+    async def ordered(self, until: float) -> None:
+        await self.short(until, ordered=True)
+
+    async def short(self, until: float, ordered: bool = False) -> None:
+        """A job's life: put as new, read and put again, read and deleted. As the schedule
+        does it, a job lives in one of 64 slots; 256 are under way for each
+        caller."""
+        head = ("head", f"{self.number:016d}")
+        alive: deque[tuple[str, str]] = deque()
+        made = 10**12  # behind all others of the partition, as ids made later are
+
+        def new_key() -> tuple[str, str]:
+            nonlocal made
+            made += 1
+            name = made if ordered else self.random.getrandbits(64)
+            return PARTITIONS[self.random.getrandbits(6)], f"{name:016x}#{self.number:04d}"
+
+        for _ in range(256):
+            alive.append(new_key())
+            await self.engine.commit([Put(alive[-1], VALUE, None, ABSENT)], 0)
+
+        async def transaction() -> None:
+            dying, changing, born = alive[0], alive[128], new_key()
+            a, b = await self.engine.get([dying, changing], 0)
+            await self.engine.commit(
+                [
+                    Put(born, VALUE, None, ABSENT),
+                    Put(changing, VALUE, None, b.version),
+                    Put(head, VALUE),
+                    Delete(dying, a.version),
+                ],
+                0,
+            )
+            alive.popleft()
+            alive.append(born)
+
+        await self.run(transaction, until)
+
+    async def uniform(self, until: float) -> None:
+        """Any records of ten million: two read and changed, one replaced, one removed."""
+        each = OTHERS // 64
+
+        def key() -> tuple[str, str]:
+            return PARTITIONS[self.random.randrange(64)], f"{self.random.randrange(each):016d}"
+
+        async def transaction() -> None:
+            first, second, third, fourth = key(), key(), key(), key()
+            a, b = await self.engine.get([first, second], 0)
+            await self.engine.commit(
+                [
+                    Put(first, VALUE, None, ABSENT if a is None else a.version),
+                    Put(second, VALUE, None, ABSENT if b is None else b.version),
+                    Put(third, VALUE),
+                    Delete(fourth),
+                ],
+                0,
+            )
+
+        await self.run(transaction, until)
+
+
+async def work(side: str, workload: str, path: str, callers: int, seconds: float) -> None:
+    """One side's run, in a process of its own; prints what it measured as JSON."""
+    rss_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    engine: Any = (
+        SQLiteEngine(path, memtable_bytes=MEMTABLE_BYTES, cache_bytes=CACHE_BYTES)
+        if side == "onceward"
+        else RowEngine(path, CACHE_BYTES)
+    )
+    await engine.open()
+    latencies: list[float] = []
+    crowd = [Caller(engine, i, latencies) for i in range(callers)]
+    start = time.perf_counter()
+    await asyncio.gather(*[getattr(c, workload)(start + seconds) for c in crowd])
+    took = time.perf_counter() - start
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    await engine.close()
+    count = len(latencies)
+    latencies.sort()
+    print(
+        json.dumps(
+            {
+                "per_second": count / took,
+                "p50_ms": latencies[count // 2] * 1e3,
+                "p99_ms": latencies[int(count * 0.99)] * 1e3,
+                "max_ms": latencies[-1] * 1e3,
+                "memory_mib": (rss - rss_before) / 1024,
+                "conflicts": sum(c.conflicts for c in crowd),
+            }
+        )
+    )
+
+
+def fdatasync_rate(folder: str, seconds: float) -> dict[str, float]:
+    """Bare 1 KiB writes, each synced, to a file written out before: the machine's limit."""
+    path = os.path.join(folder, "bare")
+    with open(path, "wb") as file:
+        file.write(bytes(64 << 20))
+        os.fsync(file.fileno())
+    fd = os.open(path, os.O_RDWR)
+    data, took = bytes(1024), []
+    until = time.perf_counter() + seconds
+    offset = 0
+    while (start := time.perf_counter()) < until:
+        os.pwrite(fd, data, offset % (64 << 20))
+        os.fdatasync(fd)
+        offset += 1024
+        took.append(time.perf_counter() - start)
+    os.close(fd)
+    os.unlink(path)
+    took.sort()
+    return {
+        "per_second": len(took) / sum(took),
+        "p50_ms": took[len(took) // 2] * 1e3,
+        "p99_ms": took[int(len(took) * 0.99)] * 1e3,
+        "max_ms": took[-1] * 1e3,
+    }
+
+
+class Bench:
+    """Runs cases side by side and keeps what they measured."""
+
+    def __init__(self, folder: str, seconds: float, rounds: int, console: Console) -> None:
+        self.folder = folder
+        self.seconds = seconds
+        self.rounds = rounds
+        self.console = console
+        self.results: dict[str, dict[str, list[dict[str, float]]]] = {}
+        self._filled: str | None = None
+
+    def compare(
+        self,
+        case: str,
+        workload: str,
+        callers: int = 128,
+        *,
+        large: bool = False,
+        preload: str | None = None,
+        sides: tuple[str, ...] = ("rows", "onceward"),
+    ) -> None:
+        for number in range(self.rounds):
+            for side in sides:
+                seconds = self.seconds / self.rounds
+                self.console.print(
+                    f"[dim]{case}: {side}, round {number + 1}/{self.rounds}, {seconds:.0f} s[/]"
+                )
+                if side == "fdatasync":
+                    measured = fdatasync_rate(self.folder, seconds)
+                else:
+                    measured = self._measure(side, workload, callers, seconds, large, preload)
+                self.results.setdefault(case, {}).setdefault(side, []).append(measured)
+
+    def _measure(
+        self,
+        side: str,
+        workload: str,
+        callers: int,
+        seconds: float,
+        large: bool,
+        preload: str | None,
+    ) -> dict[str, float]:
+        path = os.path.join(self.folder, f"{side}.db")
+        for leftover in Path(self.folder).glob(f"{side}.db*"):
+            leftover.unlink()
+        if large:
+            shutil.copyfile(self._large(), path)
+            os.sync()
+        command = [sys.executable, __file__, "--work", side, workload, path, str(callers)]
+        environment = {**os.environ, **({"LD_PRELOAD": preload} if preload else {})}
+        done = subprocess.run(
+            [*command, str(seconds)], env=environment, stdout=subprocess.PIPE, check=True
+        )
+        return json.loads(done.stdout)
+
+    def _large(self) -> str:
+        if self._filled is None:
+            self.console.print(f"[dim]filling a table with {OTHERS:,} records[/]")
+            self._filled = os.path.join(self.folder, "filled")
+            fill(self._filled, PARTITIONS, OTHERS, VALUE.decode())
+        return self._filled
+
+    def median(self, case: str, side: str, what: str) -> float:
+        return statistics.median(run[what] for run in self.results[case][side])
+
+    def show(self) -> None:
+        table = Table(title="transactions of 2 checked reads, 3 puts, 1 delete; durable")
+        for column in ("case", "side", "per second", "p50 ms", "p99 ms", "max ms", "MiB"):
+            table.add_column(column, justify="left" if column in ("case", "side") else "right")
+        for case, sides in self.results.items():
+            for side, runs in sides.items():
+                row = [f"{self.median(case, side, 'per_second'):,.0f}"]
+                row += [f"{self.median(case, side, w):.2f}" for w in ("p50_ms", "p99_ms")]
+                row.append(f"{max(run['max_ms'] for run in runs):.1f}")
+                row.append(f"{max(run.get('memory_mib', 0) for run in runs):,.0f}")
+                table.add_row(case, side, *row)
+        self.console.print(table)
+        for line in self.ratios():
+            self.console.print(line)
+
+    def ratios(self) -> list[str]:
+        lines = []
+        for case, sides in self.results.items():
+            if {"rows", "onceward"} <= set(sides):
+                rate = [self.median(case, side, "per_second") for side in ("onceward", "rows")]
+                p99 = [self.median(case, side, "p99_ms") for side in ("onceward", "rows")]
+                lines.append(
+                    f"{case}: {rate[0] / rate[1]:.1f} times the rate, "
+                    f"p99 {p99[0] / p99[1]:.2f} of the rows'"
+                )
+            if {"fdatasync", "onceward"} <= set(sides):
+                rate = [self.median(case, side, "per_second") for side in ("onceward", "fdatasync")]
+                lines.append(f"{case}: {rate[0] / rate[1]:.0%} of the fdatasync rate")
+        if {"short", "large"} <= set(self.results):
+            rate = [self.median(case, "onceward", "per_second") for case in ("large", "short")]
+            lines.append(f"large: {rate[0] / rate[1]:.0%} of the rate on an empty table")
+        return lines
+
+    def save(self, path: Path) -> None:
+        machine = {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "sqlite": apsw.sqlite_lib_version(),
+            "system": platform.platform(),
+        }
+        path.parent.mkdir(exist_ok=True)
+        settings = {"seconds": self.seconds, "rounds": self.rounds}
+        document = {"machine": machine, **settings, "results": self.results}
+        path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def slow_sync_library(folder: str) -> str | None:
+    library = os.path.join(folder, "slow_sync.so")
+    try:
+        command = ["cc", "-shared", "-fPIC", "-o", library, str(HERE / "slow_sync.c"), "-ldl"]
+        subprocess.run(command, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return library
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", default="short,slow,large,uniform,callers")
+    parser.add_argument("--seconds", type=float, default=60, help="for each side of a case")
+    parser.add_argument("--rounds", type=int, default=5, help="into which the seconds are split")
+    parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
+    parser.add_argument("--save", type=Path, default=HERE / "results" / "engine.json")
+    parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        side, workload, path, callers, seconds = options.work
+        uvloop.run(work(side, workload, path, int(callers), float(seconds)))
+        return
+    console = Console()
+    cases = options.cases.split(",")
+    with tempfile.TemporaryDirectory(dir=options.folder or HERE, prefix="tmp-") as folder:
+        bench = Bench(folder, options.seconds, options.rounds, console)
+        if "short" in cases:
+            bench.compare("short", "short")
+        if "slow" in cases:
+            library = slow_sync_library(folder)
+            if library is None:
+                console.print("slow: skipped, there is no C compiler")
+            else:
+                bench.compare("slow", "short", preload=library)
+        if "large" in cases:
+            bench.compare("large", "short", large=True)
+        if "uniform" in cases:
+            bench.compare("uniform", "uniform", large=True)
+        if "callers" in cases:
+            bench.compare("1 caller", "short", 1, sides=("rows", "onceward", "fdatasync"))
+            bench.compare("16 callers", "short", 16)
+            bench.compare("512 callers", "short", 512)
+        bench.show()
+        bench.save(options.save)
+        console.print(f"saved to {options.save}")
+
+
+if __name__ == "__main__":
+    main()
