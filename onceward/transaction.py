@@ -72,7 +72,9 @@ class Transaction:
             if head is not None:
                 self.seen[key] = None if head.absent_at(self.now_ms) else head
             else:
-                [self.seen[key]] = await self._engine.get([key], self.now_ms)
+                [found] = await self._engine.get([key], self.now_ms)
+                # Who reads the same key at the same time must see the same: the first counts.
+                self.seen.setdefault(key, found)
         record = self.seen[key]
         self._checked[key] = None
         if cached:
@@ -90,9 +92,9 @@ class Transaction:
         self._must_be_running()
         unknown = [key for key in keys if key not in self.seen and key not in self._writes]
         if unknown:
-            self.seen.update(
-                zip(unknown, await self._engine.get(unknown, self.now_ms), strict=True)
-            )
+            found = await self._engine.get(unknown, self.now_ms)
+            for key, record in zip(unknown, found, strict=True):
+                self.seen.setdefault(key, record)
         return [await self.get(key, type) for key in keys]
 
     @overload
