@@ -20,7 +20,7 @@ def test_two_reads_of_a_key_at_the_same_time_see_the_same(second):
         other = await MemoryEngine(memory).open()
         await other.commit([Put(KEY, b"1")], 0)
         # The second read is slow on its way there, and the key changes meanwhile.
-        slow = Script({2: Step(request_s=1)}, ["get"])
+        slow = Script({1: Step(answer_s=0.1), 2: Step(request_s=1)}, ["get"])
         clock = VirtualClock()
         store = Store(FaultEngine(MemoryEngine(memory), slow), clock, Ids(clock.now_ms))
         await store.engine.open()
