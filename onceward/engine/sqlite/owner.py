@@ -10,8 +10,13 @@ import json
 import os
 import socket
 import sys
+import time
 
 from onceward.errors import CannotOpen
+
+# `is_owned` holds the lock for an instant: one who finds it taken looks again this often.
+_TRIES_MAX = 5
+_PAUSE_S = 0.01
 
 
 class Owner:
@@ -20,9 +25,7 @@ class Owner:
     def __init__(self, database_path: str) -> None:
         self.path = f"{database_path}-owner"
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock(self._fd):
             holder = describe(database_path)
             os.close(self._fd)
             raise CannotOpen(
@@ -30,7 +33,7 @@ class Owner:
                 "file; to look at the data meanwhile, use `onceward inspect` or sqlite3.",
                 code="database_in_use",
                 holder=holder,
-            ) from None
+            )
         note = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -55,6 +58,17 @@ class Owner:
                 os.close(fd)
 
 
+def _lock(fd: int) -> bool:
+    for left in reversed(range(_TRIES_MAX)):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if left:
+                time.sleep(_PAUSE_S)
+    return False
+
+
 def describe(database_path: str) -> str:
     """Who holds a database, for a person."""
     try:
@@ -68,7 +82,7 @@ def describe(database_path: str) -> str:
 def is_owned(database_path: str) -> bool:
     """Whether some process holds the database right now."""
     try:
-        fd = os.open(f"{database_path}-owner", os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(f"{database_path}-owner", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
