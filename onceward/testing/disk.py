@@ -112,15 +112,42 @@ class Faults(Observer):
         return OSError(number, os.strerror(number))
 
 
+class _Gate(Observer):
+    """Passes everything on, until it is shut."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.open = True
+        self._observer = observer
+
+    def before(self, operation: Operation) -> int | None:
+        if not self.open:
+            raise OSError(errno.EIO, "the process was killed")
+        return self._observer.before(operation)
+
+    def cut_short(self, operation: Operation) -> OSError:
+        return self._observer.cut_short(operation)
+
+    def after(self, operation: Operation) -> None:
+        self._observer.after(operation)
+
+
 class Watched:
     """A `Disk` and a VFS that show what they do to an observer. Close it after the engine."""
 
     _numbers = count(1)
 
     def __init__(self, observer: Observer) -> None:
-        self.disk = WatchedDisk(observer)
+        self._gate = _Gate(observer)
+        self.disk = WatchedDisk(self._gate)
         self.vfs = f"onceward-watched-{next(self._numbers)}"
-        self._registered: WatchedVFS | None = WatchedVFS(self.vfs, observer)
+        self._registered: WatchedVFS | None = WatchedVFS(self.vfs, self._gate)
+
+    def kill(self) -> None:
+        """Let nothing through any more: for the files it is as if the process was killed.
+
+        Close the engine then, which changes nothing, to have its lock back.
+        """
+        self._gate.open = False
 
     def close(self) -> None:
         if self._registered is not None:
@@ -289,4 +316,6 @@ def _before(observer: Observer, operation: Operation, code: int) -> int | None:
 def _as_sqlite(error: OSError, code: int) -> Exception:
     """What SQLite's own VFS would answer for this error of the system."""
     full = error.errno == errno.ENOSPC and code == apsw.SQLITE_IOERR_WRITE
-    return apsw.exception_for(apsw.SQLITE_FULL if full else code)
+    answer = apsw.exception_for(apsw.SQLITE_FULL if full else code)
+    answer.args = (error.strerror,)
+    return answer

@@ -11,7 +11,6 @@ their directory alike.
         files = volume.after_cut(random)        # {path: content}
 """
 
-import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,26 +32,13 @@ class Mark:
 
 
 class PowerLog(Observer):
-    """The record. `kill` ends the process that writes it: all its calls fail from then on,
-    and what it has written stays in the system's memory, until `revive` lets another go on."""
+    """The record. Several processes may write it, one after the other (`Watched.kill`)."""
 
     def __init__(self) -> None:
         self.entries: list[Operation | Mark] = []
-        self._dead = False
 
     def mark(self, what: str, number: int = 0, detail: object = None) -> None:
         self.entries.append(Mark(what, number, detail))
-
-    def kill(self) -> None:
-        self._dead = True
-
-    def revive(self) -> None:
-        self._dead = False
-
-    def before(self, operation: Operation) -> int | None:
-        if self._dead:
-            raise OSError(errno.EIO, "the process was killed")
-        return None
 
     def after(self, operation: Operation) -> None:
         self.entries.append(operation)

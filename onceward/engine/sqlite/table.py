@@ -12,7 +12,7 @@ import apsw
 import msgspec
 
 from onceward.engine.base import Record
-from onceward.errors import CannotOpen, StorageFull
+from onceward.errors import CannotOpen, StorageFull, Unavailable
 from onceward.keys import Key
 
 APPLICATION_ID = 0x4F4E4345  # "ONCE"
@@ -94,7 +94,10 @@ class Table:
         """The record under the key or, if there is none, the next one of its partition."""
         # `get` uses the statement up: one left standing on its row would keep its view of the
         # table for all later reads, and SQLite's log from starting over.
-        row = self._seek.execute(_SEEK, key).get
+        try:
+            row = self._seek.execute(_SEEK, key).get
+        except apsw.Error as error:
+            raise unreadable(self.path, error) from error
         return None if row is None else _record(key[0], row)
 
     def range(self, partition: str, start: str, end: str | None, reverse: bool) -> Iterator[Record]:
@@ -104,12 +107,17 @@ class Table:
             bounds = (partition, start) if end is None else (partition, start, end)
             for row in cursor.execute(_RANGES[end is not None, reverse], bounds):
                 yield _record(partition, row)
+        except apsw.Error as error:
+            raise unreadable(self.path, error) from error
         finally:
             cursor.close()
 
     def expired(self, now_ms: int, limit: int) -> list[tuple[Key, int]]:
-        rows = self._read.execute(_EXPIRED, (now_ms, limit))
-        return [((partition, sort), version) for partition, sort, version in rows]
+        try:
+            rows = self._read.execute(_EXPIRED, (now_ms, limit))
+            return [((partition, sort), version) for partition, sort, version in rows]
+        except apsw.Error as error:
+            raise unreadable(self.path, error) from error
 
     def fold(self, rows: Sequence[Record], folded_seq: int | None = None) -> None:
         """Write rows (an empty value removes), and how far the journal is folded; durable.
@@ -145,9 +153,13 @@ class Table:
             raise StorageFull(f"no space is left in {self.path}") from error
 
     def close(self) -> None:
-        """Close both connections; the last one moves SQLite's log into the file."""
-        self._read.close()
-        self._fold.close()
+        """Close both connections; the last one moves SQLite's log into the file. If that fails
+        the log stays as it is, and so does what it holds."""
+        for connection in (self._read, self._fold):
+            try:
+                connection.close()
+            except apsw.Error:
+                pass
 
 
 def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> apsw.Connection:
@@ -231,6 +243,15 @@ def explained(path: str) -> Iterator[None]:
         raise CannotOpen(f"{path} may not be written to: {error}", code="read_only") from error
     except apsw.Error as error:
         raise CannotOpen(f"{path} cannot be opened: {error}", code="storage_failed") from error
+
+
+def unreadable(path: str, error: apsw.Error) -> Unavailable:
+    """A read failed: the call that asked has changed nothing."""
+    damaged = isinstance(error, apsw.CorruptError | apsw.NotADBError)
+    return Unavailable(
+        f"{path} could not be read ({error}). Nothing was changed by this call.",
+        code="damaged" if damaged else "storage_failed",
+    )
 
 
 def json_text(rows: Sequence[object]) -> str:

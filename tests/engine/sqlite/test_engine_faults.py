@@ -1,0 +1,109 @@
+"""Every system call fails once: nothing acknowledged is lost, nothing refused is there."""
+
+import asyncio
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from onceward.engine.sqlite import SQLiteEngine
+from onceward.errors import CannotOpen, EngineStopped, Unavailable
+from onceward.testing.disk import DISK_KINDS, VFS_KINDS, Faults, Strike, Watched
+from tests.engine.sqlite.history import (
+    MEMTABLE_BYTES,
+    History,
+    judge,
+    reopen_and_judge,
+    shrink,
+    work,
+)
+
+CLEAR = re.compile("no space is left|No space left|Input/output error|disk I/O error")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory where there is such a place: hundreds of lives sync thousands of times."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir=memory) as name:
+        yield Path(name)
+
+
+async def live(path: str, faults: Faults, history: History) -> str:
+    """The lives of three processes: the first is killed, the second recovers and ends in
+    order, the third finds all in order. Returns what a failure was said to be."""
+    for life, rounds in enumerate((10, 10, 1)):
+        with Watched(faults) as watched:
+            engine = SQLiteEngine(
+                path, memtable_bytes=MEMTABLE_BYTES, disk=watched.disk, vfs=watched.vfs
+            )
+            try:
+                await engine.open()
+                await judge(engine, history)
+                await work(engine, history, Random(life), rounds=rounds)
+            except (CannotOpen, EngineStopped, Unavailable) as error:
+                return str(error)
+            finally:
+                if life == 0:
+                    watched.kill()
+                await engine.close()
+    return ""
+
+
+async def strike(folder: Path, blow: Strike | None) -> Faults:
+    """Live with one blow, and see that nothing came of it but a clear message."""
+    folder.mkdir()
+    path = str(folder / "app.db")
+    history, faults = History(), Faults(blow)
+    async with asyncio.timeout(30):
+        said = await live(path, faults, history)
+        await reopen_and_judge(path, history)
+    assert not said or CLEAR.search(said), f"not clear: {said}"
+    shutil.rmtree(folder)
+    return faults
+
+
+async def test_nothing_is_said_when_nothing_fails(folder: Path) -> None:
+    faults = await strike(folder / "calm", None)
+    assert set(faults.counts) == {*DISK_KINDS, *VFS_KINDS}
+
+
+def blows(kind: str, number: int, soak: bool) -> Iterator[Strike]:
+    """How the one operation may fail."""
+    yield Strike(kind, number, errno.EIO)
+    yield Strike(kind, number, errno.ENOSPC, lasting=number % 2 == 0, short=number % 3 == 0)
+    if soak or number % 4 == 0:
+        yield Strike(kind, number, errno.EIO, lasting=True)
+        yield Strike(kind, number, errno.ENOSPC, lasting=True)
+    if kind.endswith("write") and (soak or number % 4 == 1):
+        yield Strike(kind, number, errno.EIO, short=True)
+        yield Strike(kind, number, errno.ENOSPC, short=True)
+
+
+@pytest.mark.parametrize("kind", [*DISK_KINDS, *VFS_KINDS])
+async def test_whatever_fails_nothing_is_lost_and_nothing_is_wrongly_denied(
+    kind: str, folder: Path, soak: bool
+) -> None:
+    number, reached = 0, True
+    while reached:
+        number += 1
+        lives = [
+            await strike(folder / f"{number}-{index}", blow)
+            for index, blow in enumerate(blows(kind, number, soak))
+        ]
+        reached = any(faults.struck for faults in lives)
+    assert number > 2, f"{kind} never failed"
