@@ -127,7 +127,8 @@ def test_every_look_at_a_busy_database_finds_one_consistent_state(tmp_path: Path
         for _ in range(10):
             acknowledged = bank.work(100)
             audit(read(str(path), everything), acknowledged)
-        audit(read(str(path), everything), bank.kill())
+        acknowledged = bank.kill()
+        audit(read(str(path), everything), acknowledged)
 
 
 def test_a_look_that_comes_too_late_for_the_journal_starts_over(
