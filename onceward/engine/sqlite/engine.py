@@ -54,7 +54,8 @@ class SQLiteEngine(Engine):
         elapsed_ns: Callable[[], int] = boot_ns,
     ) -> None:
         """`memtable_bytes` and `cache_bytes` bound the memory; the rest is for tests."""
-        self.path = path
+        # One name for the lock and the journal, whatever links lead to the file.
+        self.path = os.path.realpath(path)
         self._memtable_bytes = memtable_bytes
         self._cache_bytes = cache_bytes
         self._disk = disk or Disk()

@@ -218,10 +218,25 @@ def inspect_path(path: str) -> None:
         raise CannotOpen(
             f"{path} may not be written to. Allow it (chmod u+w), or copy it.", code="read_only"
         )
-    with open(path, "rb") as file:
-        start = file.read(16)
-    if start and start != b"SQLite format 3\x00":
+    if first_bytes(path) not in (b"", b"SQLite format 3\x00"):
         raise CannotOpen(f"{path} is not a database. Name another file.", code="not_a_database")
+
+
+def first_bytes(path: str) -> bytes:
+    """The first 16 bytes of the file, or none if it is empty.
+
+    Read by SQLite's own means: closing a file gives up all locks that the process has on
+    it, also those of another engine here; SQLite waits with the closing while it needs them.
+    """
+    if os.path.getsize(path) == 0:
+        return b""
+    with explained(path):
+        flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
+        file = apsw.VFSFile(apsw.vfs_names()[0], path, flags)
+        try:
+            return file.xRead(16, 0)
+        finally:
+            file.xClose()
 
 
 @contextmanager
