@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar, overload
 
 import msgspec
 
@@ -21,7 +21,7 @@ from onceward.engine.base import (
     admit_scan,
 )
 from onceward.errors import BadInput, OncewardError
-from onceward.keys import Key
+from onceward.keys import Key, after
 
 T = TypeVar("T")
 
@@ -51,6 +51,7 @@ class Transaction:
         self._heads = heads
         self._checked: dict[Key, None] = {}
         self._writes: dict[Key, Put | Delete] = {}
+        self._scanned: str | None = None
         self._finished = False
 
     @overload
@@ -66,7 +67,7 @@ class Transaction:
         self._must_be_running()
         own = self._writes.get(key)
         if own is not None:
-            return decode(own.value, type, key) if isinstance(own, Put) else None
+            return decode(own.value, type, key) if self._shows(own) else None
         if key not in self.seen:
             head = self._heads.get(key) if cached else None
             if head is not None:
@@ -143,22 +144,15 @@ class Transaction:
             for key, write in self._writes.items()
             if key[0] == partition and start <= key[1] and (end is None or key[1] < end)
         }
-        deleted = sum(1 for write in own.values() if isinstance(write, Delete))
-        found = await self._engine.scan(
-            partition,
-            self.now_ms,
-            start=start,
-            end=end,
-            limit=min(limit + deleted, limits.SCAN_RECORDS_MAX),
-            reverse=reverse,
-        )
+        hidden = sum(1 for write in own.values() if not self._shows(write))
+        found = await self._scan(partition, start, end, limit + hidden, reverse)
         values: dict[Key, bytes] = {}
         for record in found:
             seen = self.seen.setdefault(record.key, record)
             if seen is not None:
                 values[record.key] = seen.value
         for key, write in own.items():
-            if isinstance(write, Put):
+            if self._shows(write):
                 values[key] = write.value
             else:
                 values.pop(key, None)
@@ -166,6 +160,25 @@ class Transaction:
         if check:
             self._checked.update(dict.fromkeys(chosen))
         return [Row(key, decode(values[key], type, key)) for key in chosen]
+
+    async def _scan(
+        self, partition: str, start: str, end: str | None, count: int, reverse: bool
+    ) -> list[Record]:
+        """The first `count` records, which may be more than one scan returns."""
+        self._scanned = partition
+        found: list[Record] = []
+        while True:
+            limit = min(count - len(found), limits.SCAN_RECORDS_MAX)
+            page = await self._engine.scan(
+                partition, self.now_ms, start=start, end=end, limit=limit, reverse=reverse
+            )
+            found += page
+            if len(page) < limit or len(found) == count:
+                return found
+            if reverse:
+                end = page[-1].key[1]
+            else:
+                start = after(page[-1].key[1])
 
     def put(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
         """Write a value; if the key was read in this transaction, only if unchanged since.
@@ -200,6 +213,9 @@ class Transaction:
         for key in self._checked:
             if not write or key not in self._writes:
                 writes.append(Check(key, self._expectation(key)))
+        if not writes and self._scanned is not None:
+            # A scan may have shown what is not durable yet: an answer waits for that.
+            writes.append(Check((self._scanned, "scan"), ANY))
         return writes
 
     def _expectation(self, key: Key) -> Expectation:
@@ -207,6 +223,12 @@ class Transaction:
             return ANY
         record = self.seen[key]
         return ABSENT if record is None else record.version
+
+    def _shows(self, own: Put | Delete) -> TypeGuard[Put]:
+        """Whether this transaction's own write leaves something to see by its time."""
+        return isinstance(own, Put) and (
+            own.expires_at_ms is None or own.expires_at_ms > self.now_ms
+        )
 
     def _must_be_running(self) -> None:
         if self._finished:
@@ -230,7 +252,7 @@ def decode(text: bytes, type: Any, key: Key) -> Any:
     """The value in a record; raises `damaged` if it is not of the type asked for."""
     try:
         return _decoder(type).decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise OncewardError(
             f"the record {key} is not what was expected: {error}", code="damaged"
         ) from error

@@ -1,0 +1,190 @@
+"""Values and limits: what a transaction takes, and what it refuses."""
+
+import datetime
+import decimal
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceward import limits
+from onceward.engine.memory import MemoryEngine
+from onceward.errors import BadInput, OncewardError, TooLarge
+from onceward.transaction import Row, Transaction, decode, encode
+from tests.quick import START_MS, change, quick_store, stored
+
+A, B = ("p", "a"), ("p", "b")
+
+
+class Seat(msgspec.Struct):
+    name: str
+    since_ms: int = 0
+
+
+async def begin() -> Transaction:
+    return Transaction(await MemoryEngine().open(), START_MS, {})
+
+
+async def test_values_come_back_as_the_type_asked_for() -> None:
+    tx = await begin()
+    tx.put(A, Seat("Ada", 5))
+    assert await tx.get(A, Seat) == Seat("Ada", 5)
+    assert await tx.get(A) == {"name": "Ada", "since_ms": 5}
+    assert await tx.get_many([A, B], Seat) == [Seat("Ada", 5), None]
+    assert await tx.scan("p", Seat) == [Row(A, Seat("Ada", 5))]
+    tx.put(B, [1, 2])
+    assert await tx.get(B, list[int]) == [1, 2]
+    assert await tx.get(B, tuple[int, int]) == (1, 2)
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab#", max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@given(json_values)
+def test_every_json_value_survives(value: Any) -> None:
+    text = encode(value, A)
+    assert text
+    assert decode(text, Any, A) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        math.nan,
+        math.inf,
+        [1, {"a": -math.inf}],
+        {"a": (None, math.nan)},
+        {math.inf},
+        Seat("x", math.nan),  # type: ignore[arg-type]
+        [10**5000],
+        object(),
+        lambda: 0,
+        {"a": object()},
+        "\ud800",
+        {(1, 2): 3},
+        1j,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_what_json_cannot_say_is_refused(value: Any) -> None:
+    tx = await begin()
+    with pytest.raises(BadInput) as refused:
+        tx.put(A, value)
+    assert refused.value.code == "bad_value"
+    assert "('p', 'a')" in refused.value.message
+    assert tx.finish(write=True) == []
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(BadInput) as refused:
+        encode(endless, A)
+    assert refused.value.code == "bad_value"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, [None, 1.5], {"null": 1.0}, {"a": None, "b": {1, 2}}, datetime.date(2030, 1, 1),
+     decimal.Decimal("1.5"), b"bytes"],
+    ids=repr,
+)  # fmt: skip
+def test_null_and_what_has_a_text_form_are_fine(value: Any) -> None:
+    assert encode(value, A)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"{", b"\xff", b'"\xff"', b"", b"nonsense", b"[1] 2", b"9" * 5_000, b"[" * 99_999],
+    ids=lambda text: text[:9].decode(errors="replace"),
+)
+def test_a_record_that_is_no_json_is_reported_as_damaged(text: bytes) -> None:
+    with pytest.raises(OncewardError, match=r"\('p', 'a'\)") as damaged:
+        decode(text, Any, A)
+    assert damaged.value.code == "damaged"
+
+
+async def test_a_record_of_another_shape_is_reported_as_damaged() -> None:
+    store = await quick_store()
+    await change(store, A, {"name": 5})
+
+    async def read(tx: Transaction) -> Seat | None:
+        return await tx.get(A, Seat)
+
+    with pytest.raises(OncewardError, match="name") as damaged:
+        await store.run(read)
+    assert damaged.value.code == "damaged"
+
+
+# Limits, at the commit.
+
+
+@pytest.mark.parametrize(
+    "key", [("", "a"), ("p", ""), ("p", "\ud800"), ("p", "k" * 2_000), ("p" * 3_000, "a")]
+)
+async def test_a_bad_key_is_refused_at_the_commit(key: tuple[str, str]) -> None:
+    store = await quick_store()
+
+    async def put(tx: Transaction) -> None:
+        tx.put(("p", "good"), 1)
+        tx.put(key, 1)
+
+    async def get(tx: Transaction) -> None:
+        tx.put(("p", "good"), 1)
+        await tx.get(key)
+
+    for fn in (put, get):
+        with pytest.raises(BadInput) as refused:
+            await store.run(fn)
+        assert refused.value.code == "bad_key"
+    assert await stored(store, ("p", "good")) is None
+
+
+async def test_a_value_over_the_limit_is_refused_at_the_commit() -> None:
+    store = await quick_store()
+
+    async def put(tx: Transaction) -> None:
+        tx.put(A, "x" * limits.VALUE_BYTES_MAX)
+
+    with pytest.raises(TooLarge) as refused:
+        await store.run(put)
+    assert refused.value.code == "value_too_large"
+
+
+async def test_a_transaction_has_room_for_99_writes_and_reads_on_every_engine() -> None:
+    store = await quick_store()
+
+    def puts(count: int) -> Any:
+        async def fn(tx: Transaction) -> None:
+            await tx.get(A)
+            for i in range(count - 1):
+                tx.put(("p", f"{i:03}"), i)
+
+        return fn
+
+    await store.run(puts(99))
+    with pytest.raises(TooLarge, match="less than 100") as refused:
+        await store.run(puts(100))
+    assert refused.value.code == "commit_too_large"
+    assert await stored(store, ("p", "098")) is None
+
+
+async def test_100_keys_can_be_read_and_validated() -> None:
+    store = await quick_store()
+    many = [("p", f"{i:03}") for i in range(100)]
+
+    async def read(tx: Transaction) -> int:
+        return len(await tx.get_many(many))
+
+    assert await store.run(read) == 100
