@@ -6,12 +6,11 @@ change nothing but `tx`. When `run` has returned, the commit is durable. What `r
 raises or returns without writing is validated too: no one gets a stale answer.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, TypeVar
-
-import asyncio
 
 from onceward import keys, limits
 from onceward.clock import Clock
@@ -21,6 +20,7 @@ from onceward.errors import (
     Contention,
     EngineStopped,
     OutcomeUnknown,
+    TooLarge,
     Unavailable,
 )
 from onceward.ids import Ids
@@ -87,6 +87,8 @@ class Store:
         end_turn: Callable[[], None],
     ) -> T:
         for attempt in range(attempts_max):
+            while len(self._heads) > limits.HEADS_MAX:
+                del self._heads[next(iter(self._heads))]
             tx = Transaction(self.engine, self.clock.now_ms(), self._heads)
             error: Exception | None = None
             try:
@@ -124,6 +126,11 @@ class Store:
         if all(type(write) is Check for write in writes):
             await self._insist(writes, tx.now_ms)
             return
+        if len(writes) >= limits.COMMIT_WRITES_MAX:
+            raise TooLarge(
+                f"a transaction has less than {limits.COMMIT_WRITES_MAX} writes and checked "
+                f"reads, not {len(writes)}: some engines need one for the attempt record"
+            )
         if self.engine.answers_can_be_lost:
             version = await self._commit_traced(writes, tx.now_ms, visible)
         else:
@@ -132,7 +139,7 @@ class Store:
             hook()
         if self._hooks:
             commit = Commit(version, writes, tx.now_ms)
-            for commit_hook in self._hooks:
+            for commit_hook in tuple(self._hooks):  # a hook may take itself out
                 commit_hook(commit)
 
     async def _commit_traced(
@@ -198,12 +205,10 @@ class Store:
     def _refresh_heads(self, tx: Transaction, writes: list[Write], version: Version) -> None:
         for write in writes:
             key = write.key
-            if key in tx.heads_used or key in self._heads:
+            if type(write) is not Check and (key in tx.heads_used or key in self._heads):
                 self._heads.pop(key, None)
                 if type(write) is Put:
                     self._heads[key] = Record(key, write.value, version, write.expires_at_ms)
-        while len(self._heads) > limits.HEADS_MAX:
-            del self._heads[next(iter(self._heads))]
 
     @asynccontextmanager
     async def _turn(self, line: str) -> AsyncIterator[Callable[[], None]]:
@@ -219,7 +224,7 @@ class Store:
             except BaseException:
                 if mine.done() and not mine.cancelled():
                     self._next_turn(line)
-                else:
+                elif mine in waiting:  # else the line has passed over it already
                     waiting.remove(mine)
                 raise
         ended = False

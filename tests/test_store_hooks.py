@@ -1,0 +1,110 @@
+"""Hooks: how parts learn what has become durable."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onceward.engine.base import Version
+from onceward.engine.memory import MemoryEngine
+from onceward.store import Commit
+from onceward.transaction import Transaction
+from tests.quick import START_MS, change, quick_store, stored
+
+A, B = ("p", "a"), ("p", "b")
+
+
+class NotFound(Exception):
+    """What an application raises."""
+
+
+async def count_up(tx: Transaction) -> int:
+    value: int = (await tx.get(A) or 0) + 1
+    tx.put(A, value)
+    return value
+
+
+async def test_hooks_learn_of_every_commit_that_changed_something() -> None:
+    store = await quick_store()
+    told: list[Commit] = []
+    store.on_durable(told.append)
+
+    async def fn(tx: Transaction) -> None:
+        await tx.get(B)
+        tx.put(A, 1)
+
+    await store.run(fn)
+    await store.run(lambda tx: tx.get(A))
+    [record] = await store.engine.get([A], START_MS)
+    assert record is not None
+    [commit] = told
+    assert commit.version == record.version
+    assert commit.now_ms == START_MS
+    assert [write.key for write in commit.writes] == [A, B]
+
+
+async def test_hooks_are_called_when_the_commit_is_durable_not_when_it_is_visible() -> None:
+    class Slow(MemoryEngine):
+        async def commit(self, *args: Any) -> Version:
+            version = await super().commit(*args)
+            visible.set()
+            await durable.wait()
+            return version
+
+    visible, durable = asyncio.Event(), asyncio.Event()
+    store = await quick_store(Slow())
+    told = []
+    store.on_durable(lambda commit: told.append("store"))
+
+    async def fn(tx: Transaction) -> None:
+        tx.on_durable(lambda: told.append("tx"))
+        tx.put(A, 1)
+
+    running = asyncio.create_task(store.run(fn))
+    await visible.wait()
+    assert await stored(store, A) == 1
+    assert told == []
+    durable.set()
+    await running
+    assert told == ["tx", "store"]
+
+
+async def test_hooks_of_runs_that_failed_are_never_called() -> None:
+    store = await quick_store()
+    told: list[Any] = []
+    store.on_durable(told.append)
+    runs = 0
+
+    async def fn(tx: Transaction) -> None:
+        nonlocal runs
+        runs += 1
+        run = runs
+        tx.on_durable(lambda: told.append(run))
+        await tx.get(A)
+        if runs < 3:
+            await change(store, A, runs)
+        if runs == 4:
+            raise NotFound
+        tx.put(B, 1)
+
+    await store.run(fn)
+    assert told[0] == 3
+    assert len(told) == 2
+    with pytest.raises(NotFound):
+        await store.run(fn)
+    assert len(told) == 2
+
+
+async def test_a_hook_can_be_taken_out_also_by_itself() -> None:
+    store = await quick_store()
+    told = []
+
+    def once(commit: Commit) -> None:
+        told.append("once")
+        take_out()
+
+    take_out = store.on_durable(once)
+    store.on_durable(lambda commit: told.append("always"))
+    await store.run(count_up)
+    await store.run(count_up)
+    assert told == ["once", "always", "always"]
