@@ -66,7 +66,7 @@ class Frame:
 
 class Journal:
     """The segments beside one database file. Not safe for several threads, except that
-    `write`, `make_segment` and `trim` may each run in a thread of its own."""
+    `sync`, `make_segment` and `trim` may each run in a thread of its own."""
 
     def __init__(
         self,
@@ -172,8 +172,11 @@ class Journal:
         return segment, offset, encode_frame(segment.salt, first_seq, len(commits), payload)
 
     def write(self, segment: Segment, offset: int, frame: bytes) -> None:
-        """Write a placed frame and sync it. Any error leaves the outcome unknown."""
+        """Write a placed frame. Any error leaves the outcome unknown."""
         self._disk.write(segment.fd, frame, offset)
+
+    def sync(self, segment: Segment) -> None:
+        """Make what was written durable. Any error leaves the outcome unknown."""
         self._disk.sync(segment.fd)
 
     def retire(self, folded_seq: int) -> None:

@@ -18,6 +18,8 @@ from onceward.errors import EngineStopped, OncewardError, StorageFull, Unavailab
 # A frame's own header and padding, and what msgpack adds to each row at the most.
 _FRAME_OVERHEAD_BYTES = 1_024
 ROW_OVERHEAD_BYTES = 40
+# After so many flushes of a single commit, the next one does not wait for company.
+_LONE_FLUSHES = 8
 
 
 class Writer:
@@ -44,6 +46,8 @@ class Writer:
         """Why the last attempt to make a segment failed."""
         self._making_spare: asyncio.Future[Segment] | None = None
         self._flush_planned = False
+        self._lone_flushes = 0
+        self._turn_used = False
         self._writing: asyncio.Future[int] | None = None
         self._sync_ns = 0.0
         self._make_spare()
@@ -87,10 +91,22 @@ class Writer:
             future.set_exception(self.failure)
             return future
         self._futures.append(future)
-        if not self._flush_planned and self._writing is None:
+        if self._writing is not None or self._flush_planned:
+            return future
+        if self._lone_flushes < _LONE_FLUSHES or self._turn_used:
+            # Whatever else commits in this turn of the loop shares the flush.
+            self._lone_flushes = 0 if self._turn_used else self._lone_flushes
             self._flush_planned = True
             self._loop.call_soon(self._flush)
+        else:
+            # Commits have come one to a turn for a while: nobody else is to be waited for.
+            self._turn_used = True
+            self._loop.call_soon(self._end_turn)
+            self._flush()
         return future
+
+    def _end_turn(self) -> None:
+        self._turn_used = False
 
     def _flush(self) -> None:
         self._flush_planned = False
@@ -98,6 +114,7 @@ class Writer:
             return
         futures, self._futures = self._futures, []
         commits, self._commits = self._commits, []
+        self._lone_flushes = self._lone_flushes + 1 if len(futures) == 1 else 0
         if not commits:
             self._settle(futures, self.seq)
             return
@@ -116,19 +133,20 @@ class Writer:
             self._make_spare()
             self.segment_filled()
         self._measure_room()
+        self._journal.write(segment, offset, frame)
         if self._sync_ns < limits.SYNC_INLINE_NS_MAX:
-            took_ns = self._write(segment, offset, frame)
-            self._sync_ns += (took_ns - self._sync_ns) / 8
+            self._sync_ns += (self._sync(segment) - self._sync_ns) / 8
             self._settle(futures, seq)
         else:
-            self._writing = self._loop.run_in_executor(
-                self._background, self._write, segment, offset, frame
-            )
+            # The sync alone: between two system calls the helper would wait for the
+            # interpreter, and the sync would start only when the loop has nothing to do.
+            self._writing = self._loop.run_in_executor(self._background, self._sync, segment)
             self._writing.add_done_callback(lambda done: self._written(done, futures, seq))
 
-    def _write(self, segment: Segment, offset: int, frame: bytes) -> int:
+    def _sync(self, segment: Segment) -> int:
+        """Sync, and say how many nanoseconds it took."""
         start_ns = self._elapsed_ns()
-        self._journal.write(segment, offset, frame)
+        self._journal.sync(segment)
         return self._elapsed_ns() - start_ns
 
     def _written(
