@@ -13,6 +13,8 @@ from onceward.keys import Key
 
 # What a record costs beyond its text: objects, dictionary slots, the index.
 ROW_OVERHEAD_BYTES = 350
+# How many removed keys an index may hold beyond one for every row.
+STALE_KEYS_MAX = 1_000
 
 
 def row_bytes(record: Record) -> int:
@@ -35,15 +37,16 @@ class Partition:
 
     def range(self, start: str, end: str | None, reverse: bool) -> Iterator[Record]:
         """The rows in [start, end), in order; the partition must not change meanwhile."""
-        if self.index is None:
-            self.index = SortedList(self.rows)
+        index = self.index
+        if index is None:
+            index = self.index = SortedList(self.rows)
         elif self.added:
-            self.index.update(self.added)
+            index.update(self.added)
             self.added.clear()
         gone: list[str] = []
         last = None
         try:
-            for sort in self.index.irange(start, end, (True, False), reverse):
+            for sort in index.irange(start, end, (True, False), reverse):
                 record = self.rows.get(sort)
                 if record is None or sort == last:  # removed, or removed and added again
                     gone.append(sort)
@@ -52,7 +55,14 @@ class Partition:
                 yield record
         finally:
             for sort in gone:
-                self.index.discard(sort)
+                index.discard(sort)
+
+    def bound_index(self) -> None:
+        """Forget the index when most of it is keys that came and went where no scan comes by."""
+        index_len = 0 if self.index is None else len(self.index)
+        if index_len + len(self.added) > 2 * len(self.rows) + STALE_KEYS_MAX:
+            self.index = None
+            self.added.clear()
 
 
 class Memtable:
@@ -80,6 +90,7 @@ class Memtable:
             self.size_bytes += len(record.value) + len(sort) + len(name) + ROW_OVERHEAD_BYTES
             if partition.index is not None:
                 partition.added.append(sort)
+                partition.bound_index()
         else:
             self.size_bytes += len(record.value) - len(old.value)
 

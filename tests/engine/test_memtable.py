@@ -1,0 +1,169 @@
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from onceward.engine.base import Record
+from onceward.engine.memtable import ROW_OVERHEAD_BYTES, STALE_KEYS_MAX, Memtable, row_bytes
+
+partitions = st.sampled_from(["p", "q"])
+sorts = st.sampled_from(["a", "a#", "a#1", "b", "é", "\uffff", "\U00010000"])
+values = st.binary(min_size=1, max_size=20)
+
+
+def scan(
+    table: Memtable,
+    partition: str = "p",
+    start: str = "",
+    end: str | None = None,
+    reverse: bool = False,
+) -> list[str]:
+    return [record.key[1] for record in table.range(partition, start, end, reverse)]
+
+
+def filled(*sorts: str) -> Memtable:
+    table = Memtable()
+    for version, sort in enumerate(sorts, 1):
+        table.put(Record(("p", sort), b"1", version))
+    return table
+
+
+class AgainstASortedDict(RuleBasedStateMachine):
+    """Whatever is put, dropped and scanned in between, it is a sorted dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Memtable()
+        self.model: dict[tuple[str, str], Record] = {}
+        self.version = 0
+
+    @rule(partition=partitions, sort=sorts, value=values)
+    def put(self, partition: str, sort: str, value: bytes) -> None:
+        self.version += 1
+        record = Record((partition, sort), value, self.version)
+        self.table.put(record)
+        self.model[record.key] = record
+
+    @rule(partition=partitions, sort=sorts)
+    def drop(self, partition: str, sort: str) -> None:
+        self.table.drop((partition, sort))
+        self.model.pop((partition, sort), None)
+
+    @rule(partition=partitions, sort=sorts)
+    def get(self, partition: str, sort: str) -> None:
+        assert self.table.get((partition, sort)) == self.model.get((partition, sort))
+
+    @rule(
+        partition=partitions,
+        start=sorts | st.just(""),
+        end=sorts | st.none(),
+        reverse=st.booleans(),
+        count=st.integers(0, 8),
+    )
+    def scan(self, partition: str, start: str, end: str | None, reverse: bool, count: int) -> None:
+        wanted = sorted(
+            (
+                key
+                for key in self.model
+                if key[0] == partition and start <= key[1] and (end is None or key[1] < end)
+            ),
+            reverse=reverse,
+        )
+        rows = self.table.range(partition, start, end, reverse)
+        # A scan may stop before its end.
+        seen = [record for record, _ in zip(rows, range(count), strict=False)]
+        assert seen == [self.model[key] for key in wanted[:count]]
+
+    @rule(upto=st.integers(0, 60))
+    def split(self, upto: int) -> None:
+        upto = self.version * upto // 60
+        older, self.table = self.table.split(upto)
+        assert all(int(record.version) <= upto for record in rows_of(older))
+        for record in rows_of(older):
+            assert self.model[record.key] == record
+        # Back in again, as if the older ones had never left.
+        for record in rows_of(older):
+            self.table.put(record)
+
+    @invariant()
+    def it_knows_its_size(self) -> None:
+        assert self.table.count == len(self.model)
+        assert self.table.size_bytes == sum(map(row_bytes, self.model.values()))
+        assert set(self.table.partitions) == {partition for partition, _ in self.model}
+
+
+def rows_of(table: Memtable) -> list[Record]:
+    return [record for part in table.partitions.values() for record in part.rows.values()]
+
+
+TestAgainstASortedDict: Any = AgainstASortedDict.TestCase
+TestAgainstASortedDict.settings = settings(max_examples=40, stateful_step_count=40)
+
+
+def test_a_row_costs_its_text_and_an_overhead() -> None:
+    table = filled()
+    table.put(Record(("part", "sort"), b"value", 1))
+    assert table.size_bytes == 4 + 4 + 5 + ROW_OVERHEAD_BYTES
+    table.put(Record(("part", "sort"), b"v", 2))
+    assert table.size_bytes == 4 + 4 + 1 + ROW_OVERHEAD_BYTES
+    table.drop(("part", "sort"))
+    table.drop(("part", "sort"))
+    assert (table.size_bytes, table.count) == (0, 0)
+
+
+def test_a_key_removed_and_added_again_between_scans_shows_once() -> None:
+    table = filled("a", "b", "c")
+    assert scan(table) == ["a", "b", "c"]
+    for _ in range(3):
+        table.drop(("p", "b"))
+        table.put(Record(("p", "b"), b"2", 9))
+    assert scan(table) == ["a", "b", "c"]
+    assert scan(table, reverse=True) == ["c", "b", "a"]
+    table.drop(("p", "b"))
+    assert scan(table) == ["a", "c"]
+
+
+def test_a_partition_that_has_become_empty_leaves_nothing_behind() -> None:
+    table = filled("a")
+    scan(table)
+    table.drop(("p", "a"))
+    assert table.partitions == {}
+    assert scan(table) == []
+    assert table.get(("p", "a")) is None
+
+
+def test_keys_that_come_and_go_unscanned_do_not_pile_up() -> None:
+    table = filled("head")
+    assert scan(table, start="x") == []
+    for version in range(5 * STALE_KEYS_MAX):
+        key = ("p", f"job{version}")
+        table.put(Record(key, b"1", version))
+        table.drop(key)
+        if version % 100 == 0:
+            assert scan(table, start="x") == [], "scans that never come by those keys"
+    partition = table.partitions["p"]
+    assert len(partition.index or ()) + len(partition.added) <= STALE_KEYS_MAX + 10
+    assert scan(table) == ["head"]
+
+
+def test_splitting_keeps_whole_partitions_and_divides_mixed_ones() -> None:
+    table = Memtable()
+    for version, key in enumerate([("old", "a"), ("mixed", "a"), ("mixed", "b"), ("new", "a")], 1):
+        table.put(Record(key, b"1", version))
+    whole = table.size_bytes
+    older, newer = table.split(2)
+    assert {record.key for record in rows_of(older)} == {("old", "a"), ("mixed", "a")}
+    assert {record.key for record in rows_of(newer)} == {("mixed", "b"), ("new", "a")}
+    assert older.size_bytes + newer.size_bytes == whole
+    assert older.count == newer.count == 2
+
+
+def test_a_row_known_to_be_nowhere_else_can_be_dropped_for_good() -> None:
+    table = filled("a", "b")
+    table.partitions["p"].fresh.add("a")
+    assert table.drop_fresh(("p", "a"))
+    assert not table.drop_fresh(("p", "a"))
+    assert not table.drop_fresh(("p", "b"))
+    assert not table.drop_fresh(("none", "b"))
+    assert scan(table) == ["b"]
