@@ -15,7 +15,7 @@ def create(url: str) -> Engine:
     if parts.scheme == "memory" and not parts.netloc and not parts.path:
         return MemoryEngine()
     if parts.scheme == "sqlite":
-        if parts.netloc or len(parts.path) < 2:
+        if parts.netloc or not parts.path.startswith("/") or parts.path == "/":
             raise BadInput(
                 f"{url!r}: write sqlite:///file.db for a file here, "
                 "or sqlite:////var/lib/file.db for an absolute path",
