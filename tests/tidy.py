@@ -29,7 +29,7 @@ LAYERS = (
     "transaction",
     "engine",  # opens an engine by its URL
     "engine.memory engine.sqlite* engine.postgres* engine.dynamodb*",
-    "engine.memtable",
+    "engine.memtable engine.rules",
     "engine.base",  # the contract
     "clock ids keys",
     "errors limits",

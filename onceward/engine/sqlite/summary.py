@@ -1,0 +1,193 @@
+"""What is in a database, in numbers: for `onceward inspect`."""
+
+import os
+from collections.abc import Iterator
+
+import msgspec
+
+from onceward import limits
+from onceward.engine.base import Record
+from onceward.engine.rules import due_ms, kind_of
+from onceward.engine.sqlite.journal import segment_paths
+from onceward.engine.sqlite.owner import describe, is_owned
+from onceward.engine.sqlite.reader import Progress, Snapshot, read, size_bytes, wal_path
+from onceward.errors import BadInput
+
+OTHER_KINDS = "(others)"
+
+# The size of a value comes from the row's header: long values are not read.
+_COUNT = """
+SELECT count(*), sum(octet_length(partition) + octet_length(sort) + octet_length(value))
+FROM record WHERE partition >= ?
+"""
+_COUNT_TO = f"{_COUNT} AND partition < ?"
+_FIRST_PARTITION = "SELECT min(partition) FROM record WHERE partition >= ?"
+_EXPIRED = "SELECT count(*) FROM record WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?"
+
+
+class Amount(msgspec.Struct):
+    """Records, and the bytes of their keys and values."""
+
+    records: int = 0
+    bytes: int = 0
+
+    def add(self, record: Record, times: int = 1) -> None:
+        partition, sort = record.key
+        self.records += times
+        self.bytes += times * (len(partition.encode()) + len(sort.encode()) + len(record.value))
+
+
+class Due(msgspec.Struct):
+    """An entry that waits for its time."""
+
+    partition: str
+    sort: str
+    due_ms: int
+    late_ms: int
+    """Below 0: how long it still waits."""
+
+
+class JournalSummary(msgspec.Struct):
+    """What the journal holds, and how much of that is not yet in the table."""
+
+    segments: int
+    bytes: int
+    """Of the files; they are used again, so this says little about what waits."""
+    commits: int
+    """Not yet folded into the table."""
+    records: int
+    """That these commits changed or removed."""
+
+
+class Summary(msgspec.Struct):
+    """A database at one moment."""
+
+    path: str
+    database_id: str
+    format: int
+    owner: str | None
+    """The process that has it open."""
+    last_seq: int
+    folded_seq: int
+    total: Amount
+    kinds: dict[str, Amount]
+    expired_records: int
+    """Counted above, though no read shows them; the sweeper removes them."""
+    oldest_due: Due | None
+    table_records: int
+    journal: JournalSummary
+    file_bytes: dict[str, int]
+
+
+def summarise(path: str, now_ms: int, progress: Progress = lambda *_: None) -> Summary:
+    """Count what is in a database; raises what `reader.read` raises."""
+    return read(path, lambda snapshot: _summary(snapshot, now_ms, progress))
+
+
+def _summary(snapshot: Snapshot, now_ms: int, progress: Progress) -> Summary:
+    path = snapshot.path
+    with snapshot.reporting(progress, "counting records"):
+        kinds = _count_table(snapshot)
+        expired = int(str(snapshot.connection.execute(_EXPIRED, (now_ms,)).get))
+    table_records = sum(amount.records for amount in kinds.values())
+    # The journal's rows take the place of the table's.
+    for row in snapshot.rows.values():
+        amount = _amount(kinds, row.key[0])
+        if (old := snapshot.stored(row.key)) is not None:
+            amount.add(old, -1)
+            expired -= old.absent_at(now_ms)
+        if row.value:
+            amount.add(row)
+            expired += row.absent_at(now_ms)
+    kinds = {kind: amount for kind, amount in sorted(kinds.items()) if amount.records}
+    journal_bytes = sum(segment.size_bytes for segment in snapshot.segments)
+    return Summary(
+        path=path,
+        database_id=snapshot.database_id.hex(),
+        format=snapshot.format,
+        owner=describe(path) if is_owned(path) else None,
+        last_seq=snapshot.last_seq,
+        folded_seq=snapshot.folded_seq,
+        total=Amount(
+            sum(amount.records for amount in kinds.values()),
+            sum(amount.bytes for amount in kinds.values()),
+        ),
+        kinds=kinds,
+        expired_records=expired,
+        oldest_due=_oldest_due(snapshot, now_ms),
+        table_records=table_records,
+        journal=JournalSummary(
+            segments=len(snapshot.segments),
+            bytes=journal_bytes,
+            commits=snapshot.last_seq - snapshot.folded_seq,
+            records=len(snapshot.rows),
+        ),
+        file_bytes={
+            os.path.basename(file): size_bytes(file)
+            for file in (path, wal_path(path), *segment_paths(f"{path}-log."))
+            if os.path.exists(file)
+        },
+    )
+
+
+def _count_table(snapshot: Snapshot) -> dict[str, Amount]:
+    """Amounts by kind. Goes over the table once, kind after kind, as its keys are sorted."""
+    kinds: dict[str, Amount] = {}
+    start = ""
+    while (first := _first_partition(snapshot, start)) is not None:
+        if len(kinds) >= limits.SUMMARY_KINDS_MAX:
+            _count(snapshot, kinds.setdefault(OTHER_KINDS, Amount()), _COUNT, first)
+            break
+        kind = kind_of(first)
+        start = f"{kind}$" if "#" in first else _next(first)
+        _count(snapshot, _amount(kinds, first), _COUNT_TO, first, start)
+    return kinds
+
+
+def _count(snapshot: Snapshot, amount: Amount, statement: str, *bounds: str) -> None:
+    [(records, total_bytes)] = snapshot.connection.execute(statement, bounds)
+    amount.records += int(str(records))
+    amount.bytes += int(str(total_bytes))
+
+
+def _next(partition: str) -> str:
+    """The least text behind the partition, since NUL is in none."""
+    return f"{partition}\x01"
+
+
+def _amount(kinds: dict[str, Amount], partition: str) -> Amount:
+    kind = kind_of(partition)
+    if kind not in kinds and len(kinds) >= limits.SUMMARY_KINDS_MAX:
+        kind = OTHER_KINDS
+    return kinds.setdefault(kind, Amount())
+
+
+def _first_partition(snapshot: Snapshot, start: str) -> str | None:
+    found = snapshot.connection.execute(_FIRST_PARTITION, (start,)).get
+    return None if found is None else str(found)
+
+
+def _oldest_due(snapshot: Snapshot, now_ms: int) -> Due | None:
+    found: Due | None = None
+    for partition in _due_partitions(snapshot):
+        for record in snapshot.scan(partition):
+            if record.absent_at(now_ms):
+                continue
+            try:
+                at_ms = due_ms(record.key[1])
+            except BadInput:
+                continue  # `onceward check` tells
+            if found is None or at_ms < found.due_ms:
+                found = Due(partition, record.key[1], at_ms, now_ms - at_ms)
+            break
+    return found
+
+
+def _due_partitions(snapshot: Snapshot) -> Iterator[str]:
+    fresh = {partition for partition in snapshot.changed if kind_of(partition) == "due"}
+    start = "due#"
+    while (partition := _first_partition(snapshot, start)) is not None and partition < "due$":
+        fresh.discard(partition)
+        yield partition
+        start = _next(partition)
+    yield from fresh
