@@ -116,11 +116,16 @@ class _Gate(Observer):
     """Passes everything on, until it is shut."""
 
     def __init__(self, observer: Observer) -> None:
-        self.open = True
+        self.kind = ""
+        self.left: int | None = None
+        self._open = True
         self._observer = observer
 
     def before(self, operation: Operation) -> int | None:
-        if not self.open:
+        if self.left is not None and operation.kind.startswith(self.kind):
+            self._open = self._open and self.left > 0
+            self.left -= 1
+        if not self._open:
             raise OSError(errno.EIO, "the process was killed")
         return self._observer.before(operation)
 
@@ -142,12 +147,13 @@ class Watched:
         self.vfs = f"onceward-watched-{next(self._numbers)}"
         self._registered: WatchedVFS | None = WatchedVFS(self.vfs, self._gate)
 
-    def kill(self) -> None:
-        """Let nothing through any more: for the files it is as if the process was killed.
+    def kill(self, after: int = 0, kind: str = "") -> None:
+        """Let nothing through any more, at once or after so many operations, counting those
+        of a kind ("disk.", "vfs.sync"): for the files it is as if the process was killed.
 
         Close the engine then, which changes nothing, to have its lock back.
         """
-        self._gate.open = False
+        self._gate.kind, self._gate.left = kind, after
 
     def close(self) -> None:
         if self._registered is not None:

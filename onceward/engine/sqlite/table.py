@@ -218,6 +218,8 @@ def inspect_path(path: str) -> None:
         raise CannotOpen(
             f"{path} may not be written to. Allow it (chmod u+w), or copy it.", code="read_only"
         )
+    if os.path.exists(f"{path}-journal"):
+        return  # its creation was cut off: SQLite will put that right
     if first_bytes(path) not in (b"", b"SQLite format 3\x00"):
         raise CannotOpen(f"{path} is not a database. Name another file.", code="not_a_database")
 

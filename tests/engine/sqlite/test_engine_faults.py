@@ -2,13 +2,11 @@
 
 import asyncio
 import errno
-import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -30,17 +28,6 @@ CLEAR = re.compile("no space is left|No space left|Input/output error|disk I/O e
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where there is such a place: hundreds of lives sync thousands of times."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with TemporaryDirectory(dir=memory) as name:
-        yield Path(name)
 
 
 async def live(path: str, faults: Faults, history: History) -> str:
@@ -77,8 +64,8 @@ async def strike(folder: Path, blow: Strike | None) -> Faults:
     return faults
 
 
-async def test_nothing_is_said_when_nothing_fails(folder: Path) -> None:
-    faults = await strike(folder / "calm", None)
+async def test_nothing_is_said_when_nothing_fails(memory_path: Path) -> None:
+    faults = await strike(memory_path / "calm", None)
     assert set(faults.counts) == {*DISK_KINDS, *VFS_KINDS}
 
 
@@ -96,13 +83,13 @@ def blows(kind: str, number: int, soak: bool) -> Iterator[Strike]:
 
 @pytest.mark.parametrize("kind", [*DISK_KINDS, *VFS_KINDS])
 async def test_whatever_fails_nothing_is_lost_and_nothing_is_wrongly_denied(
-    kind: str, folder: Path, soak: bool
+    kind: str, memory_path: Path, soak: bool
 ) -> None:
     number, reached = 0, True
     while reached:
         number += 1
         lives = [
-            await strike(folder / f"{number}-{index}", blow)
+            await strike(memory_path / f"{number}-{index}", blow)
             for index, blow in enumerate(blows(kind, number, soak))
         ]
         reached = any(faults.struck for faults in lives)
