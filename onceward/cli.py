@@ -1,0 +1,267 @@
+"""The `onceward` command.
+
+Results go to standard output, progress and errors to standard error. An error is one
+line, `onceward: what happened [code]`; its exit code stands beside the code in
+`onceward.errors.TABLE`.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from types import FrameType
+from typing import NoReturn
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from onceward import __version__
+from onceward.clock import Clock, boot_ns
+from onceward.engine.rules import RULES
+from onceward.engine.sqlite.backup import back_up
+from onceward.engine.sqlite.check import check
+from onceward.engine.sqlite.summary import Due, JournalSummary, Summary, summarise
+from onceward.errors import TABLE, OncewardError
+
+# Work that is over sooner shows no progress.
+_PATIENCE_NS = 1_000_000_000
+# For output that goes elsewhere than to a terminal.
+_WIDTH = 100
+
+_EXIT_INTERRUPTED = 128 + signal.SIGINT
+_EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
+_EXIT_TERMINATED = 128 + signal.SIGTERM
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code."""
+    try:
+        with _terminable():
+            arguments = _parser().parse_args(argv)
+            code: int = arguments.run(arguments)
+            sys.stdout.flush()
+            return code
+    except OncewardError as error:
+        _complain(str(error))
+        return error.kind.exit
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has gone. What is still buffered goes nowhere, quietly.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _EXIT_BROKEN_PIPE
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    exits = {kind.exit: code for code, kind in TABLE.items() if 65 <= kind.exit <= 74}
+    parser = argparse.ArgumentParser(
+        prog="onceward",
+        description="Once. In order. On time. These commands look after a database file; its "
+        "owner may be running meanwhile, and none of them changes it.",
+        epilog="An error is one line on standard error that ends with its code. Exit codes: 0 "
+        "fine, 2 wrong usage, 75 try again, "
+        + ", ".join(f"{number} {code}" for number, code in sorted(exits.items()))
+        + ".",
+    )
+    parser.add_argument("--version", action="version", version=f"onceward {__version__}")
+    parser.set_defaults(run=lambda _: parser.error("say what to do: inspect, backup or check"))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    inspect = commands.add_parser(
+        "inspect",
+        help="say what is in a database",
+        description="Say what is in a database as of this moment: how many records of each "
+        "kind, what waits in the journal, what is due, how large the files are, and which "
+        "process owns it.",
+        epilog="example: onceward inspect app.db --json",
+    )
+    _takes_file(inspect, _inspect)
+    inspect.add_argument("--json", action="store_true", help="write JSON, for programs")
+
+    backup = commands.add_parser(
+        "backup",
+        help="copy a database, consistent as of one moment",
+        description="Copy a database as of one moment, with all that was accepted before. Its "
+        "owner goes on meanwhile. The copy appears under its name when it is whole and on the "
+        "disk, not before, and opens like any database. To restore it, stop the server and "
+        "back up the copy to the database's name with --force.",
+        epilog="example: onceward backup app.db /backups/app-monday.db",
+    )
+    _takes_file(backup, _backup)
+    backup.add_argument("to", metavar="TO", help="the file to make; it must not exist yet")
+    backup.add_argument(
+        "--force", action="store_true", help="replace TO if it exists, and its journal"
+    )
+    backup.add_argument("--quiet", action="store_true", help="show no progress and no result")
+
+    examine = commands.add_parser(
+        "check",
+        help="find out whether a database is damaged",
+        description="Read all of a database and its journal, and say what is damaged: pages, "
+        "indexes, keys and values, and whether the journal goes on where the table ends. "
+        "Nothing is repaired. Prints one line if all is well, else one for each problem.",
+        epilog="example: onceward check app.db && onceward backup app.db copy.db",
+    )
+    _takes_file(examine, _check)
+    examine.add_argument(
+        "--quiet", action="store_true", help="show no progress; print problems only"
+    )
+    return parser
+
+
+def _takes_file(command: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
+    command.add_argument("file", metavar="FILE", help="the database, such as app.db")
+    command.set_defaults(run=run)
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    with _Display(quiet=arguments.json) as display:
+        summary = summarise(arguments.file, Clock().now_ms(), display.show)
+    if arguments.json:
+        print(msgspec.json.format(msgspec.json.encode(summary)).decode())
+    else:
+        _print_summary(summary)
+    return 0
+
+
+def _backup(arguments: argparse.Namespace) -> int:
+    with _Display(quiet=arguments.quiet) as display:
+        copy = back_up(arguments.file, arguments.to, force=arguments.force, progress=display.show)
+    if not arguments.quiet:
+        print(
+            f"copied {copy.records:,} records ({decimal(copy.bytes)}) as of commit "
+            f"{copy.last_seq:,} to {copy.path} in {copy.seconds:.1f} s"
+        )
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    with _Display(quiet=arguments.quiet) as display:
+        report = check(arguments.file, RULES, display.show)
+    if not report.problems:
+        if not arguments.quiet:
+            print(
+                f"{arguments.file} is fine: {report.records:,} records, {report.last_seq:,} commits"
+            )
+        return 0
+    for problem in report.problems:
+        print(problem)
+    sys.stdout.flush()
+    count = f"more than {len(report.problems)}" if report.more else str(len(report.problems))
+    _complain(
+        f"{arguments.file} is damaged: {count} problem{'s' * (len(report.problems) > 1)} found. "
+        "Restore a backup. [damaged]"
+    )
+    return TABLE["damaged"].exit
+
+
+def _print_summary(summary: Summary) -> None:
+    console = _Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, fact in (
+        ("database", summary.path),
+        ("id", f"{summary.database_id}, format {summary.format}"),
+        ("owner", summary.owner or "none: no process has it open"),
+        ("last commit", f"{summary.last_seq:,}"),
+        ("table", f"{summary.table_records:,} records, as of commit {summary.folded_seq:,}"),
+        ("journal", _journal_text(summary.journal)),
+        ("expired", f"{summary.expired_records:,} records wait to be swept"),
+        ("oldest due", _due_text(summary.oldest_due)),
+        ("files", ", ".join(f"{n} {decimal(size)}" for n, size in summary.file_bytes.items())),
+    ):
+        facts.add_row(name, Text(fact))
+    kinds = Table(box=box.SIMPLE_HEAD, show_footer=True, padding=(0, 2))
+    kinds.add_column("kind", Text("total"), overflow="fold")
+    kinds.add_column("records", f"{summary.total.records:,}", justify="right", no_wrap=True)
+    kinds.add_column("bytes", decimal(summary.total.bytes), justify="right", no_wrap=True)
+    for kind, amount in summary.kinds.items():
+        kinds.add_row(Text(kind), f"{amount.records:,}", decimal(amount.bytes))
+    console.print(facts)
+    console.print(kinds)
+
+
+def _journal_text(journal: JournalSummary) -> str:
+    files = f"{journal.segments} segments, {decimal(journal.bytes)}"
+    if not journal.commits:
+        return f"all of it is in the table ({files})" if journal.segments else "none"
+    return (
+        f"{journal.commits:,} commits not yet in the table, that change "
+        f"{journal.records:,} records ({files})"
+    )
+
+
+def _due_text(due: Due | None) -> str:
+    if due is None:
+        return "nothing waits for its time"
+    when = datetime.fromtimestamp(due.due_ms / 1000, UTC).isoformat(" ", "seconds")
+    distance = timedelta(seconds=abs(due.late_ms) // 1000)
+    relation = f"{distance} late" if due.late_ms >= 0 else f"in {distance}"
+    return f"{when} ({relation}), {due.partition} {due.sort}"
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        raise  # noqa: PLE0704
+
+
+class _Display:
+    """Shows on a terminal what goes on, if it takes a while."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._shown = sys.stderr.isatty() and not quiet
+        self._since_ns = boot_ns()
+        self._progress = Progress(
+            SpinnerColumn(),
+            "{task.description}",
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._progress.add_task("", total=None)
+
+    def show(self, what: str, done: int, total: int | None) -> None:
+        if self._shown and boot_ns() - self._since_ns > _PATIENCE_NS:
+            self._progress.start()
+            self._progress.update(self._task, description=what, completed=done, total=total)
+
+    def __enter__(self) -> "_Display":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the command the way Ctrl-C does: nothing half-made is left behind."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(_EXIT_TERMINATED)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals come to the main thread alone
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _complain(text: str) -> None:
+    print("onceward:", " ".join(text.split()), file=sys.stderr)

@@ -1,0 +1,215 @@
+"""A backup: a copy of a database as of one moment, while its owner goes on.
+
+The table is copied page by page under the read transaction of a snapshot, so folds that
+go on meanwhile neither show in the copy nor make it start over; then the journal's rows
+are written into the copy. It is made under another name, synced and renamed: the target
+is whole or not there.
+
+The copy gets a database id of its own. From here on the two go separate ways and give
+the same sequence numbers to different commits; so if a copy is put in the place of the
+original and segments of the original's journal are still there, opening must refuse
+them, not mix two histories.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+
+import apsw
+import msgspec
+
+from onceward import limits
+from onceward.clock import boot_ns
+from onceward.engine.sqlite.disk import Disk
+from onceward.engine.sqlite.journal import segment_paths
+from onceward.engine.sqlite.owner import describe, is_owned
+from onceward.engine.sqlite.reader import Progress, Snapshot, admit, read
+from onceward.engine.sqlite.table import connect
+from onceward.errors import BadInput, CannotOpen, OncewardError, StorageFull
+from onceward.ids import random_bytes
+
+_PUT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)"
+_REMOVE = "DELETE FROM record WHERE partition = ? AND sort = ?"
+_SET = "UPDATE meta SET value = ? WHERE name = ?"
+_READ_ERRORS = {apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ}
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Copy(msgspec.Struct):
+    """What a backup has copied."""
+
+    path: str
+    records: int
+    last_seq: int
+    bytes: int
+    seconds: float
+
+
+def back_up(
+    path: str,
+    to: str,
+    *,
+    force: bool = False,
+    progress: Progress = lambda *_: None,
+    disk: Disk | None = None,
+) -> Copy:
+    """Copy a database to a file of that name; with `force`, in the place of what is there.
+
+    Raises what `reader.read` raises, and `CannotOpen`, `StorageFull` or `BadInput` if the
+    target cannot be written or is there already. On any error the target is as it was,
+    and nothing is left beside it.
+    """
+    start_ns = boot_ns()
+    disk = disk or Disk()
+    admit(path)
+    _admit_target(path, to, force)
+    draft = f"{to}-draft-{random_bytes(4).hex()}"
+    try:
+        last_seq, records = read(path, partial(_copy, draft=draft, to=to, progress=progress))
+        with _writing(to):
+            progress("syncing", 0, None)
+            size_bytes = _sync(draft, disk)
+            _admit_target(path, to, force)  # someone may have made it meanwhile
+            _put_in_place(draft, to, disk)
+    finally:
+        _remove_all(draft, "", "-wal", "-shm", "-journal")
+    return Copy(to, records, last_seq, size_bytes, (boot_ns() - start_ns) / 1e9)
+
+
+def _admit_target(path: str, to: str, force: bool) -> None:
+    folder = os.path.dirname(to) or "."
+    if not os.path.isdir(folder):
+        raise CannotOpen(f"the folder {folder} does not exist. Create it.", code="no_such_file")
+    if os.path.isdir(to):
+        raise CannotOpen(f"{to} is a directory. Name a file in it.", code="is_a_directory")
+    if not os.access(folder, os.W_OK):
+        raise CannotOpen(f"the folder {folder} may not be written to.", code="read_only")
+    if os.path.exists(to) and os.path.samefile(path, to):
+        raise BadInput(f"{to} is the database itself. Name another file.")
+    if os.path.exists(to) and not stat.S_ISREG(os.stat(to).st_mode):
+        raise CannotOpen(f"{to} is there, and not a file.", code="file_exists")
+    there = [file for file in (to, *_companions(to)) if os.path.lexists(file)]
+    if there and not force:
+        raise CannotOpen(
+            f"{there[0]} is there already. Name another file, or use --force to replace it.",
+            code="file_exists",
+        )
+    if is_owned(to):
+        raise CannotOpen(
+            f"{to} is in use by {describe(to)}. Stop that process, or name another file.",
+            code="database_in_use",
+        )
+
+
+def _companions(to: str) -> list[str]:
+    """What would be taken for a part of the copy: the logs of a database of that name."""
+    logs = [f"{to}{suffix}" for suffix in ("-wal", "-shm", "-journal")]
+    return [*logs, *segment_paths(f"{to}-log.")]
+
+
+def _copy(snapshot: Snapshot, *, draft: str, to: str, progress: Progress) -> tuple[int, int]:
+    """Make the draft; returns the last sequence number in it and how many records it has."""
+    _remove_all(draft, "", "-wal", "-shm", "-journal")  # of a snapshot that did not hold
+    with _writing(to):
+        # As secret as the original.
+        mode = stat.S_IMODE(os.stat(snapshot.path).st_mode)
+        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+        os.chmod(draft, mode | stat.S_IWUSR)
+        with closing(connect(draft)) as copy, _explained(copy, snapshot.path, to):
+            # Nothing need be durable before the end.
+            copy.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
+            _copy_pages(snapshot, copy, progress)
+            progress("adding the journal", 0, len(snapshot.rows))
+            _add_journal(snapshot, copy)
+            progress("counting", 0, None)
+            records = copy.execute("SELECT count(*) FROM record").get
+    return snapshot.last_seq, int(str(records))
+
+
+def _copy_pages(snapshot: Snapshot, copy: apsw.Connection, progress: Progress) -> None:
+    with copy.backup("main", snapshot.connection, "main") as pages:
+        while not pages.done:
+            pages.step(limits.BACKUP_STEP_PAGES)
+            progress("copying pages", pages.page_count - pages.remaining, pages.page_count)
+
+
+def _add_journal(snapshot: Snapshot, copy: apsw.Connection) -> None:
+    rows = snapshot.rows.values()
+    # Not `with copy`: a full disk has already rolled back, which it would trip over.
+    copy.execute("BEGIN")
+    copy.executemany(_REMOVE, (row.key for row in rows if not row.value))
+    copy.executemany(
+        _PUT,
+        (
+            (*row.key, row.value.decode(), row.version, row.expires_at_ms)
+            for row in rows
+            if row.value
+        ),
+    )
+    copy.execute(_SET, (str(snapshot.last_seq), "folded_seq"))
+    copy.execute(_SET, (random_bytes(16).hex(), "database_id"))
+    copy.execute("COMMIT")
+    # The copied file says that it has a log: empty it here, where an error is noticed.
+    copy.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+def _sync(draft: str, disk: Disk) -> int:
+    """Make the draft durable; returns its size."""
+    fd = disk.open(draft)
+    try:
+        disk.sync_all(fd)
+        return os.fstat(fd).st_size
+    finally:
+        disk.close(fd)
+
+
+def _put_in_place(draft: str, to: str, disk: Disk) -> None:
+    stale = [file for file in _companions(to) if os.path.lexists(file)]
+    if stale:
+        # The logs of what is replaced must never stand beside the copy. Without its file
+        # they open as nothing; so that goes first.
+        for file in (to, *stale):
+            with suppress(FileNotFoundError):
+                disk.remove(file)
+        disk.sync_directory(to)
+    disk.rename(draft, to)
+    disk.sync_directory(to)
+
+
+@contextmanager
+def _writing(to: str) -> Iterator[None]:
+    """Turn the system's errors about the target into ours."""
+    try:
+        yield
+    except OSError as error:
+        raise _failed(to, error.errno, error.strerror or str(error)) from error
+
+
+@contextmanager
+def _explained(copy: apsw.Connection, path: str, to: str) -> Iterator[None]:
+    """Turn SQLite's errors while copying into ours, by which of the files they are about."""
+    try:
+        yield
+    except apsw.FullError as error:
+        raise _failed(to, errno.ENOSPC, str(error)) from error
+    except apsw.IOError as error:
+        if getattr(error, "extendedresult", 0) in _READ_ERRORS:
+            raise CannotOpen(f"{path} cannot be read: {error}.", code="storage_failed") from error
+        raise _failed(to, copy.system_errno, str(error)) from error
+
+
+def _failed(to: str, number: int | None, reason: str) -> OncewardError:
+    if number in _NO_SPACE:
+        return StorageFull(f"no space is left for {to} ({reason}). Nothing was left there.")
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return CannotOpen(f"{to} may not be written: {reason}.", code="read_only")
+    return CannotOpen(f"{to} cannot be written: {reason}.", code="storage_failed")
+
+
+def _remove_all(draft: str, *suffixes: str) -> None:
+    for suffix in suffixes:
+        with suppress(FileNotFoundError):
+            os.unlink(f"{draft}{suffix}")

@@ -1,0 +1,191 @@
+"""Whether a database is as it should be: for `onceward check`.
+
+Reads everything, as of one moment, and changes nothing. What it cannot notice is a value
+that was changed outside into other valid JSON: SQLite keeps no checksums.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from onceward import limits
+from onceward.engine.base import Record, key_bytes
+from onceward.engine.rules import RULES, Rule, kind_of
+from onceward.engine.sqlite.reader import Progress, Snapshot, read
+from onceward.engine.sqlite.table import connect, create_schema
+from onceward.errors import BadInput
+from onceward.keys import Key
+
+# As bytes, since damaged text may not be text.
+_ROWS = """
+SELECT CAST(partition AS BLOB), CAST(sort AS BLOB), CAST(value AS BLOB), version, expires_at_ms
+FROM record
+"""
+_SCHEMA = "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+# Answered from the index alone.
+_EXPIRING = """
+SELECT count(*) FROM record INDEXED BY record_expiry WHERE expires_at_ms IS NOT NULL
+"""
+_PROGRESS_RECORDS = 20_000
+
+_json = msgspec.json.Decoder()
+
+
+class Report(NamedTuple):
+    """What a check has looked at and found."""
+
+    records: int
+    last_seq: int
+    problems: list[str]
+    more: bool
+    """Whether it stopped looking, having found so many."""
+
+
+def check(path: str, rules: Sequence[Rule] = RULES, progress: Progress = lambda *_: None) -> Report:
+    """Look for damage; raises what `reader.read` raises if nothing can be read at all."""
+    return read(path, lambda snapshot: _Check(snapshot, rules, progress).run(), lenient=True)
+
+
+class _Check:
+    def __init__(self, snapshot: Snapshot, rules: Sequence[Rule], progress: Progress) -> None:
+        self._snapshot = snapshot
+        self._progress = progress
+        self._rules: dict[str, list[Rule]] = defaultdict(list)
+        for rule in rules:
+            self._rules[rule.kind].append(rule)
+        self._records = 0
+
+    def run(self) -> Report:
+        found = chain(self._schema(), self._integrity(), self._journal(), self._table())
+        problems = list(islice(found, limits.CHECK_PROBLEMS_MAX))
+        more = next(found, None) is not None
+        return Report(self._records, self._snapshot.last_seq, problems, more)
+
+    def _schema(self) -> Iterator[str]:
+        with closing(connect(":memory:")) as model:
+            create_schema(model, b"")
+            expected = _schema(model)
+        found = _schema(self._snapshot.connection)
+        for name in sorted(expected.keys() - found.keys()):
+            yield f"schema: {name} is missing"
+        for name in sorted(found.keys() - expected.keys()):
+            yield f"schema: {name} does not belong here"
+        for name in sorted(expected.keys() & found.keys()):
+            if found[name] != expected[name]:
+                yield f"schema: {name} is not as it should be"
+
+    def _integrity(self) -> Iterator[str]:
+        """Whether SQLite finds its pages, types and indexes in order."""
+        try:
+            with self._snapshot.reporting(self._progress, "checking pages and indexes"):
+                rows = self._snapshot.connection.execute(
+                    f"PRAGMA integrity_check({limits.CHECK_PROBLEMS_MAX})"
+                ).fetchall()
+        except apsw.Error as error:
+            yield f"pages: {error}"
+            return
+        for (text,) in rows:
+            if text != "ok":
+                yield from (f"pages: {line}" for line in str(text).splitlines())
+
+    def _journal(self) -> Iterator[str]:
+        snapshot = self._snapshot
+        yield from (f"journal: {problem}" for problem in snapshot.problems)
+        for segment in snapshot.segments:
+            if not segment.path.endswith(f"{segment.number:08d}"):
+                yield f"journal: {segment.path} says that it is number {segment.number}"
+        for frame in snapshot.frames:
+            for seq, commit in enumerate(frame.commits, frame.first_seq):
+                for row in commit:
+                    if row.version != seq:
+                        yield f"journal: {_name(row.key)} has version {row.version}, not {seq}"
+                    if not row.value:
+                        yield from _key_problems(row.key)
+        for row in snapshot.rows.values():
+            if row.value:
+                yield from self._record(row)
+
+    def _table(self) -> Iterator[str]:
+        snapshot = self._snapshot
+        try:
+            with snapshot.reporting(self._progress, "counting records"):
+                total = int(str(snapshot.connection.execute("SELECT count(*) FROM record").get))
+            expiring = 0
+            for number, row in enumerate(snapshot.connection.execute(_ROWS)):
+                if number % _PROGRESS_RECORDS == 0:
+                    self._progress("checking records", number, total)
+                expiring += row[-1] is not None
+                yield from self._table_row(*row)
+            if "record_expiry" in _schema(snapshot.connection):
+                yield from self._expiry_index(expiring)
+        except apsw.Error as error:
+            yield f"table: {error}"
+
+    def _expiry_index(self, expiring: int) -> Iterator[str]:
+        """SQLite's own check finds what misses in an index like this, not what is too much."""
+        indexed = int(str(self._snapshot.connection.execute(_EXPIRING).get))
+        if indexed > expiring:
+            yield f"index record_expiry: {indexed} entries, but {expiring} records expire"
+
+    def _table_row(
+        self, partition: Any, sort: Any, value: Any, version: Any, expires_at_ms: Any
+    ) -> Iterator[str]:
+        if None in (partition, sort, value) or not isinstance(version, int):
+            yield f"record {partition!r} {sort!r}: a column has a wrong type"
+            return
+        try:
+            key = (partition.decode(), sort.decode())
+        except UnicodeDecodeError:
+            yield f"record {partition!r} {sort!r}: the key is not UTF-8"
+            return
+        fresh = self._snapshot.rows.get(key)
+        fresh_seq = 0 if fresh is None else int(fresh.version)
+        if not 0 < version <= self._snapshot.last_seq:
+            yield (
+                f"record {_name(key)}: version {version}, "
+                f"but the last commit is {self._snapshot.last_seq}"
+            )
+        elif version > self._snapshot.folded_seq and fresh_seq < version:
+            # A fold under way writes rows that the journal has too.
+            yield f"record {_name(key)}: version {version} is not in the journal"
+        if fresh is None:
+            yield from self._record(Record(key, value, version, expires_at_ms))
+
+    def _record(self, record: Record) -> Iterator[str]:
+        """What is wrong with a record that a read would show."""
+        self._records += 1
+        name = _name(record.key)
+        yield from _key_problems(record.key)
+        if len(record.value) > limits.VALUE_BYTES_MAX:
+            yield f"record {name}: the value has {len(record.value)} bytes"
+        try:
+            _json.decode(record.value)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            yield f"record {name}: the value is not JSON: {error}"
+            return  # rules may take valid values for granted
+        for rule in self._rules.get(kind_of(record.key[0]), ()):
+            for problem in rule.judge(record, self._snapshot.get):
+                yield f"record {name}: {problem}"
+
+
+def _schema(connection: apsw.Connection) -> dict[str, list[str]]:
+    """By name, the words of the statement that made it."""
+    return {str(name): str(sql).split() for name, sql in connection.execute(_SCHEMA)}
+
+
+def _key_problems(key: Key) -> Iterator[str]:
+    try:
+        key_bytes(key)
+    except BadInput as error:
+        yield f"record {_name(key)}: {error.message}"
+
+
+def _name(key: Key) -> str:
+    """A key for a person, on one line."""
+    partition, sort = key
+    return f"{partition} {sort}" if f"{partition}{sort}".isprintable() else repr(key)
