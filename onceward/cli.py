@@ -223,27 +223,32 @@ class _Display:
     def __init__(self, *, quiet: bool) -> None:
         self._shown = sys.stderr.isatty() and not quiet
         self._since_ns = boot_ns()
-        self._progress = Progress(
-            SpinnerColumn(),
-            "{task.description}",
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._progress.add_task("", total=None)
+        self._progress: Progress | None = None
 
     def show(self, what: str, done: int, total: int | None) -> None:
-        if self._shown and boot_ns() - self._since_ns > _PATIENCE_NS:
+        if not self._shown or boot_ns() - self._since_ns < _PATIENCE_NS:
+            return
+        if self._progress is None:
+            self._progress = Progress(
+                SpinnerColumn(),
+                "{task.description}",
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._progress.add_task(what)
             self._progress.start()
-            self._progress.update(self._task, description=what, completed=done, total=total)
+        [task] = self._progress.task_ids
+        self._progress.update(task, description=what, completed=done, total=total)
 
     def __enter__(self) -> "_Display":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if self._progress is not None:
+            self._progress.stop()
 
 
 @contextmanager
