@@ -68,8 +68,8 @@ RANDOM = (
 
 LINES_MAX = 450
 SOURCE_SUFFIXES = {".py", ".js", ".ts", ".css", ".html", ".sql"}
-# Tests of the repository itself, which have no module to mirror.
-NO_MIRROR = {"tests/test_tidy.py", "tests/test_audit.py"}
+# Tests of the repository itself and of its examples, which have no module to mirror.
+NO_MIRROR = {"tests/test_tidy.py", "tests/test_audit.py", "tests/examples/test_crash.py"}
 
 
 def read_tree(root: Path) -> Tree:
