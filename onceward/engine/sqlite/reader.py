@@ -26,7 +26,7 @@ from onceward import limits
 from onceward.engine.base import Record
 from onceward.engine.sqlite.journal import Frame, Segment, read_segment, segment_paths
 from onceward.engine.sqlite.owner import is_owned
-from onceward.engine.sqlite.table import connect, explained, is_ours
+from onceward.engine.sqlite.table import connect, explained, is_ours, read_meta
 from onceward.errors import CannotOpen, Contention
 from onceward.keys import Key
 
@@ -54,7 +54,7 @@ class Snapshot:
         if not is_ours(connection, path):
             raise CannotOpen(f"{path} is empty: it never held a record.", code="not_a_database")
         self.format = int(str(connection.pragma("user_version")))
-        self.database_id, self.folded_seq = _meta(connection, path)
+        self.database_id, self.folded_seq = read_meta(connection, path)
         self.problems: list[str] = []
         """What is wrong with the journal."""
         self.segments: list[Segment] = []
@@ -269,16 +269,4 @@ def _is_late(snapshot: Snapshot, before: _Signs) -> bool:
         return now.owned or now != before
     with closing(_connect(snapshot.path, still=False)) as connection:
         # What was folded since may have left the journal before it was read.
-        return _meta(connection, snapshot.path)[1] > snapshot.last_seq
-
-
-def _meta(connection: apsw.Connection, path: str) -> tuple[bytes, int]:
-    """The id of the database, and how far it is folded."""
-    try:
-        rows = connection.execute("SELECT name, value FROM meta")
-        meta = {str(name): str(value) for name, value in rows}
-        return bytes.fromhex(meta["database_id"]), int(meta["folded_seq"])
-    except (apsw.SQLError, KeyError, ValueError) as error:
-        raise CannotOpen(
-            f"{path} is damaged: its table meta is not as it should be ({error}).", code="damaged"
-        ) from error
+        return read_meta(connection, snapshot.path)[1] > snapshot.last_seq

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import apsw
 import msgspec
 
+from onceward import limits
 from onceward.engine.base import Record
 from onceward.errors import CannotOpen, StorageFull, Unavailable
 from onceward.keys import Key
@@ -78,17 +79,13 @@ class Table:
                 self._fold.execute("PRAGMA wal_autocheckpoint = 0")
                 if not is_ours(self._fold, path):
                     create_schema(self._fold, database_id)
+                self.database_id, self.folded_seq = read_meta(self._fold, path)
                 self._read = connect(path, vfs=vfs)
                 self._read.execute("PRAGMA query_only = 1")
             except BaseException:
                 self._fold.close()
                 raise
-            self.database_id = bytes.fromhex(str(self._meta("database_id")))
-            self.folded_seq = int(str(self._meta("folded_seq")))
         self._seek = self._read.cursor()
-
-    def _meta(self, name: str) -> object:
-        return self._fold.execute("SELECT value FROM meta WHERE name = ?", (name,)).get
 
     def seek(self, key: Key) -> Record | None:
         """The record under the key or, if there is none, the next one of its partition."""
@@ -131,7 +128,7 @@ class Table:
         ]
         removals = [row.key for row in rows if not row.value]
         try:
-            with self._fold:
+            with transaction(self._fold):
                 if puts:
                     self._fold.execute(_UPSERT, (json_text(puts),))
                 if removals:
@@ -192,13 +189,39 @@ def is_ours(connection: apsw.Connection, path: str) -> bool:
 
 def create_schema(connection: apsw.Connection, database_id: bytes) -> None:
     connection.pragma("journal_mode", "wal")
-    with connection:
+    with transaction(connection):
         connection.execute(_SCHEMA)
         connection.execute(
             "INSERT INTO meta VALUES ('database_id', ?), ('folded_seq', '0')", (database_id.hex(),)
         )
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", FORMAT)
+
+
+def read_meta(connection: apsw.Connection, path: str) -> tuple[bytes, int]:
+    """The id of the database, and how far it is folded."""
+    try:
+        rows = connection.execute("SELECT name, value FROM meta")
+        meta = {str(name): str(value) for name, value in rows}
+        return bytes.fromhex(meta["database_id"]), int(meta["folded_seq"])
+    except (apsw.SQLError, KeyError, ValueError) as error:
+        raise CannotOpen(
+            f"{path} is damaged: its table meta is not as it should be ({error}).", code="damaged"
+        ) from error
+
+
+@contextmanager
+def transaction(connection: apsw.Connection) -> Iterator[None]:
+    """All of it is committed, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # When the disk is full SQLite may have rolled back already, and would complain.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def inspect_path(path: str) -> None:
@@ -252,14 +275,21 @@ def explained(path: str) -> Iterator[None]:
         raise CannotOpen(
             f"{path} is damaged: {error}. Restore a backup.", code="damaged"
         ) from error
-    except apsw.FullError as error:
-        raise CannotOpen(
-            f"no space is left to open {path}. Free some and try again.", code="storage_full"
-        ) from error
     except apsw.ReadOnlyError as error:
         raise CannotOpen(f"{path} may not be written to: {error}", code="read_only") from error
     except apsw.Error as error:
+        # SQLite calls it an I/O error when it is its shared memory that finds no space.
+        if isinstance(error, apsw.FullError) or free_bytes(path) < limits.SEGMENT_BYTES_FIRST:
+            raise CannotOpen(
+                f"no space is left to open {path}. Free some and try again.", code="storage_full"
+            ) from error
         raise CannotOpen(f"{path} cannot be opened: {error}", code="storage_failed") from error
+
+
+def free_bytes(path: str) -> int:
+    """How much space is left where the file is."""
+    free = os.statvfs(os.path.dirname(path) or ".")
+    return free.f_bavail * free.f_frsize
 
 
 def unreadable(path: str, error: apsw.Error) -> Unavailable:
