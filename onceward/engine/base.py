@@ -231,8 +231,13 @@ def admit(writes: Sequence[Write]) -> int:
         if type(write) is Put:
             value_bytes = len(write.value)
             values_bytes += value_bytes
-            if not 0 < value_bytes <= limits.VALUE_BYTES_MAX:
-                raise _bad_value(write)
+            if (
+                not 0 < value_bytes <= limits.VALUE_BYTES_MAX
+                or type(write.value) is not bytes
+                or not write.value.isascii()
+                or write.expires_at_ms is not None
+            ):
+                _admit_put(write)
     text = "".join(names)
     names_bytes = len(text)
     if (
@@ -254,14 +259,29 @@ def admit(writes: Sequence[Write]) -> int:
     return size_bytes
 
 
-def _bad_value(write: Put) -> BadInput:
-    if not write.value:
-        return BadInput(f"the value of {write.key} is empty, not JSON", code="bad_value")
-    return TooLarge(
-        f"the value of {write.key} has {len(write.value)} bytes; "
-        f"a record holds at most {limits.VALUE_BYTES_MAX}",
-        code="value_too_large",
-    )
+def _admit_put(write: Put) -> None:
+    """What one engine would store and another could not read must not get in."""
+    value, expires_at_ms = write.value, write.expires_at_ms
+    if not value:
+        raise BadInput(f"the value of {write.key} is empty, not JSON", code="bad_value")
+    if len(value) > limits.VALUE_BYTES_MAX:
+        raise TooLarge(
+            f"the value of {write.key} has {len(value)} bytes; "
+            f"a record holds at most {limits.VALUE_BYTES_MAX}",
+            code="value_too_large",
+        )
+    try:
+        bytes.decode(value)
+    except (TypeError, UnicodeDecodeError):
+        raise BadInput(
+            f"the value of {write.key} is not JSON text in UTF-8, as bytes", code="bad_value"
+        ) from None
+    if expires_at_ms is not None and (
+        type(expires_at_ms) is not int or not 0 <= expires_at_ms < 1 << 63
+    ):
+        raise BadInput(
+            f"{write.key} is to expire at {expires_at_ms!r}, which is no time in ms since 1970"
+        )
 
 
 def key_bytes(key: Key) -> int:
