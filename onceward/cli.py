@@ -224,6 +224,7 @@ class _Display:
         self._shown = sys.stderr.isatty() and not quiet
         self._since_ns = boot_ns()
         self._progress: Progress | None = None
+        self._what = ""
 
     def show(self, what: str, done: int, total: int | None) -> None:
         if not self._shown or boot_ns() - self._since_ns < _PATIENCE_NS:
@@ -238,10 +239,14 @@ class _Display:
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._progress.add_task(what)
             self._progress.start()
-        [task] = self._progress.task_ids
-        self._progress.update(task, description=what, completed=done, total=total)
+        if what != self._what:
+            # A new task, since one that had an end cannot go on without.
+            for task in self._progress.task_ids:
+                self._progress.remove_task(task)
+            self._progress.add_task(what, total=total)
+            self._what = what
+        self._progress.update(self._progress.task_ids[0], completed=done)
 
     def __enter__(self) -> "_Display":
         return self

@@ -14,6 +14,13 @@ the table.
     table.py     the SQLite file itself
     owner.py     the lock that names the process which owns the file
     disk.py      the system calls, so that tests can make each of them fail
+
+From other processes, while the owner goes on or not:
+
+    reader.py    table and journal as of one moment
+    summary.py   what is in there, in numbers
+    backup.py    a copy of it
+    check.py     whether it is damaged
 """
 
 from onceward.engine.sqlite.engine import SQLiteEngine
