@@ -38,6 +38,7 @@ from onceward.keys import Key
 # the whole of it; twice that much is never exceeded.
 _EASE_FROM = 0.6
 _EASE_PAUSE_S_MAX = 0.1
+_VISITS_AT_ONCE = 2_000
 
 
 class SQLiteEngine(Engine):
@@ -217,14 +218,33 @@ class SQLiteEngine(Engine):
         return self._watchers.add(partition)
 
     async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
-        """Expired records that were never folded are not counted: folding leaves them out."""
         self._must_work()
         expired = self._layers.expired(now_ms, limit)
+        if len(expired) < limit:
+            in_memory = await self._expired_in_memory(now_ms, limit - len(expired))
+            expired = list(dict.fromkeys([*expired, *in_memory]))
         swept = 0
         for start in range(0, len(expired), limits.COMMIT_WRITES_MAX):
             piece = expired[start : start + limits.COMMIT_WRITES_MAX]
             swept += await self._remove_expired(piece, now_ms)
         return swept
+
+    async def _expired_in_memory(self, now_ms: int, limit: int) -> list[Key]:
+        """Keys of expired records that are not folded yet; lets others go on meanwhile."""
+        found: list[Key] = []
+        visited = 0
+        for rows in self._layers.copies():
+            for row in rows:
+                if row.absent_at(now_ms) and self._layers.stored(row.key) is row:
+                    found.append(row.key)
+            if len(found) >= limit:
+                break
+            visited += len(rows)
+            if visited >= _VISITS_AT_ONCE:
+                visited = 0
+                await asyncio.sleep(0)
+                self._must_work()
+        return found[:limit]
 
     async def _remove_expired(self, keys: list[Key], now_ms: int) -> int:
         """Delete what stands under the keys and is expired; others may be writing there."""

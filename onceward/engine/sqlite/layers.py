@@ -148,6 +148,13 @@ class Layers:
             if (row := self.stored(key)) is not None and row.version == version
         ]
 
+    def copies(self) -> Iterator[list[Record]]:
+        """What is in memory alone, partition by partition; it may change in between."""
+        for table in (self.active, self.frozen):
+            for name in list(table.partitions):
+                if (partition := table.partitions.get(name)) is not None:
+                    yield list(partition.rows.values())
+
     def _beneath(self, key: Key) -> Record | None:
         partition, sort = key
         gap = self._gaps.get(partition)
