@@ -28,6 +28,7 @@ class Layers:
         self._table = table
         self._cache = Cache(cache_bytes)
         self._gaps: dict[str, tuple[str, str | None]] = {}
+        self._swept: Record | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -141,12 +142,25 @@ class Layers:
 
     def expired(self, now_ms: int, limit: int) -> list[Key]:
         """Keys of expired records in the table that nothing newer covers."""
-        found = self._table.expired(now_ms, limit)
-        return [
-            key
-            for key, version in found
-            if (row := self.stored(key)) is not None and row.version == version
-        ]
+        found = self._expired_behind(now_ms, limit)
+        if not found and self._swept is not None:
+            self._swept = None
+            found = self._expired_behind(now_ms, limit)
+        return found
+
+    def _expired_behind(self, now_ms: int, limit: int) -> list[Key]:
+        """The next ones after those found before, which are deleted but not folded yet."""
+        found: list[Key] = []
+        while len(found) < limit:
+            records = self._table.expired(now_ms, self._swept, limit - len(found))
+            if not records:
+                break
+            self._swept = records[-1]
+            for record in records:
+                row = self.stored(record.key)
+                if row is not None and row.version == record.version:
+                    found.append(record.key)
+        return found
 
     def copies(self) -> Iterator[list[Record]]:
         """What is in memory alone, partition by partition; it may change in between."""

@@ -60,8 +60,10 @@ _RANGES = {
     for reverse in (False, True)
 }
 _EXPIRED = """
-SELECT partition, sort, version FROM record
-WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1 ORDER BY expires_at_ms LIMIT ?2
+SELECT partition, sort, value, version, expires_at_ms FROM record
+WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1
+    AND (expires_at_ms, partition, sort) > (?2, ?3, ?4)
+ORDER BY expires_at_ms, partition, sort LIMIT ?5
 """
 
 
@@ -109,10 +111,12 @@ class Table:
         finally:
             cursor.close()
 
-    def expired(self, now_ms: int, limit: int) -> list[tuple[Key, int]]:
+    def expired(self, now_ms: int, after: Record | None, limit: int) -> list[Record]:
+        """Expired records in the order of their expiry, from behind `after` on."""
+        start = (-1, "", "") if after is None else (after.expires_at_ms, *after.key)
         try:
-            rows = self._read.execute(_EXPIRED, (now_ms, limit))
-            return [((partition, sort), version) for partition, sort, version in rows]
+            rows = self._read.execute(_EXPIRED, (now_ms, *start, limit))
+            return [_record(str(partition), row) for partition, *row in rows]
         except apsw.Error as error:
             raise unreadable(self.path, error) from error
 
