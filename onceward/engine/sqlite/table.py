@@ -60,7 +60,7 @@ _RANGES = {
     for reverse in (False, True)
 }
 _EXPIRED = """
-SELECT partition, sort, value, version, expires_at_ms FROM record
+SELECT partition, sort, '', version, expires_at_ms FROM record
 WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1
     AND (expires_at_ms, partition, sort) > (?2, ?3, ?4)
 ORDER BY expires_at_ms, partition, sort LIMIT ?5
@@ -112,7 +112,7 @@ class Table:
             cursor.close()
 
     def expired(self, now_ms: int, after: Record | None, limit: int) -> list[Record]:
-        """Expired records in the order of their expiry, from behind `after` on."""
+        """Expired records without their values, by expiry, from behind `after` on."""
         start = (-1, "", "") if after is None else (after.expires_at_ms, *after.key)
         try:
             rows = self._read.execute(_EXPIRED, (now_ms, *start, limit))
