@@ -269,6 +269,7 @@ class SQLiteEngine(Engine):
                     f"no space is left on the disk for {self.path}, and memory is full of what "
                     "waits to be written. This commit was not applied; free some space."
                 )
+            self._folder.ask(everything=True)
             await self._folder.progress()
             self._must_work()
 
@@ -276,7 +277,8 @@ class SQLiteEngine(Engine):
         if not self._opened:
             raise Unavailable(f"{self.path} is not open", code="engine_closed")
         if self._writer.failure is not None:
-            raise self._writer.failure
+            # Without the traces of all who were told before.
+            raise self._writer.failure.with_traceback(None)
 
 
 def _changes(writes: Sequence[Write]) -> bool:
