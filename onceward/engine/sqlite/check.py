@@ -96,9 +96,6 @@ class _Check:
     def _journal(self) -> Iterator[str]:
         snapshot = self._snapshot
         yield from (f"journal: {problem}" for problem in snapshot.problems)
-        for segment in snapshot.segments:
-            if not segment.path.endswith(f"{segment.number:08d}"):
-                yield f"journal: {segment.path} says that it is number {segment.number}"
         for frame in snapshot.frames:
             for seq, commit in enumerate(frame.commits, frame.first_seq):
                 for row in commit:

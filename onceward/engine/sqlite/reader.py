@@ -84,6 +84,10 @@ class Snapshot:
             except CannotOpen as error:
                 self.problems.append(f"{os.path.basename(path)}: {error.details['what']}")
                 continue
+            if not path.endswith(f".{segment.number:08d}"):
+                # Used again between the listing and the reading, or given a wrong name.
+                self.problems.append(f"{os.path.basename(path)}: it is number {segment.number}")
+                continue
             self.segments.append(segment)
             for frame in frames:
                 if frame.last_seq <= self.folded_seq:

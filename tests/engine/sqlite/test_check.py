@@ -197,7 +197,7 @@ def _lose_a_commit(path: Path) -> None:
         (_cut_header, ["its header is cut off"]),
         (_spoil_header, ["its header does not verify"]),
         (_fill_with_garbage, ["its header does not verify"]),
-        (_rename, ["says that it is number"]),
+        (_rename, ["it is number 1"]),
         (_lose_a_commit, ["commit 2 comes after 0", "version 1, but", "version 1, but"]),
     ],
 )

@@ -179,6 +179,33 @@ async def test_a_segment_that_changes_while_it_is_read_is_read_again(
         assert look(path) == EXPECTED
 
 
+async def test_a_segment_that_is_used_again_before_it_is_read_is_not_taken_for_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    async with running(path, FOLDED, UNFOLDED):
+        # What the reader has listed under the old name has another number by now.
+        real = segments(path)[0]
+        stale = Path(f"{path}-log.00000000")
+        stale.hardlink_to(real)
+        monkeypatch.setattr(reader, "segment_paths", _unlinking(stale))
+        assert look(path) == EXPECTED
+        assert not stale.exists()
+
+
+def _unlinking(stale: Path) -> Callable[[str], list[str]]:
+    """The names in the folder; the stale one is gone after the first look."""
+    found: list[str] = []
+
+    def paths(prefix: str) -> list[str]:
+        if found and stale.exists():
+            stale.unlink()
+        found[:] = segment_paths(prefix)
+        return list(found)
+
+    return paths
+
+
 async def test_a_look_gives_up_when_the_owner_is_quicker_every_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
