@@ -1,5 +1,4 @@
 import asyncio
-import ctypes
 import json
 import os
 import pty
@@ -22,16 +21,14 @@ FOLDED: list[Contents] = [{("room#1", "a"): b'"plain"', ("seat", "a"): b"2"}]
 UNFOLDED: list[Contents] = [{("room#1", "b"): b'"fresh"'}, {("seat", "a"): b"3"}]
 
 
-def _give_up_powers() -> None:
-    """Let permissions hold for the superuser too, from the next program on."""
-    libc = ctypes.CDLL(None, use_errno=True)
+# Lets permissions hold for the superuser too, from the next program on.
+POWERLESS = """
+import ctypes, os
+if os.geteuid() == 0:
     drop_from_bounding_set, override, read_search = 24, 1, 2
     for power in (override, read_search):
-        if libc.prctl(drop_from_bounding_set, power, 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), "powers cannot be given up here")
-
-
-POWERLESS: dict[str, object] = {"preexec_fn": _give_up_powers} if os.geteuid() == 0 else {}
+        assert ctypes.CDLL(None).prctl(drop_from_bounding_set, power, 0, 0, 0) == 0
+"""
 
 Capture = pytest.CaptureFixture[str]
 
@@ -40,9 +37,13 @@ def run(*arguments: object) -> int:
     return cli.main([str(argument) for argument in arguments])
 
 
-def start(*arguments: object, **options: object) -> "subprocess.CompletedProcess[str]":
+def start(*arguments: object, before: str = "") -> "subprocess.CompletedProcess[str]":
+    """Run the command as a process of its own, which may do something before it starts."""
     command = [*ONCEWARD, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, **options)
+    if before:
+        script = f"{before}\nimport os, sys\nos.execv(sys.argv[1], sys.argv[1:])"
+        command = [sys.executable, "-c", script, *command]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
 
 
 def test_the_version_is_told(capsys: Capture) -> None:
@@ -250,10 +251,10 @@ async def test_an_unreadable_segment_is_named(
 async def test_a_read_only_folder_is_no_obstacle_to_looking(tmp_path: Path) -> None:
     path = await closed(tmp_path / "a.db", *FOLDED)
     tmp_path.chmod(0o555)
-    shown = start("check", path, **POWERLESS)
+    shown = start("check", path, before=POWERLESS)
     assert shown.stdout == f"{path} is fine: 2 records, 1 commits\n"
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db-owner"]
-    shown = start("backup", path, tmp_path / "b.db", **POWERLESS)
+    shown = start("backup", path, tmp_path / "b.db", before=POWERLESS)
     assert shown.returncode == TABLE["read_only"].exit
     tmp_path.chmod(0o755)
 
@@ -265,21 +266,32 @@ def test_a_crashed_database_in_a_read_only_folder_can_be_read_or_says_why(tmp_pa
         bank.kill()
     assert Path(f"{path}-wal").stat().st_size > 0
     tmp_path.chmod(0o555)
-    shown = start("check", path, **POWERLESS)
+    shown = start("check", path, before=POWERLESS)
     assert shown.stdout.startswith(f"{path} is fine: ")
     tmp_path.chmod(0o755)
     Path(f"{path}-shm").unlink()
     tmp_path.chmod(0o555)
-    shown = start("check", path, **POWERLESS)
+    shown = start("check", path, before=POWERLESS)
     assert "SQLite keeps its locks in" in shown.stderr
     assert shown.returncode == TABLE["read_only"].exit
     tmp_path.chmod(0o755)
 
 
+async def test_a_copy_that_may_not_grow_any_more_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = await closed(
+        tmp_path / "a.db", {("p", str(n)): b"[%s]" % b"".ljust(30_000) for n in range(9)}
+    )
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, 1 << 17))"
+    shown = start("backup", path, tmp_path / "copy.db", before=limit)
+    assert shown.stderr.endswith(" [storage_full]\n")
+    assert shown.returncode == TABLE["storage_full"].exit
+    assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db-owner"]
+
+
 async def test_a_file_that_may_not_be_read_is_said_to_be_so(tmp_path: Path) -> None:
     path = await closed(tmp_path / "a.db", *FOLDED)
     path.chmod(0o200)
-    shown = start("inspect", path, **POWERLESS)
+    shown = start("inspect", path, before=POWERLESS)
     assert shown.stderr.endswith("may not be read: permission denied. [storage_failed]\n")
     assert shown.returncode == TABLE["storage_failed"].exit
 
