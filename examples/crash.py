@@ -152,7 +152,7 @@ def main() -> int:
         "lost",
         "sum of accounts",
         "accepted/s",
-        "opening again",
+        "opening",
     ):
         table.add_column(column, justify="right")
     accepted: set[str] = set()
