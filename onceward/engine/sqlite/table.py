@@ -79,6 +79,8 @@ class Table:
                 self._fold.execute(f"PRAGMA cache_size = -{cache_bytes // 1024}")
                 self._fold.execute("PRAGMA synchronous = FULL")
                 self._fold.execute("PRAGMA wal_autocheckpoint = 0")
+                # A long backup lets SQLite's log grow; it need not stay that long.
+                self._fold.execute(f"PRAGMA journal_size_limit = {limits.SQLITE_LOG_BYTES}")
                 if not is_ours(self._fold, path):
                     create_schema(self._fold, database_id)
                 self.database_id, self.folded_seq = read_meta(self._fold, path)
