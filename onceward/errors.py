@@ -32,6 +32,8 @@ TABLE: dict[str, Kind] = {
     "value_too_large": Kind(413, 4413, 2, False, "A value is larger than a record may be"),
     "commit_too_large": Kind(413, 4413, 2, False, "A commit has too many writes or bytes"),
     "bad_engine_url": Kind(500, 4500, 2, False, "The engine URL is not understood"),
+    "no_such_job": Kind(404, 4404, 2, False, "There is no such job"),
+    "stale_token": Kind(409, 4409, 2, False, "The attempt is over: another one may run"),
     # Contention: nothing was changed, and trying again is right.
     "conflict": Kind(409, 4409, 75, True, "Something read has changed meanwhile"),
     "contention": Kind(503, 4503, 75, True, "Too many conflicts in a row"),
@@ -82,6 +84,18 @@ class TooLarge(BadInput):
     """A commit over the limits; nothing was changed."""
 
     default_code = "commit_too_large"
+
+
+class NoSuchJob(BadInput):
+    """There is no job of that id, or it is gone."""
+
+    default_code = "no_such_job"
+
+
+class StaleToken(BadInput):
+    """This attempt at a job is over, by its lease or its end; nothing was changed."""
+
+    default_code = "stale_token"
 
 
 class Conflict(OncewardError):

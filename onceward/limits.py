@@ -56,6 +56,8 @@ JOURNAL_BYTES = 128 << 20
 FOLD_DELAY_S = 5.0
 FOLD_ROWS = 1_000
 FOLD_STEP_BYTES = 4 << 20
+# To what SQLite's own log is cut back after a checkpoint.
+SQLITE_LOG_BYTES = 64 << 20
 # For how many partitions the engine remembers where the table has nothing.
 GAPS_MAX = 20_000
 # While syncs take less than this they run in the event loop's thread, since handing
@@ -70,3 +72,18 @@ SUMMARY_KINDS_MAX = 1_000
 CHECK_PROBLEMS_MAX = 100
 # A backup looks up for a signal, and reports, every so many pages.
 BACKUP_STEP_PAGES = 1_024
+
+# The schedule. The number of slots is chosen when a database is created, and never changes.
+SLOTS_DEFAULT = 64
+SLOTS_MAX = 4_096
+PRIORITY_MAX = 9
+JOB_RETENTION_MS = 7 * 24 * 3_600_000
+# Of a commit's 100 writes, a claim takes 4 and a due entry 3.
+CLAIMS_AT_ONCE = 24
+DUE_AT_ONCE = 30
+# The front of each slot that the dispatcher keeps in memory.
+AGENDA_ENTRIES = 1_000
+# How often it looks for what other nodes have committed, should no hint come.
+POLL_S = 1.0
+NODE_LEASE_MS = 10_000
+SWEEP_S = 10.0

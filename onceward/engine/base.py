@@ -158,6 +158,8 @@ class Watch:
 
     def __init__(self, partition: str, watchers: "Watchers") -> None:
         self.partition = partition
+        self.on_hint: Callable[[], None] | None = None
+        """Called at each hint, for those who watch many partitions at once."""
         self._watchers = watchers
         self._changed = asyncio.Event()
 
@@ -166,6 +168,8 @@ class Watch:
 
     def hint(self) -> None:
         self._changed.set()
+        if self.on_hint is not None:
+            self.on_hint()
 
     async def wait(self, timeout_s: float) -> bool:
         """True when hinted, False when the time is up."""
