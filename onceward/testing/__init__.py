@@ -3,12 +3,15 @@
 - `run_virtual`, `VirtualLoop`, `VirtualClock`: time that jumps when everyone waits.
 - `FaultEngine`: an engine that goes wrong by plan.
 - `certify_engine`: one call that certifies an engine against the contract.
+- `simulate`, `simulate_many`, `Scenario`: whole nodes from one seed, with everything going
+  wrong, judged by an independent model.
 """
 
 from onceward.testing.certify import NotCertified, certify_engine
 from onceward.testing.clock import Process, Stuck, VirtualClock, VirtualLoop, run_virtual
 from onceward.testing.faults import FaultEngine, LocalFaultEngine
 from onceward.testing.plan import Chance, Fault, Plan, Script, Step
+from onceward.testing.simulation import Scenario, SimulationFailed, simulate, simulate_many
 
 __all__ = [
     "Chance",
@@ -18,11 +21,15 @@ __all__ = [
     "NotCertified",
     "Plan",
     "Process",
+    "Scenario",
     "Script",
+    "SimulationFailed",
     "Step",
     "Stuck",
     "VirtualClock",
     "VirtualLoop",
     "certify_engine",
     "run_virtual",
+    "simulate",
+    "simulate_many",
 ]

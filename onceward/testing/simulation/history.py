@@ -1,0 +1,133 @@
+"""What a run leaves behind: the trace, the messages, the final state; and the verdict on it.
+
+A judge sees a `History` and nothing else: what clients asked and were answered, what nodes
+told on the side, and the records that stand in the database at the end.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final, Literal, NamedTuple, NoReturn
+
+from onceward.keys import Key
+
+Mode = Literal["shared", "local"]
+
+NEVER_NS: Final = 1 << 62
+"""When something ended that did not end."""
+
+
+class Violation(AssertionError):
+    """A promise was broken; `kind` is a short name for which."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(f"{kind}: {message}")
+
+
+def violated(kind: str, message: str) -> NoReturn:
+    raise Violation(kind, message)
+
+
+class Trace:
+    """Every event of a run, one line each. Equal runs have equal digests."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self.lines: list[str] = []
+        self._now_ns = now_ns
+
+    def note(self, text: str) -> None:
+        self.lines.append(f"{self._now_ns() / 1e9:.6f} {text}")
+
+    def digest(self) -> str:
+        return blake2b("\n".join(self.lines).encode(), digest_size=16).hexdigest()
+
+
+class Answer(NamedTuple):
+    """An answer as a client got it."""
+
+    returned_ns: int
+    node: str
+    body: Any
+
+
+@dataclass(slots=True)
+class Call:
+    """What a client asked, and all answers it got: the network may bring several."""
+
+    id: str
+    client: str
+    request: Any
+    called_ns: int
+    answers: list[Answer] = field(default_factory=list)
+
+    @property
+    def answer(self) -> Any:
+        """The first answer, the one that the client went by."""
+        return self.answers[0].body
+
+    @property
+    def returned_ns(self) -> int:
+        return self.answers[0].returned_ns if self.answers else NEVER_NS
+
+
+class Note(NamedTuple):
+    """What a node told the judge on the side, such as what its hooks saw."""
+
+    at_ns: int
+    node: str
+    topic: str
+    body: Any
+
+
+class Stored(NamedTuple):
+    """A record that stands in the database when all is over, its value decoded."""
+
+    value: Any
+    expires_at_ms: int | None
+
+
+@dataclass(slots=True)
+class History:
+    """All that a judge may look at."""
+
+    mode: Mode
+    calls: list[Call]
+    notes: list[Note]
+    final: dict[Key, Stored]
+    clock_error_ms: int
+    """How far a node's clock may rightly be off the true time."""
+
+    def values(self, partition: str) -> dict[str, Any]:
+        """The final values of a partition, by sort key."""
+        return {key[1]: found.value for key, found in self.final.items() if key[0] == partition}
+
+
+class Span(NamedTuple):
+    """Something that took effect at one moment between its call and its return."""
+
+    called_ns: int
+    returned_ns: int
+    name: str
+
+
+def check_real_time(order: Sequence[Span], what: str) -> None:
+    """Fail unless effects in this order could each lie within their own span."""
+    latest = Span(-1, NEVER_NS, "")
+    for span in order:
+        if span.returned_ns < latest.called_ns:
+            violated(
+                "not linearizable",
+                f"{what}: {span.name} had returned before {latest.name} was called, "
+                "and yet came after it",
+            )
+        latest = max(latest, span)
+
+
+def check_unique(names: Iterable[str], kind: str, what: str) -> None:
+    """Fail if a name comes twice."""
+    seen: dict[str, None] = {}
+    for name in names:
+        if name in seen:
+            violated(kind, f"{what}: {name} is there twice")
+        seen[name] = None
