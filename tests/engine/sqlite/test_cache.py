@@ -1,0 +1,65 @@
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceward.engine.base import Record
+from onceward.engine.memtable import row_bytes
+from onceward.engine.sqlite.cache import Cache
+
+
+def record(name: str, size_bytes: int = 10, version: int = 1) -> Record:
+    return Record(("p", name), b"1" * size_bytes, version)
+
+
+def held(cache: Cache) -> dict[str, Record]:
+    """What is in the cache, without using it."""
+    return {key[1]: row for rows in (cache._old, cache._young) for key, row in rows.items()}
+
+
+def test_what_was_put_is_found_and_what_was_dropped_is_not() -> None:
+    cache = Cache(10_000)
+    cache.put(record("a"))
+    assert cache.get(("p", "a")) == record("a")
+    cache.put(record("a", version=2))
+    assert cache.get(("p", "a")) == record("a", version=2)
+    cache.drop(("p", "a"))
+    cache.drop(("p", "a"))
+    assert cache.get(("p", "a")) is None
+
+
+def test_what_is_used_stays_and_what_is_not_is_forgotten() -> None:
+    cache = Cache(20 * row_bytes(record("used")))
+    cache.put(record("used"))
+    for number in range(100):
+        cache.put(record(f"{number}"))
+        assert cache.get(("p", "used")) is not None
+    assert cache.get(("p", "0")) is None
+
+
+def test_a_drop_reaches_what_has_grown_old() -> None:
+    cache = Cache(4 * row_bytes(record("0")))
+    for number in range(3):
+        cache.put(record(f"{number}"))
+    assert "0" in held(cache)
+    cache.drop(("p", "0"))
+    assert cache.get(("p", "0")) is None
+
+
+@given(st.integers(0, 2**32))
+def test_the_cache_never_grows_beyond_its_bound_whatever_replaces_what(seed: int) -> None:
+    random = Random(seed)
+    cache, model = Cache(8_000), dict[str, Record]()
+    for version in range(200):
+        name = f"{random.randrange(12)}"
+        if random.random() < 0.2:
+            cache.drop(("p", name))
+            model.pop(name, None)
+        elif random.random() < 0.6:
+            model[name] = record(name, random.choice((1, 100, 3_000)), version)
+            cache.put(model[name])
+        else:
+            found = cache.get(("p", name))
+            assert found is None or found == model[name]
+        size_bytes = sum(map(row_bytes, held(cache).values()))
+        assert size_bytes <= 8_000 + 2 * row_bytes(record("x", 3_000))

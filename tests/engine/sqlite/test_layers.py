@@ -1,0 +1,243 @@
+"""Memtable, frozen memtable, cache and table together are one plain dictionary."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from onceward import limits
+from onceward.engine.base import ABSENT, ANY, Check, Delete, Expectation, Put, Record, Write
+from onceward.engine.sqlite.fold import in_order
+from onceward.engine.sqlite.layers import Layers
+from onceward.engine.sqlite.table import Table
+from onceward.errors import Conflict
+from onceward.keys import Key
+
+NOW_MS = 1_000
+
+
+@contextmanager
+def opened(path: Path, cache_bytes: int = 100_000) -> Iterator[tuple[Layers, Table]]:
+    table = Table(str(path), bytes(16), 1 << 20, None)
+    try:
+        yield Layers(table, cache_bytes), table
+    finally:
+        table.close()
+
+
+class Pair:
+    """The layers and a plain dictionary, always asked the same."""
+
+    def __init__(self, layers: Layers, table: Table, seed: int) -> None:
+        self.layers = layers
+        self.table = table
+        self.random = Random(seed)
+        self.model: dict[Key, Record] = {}
+        self.seq = 0
+        self.folding: list[Record] = []
+
+    def key(self) -> Key:
+        return self.random.choice("pq"), f"{self.random.randrange(30):02}"
+
+    def present(self, key: Key) -> Record | None:
+        record = self.model.get(key)
+        return None if record is None or record.absent_at(NOW_MS) else record
+
+    def expectation(self, key: Key) -> Expectation:
+        record = self.present(key)
+        right: Expectation = ABSENT if record is None else record.version
+        return self.random.choice((ANY, right, right, right, 999_999))
+
+    def commit(self) -> None:
+        writes: list[Write] = []
+        for key in {self.key() for _ in range(self.random.randint(1, 4))}:
+            expect = self.expectation(key)
+            kind = self.random.random()
+            if kind < 0.45:
+                expires_at_ms = self.random.choice((None, None, NOW_MS, NOW_MS + 1))
+                writes.append(Put(key, b"%d" % self.seq, expires_at_ms, expect))
+            elif kind < 0.9:
+                writes.append(Delete(key, expect))
+            else:
+                writes.append(Check(key, expect))
+        wrong = {w.key for w in writes if w.expect not in (ANY, self.right(w.key))}
+        if wrong:
+            with pytest.raises(Conflict) as conflict:
+                self.layers.judge(writes, NOW_MS)
+            assert set(conflict.value.details["keys"]) == wrong  # type: ignore[call-overload]
+            return
+        self.seq += 1
+        nowhere = self.layers.judge(writes, NOW_MS)
+        rows = self.layers.apply(writes, self.seq, nowhere)
+        assert [row.key for row in rows] == [w.key for w in writes if type(w) is not Check]
+        for write in writes:
+            if type(write) is Put:
+                row = Record(write.key, write.value, self.seq, write.expires_at_ms)
+                self.model[write.key] = row
+            elif type(write) is Delete:
+                self.model.pop(write.key, None)
+
+    def right(self, key: Key) -> Expectation:
+        record = self.present(key)
+        return ABSENT if record is None else record.version
+
+    def get(self) -> None:
+        key = self.key()
+        assert self.layers.current(key, NOW_MS) == self.present(key)
+        assert self.layers.stored(key) == self.model.get(key)
+
+    def scan(self) -> None:
+        partition, start = self.key()
+        end = self.random.choice((None, f"{self.random.randrange(30):02}"))
+        reverse, limit = self.random.random() < 0.5, self.random.choice((1, 3, 100))
+        found = self.layers.range(partition, start, end, reverse, NOW_MS, limit)
+        wanted = [
+            self.model[key]
+            for key in sorted(self.model, reverse=reverse)
+            if key[0] == partition and start <= key[1] and (end is None or key[1] < end)
+        ]
+        assert found == [row for row in wanted if not row.absent_at(NOW_MS)][:limit]
+
+    def fold(self) -> None:
+        """A step of a fold, or the beginning of one."""
+        if not self.folding:
+            if not self.layers.frozen.count:
+                self.folding = in_order(self.layers.freeze(self.random.randint(0, self.seq)))
+            return
+        step = self.folding[: self.random.randint(1, 8)]
+        self.table.fold(step)
+        if self.random.random() < 0.5:  # the table shows it before the layers let go of it
+            self.get()
+            self.scan()
+            self.commit()
+        self.layers.release(step)
+        del self.folding[: len(step)]
+
+    def check_all(self) -> None:
+        for partition in "pq":
+            found = self.layers.range(partition, "", None, False, 0, 100)
+            assert found == [self.model[k] for k in sorted(self.model) if k[0] == partition]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_layers_agree_with_a_dictionary_whatever_is_folded_when(
+    seed: int, memory_path: Path
+) -> None:
+    with opened(memory_path / "app.db", cache_bytes=10_000 if seed % 2 else 0) as (layers, table):
+        pair = Pair(layers, table, seed)
+        actions = (pair.commit, pair.commit, pair.get, pair.scan, pair.fold)
+        for _ in range(3_000):
+            pair.random.choice(actions)()
+        pair.check_all()
+
+
+def put(layers: Layers, sort: str, seq: int, partition: str = "p") -> None:
+    writes = [Put((partition, sort), b"1", None, ABSENT)]
+    layers.apply(writes, seq, layers.judge(writes, NOW_MS))
+
+
+def delete(layers: Layers, sort: str, seq: int) -> None:
+    layers.apply([Delete(("p", sort))], seq, [])
+
+
+def fold(layers: Layers, table: Table, upto_seq: int) -> list[Record]:
+    rows = in_order(layers.freeze(upto_seq))
+    table.fold(rows)
+    layers.release(rows)
+    return rows
+
+
+def test_what_came_and_went_between_two_folds_never_touches_the_table(memory_path: Path) -> None:
+    with opened(memory_path / "app.db") as (layers, table):
+        put(layers, "a", 1)
+        delete(layers, "a", 2)
+        assert layers.size_bytes == 0
+        assert fold(layers, table, 2) == []
+
+
+def test_what_was_folded_is_removed_from_the_table_when_it_is_deleted(memory_path: Path) -> None:
+    with opened(memory_path / "app.db") as (layers, table):
+        put(layers, "a", 1)
+        fold(layers, table, 1)
+        delete(layers, "a", 2)
+        assert layers.current(("p", "a"), NOW_MS) is None
+        assert [row.value for row in fold(layers, table, 2)] == [b""]
+        assert table.seek(("p", "a")) is None
+
+
+def test_what_is_being_folded_is_removed_too_when_it_is_deleted_meanwhile(
+    memory_path: Path,
+) -> None:
+    with opened(memory_path / "app.db") as (layers, table):
+        put(layers, "a", 1)
+        rows = in_order(layers.freeze(1))
+        delete(layers, "a", 2)
+        table.fold(rows)
+        layers.release(rows)
+        assert layers.current(("p", "a"), NOW_MS) is None
+        fold(layers, table, 2)
+        assert table.seek(("p", "a")) is None
+
+
+def test_new_keys_behind_all_others_do_not_ask_the_table(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(memory_path / "app.db") as (layers, table):
+        put(layers, "1000", 1)
+        fold(layers, table, 1)
+        asked: list[Key] = []
+        seek = table.seek
+        monkeypatch.setattr(table, "seek", lambda key: asked.append(key) or seek(key))
+        for number in range(2, 50):
+            put(layers, f"1{number:03}", number)
+        assert asked == [("p", "1002")], "one look tells that nothing is behind it"
+        assert layers.range("p", "1002", None, False, NOW_MS, 100)
+
+
+def test_a_gap_ends_where_the_table_has_something(memory_path: Path) -> None:
+    with opened(memory_path / "app.db") as (layers, table):
+        put(layers, "b", 1)
+        put(layers, "d", 2)
+        fold(layers, table, 2)
+        assert layers.current(("p", "c"), NOW_MS) is None
+        assert layers.current(("p", "a"), NOW_MS) is None
+        assert layers.current(("p", "b"), NOW_MS) is not None
+        assert layers.current(("p", "d"), NOW_MS) is not None
+        assert len(layers.range("p", "a", "b", False, NOW_MS, 9)) == 0
+        assert len(layers.range("p", "a", None, False, NOW_MS, 9)) == 2
+
+
+def test_gaps_are_remembered_for_a_bounded_number_of_partitions(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "GAPS_MAX", 10)
+    with opened(memory_path / "app.db") as (layers, _):
+        for number in range(100):
+            assert layers.current((f"p{number}", "a"), NOW_MS) is None
+        assert len(layers._gaps) <= 10
+
+
+def test_a_fold_leaves_what_changed_since_in_memory(memory_path: Path) -> None:
+    with opened(memory_path / "app.db") as (layers, table):
+        put(layers, "a", 1)
+        put(layers, "b", 2)
+        layers.apply([Put(("p", "a"), b"2")], 3, [])
+        assert [row.key for row in fold(layers, table, 2)] == [("p", "b")]
+        assert table.seek(("p", "a")) == Record(("p", "b"), b"1", 2)
+        assert layers.current(("p", "a"), NOW_MS) == Record(("p", "a"), b"2", 3)
+
+
+def test_expired_records_of_the_table_are_found_unless_something_newer_covers_them(
+    memory_path: Path,
+) -> None:
+    with opened(memory_path / "app.db") as (layers, table):
+        for seq in range(1, 9):
+            layers.apply([Put(("p", f"{seq}"), b"1", seq)], seq, [])
+        fold(layers, table, 8)
+        delete(layers, "1", 9)
+        layers.apply([Put(("p", "2"), b"1")], 10, [])
+        assert layers.expired(7, limit=3) == [("p", "3"), ("p", "4"), ("p", "5")]
+        assert layers.expired(7, limit=3) == [("p", "6"), ("p", "7")]
+        assert layers.expired(7, limit=3) == [("p", "3"), ("p", "4"), ("p", "5")], "from the start"
