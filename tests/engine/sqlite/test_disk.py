@@ -1,0 +1,76 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from onceward.engine.sqlite.disk import Disk
+
+
+class Halting(Disk):
+    """Writes a few bytes at a time, and fails after so many calls."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+
+    def pwrite(self, fd: int, data: memoryview, offset: int) -> int:
+        self.calls -= 1
+        if self.calls < 0:
+            raise OSError(28, "No space left on device")
+        return super().pwrite(fd, data[:1_000], offset)
+
+
+def test_a_new_file_is_written_out_in_full(tmp_path: Path) -> None:
+    disk, path = Disk(), tmp_path / "log"
+    fd = disk.create(str(path), 3_000_000, b"header")
+    assert path.read_bytes() == b"header".ljust(3_000_000, b"\x00")
+    assert os.stat(path).st_blocks * 512 >= 3_000_000, "no holes"
+    disk.close(fd)
+
+
+def test_writes_that_are_cut_short_go_on(tmp_path: Path) -> None:
+    disk, path = Halting(1_000), tmp_path / "log"
+    fd = disk.create(str(path), 10_000, b"h")
+    disk.write(fd, b"x" * 5_000, 2_000)
+    assert path.read_bytes()[2_000:7_000] == b"x" * 5_000
+    disk.close(fd)
+
+
+def test_half_a_file_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with pytest.raises(OSError, match="No space"):
+        Halting(5).create(str(path), 10_000, b"h")
+    assert not path.exists()
+
+
+def test_the_error_that_counts_is_told_also_when_half_a_file_cannot_be_removed(
+    tmp_path: Path,
+) -> None:
+    class Stubborn(Halting):
+        def remove(self, path: str) -> None:
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="No space"):
+        Stubborn(5).create(str(tmp_path / "log"), 10_000, b"h")
+
+
+def test_a_file_that_is_there_is_not_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"precious")
+    with pytest.raises(FileExistsError):
+        Disk().create(str(path), 100, b"h")
+    assert path.read_bytes() == b"precious"
+
+
+def test_names_change_and_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    fd = disk.create(str(tmp_path / "a"), 512, b"h")
+    disk.rename(str(tmp_path / "a"), str(tmp_path / "b"))
+    disk.sync_directory(str(tmp_path / "b"))
+    disk.sync(fd)
+    disk.close(fd)
+    fd = disk.open(str(tmp_path / "b"))
+    disk.close(fd)
+    disk.remove(str(tmp_path / "b"))
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.chdir(tmp_path)
+    disk.sync_directory("b")
