@@ -3,9 +3,10 @@
 Each transaction reads 2 records, and commits 3 puts and 1 delete of 200-byte values that
 check both, durably (fsync). Both sides run in processes of their own, alternating.
 
-    short    every key is put, overwritten and deleted again
+    short    every key is put, overwritten and deleted again; random names, 32,768 alive
     slow     the same, with 1 ms added to every sync (needs a C compiler)
     large    short, with 10 million other records in the table
+    ordered  short, with keys in the order of their making
     uniform  keys drawn uniformly from 10 million records
     callers  short with 1, 16 and 512 callers; one caller against bare fdatasync
 """
@@ -16,7 +17,6 @@ import json
 import os
 import platform
 import random
-import resource
 import shutil
 import statistics
 import subprocess
@@ -125,9 +125,15 @@ class Caller:
         await self.run(transaction, until)
 
 
+def memory_mib() -> float:
+    """The resident memory of this process (what the latencies take is left out later)."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 async def work(side: str, workload: str, path: str, callers: int, seconds: float) -> None:
     """One side's run, in a process of its own; prints what it measured as JSON."""
-    rss_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    memory_before = memory_mib()
     engine: Any = (
         SQLiteEngine(path, memtable_bytes=MEMTABLE_BYTES, cache_bytes=CACHE_BYTES)
         if side == "onceward"
@@ -136,10 +142,19 @@ async def work(side: str, workload: str, path: str, callers: int, seconds: float
     await engine.open()
     latencies: list[float] = []
     crowd = [Caller(engine, i, latencies) for i in range(callers)]
+    peak_mib = 0.0
+
+    async def watch_memory() -> None:
+        nonlocal peak_mib
+        while True:
+            peak_mib = max(peak_mib, memory_mib() - len(latencies) * 32 / 2**20)
+            await asyncio.sleep(0.25)
+
+    watcher = asyncio.create_task(watch_memory())
     start = time.perf_counter()
     await asyncio.gather(*[getattr(c, workload)(start + seconds) for c in crowd])
     took = time.perf_counter() - start
-    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    watcher.cancel()
     await engine.close()
     count = len(latencies)
     latencies.sort()
@@ -150,7 +165,7 @@ async def work(side: str, workload: str, path: str, callers: int, seconds: float
                 "p50_ms": latencies[count // 2] * 1e3,
                 "p99_ms": latencies[int(count * 0.99)] * 1e3,
                 "max_ms": latencies[-1] * 1e3,
-                "memory_mib": (rss - rss_before) / 1024,
+                "memory_mib": peak_mib - memory_before,
                 "conflicts": sum(c.conflicts for c in crowd),
             }
         )
@@ -306,7 +321,7 @@ def slow_sync_library(folder: str) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", default="short,slow,large,uniform,callers")
+    parser.add_argument("--cases", default="short,slow,ordered,large,uniform,callers")
     parser.add_argument("--seconds", type=float, default=60, help="for each side of a case")
     parser.add_argument("--rounds", type=int, default=5, help="into which the seconds are split")
     parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
@@ -329,6 +344,8 @@ def main() -> None:
                 console.print("slow: skipped, there is no C compiler")
             else:
                 bench.compare("slow", "short", preload=library)
+        if "ordered" in cases:
+            bench.compare("ordered", "ordered")
         if "large" in cases:
             bench.compare("large", "short", large=True)
         if "uniform" in cases:

@@ -208,10 +208,9 @@ class SQLiteEngine(Engine):
             self._now_ms = now_ms
         if visible:
             visible(seq)
-        if durable.done() and durable.exception() is None:
+        if writer.turn_is_over:
             await asyncio.sleep(0)  # others get their turn, however fast the disk is
-        else:
-            await durable
+        await durable
         return seq
 
     def watch(self, partition: str) -> Watch:

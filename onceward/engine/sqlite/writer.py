@@ -9,6 +9,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Any
 
 from onceward import limits
 from onceward.engine.base import Record
@@ -20,6 +21,8 @@ _FRAME_OVERHEAD_BYTES = 1_024
 ROW_OVERHEAD_BYTES = 40
 # After so many flushes of a single commit, the next one does not wait for company.
 _LONE_FLUSHES = 8
+# How many commits, each with its sync, a task may make before the loop gets its turn.
+_TURN_COMMITS_MAX = 4
 
 
 class Writer:
@@ -47,7 +50,8 @@ class Writer:
         self._making_spare: asyncio.Future[Segment] | None = None
         self._flush_planned = False
         self._lone_flushes = 0
-        self._turn_used = False
+        self._turn_commits = 0
+        self._turn_task: asyncio.Task[Any] | None = None
         self._writing: asyncio.Future[int] | None = None
         self._sync_ns = 0.0
         self._make_spare()
@@ -93,20 +97,35 @@ class Writer:
         self._futures.append(future)
         if self._writing is not None or self._flush_planned:
             return future
-        if self._lone_flushes < _LONE_FLUSHES or self._turn_used:
+        if self._lone_flushes >= _LONE_FLUSHES and self._alone():
+            # For a while nobody else has committed: there is no company to be waited for.
+            self._turn_commits += 1
+            self._flush()
+        else:
             # Whatever else commits in this turn of the loop shares the flush.
-            self._lone_flushes = 0 if self._turn_used else self._lone_flushes
             self._flush_planned = True
             self._loop.call_soon(self._flush)
-        else:
-            # Commits have come one to a turn for a while: nobody else is to be waited for.
-            self._turn_used = True
-            self._loop.call_soon(self._end_turn)
-            self._flush()
         return future
 
+    def _alone(self) -> bool:
+        """Whether the task that commits now has this turn of the loop for itself."""
+        task = asyncio.current_task()
+        if self._turn_commits == 0:
+            self._turn_task = task
+            self._loop.call_soon(self._end_turn)
+            return True
+        if task is not self._turn_task:
+            self._lone_flushes = 0
+        return task is self._turn_task and not self.turn_is_over
+
+    @property
+    def turn_is_over(self) -> bool:
+        """Whether a task that commits alone has had its share of this turn of the loop."""
+        return self._turn_commits >= _TURN_COMMITS_MAX
+
     def _end_turn(self) -> None:
-        self._turn_used = False
+        self._turn_commits = 0
+        self._turn_task = None
 
     def _flush(self) -> None:
         self._flush_planned = False
