@@ -1,0 +1,178 @@
+"""The memtable moves into the table, and the journal behind it goes."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from onceward import limits
+from onceward.engine.base import Put, Record
+from onceward.engine.memtable import Memtable
+from onceward.engine.sqlite import SQLiteEngine, fold
+from onceward.engine.sqlite.fold import in_order, steps, without_expired
+from onceward.engine.sqlite.journal import segment_paths
+from onceward.engine.sqlite.table import Table
+from onceward.errors import EngineStopped
+from onceward.testing.disk import Faults, Observer, Strike, Watched
+from tests.engine.sqlite.history import NOW_MS, History, judge, reopen_and_judge, shrink, work
+
+
+def row(
+    sort: str, size_bytes: int = 1, *, partition: str = "p", expires: int | None = None
+) -> Record:
+    return Record((partition, sort), b"1" * size_bytes, 1, expires)
+
+
+def test_rows_come_in_the_order_of_their_keys() -> None:
+    memtable = Memtable()
+    for partition, sort in ("qb", "pz", "qa", "pé", "pa"):
+        memtable.put(row(sort, partition=partition))
+    assert ["".join(r.key) for r in in_order(memtable)] == ["pa", "pz", "pé", "qa", "qb"]
+
+
+def test_a_step_has_neither_too_many_nor_too_large_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FOLD_ROWS", 3)
+    monkeypatch.setattr(limits, "FOLD_STEP_BYTES", 100)
+    rows = [row(f"{n}", size) for n, size in enumerate((1, 1, 1, 1, 60, 60, 60, 500, 1))]
+    assert [[len(r.value) for r in step] for step in steps(rows)] == [
+        [1, 1, 1],
+        [1, 60, 60],
+        [60, 500],
+        [1],
+    ]
+    assert list(steps([])) == []
+
+
+def test_rows_long_expired_become_removals() -> None:
+    rows = [row("a", expires=5), row("b", expires=6), row("c")]
+    assert [r.value for r in without_expired(rows, 5)] == [b"", b"1", b"1"]
+
+
+def in_table(path: str) -> dict[str, bytes]:
+    """What the table shows to others."""
+    table = Table(path, bytes(16), 1 << 20, None)
+    rows = {r.key[1]: r.value for r in table.range("p", "", None, False)}
+    table.close()
+    return rows
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def test_a_while_after_the_last_commit_everything_is_in_the_table(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FOLD_DELAY_S", 0.01)
+    path = str(memory_path / "app.db")
+    async with SQLiteEngine(path) as engine:
+        await engine.commit([Put(("p", "a"), b"1")], NOW_MS)
+        await until(lambda: engine._table.folded_seq == 1)
+        assert engine._layers.size_bytes == 0
+        assert in_table(path) == {"a": b"1"}
+
+
+async def test_a_long_journal_is_folded_and_its_segments_are_used_again(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink(monkeypatch)
+    path, history = str(memory_path / "app.db"), History()
+    async with asyncio.timeout(30), SQLiteEngine(path) as engine:
+        sizes = []
+        for seed in range(30):
+            await work(engine, history, Random(seed), rounds=10)
+            sizes.append(sum(os.path.getsize(p) for p in segment_paths(f"{path}-log.")))
+        await judge(engine, history)
+        assert engine._table.folded_seq > 100
+    assert max(sizes) < 20 * limits.SEGMENT_BYTES_MAX, "the journal does not grow for ever"
+    assert segment_paths(f"{path}-log.") == [], "closed, all is in the table"
+    await reopen_and_judge(path, history)
+
+
+async def test_what_is_in_the_table_after_closing_is_what_was_in_memory(memory_path: Path) -> None:
+    path, history = str(memory_path / "app.db"), History()
+    async with SQLiteEngine(path) as engine:
+        await work(engine, history, Random(1), rounds=50)
+    for partition in "abc":
+        table = Table(path, bytes(16), 1 << 20, None)
+        rows = {r.key: (r.value, r.version) for r in table.range(partition, "", None, False)}
+        table.close()
+        assert rows == {k: v for k, v in history.states[history.last].items() if k[0] == partition}
+
+
+async def test_expired_records_never_reach_the_table(memory_path: Path) -> None:
+    path = str(memory_path / "app.db")
+    late_ms = NOW_MS + limits.SWEEP_SLACK_MS
+    async with SQLiteEngine(path) as engine:
+        await engine.commit([Put(("p", "expired"), b"1", NOW_MS)], NOW_MS)
+        await engine.commit([Put(("p", "expires"), b"1", NOW_MS + 1)], late_ms)
+        await engine.commit([Put(("p", "stays"), b"1")], late_ms)
+        assert len(await engine.scan("p", 0)) == 3
+    assert set(in_table(path)) == {"expires", "stays"}
+    async with SQLiteEngine(path) as engine:
+        assert [r.key[1] for r in await engine.scan("p", late_ms)] == ["stays"]
+
+
+async def test_a_crash_loop_does_not_let_sqlites_log_grow_for_ever(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink(monkeypatch)
+    monkeypatch.setattr(fold, "_CHECKPOINT_ROWS", 10_000)
+    path, history = str(memory_path / "app.db"), History()
+    sizes = []
+    for seed in range(12):
+        with Watched(Observer()) as watched:
+            engine = SQLiteEngine(path, disk=watched.disk, vfs=watched.vfs)
+            await engine.open()
+            await judge(engine, history)
+            await work(engine, history, Random(seed), rounds=40)
+            watched.kill()
+            await engine.close()
+        sizes.append(os.path.getsize(f"{path}-wal"))
+    assert sizes[-1] < 2 * sizes[4], sizes
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError(5, "Input/output error")])
+async def test_whatever_goes_wrong_while_folding_stops_the_node_with_a_clear_message(
+    error: Exception, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(memory_path / "app.db")
+
+    def fail(*args: object) -> None:
+        raise error
+
+    async with SQLiteEngine(path) as engine:
+        await engine.commit([Put(("p", "a"), b"1")], NOW_MS)
+        monkeypatch.setattr(engine._table, "fold", fail)
+        engine._folder.ask(everything=True)
+        await until(lambda: engine._writer.failure is not None)
+        with pytest.raises(EngineStopped, match="the table could not be written") as stopped:
+            await engine.commit([Put(("p", "b"), b"1")], NOW_MS)
+        assert str(error) in stopped.value.message
+        with pytest.raises(EngineStopped):
+            await engine.get([("p", "a")], NOW_MS)
+    async with SQLiteEngine(path) as engine:
+        assert [r.key[1] for r in await engine.scan("p", NOW_MS)] == ["a"]
+
+
+async def test_a_fold_waits_for_what_has_replaced_its_rows_in_memory(memory_path: Path) -> None:
+    """Else the old value has left the journal and the new one never got there."""
+    path, faults = str(memory_path / "app.db"), Faults()
+    with Watched(faults) as watched:
+        engine = SQLiteEngine(path, disk=watched.disk, vfs=watched.vfs)
+        await engine.open()
+        await engine.commit([Put(("p", "a"), b"1")], NOW_MS)
+        # The next frame fails; by then the first value is no longer in memory.
+        faults.strike = Strike("disk.write", faults.counts["disk.write"] + 1)
+        commit = asyncio.create_task(engine.commit([Put(("p", "a"), b"2")], NOW_MS))
+        folding = asyncio.create_task(engine._folder.fold(1))
+        for outcome in await asyncio.gather(commit, folding, return_exceptions=True):
+            assert isinstance(outcome, EngineStopped)
+        await engine.close()
+    async with SQLiteEngine(path) as engine:
+        assert [r.value for r in await engine.scan("p", NOW_MS)] == [b"1"]
