@@ -51,6 +51,8 @@ TABLE: dict[str, Kind] = {
     "read_only": Kind(500, 4500, 69, False, "The database may not be written"),
     "no_such_file": Kind(404, 4404, 70, False, "There is no such file"),
     "file_exists": Kind(409, 4409, 71, False, "The target exists already"),
+    "no_such_database": Kind(404, 4404, 76, False, "The server has no such database"),
+    "access_denied": Kind(500, 4500, 77, False, "The database refuses the user"),
     "damaged": Kind(500, 4500, 72, False, "The database is damaged"),
     "storage_failed": Kind(500, 4500, 74, False, "The storage answered with an error"),
 }

@@ -87,3 +87,30 @@ AGENDA_ENTRIES = 1_000
 POLL_S = 1.0
 NODE_LEASE_MS = 10_000
 SWEEP_S = 10.0
+
+# The PostgreSQL engine: connections that commit and that read, for each node.
+BATCH_LANES = 2
+READERS = 4
+SCHEMA_BYTES_MAX = 48
+# One call to the server. A batch gives its members versions out of 1,024.
+BATCH_COMMITS_MAX = 256
+BATCH_WRITES_MAX = 2_000
+BATCH_BYTES_MAX = 8 << 20
+BATCH_KEYS_MAX = 1_000
+BATCH_TRIES_MAX = 20
+# How long the server works on a statement, and waits for a lock; how long the caller waits for
+# an answer; and how late a batch may reach the server: far less than attempt records live.
+STATEMENT_MS = 10_000
+LOCK_MS = 5_000
+ANSWER_S = 15.0
+BATCH_LIFE_S = 600.0
+# Coming and going.
+CONNECT_S = 5.0
+LEAVE_S = 2.0
+RECONNECT_S_MIN = 0.05
+RECONNECT_S_MAX = 1.0
+# Hints between nodes: so many partitions are named, and so much time is between two of them. A
+# node that can neither speak nor listen tries again, and looks for silence, this often.
+HINTS_MAX = 500
+HINT_PAUSE_S = 0.005
+LISTEN_S_MAX = 20.0
