@@ -1,8 +1,9 @@
 """A process to be killed: commits under load, and says what was acknowledged.
 
-Run as `python -m tests.engine.sqlite.child PATH CLOSE_AFTER [unsynced]`. On stdout come
-"opening", "open", then a line for each acknowledged commit, and "closing" after so many of
-them, if CLOSE_AFTER is not 0. `unsynced` is for a test of the tests: a disk that forgets.
+Run as `python -m tests.engine.sqlite.child PATH CLOSE_AFTER [slow] [unsynced]`. On stdout
+come "opening", "open", then a line for each acknowledged commit, and "closing" after so many
+of them, if CLOSE_AFTER is not 0. With `slow` the disk seems slow, so that syncs run in a
+thread; `unsynced` is for a test of the tests: a disk that forgets.
 
 Every caller counts up its own counter, and its records follow from that number alone; so
 anyone can tell from the counter what must be there. Some also move money between accounts.
@@ -11,8 +12,10 @@ anyone can tell from the counter what must be there. Some also move money betwee
 import asyncio
 import os
 import sys
+from itertools import count
 
 from onceward import limits
+from onceward.clock import boot_ns
 from onceward.engine.base import Put
 from onceward.engine.sqlite import SQLiteEngine, fold
 from onceward.engine.sqlite.disk import Disk
@@ -101,10 +104,15 @@ def say(text: str) -> None:
         data = data[os.write(1, data) :]
 
 
-async def main(path: str, close_after: int, disk: Disk) -> None:
+async def main(path: str, close_after: int, options: list[str]) -> None:
     shrink()
     say("opening\n")
-    engine = await SQLiteEngine(path, memtable_bytes=400_000, disk=disk).open()
+    engine = await SQLiteEngine(
+        path,
+        memtable_bytes=400_000,
+        disk=Forgetful() if "unsynced" in options else Disk(),
+        elapsed_ns=count(step=10**9).__next__ if "slow" in options else boot_ns,
+    ).open()
     say("open\n")
     store, reporter = Store(engine), Reporter()
     reporter.close_after = close_after
@@ -126,5 +134,4 @@ async def main(path: str, close_after: int, disk: Disk) -> None:
 
 
 if __name__ == "__main__":
-    forgetful = "unsynced" in sys.argv[3:]
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), Forgetful() if forgetful else Disk()))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))

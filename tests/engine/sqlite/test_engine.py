@@ -1,9 +1,11 @@
 """The engine as a whole, in the ways that the certificate does not ask about."""
 
 import asyncio
+import errno
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
@@ -13,7 +15,7 @@ from onceward import limits
 from onceward.engine.base import ABSENT, Check, Delete, Put
 from onceward.engine.sqlite import SQLiteEngine
 from onceward.engine.sqlite.journal import segment_paths
-from onceward.errors import BadInput, Conflict, EngineStopped, Unavailable
+from onceward.errors import BadInput, Conflict, EngineStopped, StorageFull, Unavailable
 from onceward.testing.disk import Faults, Observer, Operation, Strike, Watched
 from tests.engine.sqlite.history import (
     HEAD,
@@ -140,22 +142,76 @@ class Held(Observer):
         return None
 
 
-async def test_a_commit_that_waits_for_memory_is_refused_when_the_engine_closes(path: str) -> None:
+@asynccontextmanager
+async def full_of_what_waits(path: str) -> AsyncIterator[tuple[SQLiteEngine, Held]]:
+    """An engine whose memory is full, since its folding is held back."""
     held = Held()
     with Watched(held) as watched:
         engine = SQLiteEngine(path, memtable_bytes=1_000, disk=watched.disk, vfs=watched.vfs)
         await engine.open()
         held.on = True
         await engine.commit([Put(KEY, b'"%s"' % (b"x" * 5_000))], NOW_MS)
-        waiting = asyncio.create_task(engine.commit([Put(("p", "b"), b"1")], NOW_MS))
         await asyncio.to_thread(held.reached.wait, 20)
-        closing = asyncio.create_task(engine.close())
+        try:
+            yield engine, held
+        finally:
+            held.go.set()
+            await engine.close()
+
+
+async def some_turns() -> None:
+    for _ in range(10):
         await asyncio.sleep(0)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onceward.engine.sqlite.engine._EASE_PAUSE_S_MAX", 0)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_commit_waits_while_memory_is_full_and_reads_do_not(path: str) -> None:
+    async with asyncio.timeout(20), full_of_what_waits(path) as (engine, held):
+        waiting = asyncio.create_task(engine.commit([Put(("p", "b"), b"1")], NOW_MS))
+        await some_turns()
+        assert not waiting.done()
+        [record] = await engine.get([KEY], NOW_MS)
+        assert record is not None
+        await engine.commit([Check(KEY, record.version)], NOW_MS)
+        assert not waiting.done()
+        held.go.set()
+        await waiting
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_commit_that_waits_for_memory_is_refused_when_the_engine_closes(path: str) -> None:
+    async with asyncio.timeout(20), full_of_what_waits(path) as (engine, held):
+        waiting = asyncio.create_task(engine.commit([Put(("p", "b"), b"1")], NOW_MS))
+        await some_turns()
+        closing = asyncio.create_task(engine.close())
+        await some_turns()
         assert not waiting.done()
         held.go.set()
         with pytest.raises(Unavailable, match="not open"):
             await waiting
         await closing
+    async with SQLiteEngine(path) as engine:
+        assert [record.key for record in await engine.scan("p", NOW_MS)] == [KEY]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_commit_is_refused_when_memory_is_full_and_so_is_the_disk(path: str) -> None:
+    faults = Faults()
+    with Watched(faults) as watched:
+        engine = SQLiteEngine(path, memtable_bytes=1_000, disk=watched.disk, vfs=watched.vfs)
+        await engine.open()
+        faults.strike = Strike("vfs.write", faults.counts["vfs.write"] + 1, errno.ENOSPC)
+        await engine.commit([Put(KEY, b'"%s"' % (b"x" * 5_000))], NOW_MS)
+        with pytest.raises(StorageFull, match="memory is full of what waits"):
+            await engine.commit([Put(("p", "b"), b"1")], NOW_MS)
+        [record] = await engine.get([KEY], NOW_MS)
+        assert record is not None
+        await engine.close()
     async with SQLiteEngine(path) as engine:
         assert [record.key for record in await engine.scan("p", NOW_MS)] == [KEY]
 
@@ -244,6 +300,19 @@ async def test_a_sweep_finds_what_expired_in_memory_and_in_the_table(path: str) 
         assert await engine.sweep(NOW_MS) == 3
         assert await engine.sweep(NOW_MS) == 0
         assert [r.key[1] for r in await engine.scan("p", 0)] == ["stays"]
+
+
+async def test_a_sweep_of_many_records_lets_others_go_on(path: str) -> None:
+    async with SQLiteEngine(path) as engine:
+        for partition in range(60):
+            puts = [Put((f"{partition}", f"{n}"), b"1", NOW_MS) for n in range(100)]
+            await engine.commit(puts, 0)
+        sweeping = asyncio.create_task(engine.sweep(NOW_MS, 5_500))
+        await asyncio.sleep(0)
+        await engine.commit([Put(KEY, b"1")], NOW_MS)
+        assert not sweeping.done()
+        assert await sweeping == 5_500
+        assert await engine.sweep(NOW_MS, 5_500) == 500
 
 
 @pytest.mark.parametrize(

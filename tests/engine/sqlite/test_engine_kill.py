@@ -52,7 +52,10 @@ async def test_no_acknowledged_commit_is_lost_when_the_process_is_killed(
     for number in range(kills):
         fate = Fate(random)
         complaints = await Victim(acknowledged).live(
-            str(path), close_after=fate.close_after, heard=fate
+            str(path),
+            *random.choice(((), ("slow",))),
+            close_after=fate.close_after,
+            heard=fate,
         )
         assert not complaints, complaints.decode()
         # A copy is opened, so that the next process finds the files as they were left.

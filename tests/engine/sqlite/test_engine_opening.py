@@ -1,5 +1,6 @@
 """What stands in the way of opening is named, each kind with a code of its own."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from onceward.engine.sqlite import SQLiteEngine
 from onceward.engine.sqlite.owner import Owner
 from onceward.engine.sqlite.table import FORMAT
 from onceward.errors import CannotOpen
+from onceward.testing.disk import Faults, Strike, Watched
 from tests.engine.sqlite.victim import Acknowledged, Victim
 
 KEY = ("p", "s")
@@ -173,3 +175,23 @@ def second(path: Path) -> CannotOpen:
     with pytest.raises(CannotOpen) as refused:
         Owner(str(path))
     return refused.value
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errno.EROFS, "read_only"),
+        (errno.EACCES, "read_only"),
+        (errno.EDQUOT, "storage_full"),
+        (errno.EMFILE, "storage_failed"),
+    ],
+)
+async def test_what_the_system_refuses_is_told_apart(error: int, code: str, tmp_path: Path) -> None:
+    path = tmp_path / "app.db"
+    with Watched(Faults(Strike("disk.open", 2, error))) as watched:
+        engine = SQLiteEngine(str(path), disk=watched.disk, vfs=watched.vfs)
+        with pytest.raises(CannotOpen) as refused:
+            await engine.open()
+    assert refused.value.code == code
+    assert str(path) in refused.value.message
+    await fill(path)
