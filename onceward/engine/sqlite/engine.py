@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -133,11 +134,19 @@ class SQLiteEngine(Engine):
     def _replay(self, folded_seq: int) -> int:
         last_seq = folded_seq
         put = self._layers.active.put
-        for frame in self._journal.recover(folded_seq):
-            for rows in frame.commits:
-                for row in rows:
-                    put(row)
-            last_seq = frame.last_seq
+        # Looking through hundreds of thousands of new objects again and again for garbage,
+        # of which there is none, would take a third of the time.
+        collected = gc.isenabled()
+        gc.disable()
+        try:
+            for frame in self._journal.recover(folded_seq):
+                for rows in frame.commits:
+                    for row in rows:
+                        put(row)
+                last_seq = frame.last_seq
+        finally:
+            if collected:
+                gc.enable()
         return last_seq
 
     async def close(self) -> None:
