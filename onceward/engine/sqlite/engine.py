@@ -59,6 +59,8 @@ class SQLiteEngine(Engine):
         # One name for the lock and the journal, whatever links lead to the file.
         self.path = os.path.realpath(path)
         self._memtable_bytes = memtable_bytes
+        self._ease_bytes = int(memtable_bytes * _EASE_FROM)
+        self._fold_bytes = memtable_bytes // 3
         self._cache_bytes = cache_bytes
         self._disk = disk or Disk()
         self._vfs = vfs
@@ -193,7 +195,7 @@ class SQLiteEngine(Engine):
         self._must_work()
         size_bytes = admit(writes) + len(writes) * ROW_OVERHEAD_BYTES
         writer, layers = self._writer, self._layers
-        if layers.size_bytes > self._memtable_bytes * _EASE_FROM and _changes(writes):
+        if layers.size_bytes > self._ease_bytes and _changes(writes):
             await self._ease()
         if not writer.has_room(size_bytes) and _changes(writes):
             await writer.make_room(size_bytes)
@@ -204,7 +206,7 @@ class SQLiteEngine(Engine):
         if rows:
             durable = writer.append(rows, size_bytes)
             self._watchers.hint(writes)
-            if layers.active.size_bytes > self._memtable_bytes // 3:
+            if layers.active.size_bytes > self._fold_bytes:
                 self._folder.ask(everything=True)
         elif writer.durable_seq == writer.seq:
             if visible:
