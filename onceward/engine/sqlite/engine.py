@@ -68,10 +68,14 @@ class SQLiteEngine(Engine):
         self._watchers = Watchers()
         self._now_ms = 0
         self._opened = False
+        self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> Self:
         if self._opened:
             return self
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
+            self._closing = None
         self._loop = asyncio.get_running_loop()
         try:
             inspect_path(self.path)
@@ -152,17 +156,22 @@ class SQLiteEngine(Engine):
         return last_seq
 
     async def close(self) -> None:
-        if not self._opened:
-            return
-        self._opened = False
-        await self._folder.close()
-        await self._writer.close()
+        if self._opened:
+            self._opened = False
+            self._closing = asyncio.create_task(self._close(), name="onceward-close")
+        if self._closing is not None:
+            # Goes on when this caller gives up: half closed would be worse than either.
+            await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         try:
+            await self._folder.close()
+            await self._writer.close()
             if self._writer.failure is None and await self._folder.fold_all():
                 self._journal.close(remove=True)
         finally:
-            self._journal.close(remove=False)
             self._background.shutdown()
+            self._journal.close(remove=False)
             self._table.close()
             self._owner.release()
 

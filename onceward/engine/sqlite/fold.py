@@ -90,6 +90,10 @@ class Folder:
                 self._progress.set()
                 self._wanted.clear()
                 asyncio.get_running_loop().call_later(_RETRY_S, self.ask)
+            except apsw.BusyError:
+                # Someone else writes to the file, which only its owner should: that will pass.
+                self._wanted.clear()
+                asyncio.get_running_loop().call_later(_RETRY_S, self.ask)
             except OncewardError:
                 pass  # the writer has failed, and says so to everyone
             except Exception as error:

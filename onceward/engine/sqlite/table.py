@@ -152,6 +152,8 @@ class Table:
         """Move SQLite's own log into the file, as far as readers allow."""
         try:
             self._fold.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            pass  # someone else is just doing it
         except apsw.FullError as error:
             raise StorageFull(f"no space is left in {self.path}") from error
 
