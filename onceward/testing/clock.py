@@ -249,6 +249,15 @@ class Process:
             self._tasks = [task for task in self._tasks if not task.done()]
         self._tasks.append(task)
 
+    def unnoticed(self) -> list[BaseException]:
+        """What tasks of this process raised and nobody looked at; now someone has."""
+        return [
+            error
+            for task in self._tasks
+            if task.done() and getattr(task, "_log_traceback", False)
+            if (error := task.exception()) is not None
+        ]
+
     def put_off(self, guarded: "_Guarded") -> None:
         if not self.dead:
             self._backlog.append((guarded, copy_context()))

@@ -14,6 +14,7 @@ from onceward.errors import (
 )
 from onceward.ids import Ids
 from onceward.store import Store
+from onceward.testing.certify import certify_engine
 from onceward.testing.clock import VirtualClock, VirtualLoop, run_virtual
 from onceward.testing.faults import FaultEngine, LocalFaultEngine
 from onceward.testing.plan import Fault, Script, Step
@@ -102,8 +103,8 @@ def test_a_late_commit_is_refused_or_fails_as_any_other():
         await engine.close()
         await inner.open()
         assert engine.counts == {Fault.LATE: 2, "late commit failed": 2}
+        engine.plan = Script({1: late})
         with pytest.raises(OutcomeUnknown):
-            engine.plan = Script({1: late})
             await engine.commit(put(), 0)
         await engine.close()
         assert engine.counts["late commit refused"] == 1
@@ -283,3 +284,17 @@ def test_a_store_on_it_finds_out_what_became_of_a_lost_commit(plan):
         assert await value(engine) == b"1"
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("kind", [FaultEngine, LocalFaultEngine])
+async def test_with_an_empty_plan_it_is_certified(kind):
+    memories = []
+
+    def make():
+        memories.append(Memory())
+        return kind(MemoryEngine(memories[-1]))
+
+    def again(engine):
+        return kind(MemoryEngine(memories[-1]))
+
+    await certify_engine(make, reopen=again, second=again)

@@ -194,7 +194,15 @@ class LocalEngine(Engine):
         return self._inner.watch(partition)
 
     async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
-        return await self._inner.sweep(now_ms, limit)
+        memory = self._inner.memory
+        expired = [key for at_ms, key, _ in sorted(memory.expiries) if at_ms <= now_ms]
+        there = [key for key in dict.fromkeys(expired) if memory.table.get(key) is not None]
+        swept = await self._inner.sweep(now_ms, limit)
+        gone = [Delete(key) for key in there if memory.table.get(key) is None]
+        if gone:
+            self._disk.append(memory.version, gone)
+            self._sync()
+        return swept
 
     async def _durable(self, position: int) -> None:
         if self._disk.durable >= position and not self.dead:

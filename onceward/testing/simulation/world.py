@@ -212,6 +212,9 @@ class World:
         self.loop.set_exception_handler(self._unhandled)
         try:
             self.loop.run_until_complete(self._main())
+            for server in self.servers:
+                for error in server.node.process.unnoticed() if server.node else ():
+                    raise error
             history = self._history()
             self.scenario.judge(history)
             return history

@@ -135,8 +135,10 @@ def _operations(calls: list[Call], final: Any) -> list[Operation]:
     called = {call.id: call for call in calls}
     for value in seen_values:
         if value not in known:
-            # An execution whose answer no client got.
+            # An execution whose answer no client got; of one that writes.
             call = called[value.split("@")[0]]
+            if call.request[0] not in ("write", "swap", "create"):
+                continue
             sees = None if call.request[0] == "create" else ANYTHING
             operations.append(Operation(call.called_ns, NEVER_NS, sees, value, value))
     operations.append(Operation(NEVER_NS - 2, NEVER_NS - 1, final, SAME, "the end"))
