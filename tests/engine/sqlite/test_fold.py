@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import apsw
 import pytest
 
 from onceward import limits
@@ -176,3 +177,25 @@ async def test_a_fold_waits_for_what_has_replaced_its_rows_in_memory(memory_path
         await engine.close()
     async with SQLiteEngine(path) as engine:
         assert [r.value for r in await engine.scan("p", NOW_MS)] == [b"1"]
+
+
+async def test_a_fold_waits_while_someone_else_locks_the_table(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold, "_RETRY_S", 0.01)
+    path = str(memory_path / "app.db")
+    async with SQLiteEngine(path) as engine:
+        engine._table._fold.set_busy_timeout(1)
+        other = apsw.Connection(path)
+        other.execute("BEGIN IMMEDIATE")
+        await engine.commit([Put(("p", "a"), b"1")], NOW_MS)
+        engine._folder.ask(everything=True)
+        await until(lambda: engine._layers.frozen.count == 1)
+        for _ in range(3):
+            await engine.commit([Put(("p", "b"), b"1")], NOW_MS)
+            await asyncio.to_thread(lambda: None)
+        assert engine._table.folded_seq == 0
+        other.execute("ROLLBACK")
+        other.close()
+        await until(lambda: engine._table.folded_seq > 0)
+        assert len(await engine.scan("p", NOW_MS)) == 2

@@ -18,7 +18,7 @@ from onceward.engine.sqlite.table import (
     unreadable,
 )
 from onceward.errors import CannotOpen, StorageFull
-from onceward.testing.disk import Faults, Strike, Watched
+from onceward.testing.disk import Faults, Observer, Operation, Strike, Watched
 
 
 @pytest.fixture
@@ -172,6 +172,25 @@ def test_a_fold_for_which_there_is_no_space_changes_nothing(memory_path: Path) -
         faults.heal()
         table.checkpoint()
         table.close()
+
+
+def test_a_checkpoint_that_someone_else_is_making_is_left_to_them(table: Table) -> None:
+    class Meanwhile(Observer):
+        met = False
+
+        def after(self, operation: Operation) -> None:
+            if operation.kind == "vfs.write" and not self.met:
+                self.met = True
+                table.checkpoint()
+
+    table.fold([row("a")], 1)
+    meanwhile = Meanwhile()
+    with Watched(meanwhile) as watched:
+        other = apsw.Connection(table.path, vfs=watched.vfs)
+        assert other.execute("SELECT count(*) FROM record").get == 1
+        other.wal_checkpoint()
+        other.close()
+    assert meanwhile.met
 
 
 def test_a_transaction_that_fails_leaves_none_behind(table: Table) -> None:
