@@ -5,6 +5,7 @@ import errno
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -30,13 +31,20 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink(monkeypatch)
 
 
-async def live(path: str, faults: Faults, history: History) -> str:
+async def live(path: str, faults: Faults, history: History, *, slow: bool) -> str:
     """The lives of three processes: the first is killed, the second recovers and ends in
-    order, the third finds all in order. Returns what a failure was said to be."""
+    order, the third finds all in order. Returns what a failure was said to be.
+
+    If the disk seems slow, syncs run in a thread of their own.
+    """
     for life, rounds in enumerate((10, 10, 1)):
         with Watched(faults) as watched:
             engine = SQLiteEngine(
-                path, memtable_bytes=MEMTABLE_BYTES, disk=watched.disk, vfs=watched.vfs
+                path,
+                memtable_bytes=MEMTABLE_BYTES,
+                disk=watched.disk,
+                vfs=watched.vfs,
+                elapsed_ns=count(step=10**9 if slow else 1).__next__,
             )
             try:
                 await engine.open()
@@ -57,7 +65,7 @@ async def strike(folder: Path, blow: Strike | None) -> Faults:
     path = str(folder / "app.db")
     history, faults = History(), Faults(blow)
     async with asyncio.timeout(30):
-        said = await live(path, faults, history)
+        said = await live(path, faults, history, slow=bool(blow and blow.number % 2))
         await reopen_and_judge(path, history)
     assert not said or CLEAR.search(said), f"not clear: {said}"
     shutil.rmtree(folder)
