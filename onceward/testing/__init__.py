@@ -5,6 +5,8 @@
 - `certify_engine`: one call that certifies an engine against the contract.
 - `simulate`, `simulate_many`, `Scenario`: whole nodes from one seed, with everything going
   wrong, judged by an independent model.
+- `onceward.testing.disk` and `onceward.testing.power`, for the SQLite engine: a disk on which
+  every system call can fail, and power cuts at any of them.
 """
 
 from onceward.testing.certify import NotCertified, certify_engine
