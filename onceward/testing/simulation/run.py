@@ -1,5 +1,6 @@
 """Run scenarios: one seed, or many."""
 
+import gc
 import random
 import time
 from collections import Counter
@@ -208,6 +209,7 @@ def _run_chunk(scenario: type[Scenario], seeds: list[int]) -> Summary:
     summary = Summary()
     for seed in seeds:
         summary.add(simulate(scenario, seed))
+    gc.collect()  # a world is full of cycles, and large: do not wait for the collector
     return summary
 
 
