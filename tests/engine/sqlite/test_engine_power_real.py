@@ -60,7 +60,8 @@ def ext4(tmp_path: Path) -> Iterator[Ext4]:
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no loop-mounted ext4 here: {error}")
     yield disk
-    disk.unmount()
+    # A test that failed may have left it unmounted.
+    subprocess.run(["umount", str(disk.mounted)], capture_output=True, timeout=30)
 
 
 async def run_until(
