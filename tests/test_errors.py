@@ -30,6 +30,8 @@ STORAGE = [
     "read_only",
     "no_such_file",
     "file_exists",
+    "no_such_database",
+    "access_denied",
     "damaged",
     "storage_failed",
 ]

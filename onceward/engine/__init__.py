@@ -8,8 +8,11 @@ from onceward.errors import BadInput
 
 
 def create(url: str) -> Engine:
-    """The engine for `sqlite:///relative.db`, `sqlite:////absolute.db` or `memory://`."""
+    """The engine for `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://` or
+    `postgresql://user:password@host/database?schema=onceward`."""
     parts = urlsplit(url)
+    if parts.scheme in ("postgresql", "postgres"):
+        return _create_postgres(url)
     if parts.query or parts.fragment:
         raise BadInput(f"{url!r}: engine URLs take no ? or # part", code="bad_engine_url")
     if parts.scheme == "memory" and not parts.netloc and not parts.path:
@@ -26,8 +29,20 @@ def create(url: str) -> Engine:
 
         return SQLiteEngine(unquote(parts.path[1:]))
     raise BadInput(
-        f"{url!r} is no engine: known are memory:// and sqlite:///file.db", code="bad_engine_url"
+        f"{url!r} is no engine: known are memory://, sqlite:///file.db and postgresql://…",
+        code="bad_engine_url",
     )
+
+
+def _create_postgres(url: str) -> Engine:
+    try:
+        from onceward.engine.postgres import PostgresEngine
+    except ModuleNotFoundError as error:
+        raise BadInput(
+            f"postgresql:// needs {error.name}: pip install 'onceward[postgres]'",
+            code="bad_engine_url",
+        ) from error
+    return PostgresEngine(url)
 
 
 async def open(url: str) -> Engine:

@@ -1,0 +1,217 @@
+"""Many commits as the arguments of one call, and its answer as their verdicts: pure functions.
+
+`sql/0002_commit_batch.sql` says what the server does with them.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from onceward.engine.base import ABSENT, ANY, Check, Put, Version, Write
+from onceward.errors import BadInput, Conflict
+from onceward.keys import Key
+
+NEVER: Final = 2**63 - 1
+"""An expiry that never comes."""
+_NO_VERSION: Final = -2
+_FIRST, _CLAIM, _CLAIMED = 1, 2, 4
+_CHECK, _PUT, _DELETE = 0, 1, 2
+
+# An index entry of PostgreSQL has at most 2,704 bytes. A sort key has up to 1,024 of them.
+_PARTITION_BYTES_MAX: Final = 1_500
+_PARTITION_BYTES_KEPT: Final = 1_450
+
+
+class Member:
+    """One commit on its way: its writes, as the server takes them, and who waits for it."""
+
+    __slots__ = ("done", "now_ms", "rows", "size_bytes", "visible", "writes")
+
+    def __init__(
+        self,
+        writes: Sequence[Write],
+        now_ms: int,
+        size_bytes: int,
+        visible: Callable[[Version], None] | None,
+        done: Any,
+    ) -> None:
+        """Raises `BadInput` for what PostgreSQL cannot store: it must not spoil a batch."""
+        admit_time(now_ms)
+        self.writes = writes
+        self.now_ms = now_ms
+        self.size_bytes = size_bytes
+        self.visible = visible
+        self.done = done
+        self.rows = [_row(write) for write in writes]
+
+
+def _row(write: Write) -> tuple[str, str, str, int, int, int]:
+    """(partition, sort key, value or nothing, expiry, expectation, kind)"""
+    partition, sort = write.key
+    if len(partition) > _PARTITION_BYTES_MAX // 4:
+        partition = stored_partition(partition)
+    expect = write.expect
+    if expect is ANY:
+        version = -1
+    elif expect is ABSENT:
+        version = 0
+    elif type(expect) is int and 0 < expect < NEVER:
+        version = expect
+    else:
+        version = _NO_VERSION
+    if type(write) is Put:
+        expires_at_ms = write.expires_at_ms
+        if expires_at_ms is None:
+            expires_at_ms = NEVER
+        else:
+            admit_time(expires_at_ms)
+        return partition, sort, _text(write), expires_at_ms, version, _PUT
+    return partition, sort, "", NEVER, version, _CHECK if type(write) is Check else _DELETE
+
+
+def admit_time(time_ms: int) -> None:
+    if not -NEVER < time_ms < NEVER:
+        raise BadInput(f"{time_ms} is no time in milliseconds")
+
+
+def _text(put: Put) -> str:
+    try:
+        text = put.value.decode()
+    except UnicodeDecodeError:
+        raise BadInput(f"the value of {put.key} is not UTF-8", code="bad_value") from None
+    if "\0" in text:
+        raise BadInput(f"the value of {put.key} has a NUL, so it is not JSON", code="bad_value")
+    return text
+
+
+def stored_partition(partition: str) -> str:
+    """The name of a partition in the table: its own, or if that is too long for an index, its
+    beginning and a hash of it. Such a name is longer than any that is stored as it is."""
+    encoded = partition.encode()
+    if len(encoded) <= _PARTITION_BYTES_MAX:
+        return partition
+    beginning = encoded[:_PARTITION_BYTES_KEPT].decode(errors="ignore")
+    return f"{beginning}#{hashlib.sha256(encoded).hexdigest()}"
+
+
+CALL: Final = """
+SELECT base, failed FROM {schema}.commit_batch(
+    $1, $2,
+    string_to_array($4, $3), string_to_array($5, $3), string_to_array($6, $3),
+    $7::text::bigint[], $8::text::bigint[], $9::text::int[], $10::text::int[],
+    $11::text::int[], $12::text::int[], $13::text::int[], $14::text::int[],
+    $15::text::bigint[]
+)
+"""
+"""The call: its first argument is the deadline, the others are those of a batch.
+
+Arrays go as text: the driver looks at each element of an array several times, which costs more
+than all else that a node does for a commit.
+"""
+
+
+def joined(*lists: list[str]) -> tuple[str, list[str]]:
+    """Texts as one for each list, with a separator between them that is in none of them."""
+    separator = "\x1e"
+    texts = [separator.join(texts) for texts in lists]
+    tries = 0
+    while any(
+        text.count(separator) != max(len(list_) - 1, 0)
+        or (tries > 0 and text.split(separator) != list_)
+        for text, list_ in zip(texts, lists, strict=True)
+    ):
+        tries += 1
+        separator = f"\x1e{tries}\x1f"
+        texts = [separator.join(texts) for texts in lists]
+    return separator, texts
+
+
+def _array(numbers: list[int]) -> str:
+    return f"{{{str(numbers)[1:-1]}}}"
+
+
+class Batch:
+    """Members in the order of arrival, with the arguments of the call that commits them."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = members
+        # Sorted by key, writes of the same key by arrival: a tuple's order says it all, since
+        # no member has two writes of one key.
+        order = sorted(
+            [
+                (row[0], row[1], number, row)
+                for number, member in enumerate(members, 1)
+                for row in member.rows
+            ]
+        )
+        self._order = order
+        firsts: list[int] = []
+        roles: list[int] = []
+        turns: list[list[int]] = [[] for _ in members]
+        claimed = 0
+        first = claim = 0
+        claim_is_put = False
+        before: Key | None = None
+        for index, (partition, sort, number, row) in enumerate(order, 1):
+            turns[number - 1].append(index)
+            key = (partition, sort)
+            if key != before:
+                before = key
+                first, claim, claim_is_put = index, 0, False
+                roles.append(_FIRST)
+            else:
+                roles.append(0)
+            firsts.append(first)
+            if -1 <= row[4] <= 0 and not claim_is_put:
+                is_put = row[5] == _PUT
+                if claim == 0:
+                    claimed += 1
+                    roles[first - 1] |= _CLAIMED
+                elif is_put:
+                    roles[claim - 1] &= ~_CLAIM
+                if claim == 0 or is_put:
+                    roles[index - 1] |= _CLAIM
+                    claim = index
+                claim_is_put = is_put
+        ends: list[int] = []
+        end = 0
+        for turn in turns:
+            end += len(turn)
+            ends.append(end)
+        separator, texts = joined(
+            [entry[0] for entry in order],
+            [entry[1] for entry in order],
+            [entry[3][2] for entry in order],
+        )
+        self.arguments: list[Any] = [
+            claimed,
+            separator,
+            *texts,
+            _array([entry[3][3] for entry in order]),
+            _array([entry[3][4] for entry in order]),
+            _array([entry[3][5] for entry in order]),
+            _array([entry[2] for entry in order]),
+            _array(firsts),
+            _array(roles),
+            _array([index for turn in turns for index in turn]),
+            _array(ends),
+            _array([member.now_ms for member in members]),
+        ]
+
+    def verdicts(self, base: int, failed: Sequence[int]) -> list[int | Conflict]:
+        """For each member its version, or what it conflicts on."""
+        verdicts: list[int | Conflict] = list(range(base + 1, base + 1 + len(self.members)))
+        lost: dict[int, set[tuple[str, str]]] = {}
+        for index in failed:
+            partition, sort, number, _ = self._order[index - 1]
+            lost.setdefault(number, set()).add((partition, sort))
+        for number, keys in lost.items():
+            member = self.members[number - 1]
+            named = [
+                write.key
+                for write, row in zip(member.writes, member.rows, strict=True)
+                if (row[0], row[1]) in keys
+            ]
+            text = ", ".join("/".join(key) for key in named)
+            verdicts[number - 1] = Conflict(f"changed meanwhile: {text}", keys=named)
+        return verdicts

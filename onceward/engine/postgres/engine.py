@@ -1,0 +1,160 @@
+"""The PostgreSQL engine: the contract, on top of commits, reads and hints."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Self
+
+from onceward import limits
+from onceward.engine.base import (
+    ANY,
+    Check,
+    Engine,
+    Record,
+    Version,
+    Watch,
+    Write,
+    admit,
+    admit_get,
+    admit_scan,
+    judge,
+)
+from onceward.engine.postgres.batch import Member, admit_time
+from onceward.engine.postgres.commits import CommitLink, Commits
+from onceward.engine.postgres.hints import HashedWatchers, Hints
+from onceward.engine.postgres.link import Link, Target
+from onceward.engine.postgres.reads import Reads
+from onceward.engine.postgres.schema import migrate
+from onceward.errors import Unavailable
+from onceward.keys import Key
+
+
+class PostgresEngine(Engine):
+    """Records in one schema of a PostgreSQL database, shared with all who open it.
+
+    Connections that are lost are replaced as soon as the server can be reached again. While
+    it cannot, calls raise `Unavailable` at once. A commit whose connection is lost after it
+    was sent raises `OutcomeUnknown`.
+    """
+
+    answers_can_be_lost: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        lanes: int = limits.BATCH_LANES,
+        readers: int = limits.READERS,
+        answer_s: float = limits.ANSWER_S,
+    ) -> None:
+        """`postgresql://user:password@host/database?schema=onceward`, and what else the
+        driver takes. `lanes` connections commit, `readers` read; after `answer_s` without an
+        answer a connection is given up."""
+        self.target = Target.parse(url)
+        self._lanes = lanes
+        self._readers = readers
+        self._answer_s = answer_s
+        self._watchers = HashedWatchers()
+        self._opened = False
+
+    async def open(self) -> Self:
+        """Connect, and prepare the schema if it is not there yet."""
+        if self._opened:
+            return self
+        link = await self._connect()
+        try:
+            await migrate(link, self.target)
+        finally:
+            await link.close()
+        target = self.target
+        self._hints = Hints(self._connect, f"onceward_{target.schema}", self._watchers)
+        self._commits = Commits(
+            lambda: CommitLink.connect(target, self._answer_s), self._lanes, self._hints.tell
+        )
+        self._reads = Reads(self._connect, target.schema, self._readers)
+        self._hints.open()
+        self._opened = True
+        return self
+
+    async def _connect(self) -> Link:
+        return await Link.connect(self.target, self._answer_s)
+
+    async def close(self) -> None:
+        if not self._opened:
+            return
+        self._opened = False
+        await self._commits.close()
+        await self._reads.close()
+        await self._hints.close()
+
+    async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
+        self._must_be_open()
+        admit_get(keys)
+        if not keys:
+            return []
+        return [
+            None if record is None or record.absent_at(now_ms) else record
+            for record in await self._reads.get(keys)
+        ]
+
+    async def scan(
+        self,
+        partition: str,
+        now_ms: int,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+    ) -> list[Record]:
+        self._must_be_open()
+        admit_scan(limit)
+        admit_time(now_ms)
+        return await self._reads.scan(partition, now_ms, start, end, limit, reverse)
+
+    async def commit(
+        self,
+        writes: Sequence[Write],
+        now_ms: int,
+        visible: Callable[[Version], None] | None = None,
+    ) -> Version:
+        self._must_be_open()
+        size_bytes = admit(writes)
+        if all(type(write) is Check for write in writes):
+            return await self._check(writes, now_ms, visible)
+        done: asyncio.Future[Version] = asyncio.get_running_loop().create_future()
+        self._commits.add(Member(writes, now_ms, size_bytes, visible, done))
+        return await done
+
+    async def _check(
+        self,
+        checks: Sequence[Write],
+        now_ms: int,
+        visible: Callable[[Version], None] | None,
+    ) -> Version:
+        """Checks alone are true of one moment or not: a read tells, and locks nothing.
+
+        What a read shows is durable here. Such a commit has no version of its own.
+        """
+        keys = [check.key for check in checks if check.expect is not ANY]
+        records = await self.get(keys, now_ms)
+        judge(checks, dict(zip(keys, records, strict=True)).__getitem__)
+        if visible is not None:
+            visible(0)
+        return 0
+
+    def watch(self, partition: str) -> Watch:
+        return self._watchers.add(partition)
+
+    async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
+        self._must_be_open()
+        admit_time(now_ms)
+        return await self._reads.sweep(now_ms, limit)
+
+    async def now_ms(self) -> int:
+        """What time it is by the server's clock, which counts for all nodes."""
+        self._must_be_open()
+        return await self._reads.now_ms()
+
+    def _must_be_open(self) -> None:
+        if not self._opened:
+            raise Unavailable(f"{self.target.label} is not open", code="engine_closed")

@@ -1,0 +1,159 @@
+"""Hints from node to node: which partitions have changed, by LISTEN and NOTIFY.
+
+A hint is sent after the commit, and on a connection of its own, since PostgreSQL lets
+transactions that notify commit only one after the other. What happens within a few
+milliseconds goes as one notification. Partitions are named by a short hash: a hint may
+come without a change.
+
+A node that hears of no other sends no hints. So each says hello when it begins to listen,
+and now and then that it is there; who hears hello, or of others for the first time, may have
+kept changes to himself, and tells all to look.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from onceward import limits
+from onceward.engine.base import Check, Watch, Watchers, Write
+from onceward.engine.postgres.link import Link, Lost, Rejected
+from onceward.errors import CannotOpen
+
+_HELLO: Final = "hello"
+_THERE: Final = "there"
+_MANY: Final = "*"
+# After so many pauses without a word from others, a node takes itself to be alone.
+_SILENCE_MAX: Final = 3
+
+
+class HashedWatchers(Watchers):
+    """Watches that can be found by the hash of their partition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watches: dict[str, set[Watch]] = {}
+
+    def add(self, partition: str) -> Watch:
+        watch = super().add(partition)
+        self._watches.setdefault(hash_of(partition), set()).add(watch)
+        return watch
+
+    def remove(self, watch: Watch) -> None:
+        super().remove(watch)
+        hashed = hash_of(watch.partition)
+        if watches := self._watches.get(hashed):
+            watches.discard(watch)
+            if not watches:
+                del self._watches[hashed]
+
+    def hint_hashed(self, hashed: Sequence[str]) -> None:
+        for name in hashed:
+            for watch in tuple(self._watches.get(name, ())):
+                watch.hint()
+
+    def hint_all(self) -> None:
+        self.hint_hashed(list(self._watches))
+
+
+class Hints:
+    """Tells other nodes what changed here, and the watches here what changed elsewhere."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Link]],
+        channel: str,
+        watchers: HashedWatchers,
+    ) -> None:
+        self._connect = connect
+        self._channel = channel
+        self._watchers = watchers
+        self._changed: set[str] = set()
+        self._many = False
+        self._woken = asyncio.Event()
+        self._own_pid = 0
+        self._silence = _SILENCE_MAX
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other node seems to be there."""
+        return self._silence >= _SILENCE_MAX
+
+    def open(self) -> None:
+        """Begin in the background: whatever becomes of it, watches can be polled."""
+        self._serving = asyncio.get_running_loop().create_task(self._serve())
+
+    async def close(self) -> None:
+        self._serving.cancel()
+        await asyncio.wait([self._serving])
+
+    def tell(self, writes: Sequence[Write]) -> None:
+        """Hint the watches here, and soon all others."""
+        self._watchers.hint(writes)
+        if self._many or self.alone:
+            return
+        for write in writes:
+            if type(write) is not Check:
+                self._changed.add(write.key[0])
+        self._many = len(self._changed) > limits.HINTS_MAX
+        self._woken.set()
+
+    async def _serve(self) -> None:
+        pause_s = limits.RECONNECT_S_MIN
+        while True:
+            link: Link | None = None
+            try:
+                link = await self._connect()
+                self._own_pid = link.server_pid
+                link.on_closed(self._woken.set)
+                await link.listen(self._channel, self._heard)
+                # Something may have changed while no one listened.
+                self._watchers.hint_all()
+                pause_s = limits.RECONNECT_S_MIN
+                await self._send_all(link)
+            except (CannotOpen, Lost, Rejected):
+                pass  # hints are lost meanwhile, which they may be
+            finally:
+                if link is not None:
+                    link.drop()
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, limits.LISTEN_S_MAX)
+
+    async def _send_all(self, link: Link) -> None:
+        """Pass on what changes, until the connection is lost."""
+        await self._notify(link, _HELLO)
+        while not link.closed:
+            try:
+                async with asyncio.timeout(limits.LISTEN_S_MAX):
+                    await self._woken.wait()
+            except TimeoutError:
+                # This also shows whether the server is still there.
+                self._silence += 1
+                await self._notify(link, _THERE)
+                continue
+            self._woken.clear()
+            if self._many or self._changed:
+                payload = _MANY if self._many else ",".join({hash_of(p) for p in self._changed})
+                self._changed.clear()
+                self._many = False
+                await self._notify(link, payload)
+                await asyncio.sleep(limits.HINT_PAUSE_S)
+
+    async def _notify(self, link: Link, payload: str) -> None:
+        await link.fetch("SELECT pg_notify($1, $2)", self._channel, payload)
+
+    def _heard(self, pid: int, payload: str) -> None:
+        if pid == self._own_pid:
+            return  # the watches here have been told already
+        if payload == _HELLO or self.alone:
+            self._many = True
+            self._woken.set()
+        self._silence = 0
+        if payload == _MANY:
+            self._watchers.hint_all()
+        elif payload not in (_HELLO, _THERE):
+            self._watchers.hint_hashed(payload.split(","))
+
+
+def hash_of(partition: str) -> str:
+    return f"{zlib.crc32(partition.encode()):x}"

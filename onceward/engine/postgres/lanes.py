@@ -1,0 +1,58 @@
+"""Work in batches: who comes while all lanes are busy shares the next batch."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Lanes(Generic[T]):
+    """Runs what is added, in order, by up to `count` batches at a time.
+
+    `cut` takes the next batch off the front of the queue; `run` carries it out, and must not
+    raise. What is added in one turn of the event loop goes together.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[list[T]], Awaitable[None]],
+        cut: Callable[[deque[T]], list[T]],
+        count: int,
+    ) -> None:
+        self._run = run
+        self._cut = cut
+        self._count = count
+        self._queue: deque[T] = deque()
+        self._starting = False
+        self._busy = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, item: T) -> None:
+        self._queue.append(item)
+        if not self._starting and self._busy < self._count:
+            self._starting = True
+            asyncio.get_running_loop().call_soon(self._start)
+
+    def _start(self) -> None:
+        self._starting = False
+        if self._queue and self._busy < self._count:
+            self._busy += 1
+            task = asyncio.get_running_loop().create_task(self._work())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _work(self) -> None:
+        try:
+            while self._queue:
+                await self._run(self._cut(self._queue))
+        finally:
+            self._busy -= 1
+
+    async def drain(self) -> None:
+        """Wait until nothing is left; nothing may be added meanwhile."""
+        self._start()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+            await asyncio.sleep(0)  # so that those that are done are taken out

@@ -1,0 +1,330 @@
+"""Connections: made as needed, given out one at a time, replaced when lost.
+
+The one place that knows the driver. Its errors are told apart by what they mean for a
+statement: `Rejected` (the server said no; nothing was changed) and `Lost` (no one knows).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg  # type: ignore[import-untyped]
+
+from onceward import limits
+from onceward.errors import BadInput, CannotOpen, StorageFull, Unavailable
+
+# For this program's own statements, which all find their rows by key: no plan made while the
+# table was small may live on when it is large. No statement may outlive its caller for long.
+_SETTINGS: Final = {
+    "application_name": "onceward",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "default_transaction_isolation": "read committed",
+    "statement_timeout": str(limits.STATEMENT_MS),
+    "lock_timeout": str(limits.LOCK_MS),
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+}
+_DURABLE: Final = """
+SELECT pg_is_in_recovery(), CASE current_setting('synchronous_commit')
+    WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
+"""
+
+
+class Rejected(Exception):
+    """The server refused a statement and rolled it back: nothing was changed."""
+
+    def __init__(self, sqlstate: str, message: str) -> None:
+        self.sqlstate = sqlstate
+        super().__init__(f"{message} ({sqlstate})")
+
+    def explained(self) -> BadInput | Unavailable:
+        """The same as an error for the caller of the engine."""
+        if self.sqlstate == "53100":
+            return StorageFull(f"the server has no space left: {self}")
+        if self.sqlstate[:2] in ("22", "54"):
+            return BadInput(f"the server cannot take this: {self}", code="bad_value")
+        known = self.sqlstate[:2] in ("25", "40", "53", "55", "57")
+        return Unavailable(
+            f"the server refused: {self}. Nothing was changed by this call.",
+            code="engine_unreachable" if known else "storage_failed",
+        )
+
+
+class Lost(Exception):
+    """No answer came: the statement may or may not have been, or yet be, carried out."""
+
+    def __init__(self, reason: str, timed_out: bool = False) -> None:
+        self.timed_out = timed_out
+        super().__init__("no answer in time" if timed_out else reason)
+
+
+class Target(NamedTuple):
+    """Where the database is, and which schema in it is ours."""
+
+    dsn: str
+    schema: str
+    label: str
+    """For messages: without the password."""
+
+    @classmethod
+    def parse(cls, url: str) -> "Target":
+        """`schema` of the query is ours, the rest is the driver's. Raises `BadInput`."""
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+        schema = dict(query).get("schema", "onceward")
+        plain = schema.isascii() and schema.isidentifier() and schema == schema.lower()
+        if not plain or len(schema) > limits.SCHEMA_BYTES_MAX or schema.startswith("pg_"):
+            raise BadInput(
+                f"{schema!r} cannot be the schema: use small letters, digits and _, "
+                f"at most {limits.SCHEMA_BYTES_MAX}",
+                code="bad_engine_url",
+            )
+        rest = urlencode([(name, value) for name, value in query if name != "schema"])
+        dsn = urlunsplit((parts.scheme, parts.netloc, parts.path, rest, ""))
+        host = parts.netloc.rpartition("@")[2] or "the local server"
+        return cls(dsn, schema, f"{host}{parts.path} (schema {schema})")
+
+
+class Link:
+    """One connection, for one statement at a time."""
+
+    def __init__(self, connection: Any, answer_s: float) -> None:
+        self._connection = connection
+        self._answer_s = answer_s
+        self._timed_out = False
+        self._loop = asyncio.get_running_loop()
+
+    @classmethod
+    async def connect(cls, target: Target, answer_s: float = limits.ANSWER_S) -> Self:
+        """Raises `CannotOpen` with a code that says why, or `BadInput` for a bad URL."""
+        try:
+            connection = await asyncpg.connect(
+                target.dsn, timeout=limits.CONNECT_S, server_settings=_SETTINGS
+            )
+        except ValueError as error:
+            raise BadInput(f"{target.label}: {error}", code="bad_engine_url") from error
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise _cannot_connect(target, error) from error
+        link = cls(connection, answer_s)
+        try:
+            await link._get_ready(target)
+        except BaseException as error:
+            link.drop()
+            if isinstance(error, Lost | Rejected):
+                raise _cannot_connect(target, error) from error
+            raise
+        return link
+
+    async def _get_ready(self, target: Target) -> None:
+        """What is done once, before the connection is used."""
+        [(standby, _)] = await self.fetch(_DURABLE)
+        if standby:
+            raise CannotOpen(
+                f"{target.label} is a standby, which cannot be written. Name the primary.",
+                code="read_only",
+            )
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._connection.is_closed())
+
+    @property
+    def server_pid(self) -> int:
+        return int(self._connection.get_server_pid())
+
+    async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
+        """The rows of one statement, a transaction of its own unless one was begun.
+
+        Raises `Rejected`, or `Lost` when the connection broke or no answer came in time.
+        """
+        rows: Sequence[Any] = await self._answer(self._connection.fetch(query, *arguments))
+        return rows
+
+    async def run(self, script: str) -> None:
+        """Carry out several statements without arguments, as one transaction."""
+        await self._answer(self._connection.execute(script))
+
+    async def prepare(self, name: str, query: str) -> Callable[..., Awaitable[Sequence[Any]]]:
+        """Prepare a statement under a name; returns a function like `fetch` for it."""
+        statement = await self._answer(self._connection.prepare(query, name=name))
+
+        async def fetch(*arguments: object) -> Sequence[Any]:
+            rows: Sequence[Any] = await self._answer(statement.fetch(*arguments))
+            return rows
+
+        return fetch
+
+    async def listen(self, channel: str, heard: Callable[[int, str], None]) -> None:
+        """Call `heard` with the sender's process and the payload of each notification."""
+        await self._answer(
+            self._connection.add_listener(channel, lambda _c, pid, _n, text: heard(pid, text))
+        )
+
+    def on_closed(self, closed: Callable[[], None]) -> None:
+        self._connection.add_termination_listener(lambda _connection: closed())
+
+    async def _answer(self, call: Awaitable[Any]) -> Any:
+        # The driver's own time limit would wait for a server that may be gone.
+        timer = self._loop.call_later(self._answer_s, self._give_up)
+        try:
+            return await call
+        except asyncpg.PostgresError as error:
+            if error.severity_en == "ERROR" or isinstance(error, asyncpg.DataError):
+                raise Rejected(error.sqlstate, str(error)) from error
+            # A backend that was told to stop may have been about to answer.
+            self.drop()
+            raise Lost(str(error), self._timed_out) from error
+        except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            self.drop()
+            raise Lost(str(error), self._timed_out) from error
+        except BaseException:
+            # Cancelled: the statement goes on, so the connection cannot be used again.
+            self.drop()
+            raise
+        finally:
+            timer.cancel()
+
+    def _give_up(self) -> None:
+        self._timed_out = True
+        self.drop()
+
+    def drop(self) -> None:
+        """Close at once, whatever is under way; twice is once."""
+        if not self._connection.is_closed():
+            self._connection.terminate()
+
+    async def close(self) -> None:
+        """Take leave of the server; not for long if it does not answer."""
+        with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            await self._connection.close(timeout=limits.LEAVE_S)
+
+
+L = TypeVar("L", bound=Link)
+
+
+class Links(Generic[L]):
+    """Up to `count` connections to share. While none can be made, all are told so at once."""
+
+    def __init__(self, make: Callable[[], Awaitable[L]], count: int) -> None:
+        """`make` raises `CannotOpen` when there is no connection to be had."""
+        self._make = make
+        self._count = count
+        self._live = 0
+        self._idle: list[L] = []
+        self._waiting: deque[asyncio.Future[L | None]] = deque()
+        self._down: str | None = None
+        self._healing: asyncio.Task[None] | None = None
+
+    async def take(self) -> L:
+        """A connection for the caller alone, to `give` back; raises `Unavailable`."""
+        while True:
+            while self._idle:
+                link = self._idle.pop()
+                if not link.closed:
+                    return link
+                self._live -= 1
+            if self._down is not None:
+                raise Unavailable(f"{self._down} Nothing was changed by this call.")
+            if self._live < self._count:
+                return await self._make_one()
+            given = await self._wait()
+            if given is not None:
+                return given
+
+    def give(self, link: L) -> None:
+        """Give a connection back, open or closed: to who has waited longest."""
+        if link.closed:
+            self._live -= 1
+            self._hand(None)
+        elif not self._hand(link):
+            self._idle.append(link)
+
+    async def _wait(self) -> L | None:
+        """The next connection given back, or None: look again what there is."""
+        waiter: asyncio.Future[L | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            return await waiter
+        except BaseException:
+            if waiter.done() and not waiter.cancelled():
+                given = waiter.result()
+                if given is None:
+                    self._hand(None)
+                else:
+                    self.give(given)
+            raise
+
+    def _hand(self, link: L | None) -> bool:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(link)
+                return True
+        return False
+
+    async def close(self) -> None:
+        """Close all connections; none may be out."""
+        if self._healing is not None:
+            self._healing.cancel()
+            await asyncio.wait([self._healing])
+        await asyncio.gather(*(link.close() for link in self._idle))
+        self._idle.clear()
+        self._live = 0
+
+    async def _make_one(self) -> L:
+        self._live += 1
+        try:
+            return await self._make()
+        except CannotOpen as error:
+            self._live -= 1
+            self._go_down(error)
+            raise Unavailable(f"{error.message} Nothing was changed by this call.") from error
+        except BaseException:
+            self._live -= 1
+            self._hand(None)
+            raise
+
+    def _go_down(self, error: CannotOpen) -> None:
+        if self._down is None:
+            self._down = error.message
+            self._healing = asyncio.get_running_loop().create_task(self._heal())
+            while self._hand(None):
+                pass
+
+    async def _heal(self) -> None:
+        """Try again until there is a connection, ever more slowly."""
+        pause_s = limits.RECONNECT_S_MIN
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                link = await self._make()
+            except CannotOpen as error:
+                self._down = error.message
+                pause_s = min(pause_s * 2, limits.RECONNECT_S_MAX)
+                continue
+            self._down = None
+            self._live += 1
+            self.give(link)
+            return
+
+
+def _cannot_connect(target: Target, error: Exception) -> CannotOpen:
+    sqlstate = getattr(error, "sqlstate", None) or ""
+    if sqlstate == "3D000":
+        return CannotOpen(
+            f"{target.label}: there is no such database. Create it, with ENCODING 'UTF8'.",
+            code="no_such_database",
+        )
+    if sqlstate.startswith("28") or sqlstate == "42501":
+        return CannotOpen(f"{target.label} refused the user: {error}.", code="access_denied")
+    reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+    return CannotOpen(f"{target.label} cannot be reached: {reason}.", code="engine_unreachable")

@@ -1,0 +1,170 @@
+"""Reads: gets in batches, scans one by one; and the sweep and the server's clock."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from onceward import limits
+from onceward.engine.base import Record
+from onceward.engine.postgres.batch import stored_partition
+from onceward.engine.postgres.lanes import Lanes
+from onceward.engine.postgres.link import Link, Links, Lost, Rejected
+from onceward.errors import BadInput, Unavailable
+from onceward.keys import Key
+
+# One statement has one view of the table: each get is of one moment.
+_GET = """
+SELECT asked.number, record.value, record.version, record.expires_at_ms
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked(partition, sort, number)
+JOIN {schema}.record USING (partition, sort)
+"""
+_SCAN = """
+SELECT sort, value, version, expires_at_ms FROM {schema}.record
+WHERE partition = $1 AND sort >= $2 AND (expires_at_ms IS NULL OR expires_at_ms > $3)
+    {end} ORDER BY sort {order} LIMIT $4
+"""
+# What others are about to write is left to them, and to the next sweep.
+_SWEEP = """
+WITH swept AS (
+    DELETE FROM {schema}.record WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM {schema}.record WHERE expires_at_ms <= $1
+        ORDER BY expires_at_ms LIMIT $2 FOR UPDATE SKIP LOCKED
+    )) RETURNING 1
+) SELECT count(*) FROM swept
+"""
+_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
+
+class Get:
+    """One get on its way."""
+
+    __slots__ = ("done", "keys")
+
+    def __init__(self, keys: Sequence[Key], done: "asyncio.Future[list[Record | None]]") -> None:
+        self.keys = keys
+        self.done = done
+
+
+class Reads:
+    """What is asked of the server without changing anything, by several connections."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Link]], schema: str, count: int) -> None:
+        self._links = Links(connect, count)
+        # Some connections are left to scans, which may take long.
+        self._gets = Lanes(self._run_gets, cut, max(1, count // 2))
+        self._get = _GET.format(schema=schema)
+        # Four statements, since a bound that might be missing would not bound the search.
+        self._scans = {
+            (bounded, reverse): _SCAN.format(
+                schema=schema,
+                end="AND sort < $5" if bounded else "",
+                order="DESC" if reverse else "ASC",
+            )
+            for bounded in (False, True)
+            for reverse in (False, True)
+        }
+        self._sweep = _SWEEP.format(schema=schema)
+
+    async def close(self) -> None:
+        await self._gets.drain()
+        await self._links.close()
+
+    async def get(self, keys: Sequence[Key]) -> list[Record | None]:
+        """What stands under these keys at one moment, expired or not."""
+        for partition, sort in keys:
+            _admit(partition, sort)
+        done: asyncio.Future[list[Record | None]] = asyncio.get_running_loop().create_future()
+        self._gets.add(Get(keys, done))
+        return await done
+
+    async def _run_gets(self, gets: list[Get]) -> None:
+        gets = [get for get in gets if not get.done.done()]
+        places = {key: place for place, key in enumerate({k: 0 for g in gets for k in g.keys}, 1)}
+        if not gets:
+            return
+        try:
+            rows = await self._ask(
+                self._get,
+                [stored_partition(partition) for partition, _ in places],
+                [sort for _, sort in places],
+            )
+        except (Unavailable, BadInput) as error:
+            for get in gets:
+                if not get.done.done():
+                    get.done.set_exception(type(error)(error.message, code=error.code))
+            return
+        found = {row[0]: row for row in rows}
+        for get in gets:
+            if not get.done.done():
+                get.done.set_result([_record(key, found.get(places[key])) for key in get.keys])
+
+    async def scan(
+        self, partition: str, now_ms: int, start: str, end: str | None, limit: int, reverse: bool
+    ) -> list[Record]:
+        _admit(partition, start + (end or ""))
+        query = self._scans[end is not None, reverse]
+        bounds = () if end is None else (end,)
+        rows = await self._ask(query, stored_partition(partition), start, now_ms, limit, *bounds)
+        return [
+            Record((partition, sort), value.encode(), version, expires_at_ms)
+            for sort, value, version, expires_at_ms in rows
+        ]
+
+    async def sweep(self, now_ms: int, limit: int) -> int:
+        [(swept,)] = await self._ask(self._sweep, now_ms, limit)
+        return int(swept)
+
+    async def now_ms(self) -> int:
+        [(now_ms,)] = await self._ask(_NOW)
+        return int(now_ms)
+
+    async def _ask(self, query: str, *arguments: object) -> Sequence[Any]:
+        """Ask, and once more if the connection was gone: these can be asked any number of times.
+
+        Raises `Unavailable`, or `BadInput` for what the server cannot take.
+        """
+        again = True
+        while True:
+            link = await self._links.take()
+            try:
+                return await link.fetch(query, *arguments)
+            except Rejected as error:
+                if error.sqlstate[:2] != "22":
+                    link.drop()
+                raise error.explained() from error
+            except Lost as error:
+                if not again or error.timed_out:
+                    raise Unavailable(f"no answer came to a read ({error})") from error
+                again = False
+            finally:
+                self._links.give(link)
+
+
+def cut(queue: deque[Get]) -> list[Get]:
+    """The next batch of gets: as many keys as one statement may have, and at least one get."""
+    gets = [queue.popleft()]
+    count = len(gets[0].keys)
+    while queue and count + len(queue[0].keys) <= limits.BATCH_KEYS_MAX:
+        gets.append(queue.popleft())
+        count += len(gets[-1].keys)
+    return gets
+
+
+def _admit(partition: str, sort: str) -> None:
+    """Refuse names that PostgreSQL cannot even be asked about: they would spoil a batch."""
+    text = partition + sort
+    if "\0" in text:
+        raise BadInput("a key may not contain NUL; keys.join escapes it", code="bad_key")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise BadInput("a key may not contain lone surrogates", code="bad_key") from None
+
+
+def _record(key: Key, row: Any) -> Record | None:
+    if row is None:
+        return None
+    _, value, version, expires_at_ms = row
+    return Record(key, value.encode(), version, expires_at_ms)

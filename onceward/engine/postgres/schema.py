@@ -1,0 +1,114 @@
+"""Tables and functions: numbered migrations, each applied once, by one node at a time.
+
+A migration is a file in `sql/`, named by its number and what it does. It must leave the
+functions that the release before it calls in place, since nodes are replaced one by one.
+"""
+
+from importlib import resources
+from typing import Final
+
+from onceward.engine.postgres.link import Link, Lost, Rejected, Target
+from onceward.errors import CannotOpen
+
+_FIND: Final = """
+SELECT to_regnamespace($1)::oid, to_regclass($1 || '.meta')::oid,
+    current_setting('server_encoding')
+"""
+_VERSION: Final = "SELECT value FROM {schema}.meta WHERE name = 'onceward_schema'"
+# Whatever the migrations take, the others wait.
+_BEGIN: Final = """
+BEGIN;
+SET LOCAL statement_timeout = 0;
+SET LOCAL lock_timeout = 0;
+SELECT pg_advisory_xact_lock(hashtextextended('onceward migrates {schema}', 0));
+"""
+_META: Final = """
+CREATE TABLE {schema}.meta (name text PRIMARY KEY, value text NOT NULL);
+INSERT INTO {schema}.meta VALUES ('onceward_schema', '0');
+"""
+_APPLIED: Final = "UPDATE {schema}.meta SET value = '{number}' WHERE name = 'onceward_schema'"
+
+
+def migrations() -> list[str]:
+    """The scripts in order: the first is number 1."""
+    folder = resources.files("onceward.engine.postgres") / "sql"
+    files = sorted((file for file in folder.iterdir()), key=lambda file: file.name)
+    scripts = []
+    for number, file in enumerate((f for f in files if f.name.endswith(".sql")), 1):
+        assert file.name.startswith(f"{number:04}_"), f"{file.name} is out of order"
+        scripts.append(file.read_text(encoding="utf-8"))
+    return scripts
+
+
+async def migrate(link: Link, target: Target) -> None:
+    """Bring the schema to this version, or find it there; raises `CannotOpen`."""
+    scripts = migrations()
+    try:
+        if await _version(link, target) == len(scripts):
+            return
+        await link.run(_BEGIN.format(schema=target.schema))
+        try:
+            await _apply(link, target, scripts)
+            await link.run("COMMIT")
+        except BaseException:
+            if not link.closed:
+                await link.run("ROLLBACK")
+            raise
+    except Rejected as error:
+        if error.sqlstate == "42501":
+            raise CannotOpen(
+                f"{target.label}: the user may not make or change the schema: {error}. Grant "
+                "CREATE on the database, or have its owner open it once.",
+                code="access_denied",
+            ) from error
+        raise CannotOpen(
+            f"{target.label} cannot be prepared: {error}.", code="storage_failed"
+        ) from error
+    except Lost as error:
+        raise CannotOpen(
+            f"{target.label} went away while it was opened: {error}.", code="engine_unreachable"
+        ) from error
+
+
+async def _apply(link: Link, target: Target, scripts: list[str]) -> None:
+    version = await _version(link, target)  # another node may have been faster
+    if version is None:
+        [(namespace, _, _)] = await link.fetch(_FIND, target.schema)
+        if namespace is None:
+            await link.run(f"CREATE SCHEMA {target.schema}")
+        await link.run(_META.format(schema=target.schema))
+        version = 0
+    for number, script in enumerate(scripts[version:], version + 1):
+        await link.run(script.replace("@schema@", target.schema))
+        await link.run(_APPLIED.format(schema=target.schema, number=number))
+
+
+async def _version(link: Link, target: Target) -> int | None:
+    """How many migrations have been applied; None if there is nothing of ours yet."""
+    [(_, meta, encoding)] = await link.fetch(_FIND, target.schema)
+    if encoding != "UTF8":
+        raise CannotOpen(
+            f"{target.label} has the encoding {encoding}. Create a database with UTF8.",
+            code="not_a_database",
+        )
+    if meta is None:
+        return None
+    try:
+        rows = await link.fetch(_VERSION.format(schema=target.schema))
+    except Rejected as error:
+        if error.sqlstate[:2] != "42" or error.sqlstate == "42501":
+            raise
+        rows = []
+    if not rows:
+        raise CannotOpen(
+            f"{target.label} has a table meta, but not one of Onceward's. Name another schema.",
+            code="not_a_database",
+        )
+    version, known = int(rows[0][0]), len(migrations())
+    if version > known:
+        raise CannotOpen(
+            f"{target.label} was prepared by a newer version (schema {version}, this one knows "
+            f"{known}). Upgrade Onceward.",
+            code="database_newer",
+        )
+    return version
