@@ -90,13 +90,20 @@ class Transaction:
     async def get_many(self, keys: Sequence[Key], type: type[T]) -> list[T | None]: ...
     async def get_many(self, keys: Sequence[Key], type: Any = Any) -> list[Any]:
         """The values under several keys, with one call to the engine."""
+        await self.fetch(keys)
+        return [await self.get(key, type) for key in keys]
+
+    async def fetch(self, keys: Sequence[Key]) -> None:
+        """Get several keys with one call to the engine, so that `get` need not ask for each.
+
+        What is fetched but not read by `get` is checked only if it is written.
+        """
         self._must_be_running()
         unknown = [key for key in keys if key not in self.seen and key not in self._writes]
         if unknown:
             found = await self._engine.get(unknown, self.now_ms)
             for key, record in zip(unknown, found, strict=True):
                 self.seen.setdefault(key, record)
-        return [await self.get(key, type) for key in keys]
 
     @overload
     async def scan(

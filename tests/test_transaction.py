@@ -106,6 +106,19 @@ async def test_a_key_is_read_once_from_the_engine() -> None:
     assert tx._engine.reads == 3, "several keys, one call"
 
 
+async def test_what_was_fetched_costs_no_more_calls_and_is_checked_only_if_used() -> None:
+    tx = await begin("a", "b", "c")
+    await tx.fetch([A, B, C, A])
+    assert tx._engine.reads == 1  # type: ignore[attr-defined]
+    assert await tx.get(A) == "a"
+    tx.put(B, 1)
+    assert tx._engine.reads == 1  # type: ignore[attr-defined]
+    assert tx.finish(write=True) == [
+        Put(B, b"1", None, version_in(tx, B)),
+        Check(A, version_in(tx, A)),
+    ]
+
+
 async def test_what_expires_by_its_time_is_absent() -> None:
     engine = await MemoryEngine().open()
     await engine.commit([Put(A, b"1", START_MS), Put(B, b"2", START_MS + 1)], START_MS - 1)
