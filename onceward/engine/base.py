@@ -86,6 +86,8 @@ class Engine(ABC):
 
     answers_can_be_lost: ClassVar[bool] = False
     """Whether `commit` may raise `OutcomeUnknown`; the store then adds attempt records."""
+    shared: bool = True
+    """Whether other nodes may use the same database at the same time."""
 
     @abstractmethod
     async def open(self) -> Self:

@@ -60,6 +60,7 @@ class FaultEngine(Engine):
         observe: Callable[[str], None] | None = None,
     ) -> None:
         self.inner = inner
+        self.shared = inner.shared
         self.plan = plan if isinstance(plan, Plan) else Script(plan or {})
         self.counts: Counter[str] = Counter()
         self.calls: Counter[str] = Counter()

@@ -45,6 +45,8 @@ _VISITS_AT_ONCE = 2_000
 class SQLiteEngine(Engine):
     """Records in one SQLite file and the journal beside it, owned by this process."""
 
+    shared = False
+
     def __init__(
         self,
         path: str,
