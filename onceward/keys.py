@@ -14,9 +14,17 @@ partition   sort key                       what it holds
 =========== ============================== ============================================
 attempt#xx  attempt id                     the verdict of a commit whose answer may have
                                            been lost; xx spreads the load
-due#slot    due_ms#id                      what waits for time
+config      schedule                       what was chosen when the database was created
+node        name                           the heartbeat of a node
+slot        slot                           which node owns the slot
+due#slot    due_ms#id#kind                 what waits for time; kind says what it is
 ready#slot# priority#seq                   what waits for a worker of that queue
 queue
+line#slot#  number                         what waits behind the head of its order key
+queue#key
+order#slot  queue#key                      the head of an order key
+job#slot    id#job                         a job; its id ends with the slot
+job#slot    id#lease                       until when a job is leased, if that was renewed
 =========== ============================== ============================================
 
 Each part that adds records adds its lines here.

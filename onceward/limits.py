@@ -73,21 +73,6 @@ CHECK_PROBLEMS_MAX = 100
 # A backup looks up for a signal, and reports, every so many pages.
 BACKUP_STEP_PAGES = 1_024
 
-# The schedule. The number of slots is chosen when a database is created, and never changes.
-SLOTS_DEFAULT = 64
-SLOTS_MAX = 4_096
-PRIORITY_MAX = 9
-JOB_RETENTION_MS = 7 * 24 * 3_600_000
-# Of a commit's 100 writes, a claim takes 4 and a due entry 3.
-CLAIMS_AT_ONCE = 24
-DUE_AT_ONCE = 30
-# The front of each slot that the dispatcher keeps in memory.
-AGENDA_ENTRIES = 1_000
-# How often it looks for what other nodes have committed, should no hint come.
-POLL_S = 1.0
-NODE_LEASE_MS = 10_000
-SWEEP_S = 10.0
-
 # The PostgreSQL engine: connections that commit and that read, for each node.
 BATCH_LANES = 2
 READERS = 4
@@ -114,3 +99,43 @@ RECONNECT_S_MAX = 1.0
 HINTS_MAX = 500
 HINT_PAUSE_S = 0.005
 LISTEN_S_MAX = 20.0
+
+# The schedule. The number of slots is chosen when a database is created, and never changes.
+SLOTS_DEFAULT = 64
+SLOTS_MAX = 4_096
+PRIORITY_MAX = 9
+QUEUE_CHARS_MAX = 128
+ORDER_KEY_BYTES_MAX = 256  # three times that when escaped, so it fits into a sort key
+WORKER_CHARS_MAX = 256
+LEASE_MS_MAX = 7 * 24 * 3_600_000
+# What a job's record holds besides its body has room in what is left of a value.
+BODY_BYTES_MAX = 350_000
+REASON_CHARS_MAX = 2_000
+JOB_RETENTION_MS = 7 * 24 * 3_600_000
+
+# The dispatcher keeps in memory what is due soon, so many entries of each slot at the most.
+AGENDA_AHEAD_MS = 10_000
+AGENDA_ENTRIES = 1_000
+# It looks again this often: where other nodes commit too and hints may be missing; soonest
+# after a hint (every own commit causes one); and where this node sees all commits.
+POLL_S = 1.0
+POLL_HINTED_S = 0.2
+POLL_ALONE_S = 5.0
+# An entry that cannot be acted on is tried again after a pause, which doubles.
+TROUBLE_PAUSE_MS_MIN = 1_000
+TROUBLE_PAUSE_MS_MAX = 60_000
+
+# Claims of one queue: how many transactions at once, each from so many slots, and so many
+# bytes of jobs (a commit holds twice that).
+CLAIM_ROUNDS_MAX = 4
+CLAIM_SLOTS = 16
+CLAIM_BYTES = 2_000_000
+# Workers look into the slots of other nodes every so often, should nobody work there.
+POLL_ELSEWHERE_S = 5.0
+# A queue that no worker has asked for so long is forgotten.
+DESK_IDLE_S = 60.0
+
+# A node is gone when its heartbeat was not seen to change for the length of its lease.
+NODE_LEASE_MS = 10_000
+BEATS_PER_LEASE = 4
+SWEEP_S = 10.0

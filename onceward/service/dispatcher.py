@@ -1,252 +1,289 @@
-"""The dispatcher: acts on what is due in the slots that this node owns, and hands out
-what is ready.
+"""The dispatcher: acts on what is due, in the slots that this node owns.
 
-It sleeps until the next entry. Entries of commits by this node's own store come in by
-its hook; those of other nodes by hints, or at the latest at the next poll. What is due is
-selected by `due <= now`, so a stalled minute is caught up, in order.
+Each slot has a runner of its own, which sleeps until the next entry. Entries of commits by
+this node's own store come in by its hook; those of other nodes by hints, or at the latest
+at the next poll. What is due is selected by `due <= now`, so a stalled minute is caught up,
+in the order of the entries' times. An entry that cannot be acted on stays, holds nobody up,
+and is tried again later.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from typing import NamedTuple
 
 from onceward import keys, limits
-from onceward.engine.base import Put, Watch
-from onceward.errors import OncewardError
+from onceward.engine.base import Check, Put
+from onceward.errors import (
+    BadInput,
+    EngineStopped,
+    OncewardError,
+    OutcomeUnknown,
+    Unavailable,
+)
 from onceward.keys import Key
 from onceward.parts.schedule import (
+    EXPIRE_WRITES,
     JOB_DUE,
     LEASE_DUE,
-    Claim,
+    PROMOTE_WRITES,
     Schedule,
+    due_ms_of,
     due_partition,
-    ready_partition,
 )
-from onceward.service.agenda import Agenda
+from onceward.service.agenda import Agenda, Troubles
 from onceward.service.placement import Placement
 from onceward.store import Commit, Store
 from onceward.transaction import Transaction
 
-Act = Callable[[Transaction, Key], Awaitable[None]]
+# What an act is given the time to get over, and no entry is blamed for.
+_ENGINE_TROUBLE = (EngineStopped, OutcomeUnknown, Unavailable)
+
+
+class Kind(NamedTuple):
+    """How to act on a kind of due entries."""
+
+    act: Callable[[Transaction, Key], Awaitable[None]]
+    reads: Callable[[Key], Iterable[Key]]
+    writes: int
 
 
 class Dispatcher:
-    """Acts on due entries by their kind, and claims ready jobs for workers."""
+    """Acts on due entries by their kind; a runner for each slot that this node owns."""
 
     def __init__(self, store: Store, schedule: Schedule, placement: Placement) -> None:
-        self._store = store
-        self._schedule = schedule
-        self._placement = placement
-        self._acts: dict[str, Act] = {JOB_DUE: schedule.promote, LEASE_DUE: schedule.expire}
-        self._agendas: dict[int, Agenda] = {}
-        self._watches: dict[int, Watch] = {}
-        self._wake = asyncio.Event()
-        self._wake_ms: int | None = None
-        self._stopping = False
-        self._ready = ReadySlots(store, placement)
-        self._unhook = store.on_durable(self._saw)
-        placement.on_change = self._placed
         self.acted = 0
         """How many due entries this node has acted on."""
+        self.kinds: dict[str, Kind] = {}
+        self.store = store
+        self.placement = placement
+        self._runners: dict[int, SlotRunner] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._stopping = asyncio.Event()
+        self._unhook = store.on_durable(self._saw)
+        placement.on_change(self._placed)
+        self.on_due(
+            JOB_DUE, schedule.promote, reads=schedule.read_to_promote, writes=PROMOTE_WRITES
+        )
+        self.on_due(LEASE_DUE, schedule.expire, reads=schedule.read_to_expire, writes=EXPIRE_WRITES)
 
-    def on_due(self, kind: str, act: Act) -> None:
-        """Let `act(tx, entry)` handle due entries of a kind; it must remove the entry."""
-        self._acts[kind] = act
+    def on_due(
+        self,
+        kind: str,
+        act: Callable[[Transaction, Key], Awaitable[None]],
+        *,
+        writes: int,
+        reads: Callable[[Key], Iterable[Key]] = lambda entry: (),
+    ) -> None:
+        """Let `act(tx, entry)` handle due entries of a kind. It must remove the entry.
+
+        Several may share a commit: `writes` is how many writes and checked reads of it one
+        takes at the most, `reads` are keys to get beforehand, all with one call. If `act`
+        raises, the entry is tried again later.
+        """
+        self.kinds[kind] = Kind(act, reads, writes)
+        for runner in self._runners.values():
+            runner.look()
+
+    @property
+    def troubles(self) -> dict[Key, Exception]:
+        """Entries that could not be acted on, and why; they are tried again."""
+        return {
+            (runner.partition, sort): error
+            for runner in self._runners.values()
+            for sort, error in runner.troubles.errors.items()
+        }
 
     async def run(self) -> None:
         """Act on what is due until `stop`. Trouble with the engine is waited out."""
-        while not self._stopping:
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                for runner in self._runners.values():
+                    self._group.create_task(runner.run())
+                await self._stopping.wait()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Let `run` come to its end, after what is under way; twice is once."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._unhook()
+            self._placed(set(), set(self._runners))
+
+    def _placed(self, gained: set[int], lost: set[int]) -> None:
+        for slot in sorted(lost & self._runners.keys()):
+            self._runners.pop(slot).stop()
+        for slot in sorted(gained) if not self._stopping.is_set() else ():
+            runner = self._runners[slot] = SlotRunner(self, slot)
+            if self._group is not None:
+                self._group.create_task(runner.run())
+
+    def _saw(self, commit: Commit) -> None:
+        """An own commit is durable: note what has changed in due."""
+        for write in commit.writes:
+            partition, sort = write.key
+            if partition.startswith("due#") and type(write) is not Check:
+                runner = self._runners.get(int(partition[4:]))
+                if runner is not None:
+                    if type(write) is Put:
+                        runner.added(sort)
+                    else:
+                        runner.removed(sort)
+
+
+class SlotRunner:
+    """Acts on what is due in one slot, until it is stopped."""
+
+    def __init__(self, dispatcher: Dispatcher, slot: int) -> None:
+        self.slot = slot
+        self.partition = due_partition(slot)
+        self.troubles = Troubles()
+        self._dispatcher = dispatcher
+        self._store = dispatcher.store
+        self._clock = dispatcher.store.clock
+        self._agenda = Agenda()
+        self._wake = asyncio.Event()
+        self._stopped = False
+        self._looked_ns = 0
+        self._look_ns = 0
+        self._watch = None
+        self._period_ns = int(limits.POLL_ALONE_S * 1e9)
+        if self._store.engine.shared:
+            self._period_ns = int(limits.POLL_S * 1e9)
+            self._watch = self._store.engine.watch(self.partition)
+            self._watch.on_hint = self._hinted
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._watch is not None:
+            self._watch.close()
+        self._wake.set()
+
+    def look(self) -> None:
+        """Look at all entries again, also those that gave trouble."""
+        self.troubles = Troubles()
+        self._agenda.stale = True
+        self._wake.set()
+
+    def added(self, sort: str) -> None:
+        if self._agenda.add(sort):
+            self._wake.set()
+
+    def removed(self, sort: str) -> None:
+        self._agenda.remove(sort)
+
+    def _hinted(self) -> None:
+        # Own commits cause hints too, and are known already: so not at every hint.
+        look_ns = self._looked_ns + int(limits.POLL_HINTED_S * 1e9)
+        if look_ns < self._look_ns:
+            self._look_ns = look_ns
+            self._wake.set()
+
+    async def run(self) -> None:
+        pause_s = 0.0
+        while not self._stopped:
             self._wake.clear()
             try:
                 worked = await self._turn()
+                pause_s = 0.0
             except OncewardError as error:
                 if not error.kind.retry:
                     raise
-                for agenda in self._agendas.values():
-                    agenda.stale = True
-                worked = False
-            if not worked:
+                self._agenda.stale = True
+                await self._clock.sleep(pause_s)
+                pause_s = min(2 * pause_s + 0.05, limits.POLL_S)
+                continue
+            if worked:
+                await asyncio.sleep(0)  # whatever the engine does: others have their turn
+            else:
                 await self._sleep()
 
-    def stop(self) -> None:
-        self._stopping = True
-        self._wake.set()
-        self._unhook()
-        self._placed(set(), set(self._agendas))
-        self._ready.close()
-
-    async def claim(
-        self,
-        queue: str,
-        worker: str,
-        *,
-        lease_ms: int,
-        most: int = 1,
-        wait_s: float = 0.0,
-    ) -> list[Claim]:
-        """Lease up to `most` ready jobs of a queue to a worker, from this node's slots.
-
-        Waits up to `wait_s` for the first one; an empty list when there is none.
-        """
-        claims: list[Claim] = []
-        try:
-            async with asyncio.timeout(wait_s or None):
-                while True:
-                    arrived = self._ready.arrival(queue)
-                    for slot in self._ready.candidates(queue):
-                        claims += await self._claim_in(
-                            slot, queue, worker, lease_ms, most - len(claims)
-                        )
-                        if len(claims) >= most:
-                            return claims
-                    if claims or not wait_s:
-                        return claims
-                    await arrived.wait()
-        except TimeoutError:
-            return claims
-
-    async def _claim_in(
-        self, slot: int, queue: str, worker: str, lease_ms: int, most: int
-    ) -> list[Claim]:
-        partition = ready_partition(slot, queue)
-        most = min(most, limits.CLAIMS_AT_ONCE)
-
-        async def claim(tx: Transaction) -> tuple[list[Claim], bool]:
-            found = await tx.scan(partition, str, limit=most)
-            claims = [await self._schedule.claim(tx, row.key, worker, lease_ms) for row in found]
-            return [claim for claim in claims if claim is not None], len(found) < most
-
-        claims, drained = await self._store.run(claim, line=partition)
-        if drained:
-            self._ready.drained(queue, slot)
-        return claims
-
     async def _turn(self) -> bool:
-        """Act on what is due now; says whether there was anything."""
-        now_ms = self._store.clock.now_ms()
-        work: list[tuple[str, int]] = []
-        for slot, agenda in list(self._agendas.items()):
-            if agenda.stale:
-                limit = limits.AGENDA_ENTRIES
-                front = await self._store.engine.scan(due_partition(slot), now_ms, limit=limit)
-                agenda.refresh(front, limit)
-            if self._placement.holds(slot):
-                work += [(sort, slot) for sort in agenda.take(now_ms, limits.AGENDA_ENTRIES)]
-        work.sort()
-        by_slot: dict[int, list[str]] = {}
-        for sort, slot in work:
-            by_slot.setdefault(slot, []).append(sort)
-        await asyncio.gather(*[self._act_all(slot, sorts) for slot, sorts in by_slot.items()])
-        return bool(work)
+        """Look, or act on some of what is due; says whether there was anything to do."""
+        if not self._dispatcher.placement.holds(self.slot):
+            # The lease ran out. Should it be renewed after all, it starts afresh.
+            self._agenda.clear()
+            self._look_ns = self._clock.elapsed_ns() + int(limits.POLL_S * 1e9)
+            return False
+        if self._agenda.stale or self._clock.elapsed_ns() >= self._look_ns:
+            await self._look()
+            return True
+        batch = self._batch()
+        if batch:
+            await self._act(batch)
+        return bool(batch)
 
-    async def _act_all(self, slot: int, sorts: list[str]) -> None:
-        partition = due_partition(slot)
-        for start in range(0, len(sorts), limits.DUE_AT_ONCE):
-            entries = [(partition, sort) for sort in sorts[start : start + limits.DUE_AT_ONCE]]
+    async def _look(self) -> None:
+        now_ms, now_ns = self._clock.now_ms(), self._clock.elapsed_ns()
+        self._looked_ns, self._look_ns = now_ns, now_ns + self._period_ns
+        self._agenda.begin()
+        found: list[str] = []
+        seen: set[str] = set()
+        start, end = "", keys.number(now_ms + limits.AGENDA_AHEAD_MS)
+        while start < end and len(found) < limits.AGENDA_ENTRIES:
+            page = await self._store.engine.scan(
+                self.partition, now_ms, start=start, end=end, limit=limits.AGENDA_ENTRIES
+            )
+            sorts = [record.key[1] for record in page]
+            if self.troubles:
+                seen.update(sorts)
+                sorts = [sort for sort in sorts if not self.troubles.rests(sort, now_ms)]
+            found += sorts
+            start = keys.after(page[-1].key[1]) if len(page) == limits.AGENDA_ENTRIES else end
+        self._agenda.fill(found, start, cut=start < end)
+        if self.troubles:
+            gone = [sort for sort in self.troubles.errors if sort < start and sort not in seen]
+            self.troubles.settle(gone)
 
-            async def act(tx: Transaction, entries: list[Key] = entries) -> None:
-                for entry in entries:
-                    await self._acts[keys.split(entry[1])[2]](tx, entry)
+    def _batch(self) -> list[tuple[Kind, Key]]:
+        """What is due now, as much as fits into one commit."""
+        now_ms = self._clock.now_ms()
+        room = limits.COMMIT_WRITES_MAX - 1
+        batch: list[tuple[Kind, Key]] = []
+        while (sort := self._agenda.next) is not None and due_ms_of(sort) <= now_ms:
+            name = sort.rpartition("#")[2]
+            kind = self._dispatcher.kinds.get(name)
+            if kind is None:
+                error = BadInput(f"nothing on this node knows how to act on the kind {name!r}")
+                self.troubles.add(self._agenda.take(), error, now_ms)
+                continue
+            room -= kind.writes
+            if room < 0 and batch:
+                break
+            batch.append((kind, (self.partition, self._agenda.take())))
+        return batch
 
+    async def _act(self, batch: list[tuple[Kind, Key]]) -> None:
+        async def act(tx: Transaction) -> None:
+            known = [key for kind, entry in batch for key in kind.reads(entry)]
+            await tx.fetch(known[: limits.GET_KEYS_MAX])
+            for kind, entry in batch:
+                await kind.act(tx, entry)
+
+        try:
             await self._store.run(act)
-            self.acted += len(entries)
+        except _ENGINE_TROUBLE:
+            raise
+        except Exception as error:
+            if len(batch) > 1:
+                for one in batch:
+                    await self._act([one])
+            else:
+                self.troubles.add(batch[0][1][1], error, self._clock.now_ms())
+            return
+        self._dispatcher.acted += len(batch)
+        if self.troubles:
+            self.troubles.settle([entry[1] for _, entry in batch])
 
     async def _sleep(self) -> None:
-        upcoming = [a.next_ms for a in self._agendas.values() if a.next_ms is not None]
-        self._wake_ms = min(upcoming, default=None)
-        left_s = limits.POLL_S
-        if self._wake_ms is not None:
-            left_s = min(left_s, (self._wake_ms - self._store.clock.now_ms()) / 1000)
+        left_ns = self._look_ns - self._clock.elapsed_ns()
+        next_ms = self._agenda.next_ms
+        if next_ms is not None:
+            left_ns = min(left_ns, next_ms * 1_000_000 - self._clock.now_ns())
         try:
-            async with asyncio.timeout(max(left_s, 0)):
+            async with asyncio.timeout(max(left_ns, 0) / 1e9):
                 await self._wake.wait()
         except TimeoutError:
-            if left_s == limits.POLL_S:
-                self._poll()
-        self._wake_ms = None
-
-    def _poll(self) -> None:
-        """Hints may be missing altogether: look for what other nodes have committed."""
-        for agenda in self._agendas.values():
-            agenda.stale = True
-        self._ready.poll()
-
-    def _placed(self, gained: set[int], lost: set[int]) -> None:
-        for slot in lost:
-            if self._agendas.pop(slot, None) is not None:
-                self._watches.pop(slot).close()
-        for slot in gained:
-            self._agendas[slot] = Agenda()
-            watch = self._watches[slot] = self._store.engine.watch(due_partition(slot))
-            watch.on_hint = partial(self._hinted, slot)
-        self._ready.poll()
-        self._wake.set()
-
-    def _hinted(self, slot: int) -> None:
-        # Own commits come by the hook, with their keys: the hint adds nothing to them.
-        if self._store.engine.answers_can_be_lost and slot in self._agendas:
-            self._agendas[slot].stale = True
-            self._wake.set()
-
-    def _saw(self, commit: Commit) -> None:
-        """An own commit is durable: note what it made due or ready."""
-        for write in commit.writes:
-            if type(write) is not Put:
-                continue
-            kind, _, rest = write.key[0].partition("#")
-            if kind == "due":
-                agenda = self._agendas.get(int(rest))
-                if agenda is not None and agenda.add(write.key[1]):
-                    self._wake.set()
-            elif kind == "ready":
-                _, slot, queue = keys.split(write.key[0])
-                self._ready.arrived(queue, int(slot))
-
-
-class ReadySlots:
-    """Which of the node's slots may have ready jobs, by queue; wrong only by a look too many."""
-
-    def __init__(self, store: Store, placement: Placement) -> None:
-        self._store = store
-        self._placement = placement
-        self._maybe: dict[str, dict[int, None]] = {}
-        self._arrivals: dict[str, asyncio.Event] = {}
-
-    def arrival(self, queue: str) -> asyncio.Event:
-        """An event for the next arrival in a queue."""
-        event = self._arrivals.get(queue)
-        if event is None or event.is_set():
-            event = self._arrivals[queue] = asyncio.Event()
-        return event
-
-    def candidates(self, queue: str) -> Iterable[int]:
-        """The slots to look into, the one looked into last at the end."""
-        maybe = self._maybe.get(queue)
-        if maybe is None:
-            maybe = self._maybe[queue] = dict.fromkeys(sorted(self._placement.owned))
-        for slot in list(maybe):
-            if slot not in self._placement.owned:
-                maybe.pop(slot, None)
-            elif slot in maybe:
-                maybe[slot] = maybe.pop(slot)
-                yield slot
-
-    def arrived(self, queue: str, slot: int) -> None:
-        maybe = self._maybe.get(queue)
-        if maybe is not None and slot in self._placement.owned:
-            maybe[slot] = None
-        event = self._arrivals.get(queue)
-        if event is not None:
-            event.set()
-
-    def drained(self, queue: str, slot: int) -> None:
-        self._maybe.get(queue, {}).pop(slot, None)
-
-    def poll(self) -> None:
-        """Look into every slot again."""
-        self._maybe.clear()
-        for event in self._arrivals.values():
-            event.set()
-
-    def close(self) -> None:
-        self._maybe.clear()
+            pass

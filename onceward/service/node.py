@@ -12,6 +12,7 @@ from onceward.engine.base import Engine
 from onceward.errors import BadInput
 from onceward.ids import Ids
 from onceward.parts.schedule import Schedule
+from onceward.service.claims import Claims
 from onceward.service.dispatcher import Dispatcher
 from onceward.service.placement import Placement
 from onceward.service.sweeper import Sweeper
@@ -30,6 +31,12 @@ class Config(msgspec.Struct):
 class Node:
     """Runs a database's schedule on an open engine, alone or together with other nodes."""
 
+    schedule: Schedule
+    placement: Placement
+    dispatcher: Dispatcher
+    claims: Claims
+    sweeper: Sweeper
+
     def __init__(
         self,
         engine: Engine,
@@ -47,23 +54,39 @@ class Node:
         self._name = name
         self._slots = slots
         self._lease_ms = lease_ms
-        self._tasks: list[asyncio.Task[None]] = []
+        self._running: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
 
     async def start(self) -> Self:
         """Join the other nodes, take a share of the slots and begin to act on them."""
         config = await self.store.run(self._configure)
-        self.schedule = Schedule(self.store.ids, config.slots)
-        self.placement = Placement(
-            self.store, config.slots, name=self._name, lease_ms=self._lease_ms
-        )
-        self.dispatcher = Dispatcher(self.store, self.schedule, self.placement)
-        self.sweeper = Sweeper(self.store, self.placement)
-        await self.placement.step()
-        self._tasks = [
-            asyncio.create_task(service.run(), name=f"onceward-{type(service).__name__.lower()}")
-            for service in (self.placement, self.dispatcher, self.sweeper)
-        ]
+        store, schedule = self.store, Schedule(self.store.ids, config.slots)
+        placement = Placement(store, config.slots, name=self._name, lease_ms=self._lease_ms)
+        self.schedule, self.placement = schedule, placement
+        self.dispatcher = Dispatcher(store, schedule, placement)
+        self.claims = Claims(store, schedule, placement)
+        self.sweeper = Sweeper(store, placement)
+        try:
+            await placement.step()
+        except BaseException:
+            self.dispatcher.stop()
+            await self.claims.close()
+            raise
+        self._running = asyncio.create_task(self._run(), name="onceward-node")
         return self
+
+    async def stop(self) -> None:
+        """Finish what is under way and hand the slots over at once; twice is once.
+
+        Raises what has ended the node before, if anything.
+        """
+        self._stopping.set()
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Return when the node has stopped; raises what ended it, if that was not `stop`."""
+        if self._running is not None:
+            await asyncio.shield(self._running)
 
     async def _configure(self, tx: Transaction) -> Config:
         config = await tx.get(_CONFIG, Config)
@@ -72,15 +95,29 @@ class Node:
             tx.put(_CONFIG, config)
         return config
 
-    async def stop(self) -> None:
-        """Finish the turn under way and hand the slots over at once."""
-        placement, dispatcher, sweeper = self._tasks
-        self.dispatcher.stop()
-        sweeper.cancel()
-        await asyncio.wait([dispatcher, sweeper])
-        await self.placement.stop()
-        await asyncio.wait([placement])
-        for task in self._tasks:
+    async def _run(self) -> None:
+        """Run until `stop`, or until one part cannot go on: then all end, and others take over."""
+        placement = asyncio.create_task(self.placement.run(), name="onceward-placement")
+        dispatcher = asyncio.create_task(self.dispatcher.run(), name="onceward-dispatcher")
+        endless = [
+            asyncio.create_task(self.claims.run(), name="onceward-claims"),
+            asyncio.create_task(self.sweeper.run(), name="onceward-sweeper"),
+        ]
+        stopping = asyncio.create_task(self._stopping.wait())
+        tasks = [placement, dispatcher, *endless, stopping]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in (*endless, stopping):
+                task.cancel()
+            self.dispatcher.stop()
+            await self.claims.close()
+            await asyncio.wait([dispatcher, *endless])
+            self.placement.stop()
+            await asyncio.wait([placement])
+        finally:
+            for task in tasks:
+                task.cancel()
+        for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 

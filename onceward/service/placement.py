@@ -3,19 +3,21 @@
 Every node has a record that it changes at each heartbeat. A node is gone when an
 observer has seen that record unchanged for the full lease on the observer's own clock:
 then the observer removes the record, and whoever the slots belong to by then takes them.
-A node that stops in good order gives up its slots and its record at once. A node that
+A node that stops in good order gives up its record and its slots at once. A node that
 finds its own record gone (it was paused, or cut off) owns nothing any more, and starts
-again under a new name.
+again under a new name; a name is never used twice.
 
-Slots are divided by rendezvous hashing over the nodes alive: each node works out for
-itself which slots should be its own, so a node that comes or goes moves no more slots
-than it must. Two owners by mistake are possible for a moment and harmless: what they do
-are versioned writes, and one of them loses.
+Slots are divided evenly by rendezvous hashing over the nodes alive: each node works out
+for itself which slots should be its own, gives up those that should not, and takes those
+that should as soon as nobody alive has them. A slot is taken in a commit that checks the
+taker's own record and that of the owner before. Two owners by mistake are possible for a
+moment and harmless: what they do are versioned writes, and one of them loses.
 """
 
 import asyncio
-from collections.abc import Callable
-from zlib import crc32
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
@@ -23,12 +25,12 @@ from onceward import limits
 from onceward.errors import OncewardError
 from onceward.keys import Key
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.transaction import Transaction, decode
 
 NODES = "node"
 SLOTS = "slot"
-# A commit that moves this many slots stays far below the limit.
-_SLOTS_AT_ONCE = 32
+# Each may have an owner of its own, whose record is checked as well.
+_SLOTS_AT_ONCE = 48
 
 
 class Beat(msgspec.Struct):
@@ -48,9 +50,22 @@ def slot_key(slot: int) -> Key:
     return SLOTS, f"{slot:04d}"
 
 
-def rightful_owner(slot: int, nodes: list[str]) -> str:
-    """The node with the highest draw for this slot."""
-    return max(nodes, key=lambda node: (crc32(f"{slot}:{node}".encode()), node))
+def divide(slots: int, nodes: Iterable[str]) -> dict[str, set[int]]:
+    """The share of each node, the same for whoever works it out.
+
+    Each slot goes to the node with the highest draw for it that has room left, so that no
+    share is larger than it must be, and few slots move when a node comes or goes.
+    """
+    shares: dict[str, set[int]] = {node: set() for node in nodes}
+    room = -(-slots // len(shares))
+    for slot in range(slots):
+        nodes_left = [node for node in shares if len(shares[node]) < room]
+        shares[max(nodes_left, key=lambda node: _draw(slot, node))].add(slot)
+    return shares
+
+
+def _draw(slot: int, node: str) -> tuple[bytes, str]:
+    return blake2b(f"{slot}:{node}".encode(), digest_size=8).digest(), node
 
 
 class Watchlist:
@@ -60,6 +75,7 @@ class Watchlist:
         self._seen: dict[str, tuple[int, int]] = {}
 
     def look(self, beats: dict[str, int], at_ns: int) -> None:
+        """Note what was read before `at_ns`."""
         self._seen = {
             node: self._seen[node]
             if node in self._seen and self._seen[node][0] == count
@@ -86,96 +102,79 @@ class Placement:
         lease_ms: int = limits.NODE_LEASE_MS,
     ) -> None:
         self.node = ""
+        """The name of this node's record; empty while it has none."""
+        self.slots = slots
         self.owned: set[int] = set()
-        self.on_change: Callable[[set[int], set[int]], None] = lambda gained, lost: None
-        """Called with the slots gained and lost, after either is true."""
         self._store = store
-        self._slots = slots
         self._name = name
         self._lease_ms = lease_ms
-        self._count = 0
         self._held_until_ns = 0
         self._watchlist = Watchlist()
+        self._divided: tuple[tuple[str, ...], dict[str, set[int]]] = ((), {})
         self._changed = asyncio.Event()
+        self._hooks: list[Callable[[set[int], set[int]], None]] = []
         self._stopping = False
+
+    def on_change(self, hook: Callable[[set[int], set[int]], None]) -> None:
+        """Call `hook` with the slots gained and lost, when they are; it must not raise."""
+        self._hooks.append(hook)
 
     def holds(self, slot: int) -> bool:
         """Whether the slot is this node's, and its lease has not run out meanwhile."""
-        return slot in self.owned and self._store.clock.elapsed_ns() < self._held_until_ns
+        return slot in self.owned and self._holds_lease()
 
     async def run(self) -> None:
-        """Beat, look, take and give until `stop`. Trouble with the engine is waited out."""
+        """Beat, look, take and give until `stop`; then give up all at once.
+
+        Trouble with the engine is waited out; when it lasts for a lease, nothing is owned.
+        """
         # Slots alone are watched: they change when a share does. Every beat changes a node's
         # record; nodes that answered each other's beats with beats would never rest.
         with self._store.engine.watch(SLOTS) as watch:
             watch.on_hint = self._changed.set
             while not self._stopping:
+                self._changed.clear()
                 try:
                     await self.step()
                 except OncewardError as error:
                     if not error.kind.retry:
                         raise
-                if not self.holds_any():
+                if not self._holds_lease():
                     self._own(set())
                 await self._pause()
+        await self._leave()
 
-    def holds_any(self) -> bool:
-        return self._store.clock.elapsed_ns() < self._held_until_ns
-
-    async def _pause(self) -> None:
-        if self._stopping:
-            return
-        self._changed.clear()  # what this node's own step changed is no news
-        try:
-            async with asyncio.timeout(self._lease_ms / 3000):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
-
-    async def stop(self) -> None:
-        """Give up the slots and the record, so that others need not wait for the lease."""
+    def stop(self) -> None:
+        """Let `run` come to its end."""
         self._stopping = True
         self._changed.set()
-        owned = sorted(self.owned)
-        self._own(set())
-
-        async def leave(tx: Transaction) -> None:
-            tx.delete((NODES, self.node))
-
-        if self.node:
-            # First the record: the others leave this node out of account from then on, and
-            # the slots' changes make them look.
-            await self._store.run(leave)
-            for start in range(0, len(owned), _SLOTS_AT_ONCE):
-                await self._give(owned[start : start + _SLOTS_AT_ONCE])
-            self.node = ""
 
     async def step(self) -> None:
         """One heartbeat, one look around, and what follows from it."""
         await self._beat()
-        others = await self._store.run(self._nodes)
-        now_ns = self._store.clock.elapsed_ns()
-        self._watchlist.look({n: b for n, b in others.items() if n != self.node}, now_ns)
-        for node, count in self._watchlist.gone(now_ns, self._lease_ms * 1_000_000).items():
-            await self._bury(node, count)
-            others.pop(node, None)
-        nodes = sorted(others)
-        if self.node not in others or self._stopping:
-            return
-        rightful = [s for s in range(self._slots) if rightful_owner(s, nodes) == self.node]
-        surplus = sorted(self.owned - set(rightful))
-        if surplus:
-            self._own(self.owned - set(surplus))
+        beats = await self._look()
+        if self.node not in beats:
+            return  # given up by the others since the beat: the next one finds out
+        rightful = self._share(beats)
+        owners = {int(sort): slot.owner for sort, slot in await self._read(SLOTS, Slot)}
+        mine = {slot for slot, owner in owners.items() if owner == self.node}
+        surplus = sorted(mine - rightful)
+        self._own(mine & rightful)
         for start in range(0, len(surplus), _SLOTS_AT_ONCE):
             await self._give(surplus[start : start + _SLOTS_AT_ONCE])
-        owned: set[int] = set()
-        for start in range(0, len(rightful), _SLOTS_AT_ONCE):
-            owned |= await self._take(rightful[start : start + _SLOTS_AT_ONCE])
-        if not self._stopping:
-            self._own(owned)
+        free = sorted(slot for slot in rightful - mine if owners.get(slot) not in beats)
+        for start in range(0, len(free), _SLOTS_AT_ONCE):
+            taken = await self._take(free[start : start + _SLOTS_AT_ONCE])
+            self._own(self.owned | taken)
 
-    async def _nodes(self, tx: Transaction) -> dict[str, int]:
-        return {row.key[1]: row.value.count for row in await tx.scan(NODES, Beat)}
+    async def _pause(self) -> None:
+        # Never without letting others run, whatever has changed.
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(self._lease_ms / limits.BEATS_PER_LEASE / 1000):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
 
     async def _beat(self) -> None:
         before_ns = self._store.clock.elapsed_ns()
@@ -185,64 +184,115 @@ class Placement:
             record = await tx.get(key, Beat) if self.node else None
             if record is None:
                 return False
-            tx.put(key, Beat(self._count + 1))
+            tx.put(key, Beat(record.count + 1))
             return True
 
         if not await self._store.run(beat):
             # Never registered, or given up by the others: start anew under a new name.
             self._own(set())
             self.node = f"{self._name}~{self._store.ids.new()}"
-            self._count = 0
 
             async def register(tx: Transaction) -> None:
                 tx.put((NODES, self.node), Beat(1))
 
             await self._store.run(register)
-        self._count += 1
         # The lease counts from before the renewal was sent.
         self._held_until_ns = before_ns + self._lease_ms * 1_000_000
 
-    async def _bury(self, node: str, count: int) -> None:
-        async def bury(tx: Transaction) -> None:
-            beat = await tx.get((NODES, node), Beat)
-            if beat is not None and beat.count == count:
-                tx.delete((NODES, node))
+    async def _look(self) -> dict[str, int]:
+        """The nodes alive; those that are gone are removed."""
+        beats = {node: beat.count for node, beat in await self._read(NODES, Beat)}
+        others = {node: count for node, count in beats.items() if node != self.node}
+        if self._store.engine.shared:
+            now_ns = self._store.clock.elapsed_ns()
+            self._watchlist.look(others, now_ns)
+            gone = self._watchlist.gone(now_ns, self._lease_ms * 1_000_000)
+        else:
+            gone = others  # what they used is this process's own now
+        for node, count in gone.items():
+            if await self._bury(node, count):
+                del beats[node]
+        return beats
 
-        await self._store.run(bury)
+    async def _bury(self, node: str, count: int) -> bool:
+        """Remove the record of a node, unless it has changed after all."""
+
+        async def bury(tx: Transaction) -> bool:
+            beat = await tx.get((NODES, node), Beat)
+            if beat is not None and beat.count != count:
+                return False
+            tx.delete((NODES, node))
+            return True
+
+        return await self._store.run(bury)
+
+    def _share(self, beats: dict[str, int]) -> set[int]:
+        nodes = tuple(sorted(beats))
+        if self._divided[0] != nodes:
+            self._divided = nodes, divide(self.slots, nodes)
+        return self._divided[1][self.node]
 
     async def _give(self, slots: list[int]) -> None:
         async def give(tx: Transaction) -> None:
-            for slot, record in await self._read(tx, slots):
+            records = await tx.get_many([slot_key(slot) for slot in slots], Slot)
+            for slot, record in zip(slots, records, strict=True):
                 if record is not None and record.owner == self.node:
                     tx.put(slot_key(slot), Slot("", record.epoch))
 
         await self._store.run(give)
 
     async def _take(self, slots: list[int]) -> set[int]:
-        """Take those of the slots that nobody alive owns; returns which are this node's now."""
+        """Take those of the slots that nobody alive owns; returns which."""
 
         async def take(tx: Transaction) -> set[int]:
-            mine = set()
-            alive: dict[str, bool] = {self.node: True, "": False}
-            for slot, record in await self._read(tx, slots):
-                owner = record.owner if record else ""
-                if owner not in alive:
-                    alive[owner] = await tx.get((NODES, owner), Beat) is not None
-                if owner != self.node:
-                    if alive[owner]:
-                        continue
+            taken: set[int] = set()
+            if await tx.get((NODES, self.node), Beat) is None:
+                return taken
+            records = await tx.get_many([slot_key(slot) for slot in slots], Slot)
+            owners = sorted({record.owner for record in records if record and record.owner})
+            beats = await tx.get_many([(NODES, owner) for owner in owners], Beat)
+            alive = {owner for owner, beat in zip(owners, beats, strict=True) if beat}
+            for slot, record in zip(slots, records, strict=True):
+                if record is None or record.owner not in alive:
                     tx.put(slot_key(slot), Slot(self.node, record.epoch + 1 if record else 1))
-                mine.add(slot)
-            return mine
+                    taken.add(slot)
+            return taken
 
         return await self._store.run(take)
 
-    async def _read(self, tx: Transaction, slots: list[int]) -> list[tuple[int, Slot | None]]:
-        records = await tx.get_many([slot_key(slot) for slot in slots], Slot)
-        return list(zip(slots, records, strict=True))
+    async def _leave(self) -> None:
+        """Give up the record and the slots, so that others need not wait for the lease."""
+        owned = sorted(self.owned)
+        self._own(set())
+
+        async def leave(tx: Transaction) -> None:
+            tx.delete((NODES, self.node))
+
+        try:
+            # First the record: the others leave this node out of account from then on, and
+            # the slots' changes make them look.
+            if self.node:
+                await self._store.run(leave)
+            for start in range(0, len(owned), _SLOTS_AT_ONCE):
+                await self._give(owned[start : start + _SLOTS_AT_ONCE])
+        except OncewardError as error:
+            if not error.kind.retry:
+                raise
+            # Out of reach: the others find out when the lease is over.
+
+    async def _read(self, partition: str, type: type[msgspec.Struct]) -> list[tuple[str, Any]]:
+        # Past the store: what follows from this is decided again in transactions.
+        records = await self._store.engine.scan(
+            partition, self._store.clock.now_ms(), limit=limits.SCAN_RECORDS_MAX
+        )
+        return [(record.key[1], decode(record.value, type, record.key)) for record in records]
+
+    def _holds_lease(self) -> bool:
+        return self._store.clock.elapsed_ns() < self._held_until_ns
 
     def _own(self, slots: set[int]) -> None:
         gained, lost = slots - self.owned, self.owned - slots
         self.owned = slots
         if gained or lost:
-            self.on_change(gained, lost)
+            for hook in self._hooks:
+                hook(gained, lost)

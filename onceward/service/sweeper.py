@@ -1,5 +1,7 @@
 """The sweeper: removes what has long expired. It is absent for every read already."""
 
+import asyncio
+
 from onceward import limits
 from onceward.errors import OncewardError
 from onceward.service.placement import Placement
@@ -18,9 +20,11 @@ class Sweeper:
     async def run(self) -> None:
         """Sweep every so often, until cancelled. Trouble with the engine is waited out."""
         while True:
+            swept = limits.SWEEP_RECORDS_MAX
             try:
-                while await self.sweep() == limits.SWEEP_RECORDS_MAX:
-                    pass
+                while swept >= limits.SWEEP_RECORDS_MAX:
+                    swept = await self.sweep()
+                    await asyncio.sleep(0)
             except OncewardError as error:
                 if not error.kind.retry:
                     raise

@@ -1,113 +1,43 @@
-"""The schedule: everything that waits, for time or for a worker.
-
-A job waits in one of three places, and its record says in which. `due` holds what waits
-for time; `ready` what waits for a worker; a `line` what waits behind another job of the
-same order key. Only the head of an order key is ever due, ready or leased: its end
-promotes the next in the same commit. What is leased stands in `due` too, at the time its
-lease runs out.
-
-Every transition is a versioned write on the job's own record: claim, complete, fail and
-expire of one job exclude each other, whoever attempts them. The lease is a record of its
-own, so renewing it never conflicts with the worker's own commit.
-
-States: waiting (in line) -> due -> ready -> leased -> done or dead; a failed or lost
-attempt goes back to due or ready.
-"""
+"""What can happen to a job. Every function takes a transaction."""
 
 from typing import Any
 from zlib import crc32
 
-import msgspec
-
 from onceward import keys, limits
-from onceward.errors import BadInput, NoSuchJob, StaleToken
-from onceward.ids import LENGTH, Ids
+from onceward.errors import NoSuchJob, StaleToken
+from onceward.ids import Ids
 from onceward.keys import Key
+from onceward.parts.schedule.records import (
+    JOB_DUE,
+    LEASE_DUE,
+    PRIORITY_DEFAULT,
+    Claim,
+    Job,
+    Lease,
+    Order,
+    admit_job,
+    admit_lease,
+    admit_time,
+    admit_worker,
+    due_ms_of,
+    due_partition,
+    job_key,
+    lease_key,
+    line_partition,
+    order_head_key,
+    ready_partition,
+    slot_of,
+)
 from onceward.transaction import Transaction
 
-PRIORITY_DEFAULT = 5
-JOB_DUE = "job"
-LEASE_DUE = "lease"
-
-
-class Job(msgspec.Struct, omit_defaults=True):
-    """The record of a job."""
-
-    queue: str
-    body: Any
-    state: str
-    made_ms: int
-    due_ms: int = 0
-    priority: int = PRIORITY_DEFAULT
-    order_key: str | None = None
-    attempts_max: int = 0
-    """After how many attempts a failure is final; 0: never."""
-    place: str = ""
-    """The sort key of its entry in due, ready or line, to find it again."""
-    attempt: int = 0
-    token: str = ""
-    """Held by the worker of this attempt; nobody else can complete, extend or fail it."""
-    reason: str = ""
-    """Why the last attempt failed."""
-
-
-class Lease(msgspec.Struct):
-    """Who works on a job, until when."""
-
-    worker: str
-    until_ms: int
-
-
-class Order(msgspec.Struct):
-    """The head of an order key, and where the next one joins the line behind it."""
-
-    head: str
-    next: int = 0
-    waiting: int = 0
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """What a worker gets: the job, and what proves that this attempt is its own."""
-
-    id: str
-    queue: str
-    body: Any
-    attempt: int
-    token: str
-    lease_until_ms: int
-    order_key: str | None = None
-
-
-def slot_of(id_: str) -> int:
-    """The slot that a job's id contains; raises `NoSuchJob` if it is no job's id."""
-    try:
-        return int(id_[LENGTH:], 16)
-    except ValueError:
-        raise NoSuchJob(f"{id_!r} is not the id of a job", id=id_) from None
-
-
-def job_key(id_: str) -> Key:
-    return keys.join("job", id_), "job"
-
-
-def lease_key(id_: str) -> Key:
-    return keys.join("job", id_), "lease"
-
-
-def due_partition(slot: int) -> str:
-    return f"due#{slot:04d}"
-
-
-def ready_partition(slot: int, queue: str) -> str:
-    return keys.join("ready", f"{slot:04d}", queue)
-
-
-def _order_key(slot: int, queue: str, order_key: str) -> Key:
-    return f"order#{slot:04d}", keys.join(queue, order_key)
-
-
-def _line_partition(slot: int, queue: str, order_key: str) -> str:
-    return keys.join("line", f"{slot:04d}", queue, order_key)
+# How many writes of a commit each transition takes at the most, reads that are checked
+# included. To promote: the entry goes, the job and its ready entry are written. To claim:
+# likewise, with an entry in due. To expire: the entry, the job's own entry if the lease was
+# renewed, the lease, the job; and if that is dead, the head of its order key, the place in
+# line of the next, that job and its entry.
+PROMOTE_WRITES = 3
+CLAIM_WRITES = 3
+EXPIRE_WRITES = 8
 
 
 class Schedule:
@@ -128,9 +58,8 @@ class Schedule:
         priority: int = PRIORITY_DEFAULT,
         attempts_max: int = 0,
     ) -> str:
-        """Add a job, ready at once or due later; returns its id."""
-        if not 0 <= priority <= limits.PRIORITY_MAX:
-            raise BadInput(f"a priority is 0 (first) to {limits.PRIORITY_MAX}, not {priority}")
+        """Add a job, ready at once or due later; returns its id. Raises `BadInput`."""
+        admit_job(queue, body, due_ms, order_key, priority, attempts_max)
         id_ = self._ids.new()
         spread = id_ if order_key is None else keys.join(queue, order_key)
         slot = crc32(spread.encode()) % self.slots
@@ -139,16 +68,17 @@ class Schedule:
         if order_key is None:
             self._place(tx, id_, job)
             return id_
-        order = await tx.get(_order_key(slot, queue, order_key), Order)
+        head_key = order_head_key(slot, queue, order_key)
+        order = await tx.get(head_key, Order)
         if order is None:
-            tx.put(_order_key(slot, queue, order_key), Order(id_))
+            tx.put(head_key, Order(id_))
             self._place(tx, id_, job)
             return id_
         job.state, job.place = "waiting", keys.number(order.next)
-        tx.put((_line_partition(slot, queue, order_key), job.place), id_)
+        tx.put((line_partition(slot, queue, order_key), job.place), id_)
         order.next += 1
         order.waiting += 1
-        tx.put(_order_key(slot, queue, order_key), order)
+        tx.put(head_key, order)
         tx.put(job_key(id_), job)
         return id_
 
@@ -161,17 +91,21 @@ class Schedule:
 
     async def promote(self, tx: Transaction, entry: Key) -> None:
         """Make a job whose time has come ready. Does nothing if it is not due there any more."""
-        _, id_, kind = keys.split(entry[1])
-        job = await tx.get(job_key(id_), Job)
-        if job is None or job.state != "due" or job.place != entry[1] or kind != JOB_DUE:
+        [key] = self.read_to_promote(entry)
+        job = await tx.get(key, Job)
+        if job is None or job.state != "due" or job.place != entry[1]:
             tx.delete(entry)
-            return
-        if job.due_ms <= tx.now_ms:
+        elif job.due_ms <= tx.now_ms:
             tx.delete(entry)
-            self._ready(tx, id_, job)
+            self._ready(tx, entry[1].split("#")[1], job)
+
+    def read_to_promote(self, entry: Key) -> list[Key]:
+        return [job_key(entry[1].split("#")[1])]
 
     async def claim(self, tx: Transaction, entry: Key, worker: str, lease_ms: int) -> Claim | None:
         """Lease a ready job to a worker; None if it is not ready there any more."""
+        admit_worker(worker)
+        admit_lease(lease_ms)
         id_ = await tx.get(entry, str)
         if id_ is None:
             return None
@@ -183,27 +117,31 @@ class Schedule:
         job.state = "leased"
         job.attempt += 1
         job.token = self._ids.token(8)
+        job.worker = worker
         job.place = keys.join(until_ms, id_, LEASE_DUE)
         tx.put(job_key(id_), job)
-        tx.put(lease_key(id_), Lease(worker, until_ms))
         tx.put((due_partition(slot_of(id_)), job.place), LEASE_DUE)
         return Claim(id_, job.queue, job.body, job.attempt, job.token, until_ms, job.order_key)
 
     async def extend(self, tx: Transaction, id_: str, token: str, lease_ms: int) -> int:
         """Renew a lease from now on; returns until when. Raises `StaleToken`, `NoSuchJob`.
 
-        The entry in due stays where it is: when its time comes, it moves on to the new end.
+        It is never made shorter. The entry in due stays where it is: when its time comes,
+        it moves on to the new end.
         """
-        await self._held(tx, id_, token)
-        lease = await tx.get(lease_key(id_), Lease)
-        if lease is None:
-            raise StaleToken(f"job {id_} is not leased any more", id=id_)
-        lease.until_ms = max(lease.until_ms, tx.now_ms + lease_ms)
-        tx.put(lease_key(id_), lease)
-        return lease.until_ms
+        admit_lease(lease_ms)
+        job = await self._held(tx, id_, token)
+        now_until_ms = await self._leased_until_ms(tx, id_, job)
+        until_ms = max(now_until_ms, tx.now_ms + lease_ms)
+        if until_ms > now_until_ms:
+            tx.put(lease_key(id_), Lease(token, until_ms), expires_at_ms=until_ms)
+        return until_ms
 
     async def complete(self, tx: Transaction, id_: str, token: str) -> None:
-        """End a job well, in the same commit as its effects. Raises `StaleToken`, `NoSuchJob`."""
+        """End a job well, in the same commit as its effects. Raises `StaleToken`, `NoSuchJob`.
+
+        Twice is an error, so that the effects cannot happen twice.
+        """
         job = await self._held(tx, id_, token)
         self._unlease(tx, id_, job)
         await self._end(tx, id_, job, "done")
@@ -213,47 +151,74 @@ class Schedule:
     ) -> str:
         """End an attempt badly: the job is due again at `retry_ms`, or dead if that is None
         or its attempts are used up. Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
+        if retry_ms is not None:
+            admit_time(retry_ms)
         job = await self._held(tx, id_, token)
         self._unlease(tx, id_, job)
         await self._attempt_over(tx, id_, job, reason, retry_ms)
         return job.state
 
+    async def release(self, tx: Transaction, id_: str, token: str) -> None:
+        """Give a job back on which nobody has worked: the attempt does not count.
+
+        Raises `StaleToken`, `NoSuchJob`.
+        """
+        job = await self._held(tx, id_, token)
+        self._unlease(tx, id_, job)
+        job.attempt -= 1
+        self._ready(tx, id_, job)
+
     async def expire(self, tx: Transaction, entry: Key) -> None:
         """End an attempt whose lease ran out; or move the entry to where the lease now ends."""
-        _, id_, _ = keys.split(entry[1])
+        id_ = entry[1].split("#")[1]
         job = await tx.get(job_key(id_), Job)
-        lease = await tx.get(lease_key(id_), Lease)
-        if job is None or lease is None or job.state != "leased":
+        if job is None or job.state != "leased":
             tx.delete(entry)
             return
-        if lease.until_ms > tx.now_ms:
-            later = (entry[0], keys.join(lease.until_ms, id_, LEASE_DUE))
+        until_ms = await self._leased_until_ms(tx, id_, job)
+        if until_ms > tx.now_ms:
+            # A renewed lease; or an entry that a renewed one has left behind: it joins the
+            # entry of the lease that now runs.
+            later = (entry[0], keys.join(until_ms, id_, LEASE_DUE))
             if later != entry:
                 tx.delete(entry)
                 tx.put(later, LEASE_DUE)
             return
         tx.delete(entry)
         self._unlease(tx, id_, job)
-        reason = f"the lease of {lease.worker} ran out"
+        reason = f"the lease of {job.worker} ran out"
         await self._attempt_over(tx, id_, job, reason, tx.now_ms)
+
+    def read_to_expire(self, entry: Key) -> list[Key]:
+        id_ = entry[1].split("#")[1]
+        return [job_key(id_), lease_key(id_)]
 
     async def _held(self, tx: Transaction, id_: str, token: str) -> Job:
         job = await self.get(tx, id_)
         if job.state != "leased" or job.token != token:
-            raise StaleToken(f"job {id_} is not this worker's any more (it is {job.state})", id=id_)
+            raise StaleToken(
+                f"job {id_} is not held by this token any more: it is {job.state}",
+                id=id_,
+                state=job.state,
+            )
         return job
+
+    async def _leased_until_ms(self, tx: Transaction, id_: str, job: Job) -> int:
+        lease = await tx.get(lease_key(id_), Lease)
+        if lease is not None and lease.token == job.token:
+            return lease.until_ms
+        return due_ms_of(job.place)
 
     def _unlease(self, tx: Transaction, id_: str, job: Job) -> None:
         # If the lease was renewed, its entry in due may have moved on; that one finds the
         # job not leased, or leased anew, when its time comes.
         tx.delete((due_partition(slot_of(id_)), job.place))
-        tx.delete(lease_key(id_))
         job.token = ""
 
     async def _attempt_over(
         self, tx: Transaction, id_: str, job: Job, reason: str, retry_ms: int | None
     ) -> None:
-        job.reason = reason
+        job.reason = reason[: limits.REASON_CHARS_MAX]
         if retry_ms is None or (job.attempts_max and job.attempt >= job.attempts_max):
             await self._end(tx, id_, job, "dead")
         else:
@@ -269,16 +234,15 @@ class Schedule:
 
     async def _promote_next(self, tx: Transaction, id_: str, queue: str, order_key: str) -> None:
         slot = slot_of(id_)
-        head_key = _order_key(slot, queue, order_key)
+        head_key = order_head_key(slot, queue, order_key)
         order = await tx.get(head_key, Order)
         if order is None or order.head != id_:
             return
-        # The head record is checked: whoever joins the line writes it.
-        line = await tx.scan(_line_partition(slot, queue, order_key), str, limit=1)
-        if not line:
+        if not order.waiting:
             tx.delete(head_key)
             return
-        [(entry, next_id)] = line
+        # The head record is checked, and whoever joins the line writes it: so this is the first.
+        [(entry, next_id)] = await tx.scan(line_partition(slot, queue, order_key), str, limit=1)
         tx.delete(entry)
         order.head = next_id
         order.waiting -= 1

@@ -1,0 +1,122 @@
+"""What must hold between the records of the schedule: for `onceward check`, and for tests."""
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from onceward.engine.base import Record
+from onceward.engine.rules import Lookup, Rule
+from onceward.errors import OncewardError
+from onceward.keys import Key
+from onceward.parts.schedule.records import (
+    JOB_DUE,
+    LEASE_DUE,
+    Job,
+    Order,
+    due_partition,
+    job_key,
+    lease_key,
+    line_partition,
+    order_head_key,
+    ready_partition,
+    slot_of,
+)
+
+T = TypeVar("T")
+
+_STATES = ("waiting", "due", "ready", "leased", "done", "dead")
+
+
+def _due(record: Record, get: Lookup) -> Iterator[str]:
+    _, _, rest = record.key[1].partition("#")
+    id_, _, kind = rest.partition("#")
+    if kind == JOB_DUE:
+        yield from _stands_there(record, id_, "due", get)
+    elif kind == LEASE_DUE and _job(id_, get) is None:
+        # Whether it is leased does not matter: a lease that was renewed leaves entries over.
+        yield f"there is no job {id_!r}"
+
+
+def _ready(record: Record, get: Lookup) -> Iterator[str]:
+    yield from _stands_there(record, _read(record, Any), "ready", get)
+
+
+def _line(record: Record, get: Lookup) -> Iterator[str]:
+    yield from _stands_there(record, _read(record, Any), "waiting", get)
+
+
+def _stands_there(record: Record, id_: Any, state: str, get: Lookup) -> Iterator[str]:
+    job = _job(id_, get)
+    if job is None:
+        yield f"there is no job {id_!r}"
+    elif job.state != state or _place(id_, job) != record.key:
+        yield f"the job {id_} does not stand here: it is {job.state}"
+
+
+def _order(record: Record, get: Lookup) -> Iterator[str]:
+    order = _read(record, Order)
+    head = None if order is None else _job(order.head, get)
+    if order is None or head is None:
+        yield "there is no job at the head of this order key"
+    elif _head_key(order.head, head) != record.key or head.state not in ("due", "ready", "leased"):
+        yield f"the job {order.head} is not its head: it is {head.state}"
+
+
+def _jobs(record: Record, get: Lookup) -> Iterator[str]:
+    id_, _, what = record.key[1].partition("#")
+    if what != "job":
+        return
+    job = _read(record, Job)
+    if job is None or job.state not in _STATES:
+        yield "this is not a job"
+        return
+    place = _place(id_, job)
+    renewed = job.state == "leased" and get(lease_key(id_)) is not None
+    if place is not None and get(place) is None and not renewed:
+        yield f"the job is {job.state}, but does not stand in {'/'.join(place)}"
+    if job.order_key is not None and job.state not in ("done", "dead"):
+        head = get(_head_key(id_, job))
+        order = None if head is None else _read(head, Order)
+        if order is None or (order.head == id_) == (job.state == "waiting"):
+            yield f"the job is {job.state}, but the head of its order key says otherwise"
+
+
+def _place(id_: str, job: Job) -> Key | None:
+    """Where the job should have an entry."""
+    slot = slot_of(id_)
+    if job.state in ("due", "leased"):
+        return due_partition(slot), job.place
+    if job.state == "ready":
+        return ready_partition(slot, job.queue), job.place
+    if job.state == "waiting":
+        return line_partition(slot, job.queue, job.order_key or ""), job.place
+    return None
+
+
+def _head_key(id_: str, job: Job) -> Key:
+    return order_head_key(slot_of(id_), job.queue, job.order_key or "")
+
+
+def _job(id_: Any, get: Lookup) -> Job | None:
+    try:
+        record = get(job_key(id_))
+    except (OncewardError, TypeError):
+        return None
+    return None if record is None else _read(record, Job)
+
+
+def _read(record: Record, type: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(record.value, type=type)
+    except msgspec.DecodeError:
+        return None
+
+
+RULES = [
+    Rule("due", _due),
+    Rule("ready", _ready),
+    Rule("line", _line),
+    Rule("order", _order),
+    Rule("job", _jobs),
+]

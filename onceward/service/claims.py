@@ -1,0 +1,111 @@
+"""Claims: hands ready jobs out to the workers that ask for them.
+
+A worker that waits is served when a job arrives: by this node's own commit, by a hint, or
+at the latest at the next poll. Jobs come from this node's own slots first; it looks into
+those of others too, a little later, so that jobs are worked on wherever their workers are.
+A claim that its worker is not there any more to receive is given back.
+"""
+
+import asyncio
+
+from onceward import limits
+from onceward.engine.base import Put
+from onceward.parts.schedule import (
+    Claim,
+    Schedule,
+    admit_lease,
+    admit_queue,
+    admit_worker,
+)
+from onceward.service.desk import CLAIMS_AT_ONCE, Desk, Request
+from onceward.service.placement import Placement
+from onceward.store import Commit, Store
+
+
+class Claims:
+    """The desks of this node, by queue."""
+
+    def __init__(self, store: Store, schedule: Schedule, placement: Placement) -> None:
+        self._store = store
+        self._schedule = schedule
+        self._placement = placement
+        self._desks: dict[str, Desk] = {}
+        self._closed = False
+        self._unhook = store.on_durable(self._saw)
+        placement.on_change(self._placed)
+
+    async def claim(
+        self,
+        queue: str,
+        worker: str,
+        *,
+        lease_ms: int,
+        most: int = 1,
+        wait_s: float = 0.0,
+    ) -> list[Claim]:
+        """Lease up to `most` ready jobs of a queue to a worker.
+
+        Waits up to `wait_s` for the first; an empty list when there is none. May return
+        fewer than there are. Raises `BadInput`, and what `Store.run` raises.
+        """
+        admit_queue(queue)
+        admit_worker(worker)
+        admit_lease(lease_ms)
+        if self._closed or most < 1:
+            return []
+        loop = asyncio.get_running_loop()
+        most = min(most, CLAIMS_AT_ONCE)
+        request = Request(worker, lease_ms, most, wait_s > 0, loop.create_future())
+        desk = self._desks.get(queue)
+        if desk is None:
+            desk = self._desks[queue] = Desk(queue, self._store, self._schedule, self._placement)
+        desk.ask(request)
+        timer = loop.call_later(wait_s, desk.give_up, request) if wait_s > 0 else None
+        try:
+            return await request.answer
+        except asyncio.CancelledError:
+            desk.cancelled(request)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def run(self) -> None:
+        """Poll until cancelled, and forget the desks where nobody asks any more."""
+        elsewhere_ns = 0
+        clock, shared = self._store.clock, self._store.engine.shared
+        while True:
+            await clock.sleep(limits.POLL_S)
+            now_ns = clock.elapsed_ns()
+            slots = sorted(self._placement.owned)
+            if now_ns >= elsewhere_ns:
+                elsewhere_ns = now_ns + int(limits.POLL_ELSEWHERE_S * 1e9)
+                slots = list(range(self._placement.slots))
+            for queue, desk in list(self._desks.items()):
+                if desk.idle and now_ns - desk.asked_ns > limits.DESK_IDLE_S * 1e9:
+                    desk.close()
+                    del self._desks[queue]
+                elif shared:
+                    desk.look(slots)
+
+    async def close(self) -> None:
+        """Answer those who wait with nothing, and finish what is under way; twice is once."""
+        if not self._closed:
+            self._closed = True
+            self._unhook()
+        for desk in self._desks.values():
+            desk.close()
+            await desk.finish()
+
+    def _saw(self, commit: Commit) -> None:
+        """An own commit is durable: note what it made ready."""
+        for write in commit.writes:
+            partition = write.key[0]
+            if partition.startswith("ready#") and type(write) is Put:
+                desk = self._desks.get(partition[11:])
+                if desk is not None:
+                    desk.arrived(int(partition[6:10]))
+
+    def _placed(self, gained: set[int], lost: set[int]) -> None:
+        for desk in self._desks.values():
+            desk.look(sorted(gained))

@@ -1,0 +1,266 @@
+"""A desk: where the workers of one queue stand in line for its ready jobs.
+
+Who comes first is served first, several by one transaction, from several slots. The desk
+knows which slots may have ready jobs; it is wrong only by a look too many.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Iterable
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from onceward import limits
+from onceward.errors import NoSuchJob, OncewardError
+from onceward.keys import Key
+from onceward.parts.schedule import CLAIM_WRITES, Claim, Schedule, job_key, ready_partition
+from onceward.service.placement import Placement
+from onceward.store import Store
+from onceward.transaction import Transaction
+
+CLAIMS_AT_ONCE = (limits.COMMIT_WRITES_MAX - 1) // CLAIM_WRITES
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """A worker that asks for jobs."""
+
+    worker: str
+    lease_ms: int
+    most: int
+    patient: bool
+    """Whether it waits for jobs to arrive, or wants to know what is there."""
+    answer: "asyncio.Future[list[Claim]]"
+
+
+class Desk:
+    """Serves the requests for one queue."""
+
+    def __init__(self, queue: str, store: Store, schedule: Schedule, placement: Placement) -> None:
+        self.asked_ns = 0
+        """When somebody asked last."""
+        self._queue = queue
+        self._store = store
+        self._schedule = schedule
+        self._placement = placement
+        self._line: deque[Request] = deque()
+        # Slots that may have jobs, the next to look into first; those being looked into;
+        # those of them where something arrived meanwhile; those of others, for later.
+        self._slots: dict[int, None] = {}
+        self._busy: set[int] = set()
+        self._again: set[int] = set()
+        self._elsewhere: dict[int, None] = {}
+        self._damaged: set[Key] = set()
+        self._rounds = 0
+        self._matching = False
+        self._closed = False
+        # Hooks and hints may call from anywhere, also from another node's commit.
+        self._context = copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watches = []
+        if store.engine.shared:
+            for slot in range(placement.slots):
+                watch = store.engine.watch(ready_partition(slot, queue))
+                watch.on_hint = partial(self.arrived, slot)
+                self._watches.append(watch)
+        self.look(sorted(placement.owned))
+
+    @property
+    def idle(self) -> bool:
+        return not self._line and not self._rounds
+
+    def ask(self, request: Request) -> None:
+        """Join the line. The answer comes in any case, if the request is patient in time."""
+        self.asked_ns = self._store.clock.elapsed_ns()
+        self._line.append(request)
+        self._match_soon()
+
+    def give_up(self, request: Request) -> None:
+        """A request has waited long enough: if it is just being served, it gets what it gets."""
+        request.patient = False
+        if request in self._line:
+            self._line.remove(request)
+            request.answer.set_result([])
+
+    def cancelled(self, request: Request) -> None:
+        """Nobody waits for the answer any more: give back what it holds."""
+        answer = request.answer
+        if request in self._line:
+            self._line.remove(request)
+        elif answer.done() and not answer.cancelled() and answer.exception() is None:
+            self._give_back(answer.result())
+
+    def arrived(self, slot: int) -> None:
+        """Something may have become ready in a slot."""
+        if slot in self._placement.owned:
+            self.look([slot])
+        else:
+            # Those who own it come first: what they leave is looked for later.
+            if not self._elsewhere:
+                self._loop.call_later(
+                    limits.POLL_HINTED_S, self._look_elsewhere, context=self._context
+                )
+            self._elsewhere[slot] = None
+
+    def look(self, slots: Iterable[int]) -> None:
+        """Look into these slots when somebody asks, or now if somebody waits."""
+        for slot in slots:
+            if slot in self._busy:
+                self._again.add(slot)
+            else:
+                self._slots[slot] = None
+        if self._line:
+            self._match_soon()
+
+    def close(self) -> None:
+        """Answer those who wait with nothing."""
+        for watch in self._watches:
+            watch.close()
+        self._watches.clear()
+        self._slots.clear()
+        self._elsewhere.clear()
+        self._closed = True
+        self._answer_all()
+
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _look_elsewhere(self) -> None:
+        slots = list(self._elsewhere)
+        self._elsewhere.clear()
+        self.look(slots)
+
+    def _match_soon(self) -> None:
+        # Not at once: others may come in the same turn of the loop, and share a transaction.
+        if not self._matching:
+            self._matching = True
+            self._loop.call_soon(self._match, context=self._context)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, context=self._context.copy())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _match(self) -> None:
+        """Bring requests and slots together."""
+        self._matching = False
+        while self._line and self._slots and self._rounds < limits.CLAIM_ROUNDS_MAX:
+            requests: list[Request] = []
+            wanted = 0
+            while self._line and wanted < CLAIMS_AT_ONCE:
+                requests.append(self._line.popleft())
+                wanted += requests[-1].most
+            slots = list(self._slots)[: limits.CLAIM_SLOTS]
+            for slot in slots:
+                del self._slots[slot]
+            self._busy.update(slots)
+            self._rounds += 1
+            self._spawn(self._round(slots, requests))
+        if not self._slots and not self._rounds:
+            for request in [request for request in self._line if not request.patient]:
+                self._line.remove(request)
+                request.answer.set_result([])
+
+    def _answer_all(self) -> None:
+        for request in self._line:
+            request.answer.set_result([])
+        self._line.clear()
+
+    async def _round(self, slots: list[int], requests: list[Request]) -> None:
+        handed: list[list[Claim]] = [[] for _ in requests]
+        left = set(slots)
+        error: Exception | None = None
+        try:
+            handed, left = await self._store.run(partial(self._claim, slots, requests))
+        except Exception as raised:
+            error = raised
+        self._rounds -= 1
+        self._busy.difference_update(slots)
+        for slot in slots:
+            if slot in left or slot in self._again:
+                self._slots[slot] = None
+        self._again.difference_update(slots)
+        unserved: list[Request] = []
+        for request, claims in zip(requests, handed, strict=True):
+            if request.answer.done():  # cancelled
+                self._give_back(claims)
+            elif error is not None:
+                request.answer.set_exception(error)
+            elif claims:
+                request.answer.set_result(claims)
+            else:
+                unserved.append(request)
+        self._line.extendleft(reversed(unserved))
+        if self._closed:
+            self._answer_all()
+        else:
+            self._match()
+
+    async def _claim(
+        self, slots: list[int], requests: list[Request], tx: Transaction
+    ) -> tuple[list[list[Claim]], set[int]]:
+        """Claim jobs for these requests; returns them, and the slots that may have more."""
+        handed: list[list[Claim]] = [[] for _ in requests]
+        wanting = [n for n, request in enumerate(requests) for _ in range(request.most)]
+        del wanting[CLAIMS_AT_ONCE:]
+        found, left = await self._find(tx, slots, len(wanting))
+        jobs_bytes = 0
+        for entry, key in found.items():
+            record = tx.seen[key]
+            jobs_bytes += len(record.value) if record is not None else 0
+            if jobs_bytes > limits.CLAIM_BYTES and handed[0]:
+                return handed, set(slots)
+            request = requests[wanting[0]]
+            try:
+                claim = await self._schedule.claim(tx, entry, request.worker, request.lease_ms)
+            except OncewardError as error:
+                if error.code != "damaged":
+                    raise
+                self._damaged.add(entry)
+                left.add(int(entry[0][6:10]))
+                continue
+            if claim is not None:
+                handed[wanting.pop(0)].append(claim)
+        return handed, left
+
+    async def _find(
+        self, tx: Transaction, slots: list[int], most: int
+    ) -> tuple[dict[Key, Key], set[int]]:
+        """Ready entries with the keys of their jobs; and the slots that may have more."""
+        found: dict[Key, Key] = {}
+        left = set(slots)
+        for slot in slots:
+            if len(found) >= most:
+                break
+            limit = min(most - len(found) + len(self._damaged), limits.SCAN_RECORDS_MAX)
+            rows = await tx.scan(ready_partition(slot, self._queue), limit=limit)
+            if len(rows) < limit:
+                left.discard(slot)
+            for row in rows:
+                if row.key in self._damaged or len(found) >= most:
+                    continue
+                try:
+                    found[row.key] = job_key(row.value)
+                except (NoSuchJob, TypeError):
+                    self._damaged.add(row.key)
+        await tx.fetch(list(found.values()))
+        return found, left
+
+    def _give_back(self, claims: list[Claim]) -> None:
+        if claims:
+            self._spawn(self._release(claims))
+
+    async def _release(self, claims: list[Claim]) -> None:
+        async def release(tx: Transaction) -> None:
+            for claim in claims:
+                await self._schedule.release(tx, claim.id, claim.token)
+
+        try:
+            await self._store.run(release)
+        except OncewardError:
+            pass  # out of reach, or the lease is over: that gives them back too
