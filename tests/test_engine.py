@@ -55,7 +55,7 @@ def test_a_sqlite_url_names_a_file_here_or_by_its_absolute_path(url: str, path: 
         "sqlite:///app.db#x",
         "memory://name",
         "memory:///path",
-        "postgres://localhost/app",
+        "mysql://localhost/app",
     ],
 )
 def test_a_url_that_names_no_engine_is_refused_with_what_would(url: str) -> None:
