@@ -7,10 +7,7 @@ from typing import Self
 import msgspec
 
 from onceward import limits
-from onceward.clock import Clock
-from onceward.engine.base import Engine
 from onceward.errors import BadInput
-from onceward.ids import Ids
 from onceward.parts.schedule import Schedule
 from onceward.service.claims import Claims
 from onceward.service.dispatcher import Dispatcher
@@ -29,7 +26,7 @@ class Config(msgspec.Struct):
 
 
 class Node:
-    """Runs a database's schedule on an open engine, alone or together with other nodes."""
+    """Runs a database's schedule on a store, alone or together with other nodes."""
 
     schedule: Schedule
     placement: Placement
@@ -39,18 +36,16 @@ class Node:
 
     def __init__(
         self,
-        engine: Engine,
+        store: Store,
         *,
-        clock: Clock | None = None,
-        ids: Ids | None = None,
         name: str = "node",
         slots: int = limits.SLOTS_DEFAULT,
         lease_ms: int = limits.NODE_LEASE_MS,
     ) -> None:
-        """`slots` counts only for a new database; nodes that share one share its number."""
+        """Its engine is open. `slots` counts only for a new database, and never changes."""
         if not 0 < slots <= limits.SLOTS_MAX:
             raise BadInput(f"a database has 1 to {limits.SLOTS_MAX} slots, not {slots}")
-        self.store = Store(engine, clock, ids)
+        self.store = store
         self._name = name
         self._slots = slots
         self._lease_ms = lease_ms

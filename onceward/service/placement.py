@@ -108,6 +108,7 @@ class Placement:
         self._store = store
         self._name = name
         self._lease_ms = lease_ms
+        self._stepped_ns = 0
         self._held_until_ns = 0
         self._watchlist = Watchlist()
         self._divided: tuple[tuple[str, ...], dict[str, set[int]]] = ((), {})
@@ -151,6 +152,7 @@ class Placement:
 
     async def step(self) -> None:
         """One heartbeat, one look around, and what follows from it."""
+        self._stepped_ns = self._store.clock.elapsed_ns()
         await self._beat()
         beats = await self._look()
         if self.node not in beats:
@@ -170,8 +172,11 @@ class Placement:
     async def _pause(self) -> None:
         # Never without letting others run, whatever has changed.
         await asyncio.sleep(0)
+        # From one beat's start to the next one's, also if the process stood still in between.
+        passed_ns = self._store.clock.elapsed_ns() - self._stepped_ns
+        left_s = self._lease_ms / limits.BEATS_PER_LEASE / 1000 - passed_ns / 1e9
         try:
-            async with asyncio.timeout(self._lease_ms / limits.BEATS_PER_LEASE / 1000):
+            async with asyncio.timeout(max(left_s, 0)):
                 await self._changed.wait()
         except TimeoutError:
             pass
