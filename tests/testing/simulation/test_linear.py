@@ -1,6 +1,10 @@
+import random
+from itertools import combinations, permutations
+
 import pytest
 
-from onceward.testing.simulation.history import NEVER_NS
+from onceward.testing.simulation import linear
+from onceward.testing.simulation.history import NEVER_NS, Violation
 from onceward.testing.simulation.linear import ANYTHING, SAME, Operation, linearizable
 
 
@@ -83,3 +87,69 @@ def test_no_order_can_be_found(name):
 
 def test_a_register_may_start_with_a_value():
     assert linearizable([read(0, 1, "a")], initial="a")
+
+
+def explained(order) -> bool:
+    value, latest_call = None, -1
+    for op in order:
+        if op.returned_ns < latest_call or op.sees not in (ANYTHING, value):
+            return False
+        latest_call = max(latest_call, op.called_ns)
+        value = value if op.leaves is SAME else op.leaves
+    return True
+
+
+def linearizable_by_brute_force(operations) -> bool:
+    must = [op for op in operations if op.returned_ns != NEVER_NS]
+    may = [op for op in operations if op.returned_ns == NEVER_NS]
+    return any(
+        explained(order)
+        for count in range(len(may) + 1)
+        for some in combinations(may, count)
+        for order in permutations([*must, *some])
+    )
+
+
+def random_history(draw: random.Random) -> list[Operation]:
+    operations = []
+    for number in range(draw.randint(1, 6)):
+        called_ns = draw.randrange(12)
+        returned_ns = called_ns + 1 + draw.randrange(8)
+        if draw.random() < 0.2:
+            returned_ns = NEVER_NS
+        sees = draw.choice([ANYTHING, None, *range(number)])
+        leaves = draw.choice([SAME, None, number, number])
+        if sees is ANYTHING and leaves is SAME:
+            sees = None
+        operations.append(Operation(called_ns, returned_ns, sees, leaves))
+    return operations
+
+
+def test_the_search_finds_what_trying_all_orders_finds():
+    draw, right = random.Random(0), 0
+    for _ in range(1500):
+        history = random_history(draw)
+        expected = linearizable_by_brute_force(history)
+        assert linearizable(history) == expected, history
+        right += expected
+    assert 300 < right < 1200
+
+
+def test_many_operations_at_the_same_time_are_decided_quickly():
+    crowd = [write(0, 100, f"w{n}") for n in range(12)]
+    crowd += [Operation(0, 100, f"w{n}", f"s{n}") for n in range(12)]
+    crowd += [read(0, 100, f"s{n}") for n in range(12)]
+    assert linearizable([*crowd, read(101, 102, "s3")])
+    assert not linearizable([*crowd, read(101, 102, "s3"), read(103, 104, "s4")])
+
+
+def test_a_value_is_written_once():
+    with pytest.raises(ValueError, match="a is written twice"):
+        linearizable([write(0, 1, "a"), write(2, 3, "a")])
+
+
+def test_a_search_that_takes_too_long_is_given_up_loudly(monkeypatch):
+    monkeypatch.setattr(linear, "STEPS_MAX", 10)
+    crowd = [Operation(0, 100, None, f"v{n}") for n in range(9)]
+    with pytest.raises(Violation, match="undecided"):
+        linearizable([*crowd, *[Operation(0, 100, f"v{n}", None) for n in range(9)]])
