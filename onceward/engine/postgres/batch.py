@@ -37,12 +37,13 @@ class Member:
     ) -> None:
         """Raises `BadInput` for what PostgreSQL cannot store: it must not spoil a batch."""
         admit_time(now_ms)
-        self.writes = writes
+        # A check that expects nothing is none, and would only claim its key.
+        self.writes = [w for w in writes if type(w) is not Check or w.expect is not ANY]
         self.now_ms = now_ms
         self.size_bytes = size_bytes
         self.visible = visible
         self.done = done
-        self.rows = [_row(write) for write in writes]
+        self.rows = [_row(write) for write in self.writes]
 
 
 def _row(write: Write) -> tuple[str, str, str, int, int, int]:

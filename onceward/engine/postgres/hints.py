@@ -122,6 +122,7 @@ class Hints:
     async def _send_all(self, link: Link) -> None:
         """Pass on what changes, until the connection is lost."""
         await self._notify(link, _HELLO)
+        self._woken.set()  # something may have changed meanwhile
         while not link.closed:
             try:
                 async with asyncio.timeout(limits.LISTEN_S_MAX):
@@ -132,12 +133,19 @@ class Hints:
                 await self._notify(link, _THERE)
                 continue
             self._woken.clear()
-            if self._many or self._changed:
-                payload = _MANY if self._many else ",".join({hash_of(p) for p in self._changed})
-                self._changed.clear()
-                self._many = False
-                await self._notify(link, payload)
+            if not link.closed and (self._many or self._changed):
+                await self._pass_on(link)
                 await asyncio.sleep(limits.HINT_PAUSE_S)
+
+    async def _pass_on(self, link: Link) -> None:
+        payload = _MANY if self._many else ",".join({hash_of(p) for p in self._changed})
+        self._changed.clear()
+        self._many = False
+        try:
+            await self._notify(link, payload)
+        except BaseException:
+            self._many = True  # no one may have heard it
+            raise
 
     async def _notify(self, link: Link, payload: str) -> None:
         await link.fetch("SELECT pg_notify($1, $2)", self._channel, payload)

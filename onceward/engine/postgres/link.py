@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
 
@@ -89,7 +89,7 @@ class Target(NamedTuple):
                 code="bad_engine_url",
             )
         rest = urlencode([(name, value) for name, value in query if name != "schema"])
-        dsn = urlunsplit((parts.scheme, parts.netloc, parts.path, rest, ""))
+        dsn = f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
         host = parts.netloc.rpartition("@")[2] or "the local server"
         return cls(dsn, schema, f"{host}{parts.path} (schema {schema})")
 

@@ -10,8 +10,15 @@ from typing import Final
 from onceward.engine.postgres.link import Link, Lost, Rejected, Target
 from onceward.errors import CannotOpen
 
+# To look into the catalog, not at what the session remembers of it: while this node waited for
+# its turn, another may have made what was missing.
 _FIND: Final = """
-SELECT to_regnamespace($1)::oid, to_regclass($1 || '.meta')::oid,
+SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1),
+    EXISTS (
+        SELECT FROM pg_catalog.pg_class AS c
+        JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = $1 AND c.relname = 'meta'
+    ),
     current_setting('server_encoding')
 """
 _VERSION: Final = "SELECT value FROM {schema}.meta WHERE name = 'onceward_schema'"
@@ -73,8 +80,8 @@ async def migrate(link: Link, target: Target) -> None:
 async def _apply(link: Link, target: Target, scripts: list[str]) -> None:
     version = await _version(link, target)  # another node may have been faster
     if version is None:
-        [(namespace, _, _)] = await link.fetch(_FIND, target.schema)
-        if namespace is None:
+        [(there, _, _)] = await link.fetch(_FIND, target.schema)
+        if not there:
             await link.run(f"CREATE SCHEMA {target.schema}")
         await link.run(_META.format(schema=target.schema))
         version = 0
@@ -91,7 +98,7 @@ async def _version(link: Link, target: Target) -> int | None:
             f"{target.label} has the encoding {encoding}. Create a database with UTF8.",
             code="not_a_database",
         )
-    if meta is None:
+    if not meta:
         return None
     try:
         rows = await link.fetch(_VERSION.format(schema=target.schema))

