@@ -250,9 +250,12 @@ class SlotRunner:
                 self.troubles.add(self._agenda.take(), error, now_ms)
                 continue
             room -= kind.writes
-            if room < 0 and batch:
+            alone = sort in self.troubles.errors
+            if batch and (room < 0 or alone):
                 break
             batch.append((kind, (self.partition, self._agenda.take())))
+            if alone:
+                break
         return batch
 
     async def _act(self, batch: list[tuple[Kind, Key]]) -> None:

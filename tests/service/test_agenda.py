@@ -1,0 +1,143 @@
+"""The near future of a slot, and entries that give trouble."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceward import limits
+from onceward.service.agenda import Agenda, Troubles
+
+
+def entry(due_ms: int, id_: str = "x") -> str:
+    return f"{due_ms:016d}#{id_}#job"
+
+
+def taken(agenda: Agenda) -> list[str]:
+    entries = []
+    while agenda.next is not None:
+        entries.append(agenda.take())
+    return entries
+
+
+def filled(*due_ms: int, bound_ms: int = 1_000, cut: bool = False) -> Agenda:
+    agenda = Agenda()
+    agenda.begin()
+    agenda.fill([entry(ms) for ms in due_ms], f"{bound_ms:016d}", cut=cut)
+    return agenda
+
+
+def test_it_begins_stale_and_knows_nothing() -> None:
+    agenda = Agenda()
+    assert agenda.stale
+    assert agenda.next is None
+    assert agenda.next_ms is None
+    assert not agenda.add(entry(1))
+    assert len(agenda) == 0
+
+
+def test_entries_come_in_the_order_of_their_times() -> None:
+    agenda = filled(3, 5, 7)
+    assert not agenda.stale
+    assert agenda.add(entry(1))
+    assert not agenda.add(entry(4))
+    assert agenda.next_ms == 1
+    assert taken(agenda) == [entry(ms) for ms in (1, 3, 4, 5, 7)]
+    assert not agenda.stale
+
+
+def test_an_entry_is_known_once() -> None:
+    agenda = filled(3)
+    assert not agenda.add(entry(3))
+    assert taken(agenda) == [entry(3)]
+
+
+def test_what_is_beyond_the_bound_is_left_to_the_next_scan() -> None:
+    agenda = filled(3, bound_ms=10)
+    assert not agenda.add(entry(10))
+    assert not agenda.add(entry(11))
+    agenda.add(entry(9))
+    assert taken(agenda) == [entry(3), entry(9)]
+
+
+def test_it_is_stale_when_a_cut_front_is_used_up() -> None:
+    agenda = filled(3, 5, cut=True)
+    agenda.take()
+    assert not agenda.stale
+    agenda.take()
+    assert agenda.stale
+
+
+def test_what_was_removed_is_passed_over_and_may_come_back() -> None:
+    agenda = filled(3, 5)
+    agenda.remove(entry(3))
+    agenda.remove(entry(4))
+    assert agenda.next_ms == 5
+    agenda.add(entry(5, "y"))
+    agenda.remove(entry(5))
+    agenda.add(entry(5))
+    assert taken(agenda) == [entry(5), entry(5, "y")]
+
+
+def test_what_is_added_while_a_scan_runs_is_not_lost() -> None:
+    agenda = filled(3, bound_ms=10)
+    agenda.begin()
+    agenda.add(entry(4))
+    agenda.add(entry(20))
+    agenda.add(entry(99))
+    agenda.fill([entry(3)], f"{50:016d}", cut=False)
+    assert taken(agenda) == [entry(3), entry(4), entry(20)]
+
+
+def test_a_hint_while_a_scan_runs_is_not_lost() -> None:
+    agenda = Agenda()
+    agenda.begin()
+    agenda.stale = True
+    agenda.fill([], "1", cut=False)
+    assert agenda.stale
+
+
+def test_cleared_it_knows_nothing() -> None:
+    agenda = filled(3)
+    agenda.clear()
+    assert agenda.stale
+    assert agenda.next is None
+    assert not agenda.add(entry(1))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "remove", "take"]), st.integers(0, 20))),
+    st.sets(st.integers(0, 20)),
+)
+def test_it_is_a_sorted_set(steps: list[tuple[str, int]], start: set[int]) -> None:
+    agenda, model = filled(*start), {entry(ms) for ms in start}
+    for what, due_ms in steps:
+        if what == "add":
+            first = agenda.add(entry(due_ms))
+            assert first == (entry(due_ms) not in model and entry(due_ms) < min(model, default="x"))
+            model.add(entry(due_ms))
+        elif what == "remove":
+            agenda.remove(entry(due_ms))
+            model.discard(entry(due_ms))
+        elif model:
+            assert agenda.take() == min(model)
+            model.remove(min(model))
+        assert agenda.next == min(model, default=None)
+        assert len(agenda) == len(model)
+
+
+def test_an_entry_that_gave_trouble_rests_longer_each_time() -> None:
+    troubles, error = Troubles(), ValueError("x")
+    assert not troubles
+    assert not troubles.rests("a", 0)
+    now_ms = 0
+    pause_ms = limits.TROUBLE_PAUSE_MS_MIN
+    for _ in range(10):
+        troubles.add("a", error, now_ms)
+        assert troubles.rests("a", now_ms + pause_ms - 1)
+        assert not troubles.rests("a", now_ms + pause_ms)
+        now_ms += pause_ms
+        pause_ms = min(2 * pause_ms, limits.TROUBLE_PAUSE_MS_MAX)
+    assert pause_ms == limits.TROUBLE_PAUSE_MS_MAX
+    assert troubles.errors == {"a": error}
+    troubles.settle(["a", "b"])
+    assert not troubles
+    assert not troubles.rests("a", now_ms)
