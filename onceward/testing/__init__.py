@@ -7,6 +7,8 @@
   wrong, judged by an independent model.
 - `onceward.testing.disk` and `onceward.testing.power`, for the SQLite engine: a disk on which
   every system call can fail, and power cuts at any of them.
+- `onceward.testing.postgres` and `onceward.testing.proxy`, for the PostgreSQL engine: a
+  server to start and to crash, and a network that cuts connections at chosen moments.
 """
 
 from onceward.testing.certify import NotCertified, certify_engine

@@ -19,9 +19,8 @@ from onceward.errors import Conflict, OutcomeUnknown, Unavailable
 STATEMENT: Final = "onceward_commit"
 """The name of the prepared statement, as it goes over the wire."""
 
-# Rolled back for the sake of others: a record went away meanwhile, a deadlock, a lock that was
-# not to be had in time.
-_AGAIN: Final = ("40001", "40P01", "55P03")
+# Rolled back for the sake of others: a record went away meanwhile, or a deadlock.
+_AGAIN: Final = ("40001", "40P01")
 _TOO_LATE: Final = "OW001"
 # One member may be to blame for these, so each is tried alone.
 _BLAME: Final = ("22", "23", "54")

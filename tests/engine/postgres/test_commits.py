@@ -289,6 +289,7 @@ def test_a_batch_is_bounded(count: int, writes: int, size_bytes: int, first: int
         ("22021", BadInput, "bad_value"),
         ("54000", BadInput, "bad_value"),
         ("25006", Unavailable, "engine_unreachable"),
+        ("55P03", Unavailable, "engine_unreachable"),
         ("57014", Unavailable, "engine_unreachable"),
         ("42P01", Unavailable, "storage_failed"),
     ],
@@ -312,7 +313,7 @@ async def test_what_the_server_refuses_is_told_as_our_own_error(
 async def test_a_batch_rolled_back_for_others_is_sent_again_but_not_for_ever(
     engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusals = ["40001", "40P01", "55P03"]
+    refusals = ["40001", "40P01"]
     commit: Callable[[CommitLink, Any], Awaitable[Any]] = CommitLink.commit
 
     async def refuse(self: CommitLink, batch: Any) -> Any:
