@@ -123,7 +123,7 @@ class Hints:
         """Pass on what changes, until the connection is lost."""
         await self._notify(link, _HELLO)
         self._woken.set()  # something may have changed meanwhile
-        while not link.closed:
+        while True:
             try:
                 async with asyncio.timeout(limits.LISTEN_S_MAX):
                     await self._woken.wait()
@@ -133,7 +133,9 @@ class Hints:
                 await self._notify(link, _THERE)
                 continue
             self._woken.clear()
-            if not link.closed and (self._many or self._changed):
+            if link.closed:
+                return
+            if self._many or self._changed:
                 await self._pass_on(link)
                 await asyncio.sleep(limits.HINT_PAUSE_S)
 
