@@ -41,6 +41,7 @@ TABLE: dict[str, Kind] = {
     "outcome_unknown": Kind(503, 4503, 75, True, "The outcome of a commit is not known"),
     "engine_stopped": Kind(503, 4503, 74, False, "Storage failed; the node must be restarted"),
     "engine_closed": Kind(503, 4503, 75, True, "The engine is closed"),
+    "node_stopped": Kind(503, 4503, 75, True, "The node is stopping: ask another one"),
     "engine_unreachable": Kind(503, 4503, 75, True, "The engine cannot be reached"),
     # Storage that cannot be opened or written. Each has an exit code of its own.
     "storage_full": Kind(507, 4507, 73, True, "No space is left for data"),

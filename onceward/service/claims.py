@@ -10,6 +10,7 @@ import asyncio
 
 from onceward import limits
 from onceward.engine.base import Put
+from onceward.errors import BadInput, Unavailable
 from onceward.parts.schedule import (
     Claim,
     Schedule,
@@ -46,13 +47,17 @@ class Claims:
         """Lease up to `most` ready jobs of a queue to a worker.
 
         Waits up to `wait_s` for the first; an empty list when there is none. May return
-        fewer than there are. Raises `BadInput`, and what `Store.run` raises.
+        fewer than there are. Raises `BadInput`, `Unavailable` when the node is stopping, and
+        what `Store.run` raises.
         """
         admit_queue(queue)
         admit_worker(worker)
         admit_lease(lease_ms)
-        if self._closed or most < 1:
-            return []
+        if most < 1:
+            raise BadInput(f"a worker asks for 1 or more jobs, not {most}")
+        if self._closed:
+            # Not an empty answer: a worker that asks again and again would never rest.
+            raise Unavailable("the node is stopping: ask another one", code="node_stopped")
         loop = asyncio.get_running_loop()
         most = min(most, CLAIMS_AT_ONCE)
         request = Request(worker, lease_ms, most, wait_s > 0, loop.create_future())

@@ -1,6 +1,7 @@
 """Nodes that share one memory in virtual time, each a process that can be paused and killed."""
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -8,6 +9,7 @@ from typing import Any, TypeVar
 from onceward.engine.base import Record, Version, Watch, Watchers, Write
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.errors import EngineStopped, Unavailable
+from onceward.ids import Ids
 from onceward.keys import Key
 from onceward.parts.schedule import Claim, Job
 from onceward.service.node import Node
@@ -144,8 +146,11 @@ class Member:
 class Cluster:
     """Nodes that share a memory."""
 
-    def __init__(self, slots: int = 16, *, deaf: bool = False, shared: bool = True) -> None:
+    def __init__(
+        self, slots: int = 16, *, deaf: bool = False, shared: bool = True, seed: int = 0
+    ) -> None:
         self.memory = Memory()
+        self.seed = seed
         self.slots = slots
         self.deaf = deaf
         self.shared = shared
@@ -161,7 +166,10 @@ class Cluster:
         async def boot() -> Member:
             engine = await TestEngine(self.memory, deaf=self.deaf).open()
             engine.shared = self.shared
-            store = Store(engine, VirtualClock(wall_offset_ms=wall_offset_ms))
+            clock = VirtualClock(wall_offset_ms=wall_offset_ms)
+            # From a seed, so that what fails once fails always.
+            ids = Ids(clock.now_ms, random.Random(f"{self.seed} {process.name}").randbytes)
+            store = Store(engine, clock, ids)
             node = Node(store, name=process.name, slots=self.slots, lease_ms=int(LEASE_S * 1000))
             await node.start()
             return Member(process, engine, node)

@@ -1,0 +1,424 @@
+"""Ready jobs are handed out to the workers that ask for them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onceward import limits
+from onceward.engine.base import Put, Write
+from onceward.errors import BadInput, Unavailable
+from onceward.parts.schedule import job_key, ready_partition, slot_of
+from onceward.service.desk import CLAIMS_AT_ONCE
+from tests.service.cluster import Cluster, Member, virtual
+
+
+def asks(member: Member, worker: str = "w", **options: Any) -> "asyncio.Task[Any]":
+    """A worker that asks, beside the test."""
+    return asyncio.create_task(member.claim(worker=worker, **options))
+
+
+def claim_commits(member: Member) -> list[list[Write]]:
+    """The commits that have leased a job."""
+    return [
+        list(writes)
+        for writes in member.engine.commits
+        if any(type(w) is Put and w.key[1].endswith("#lease") for w in writes)
+    ]
+
+
+# Asking.
+
+
+@virtual
+async def test_who_does_not_wait_gets_what_is_there() -> None:
+    cluster = Cluster()
+    member = await cluster.start()
+    assert await member.claim() == []
+    id_ = await member.send("a")
+    await member.send("other", queue="other")
+    [claim] = await member.claim(worker="ann", lease_ms=5_000)
+    assert (claim.id, claim.body, claim.attempt) == (id_, "a", 1)
+    assert (await member.job(id_)).worker == "ann"
+    assert await member.claim() == []
+    assert cluster.clock.elapsed_ns() == 0
+
+
+@virtual
+async def test_who_waits_gets_a_job_as_soon_as_one_is_ready() -> None:
+    cluster = Cluster()
+    member = await cluster.start()
+    start_ms = member.clock.now_ms()
+    asked = asks(member, wait_s=60)
+    await cluster.clock.sleep(5)
+    await member.send("a", delay_ms=100)
+    [claim] = await asked
+    assert claim.body == "a"
+    assert member.clock.now_ms() == start_ms + 5_100
+
+
+@virtual
+async def test_who_waits_in_vain_gets_nothing_when_the_time_is_up() -> None:
+    cluster = Cluster()
+    member = await cluster.start()
+    assert await member.claim(wait_s=7.5) == []
+    assert cluster.clock.elapsed_ns() == 7_500_000_000
+
+
+@virtual
+async def test_a_batch_is_at_most_as_large_as_asked_for() -> None:
+    cluster = Cluster(4)
+    member = await cluster.start()
+    for n in range(100):
+        await member.send(n)
+    assert len(await member.claim(most=10)) == 10
+    assert len(await member.claim(most=1_000_000)) == CLAIMS_AT_ONCE
+    got = 0
+    while claims := await member.claim(most=20):
+        got += len(claims)
+    assert got == 100 - 10 - CLAIMS_AT_ONCE
+
+
+@virtual
+async def test_jobs_in_all_slots_are_found() -> None:
+    cluster = Cluster(64)
+    member = await cluster.start()
+    ids = {await member.send(n) for n in range(300)}
+    assert len({slot_of(id_) for id_ in ids}) == 64
+    claimed = set()
+    while claims := await member.claim(most=5):
+        claimed |= {claim.id for claim in claims}
+    assert claimed == ids
+
+
+@virtual
+async def test_urgent_jobs_of_a_slot_come_first() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    for n, priority in enumerate((5, 9, 0, 5, 0)):
+        await member.send(n, priority=priority)
+    assert [claim.body for claim in await member.claim(most=9)] == [2, 4, 0, 3, 1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"queue": "no good"},
+        {"worker": ""},
+        {"lease_ms": 0},
+        {"lease_ms": limits.LEASE_MS_MAX + 1},
+        {"most": 0},
+    ],
+)
+@virtual
+async def test_what_cannot_be_is_refused(options: dict[str, Any]) -> None:
+    cluster = Cluster()
+    member = await cluster.start()
+    with pytest.raises(BadInput):
+        await member.claim(**options)
+
+
+# Many workers.
+
+
+@virtual
+async def test_those_who_wait_are_served_in_the_order_they_came() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    asked = [asks(member, f"w{n}", wait_s=60) for n in range(5)]
+    await cluster.clock.sleep(1)
+    for n in range(3):
+        await member.send(n)
+    await cluster.clock.sleep(0.001)
+    assert [task.done() for task in asked] == [True, True, True, False, False]
+    assert [task.result()[0].body for task in asked[:3]] == [0, 1, 2]
+    for n in range(3, 5):
+        await member.send(n)
+    assert [(await task)[0].body for task in asked[3:]] == [3, 4]
+
+
+@virtual
+async def test_workers_that_ask_at_the_same_time_share_a_transaction() -> None:
+    cluster = Cluster(16)
+    member = await cluster.start()
+    for n in range(100):
+        await member.send(n)
+    member.engine.commits.clear()
+    claims = await asyncio.gather(*[asks(member, f"w{n}") for n in range(100)])
+    assert sorted(claim.body for [claim] in claims) == list(range(100))
+    assert len(claim_commits(member)) <= 6
+    assert max(map(len, claim_commits(member))) == 99
+    assert cluster.problems == []
+
+
+@virtual
+async def test_one_job_does_not_make_all_who_wait_look_for_it() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    asked = [asks(member, f"w{n}", wait_s=60) for n in range(50)]
+    await cluster.clock.sleep(0.5)
+    member.engine.scans.clear()
+    await member.send()
+    await cluster.clock.sleep(0.001)
+    assert sum(task.done() for task in asked) == 1
+    assert member.engine.scans.count(ready_partition(0, "q")) <= 2
+    await member.stop()
+
+
+@virtual
+async def test_each_job_is_handed_out_once_under_a_crowd() -> None:
+    cluster = Cluster(8)
+    member = await cluster.start()
+    member.engine.latency_s = 0.001
+    handed: list[int] = []
+
+    async def work(name: str) -> None:
+        while claims := await member.claim(worker=name, wait_s=1, most=2):
+            handed.extend(claim.body for claim in claims)
+            for claim in claims:
+                await member.complete(claim)
+
+    workers = [asyncio.create_task(work(f"w{n}")) for n in range(30)]
+    for n in range(500):
+        await member.send(n)
+    await asyncio.gather(*workers)
+    assert sorted(handed) == list(range(500))
+    assert cluster.problems == []
+
+
+# Who goes away.
+
+
+@virtual
+async def test_who_leaves_the_line_is_passed_over() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    claims = member.node.claims
+    leaves = asyncio.create_task(claims.claim("q", "leaves", lease_ms=1_000, wait_s=60))
+    stays = asyncio.create_task(claims.claim("q", "stays", lease_ms=1_000, wait_s=60))
+    await cluster.clock.sleep(1)
+    leaves.cancel()
+    await member.send("a")
+    [claim] = await stays
+    assert claim.attempt == 1
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.005, 0.015, 0.025, 0.035, 0.045, 0.055])
+@virtual
+async def test_a_job_whose_worker_has_gone_meanwhile_is_given_back(after_s: float) -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    id_ = await member.send("a", attempts_max=1)
+    member.engine.latency_s = 0.01
+    claims = member.node.claims
+    asked = asyncio.create_task(claims.claim("q", "w", lease_ms=600_000, wait_s=60))
+    await cluster.clock.sleep(after_s)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    await cluster.clock.sleep(1)
+    member.engine.latency_s = 0.0
+    assert (await member.job(id_)).state == "ready"
+    [claim] = await member.claim()
+    assert claim.attempt == 1
+    assert cluster.problems == []
+
+
+@virtual
+async def test_a_job_whose_worker_goes_away_with_it_in_its_hands_is_given_back() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    id_ = await member.send("a")
+    asked = asyncio.create_task(member.node.claims.claim("q", "w", lease_ms=600_000))
+    member.store.on_durable(lambda commit: asyncio.get_running_loop().call_soon(asked.cancel))
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    await cluster.clock.sleep(0.1)
+    assert (await member.job(id_)).state == "ready"
+
+
+@virtual
+async def test_a_claim_under_way_when_the_time_is_up_still_arrives() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    member.engine.latency_s = 0.01
+    asked = asks(member, wait_s=1)
+    await cluster.clock.sleep(0.5)
+    sent = asyncio.create_task(member.send("a"))
+    await cluster.until(lambda: ready_partition(0, "q") in {k[0] for k in cluster.records})
+    await sent
+    member.engine.latency_s = 0.4
+    [claim] = await asked
+    assert claim.body == "a"
+
+
+@virtual
+async def test_a_claim_that_cannot_be_given_back_is_free_when_its_lease_is_over() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    id_ = await member.send("a")
+    member.engine.latency_s = 0.01
+    claims = member.node.claims
+    asked = asyncio.create_task(claims.claim("q", "w", lease_ms=5_000, wait_s=60))
+    await cluster.until(lambda: bool(claim_commits(member)), 0.001)
+    asked.cancel()
+    member.engine.cut_off = True
+    await cluster.clock.sleep(1)
+    member.engine.cut_off = False
+    assert (await member.job(id_)).state == "leased"
+    await cluster.clock.sleep(5)
+    assert (await member.job(id_)).state == "ready"
+
+
+@virtual
+async def test_a_node_that_stops_answers_those_who_wait() -> None:
+    cluster = Cluster()
+    member = await cluster.start()
+    waiting = [asks(member, wait_s=600) for _ in range(3)]
+    await cluster.clock.sleep(1)
+    member.engine.latency_s = 0.01
+    await member.send("a", queue="other")
+    served = asks(member, queue="other", wait_s=600)
+    late = asks(member, queue="other", wait_s=600)
+    await cluster.clock.sleep(0.005)
+    await member.stop()
+    assert [await task for task in waiting] == [[], [], []]
+    assert len(await served) + len(await late) == 1
+    with pytest.raises(Unavailable, match="node_stopped"):
+        await member.claim(wait_s=600)
+
+
+# From other nodes.
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@virtual
+async def test_what_another_node_sends_is_found_by_a_hint_or_at_the_next_poll(deaf: bool) -> None:
+    cluster = Cluster(4, deaf=deaf)
+    sender, worker = await cluster.start_many(2)
+    await worker.claim()  # it has looked before
+    asked = [asks(worker, f"w{n}", wait_s=600) for n in range(30)]
+    await cluster.clock.sleep(0.1)
+    ids = [await sender.send(n) for n in range(30)]
+    own = [id_ for id_ in ids if slot_of(id_) in worker.owned]
+    assert 0 < len(own) < 30
+    start_s = cluster.loop.time()
+    await cluster.until(lambda: sum(task.done() for task in asked) >= len(own))
+    assert cluster.loop.time() - start_s <= (limits.POLL_S if deaf else 0.1)
+    # Nobody works at the other node, so this one comes over.
+    await asyncio.gather(*asked)
+    took_s = cluster.loop.time() - start_s
+    assert took_s <= (limits.POLL_ELSEWHERE_S + limits.POLL_S if deaf else 0.5)
+
+
+@virtual
+async def test_the_owners_workers_come_first() -> None:
+    cluster = Cluster(4)
+    members = await cluster.start_many(2)
+    asked = {n: asks(members[n % 2], wait_s=600) for n in range(20)}
+    await cluster.clock.sleep(1.5)
+    id_ = await members[0].send()
+    await cluster.clock.sleep(2)
+    [(n, served)] = [(n, task) for n, task in asked.items() if task.done()]
+    assert served.result()[0].id == id_
+    assert slot_of(id_) in members[n % 2].owned
+    for member in members:
+        await member.stop()
+
+
+@virtual
+async def test_workers_are_served_from_slots_taken_over() -> None:
+    cluster = Cluster(8)
+    first, second = await cluster.start_many(2)
+    ids = {await first.send(n) for n in range(50)}
+    first.process.kill()
+    await cluster.until(lambda: cluster.all_owned)
+    claimed = set()
+    while claims := await second.claim(most=10, wait_s=0.01):
+        claimed |= {claim.id for claim in claims}
+    assert claimed == ids
+
+
+# Trouble.
+
+
+@virtual
+async def test_trouble_with_the_engine_is_told_and_costs_no_job() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    id_ = await member.send("a")
+    member.engine.cut_off = True
+    with pytest.raises(Unavailable):
+        await member.claim(wait_s=5)
+    member.engine.cut_off = False
+    [claim] = await member.claim()
+    assert claim.id == id_
+
+
+@virtual
+async def test_damaged_jobs_hold_nobody_up() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    ids = [await member.send(n) for n in range(50)]
+    damaged = [
+        Put(job_key(ids[3]), b'{"queue":7}'),
+        Put((ready_partition(0, "q"), "0"), b'"no id"'),
+        Put((ready_partition(0, "q"), "1"), b"17"),
+    ]
+    await member.engine.commit(damaged, member.clock.now_ms())
+    bodies: list[int] = []
+    while claims := await member.claim(most=7):
+        bodies += [claim.body for claim in claims]
+    assert bodies == [n for n in range(50) if n != 3]
+
+
+@virtual
+async def test_the_largest_jobs_are_handed_out_as_many_as_a_commit_holds() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    for n in range(20):
+        await member.send([n, "x" * 340_000])
+    bodies: list[int] = []
+    while claims := await member.claim(most=33):
+        assert len(claims) >= 5 or len(bodies) + len(claims) == 20
+        bodies += [claim.body[0] for claim in claims]
+    assert bodies == list(range(20))
+
+
+# Memory.
+
+
+@virtual
+async def test_a_queue_that_nobody_asks_for_is_forgotten() -> None:
+    cluster = Cluster(4)
+    member = await cluster.start()
+    await cluster.clock.sleep(0.1)
+    watched = len(cluster.memory.watchers._by_partition)
+    for n in range(10):
+        await member.claim(queue=f"q{n}")
+    assert len(cluster.memory.watchers._by_partition) == watched + 40
+    asked = asks(member, queue="q0", wait_s=1_000)
+    await cluster.clock.sleep(limits.DESK_IDLE_S + 2)
+    assert len(cluster.memory.watchers._by_partition) == watched + 4
+    await member.send("a", queue="q0")
+    assert len(await asked) == 1
+    await member.send("a", queue="q1")
+    assert len(await member.claim(queue="q1")) == 1
+    await member.stop()
+    assert [p for p in cluster.memory.watchers._by_partition if p.startswith("ready")] == []
+
+
+@virtual
+async def test_no_slot_is_looked_into_twice_for_nothing() -> None:
+    cluster = Cluster(16, shared=False)
+    member = await cluster.start()
+    await member.claim()
+    member.engine.scans.clear()
+    for _ in range(100):
+        assert await member.claim() == []
+    asked = asks(member, wait_s=100)
+    await cluster.clock.sleep(50)
+    assert [scan for scan in member.engine.scans if scan.startswith("ready")] == []
+    await member.send()
+    await asked
+    assert len([scan for scan in member.engine.scans if scan.startswith("ready")]) == 1
