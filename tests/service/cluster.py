@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
-from onceward.engine.base import Record, Version, Watch, Watchers, Write
+from onceward.engine.base import Put, Record, Version, Watch, Watchers, Write
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.errors import EngineStopped, Unavailable
 from onceward.ids import Ids
@@ -141,6 +141,20 @@ class Member:
 
     async def stop(self) -> None:
         await self.do(self.node.stop())
+
+
+def asks(member: Member, worker: str = "w", **options: Any) -> "asyncio.Task[list[Claim]]":
+    """A worker that asks, beside the test."""
+    return asyncio.create_task(member.claim(worker=worker, **options))
+
+
+def claim_commits(member: Member) -> list[list[Write]]:
+    """The commits that have leased a job."""
+    return [
+        list(writes)
+        for writes in member.engine.commits
+        if any(type(w) is Put and w.key[1].endswith("#lease") for w in writes)
+    ]
 
 
 class Cluster:

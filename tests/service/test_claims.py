@@ -6,26 +6,11 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from onceward.engine.base import Put, Write
+from onceward.engine.base import Put
 from onceward.errors import BadInput, Unavailable
 from onceward.parts.schedule import job_key, ready_partition, slot_of
 from onceward.service.desk import CLAIMS_AT_ONCE
-from tests.service.cluster import Cluster, Member, virtual
-
-
-def asks(member: Member, worker: str = "w", **options: Any) -> "asyncio.Task[Any]":
-    """A worker that asks, beside the test."""
-    return asyncio.create_task(member.claim(worker=worker, **options))
-
-
-def claim_commits(member: Member) -> list[list[Write]]:
-    """The commits that have leased a job."""
-    return [
-        list(writes)
-        for writes in member.engine.commits
-        if any(type(w) is Put and w.key[1].endswith("#lease") for w in writes)
-    ]
-
+from tests.service.cluster import Cluster, asks, claim_commits, virtual
 
 # Asking.
 
@@ -184,108 +169,6 @@ async def test_each_job_is_handed_out_once_under_a_crowd() -> None:
     await asyncio.gather(*workers)
     assert sorted(handed) == list(range(500))
     assert cluster.problems == []
-
-
-# Who goes away.
-
-
-@virtual
-async def test_who_leaves_the_line_is_passed_over() -> None:
-    cluster = Cluster(1)
-    member = await cluster.start()
-    claims = member.node.claims
-    leaves = asyncio.create_task(claims.claim("q", "leaves", lease_ms=1_000, wait_s=60))
-    stays = asyncio.create_task(claims.claim("q", "stays", lease_ms=1_000, wait_s=60))
-    await cluster.clock.sleep(1)
-    leaves.cancel()
-    await member.send("a")
-    [claim] = await stays
-    assert claim.attempt == 1
-
-
-@pytest.mark.parametrize("after_s", [0.0, 0.005, 0.015, 0.025, 0.035, 0.045, 0.055])
-@virtual
-async def test_a_job_whose_worker_has_gone_meanwhile_is_given_back(after_s: float) -> None:
-    cluster = Cluster(1)
-    member = await cluster.start()
-    id_ = await member.send("a", attempts_max=1)
-    member.engine.latency_s = 0.01
-    claims = member.node.claims
-    asked = asyncio.create_task(claims.claim("q", "w", lease_ms=600_000, wait_s=60))
-    await cluster.clock.sleep(after_s)
-    asked.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asked
-    await cluster.clock.sleep(1)
-    member.engine.latency_s = 0.0
-    assert (await member.job(id_)).state == "ready"
-    [claim] = await member.claim()
-    assert claim.attempt == 1
-    assert cluster.problems == []
-
-
-@virtual
-async def test_a_job_whose_worker_goes_away_with_it_in_its_hands_is_given_back() -> None:
-    cluster = Cluster(1)
-    member = await cluster.start()
-    id_ = await member.send("a")
-    asked = asyncio.create_task(member.node.claims.claim("q", "w", lease_ms=600_000))
-    member.store.on_durable(lambda commit: asyncio.get_running_loop().call_soon(asked.cancel))
-    with pytest.raises(asyncio.CancelledError):
-        await asked
-    await cluster.clock.sleep(0.1)
-    assert (await member.job(id_)).state == "ready"
-
-
-@virtual
-async def test_a_claim_under_way_when_the_time_is_up_still_arrives() -> None:
-    cluster = Cluster(1)
-    member = await cluster.start()
-    member.engine.latency_s = 0.01
-    asked = asks(member, wait_s=1)
-    await cluster.clock.sleep(0.5)
-    sent = asyncio.create_task(member.send("a"))
-    await cluster.until(lambda: ready_partition(0, "q") in {k[0] for k in cluster.records})
-    await sent
-    member.engine.latency_s = 0.4
-    [claim] = await asked
-    assert claim.body == "a"
-
-
-@virtual
-async def test_a_claim_that_cannot_be_given_back_is_free_when_its_lease_is_over() -> None:
-    cluster = Cluster(1)
-    member = await cluster.start()
-    id_ = await member.send("a")
-    member.engine.latency_s = 0.01
-    claims = member.node.claims
-    asked = asyncio.create_task(claims.claim("q", "w", lease_ms=5_000, wait_s=60))
-    await cluster.until(lambda: bool(claim_commits(member)), 0.001)
-    asked.cancel()
-    member.engine.cut_off = True
-    await cluster.clock.sleep(1)
-    member.engine.cut_off = False
-    assert (await member.job(id_)).state == "leased"
-    await cluster.clock.sleep(5)
-    assert (await member.job(id_)).state == "ready"
-
-
-@virtual
-async def test_a_node_that_stops_answers_those_who_wait() -> None:
-    cluster = Cluster()
-    member = await cluster.start()
-    waiting = [asks(member, wait_s=600) for _ in range(3)]
-    await cluster.clock.sleep(1)
-    member.engine.latency_s = 0.01
-    await member.send("a", queue="other")
-    served = asks(member, queue="other", wait_s=600)
-    late = asks(member, queue="other", wait_s=600)
-    await cluster.clock.sleep(0.005)
-    await member.stop()
-    assert [await task for task in waiting] == [[], [], []]
-    assert len(await served) + len(await late) == 1
-    with pytest.raises(Unavailable, match="node_stopped"):
-        await member.claim(wait_s=600)
 
 
 # From other nodes.
