@@ -247,7 +247,7 @@ def admit(writes: Sequence[Write]) -> int:
     text = "".join(names)
     names_bytes = len(text)
     if (
-        names_bytes > limits.SORT_BYTES_MAX
+        (names_bytes > limits.SORT_BYTES_MAX and len(max(names, key=len)) > limits.SORT_BYTES_MAX)
         or "\x00" in text
         or not text.isascii()
         or not all(names)

@@ -1,6 +1,7 @@
 """The records of the schedule: what they hold, where they stand, what they may contain."""
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -72,6 +73,8 @@ class Claim(msgspec.Struct, frozen=True):
     order_key: str | None = None
 
 
+# Both are needed again and again while a job is worked on.
+@lru_cache(maxsize=8_192)
 def slot_of(id_: str) -> int:
     """The slot that a job's id contains; raises `NoSuchJob` if it is no job's id."""
     if len(id_) == LENGTH + 3 and id_.isascii() and id_.isalnum():
@@ -82,6 +85,7 @@ def slot_of(id_: str) -> int:
     raise NoSuchJob(f"{id_[:100]!r} is not the id of a job", id=id_)
 
 
+@lru_cache(maxsize=8_192)
 def job_key(id_: str) -> Key:
     return f"job#{slot_of(id_):04d}", f"{id_}#job"
 
