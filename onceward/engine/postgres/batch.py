@@ -97,11 +97,11 @@ def stored_partition(partition: str) -> str:
 
 CALL: Final = """
 SELECT base, failed FROM {schema}.commit_batch(
-    $1, $2,
-    string_to_array($4, $3), string_to_array($5, $3), string_to_array($6, $3),
-    $7::text::bigint[], $8::text::bigint[], $9::text::int[], $10::text::int[],
-    $11::text::int[], $12::text::int[], $13::text::int[], $14::text::int[],
-    $15::text::bigint[]
+    $1, $2, $3,
+    string_to_array($5, $4), string_to_array($6, $4), string_to_array($7, $4),
+    $8::text::bigint[], $9::text::bigint[], $10::text::int[], $11::text::int[],
+    $12::text::int[], $13::text::int[], $14::text::int[], $15::text::int[],
+    $16::text::bigint[]
 )
 """
 """The call: its first argument is the deadline, the others are those of a batch.
@@ -186,6 +186,7 @@ class Batch:
         )
         self.arguments: list[Any] = [
             claimed,
+            len(set(firsts)) < len(firsts),
             separator,
             *texts,
             _array([entry[3][3] for entry in order]),

@@ -13,8 +13,8 @@ from onceward.errors import BadInput, Conflict
 
 A, B, C = ("p", "a"), ("p", "b"), ("p", "c")
 NAMES = [
-    *("claimed", "separator", "partitions", "sorts", "contents", "expiries", "expects", "kinds"),
-    *("members", "firsts", "roles", "turns", "ends", "times"),
+    *("claimed", "tangled", "separator", "partitions", "sorts", "contents", "expiries", "expects"),
+    *("kinds", "members", "firsts", "roles", "turns", "ends", "times"),
 ]
 
 
@@ -28,7 +28,7 @@ def laid_out(*members: Member) -> dict[str, Any]:
     separator = arguments["separator"]
     for name in ("partitions", "sorts", "contents"):
         arguments[name] = arguments[name].split(separator)
-    for name in NAMES[5:]:
+    for name in NAMES[6:]:
         arguments[name] = [int(number) for number in arguments[name][1:-1].split(",") if number]
     return arguments
 
@@ -47,6 +47,12 @@ def test_writes_are_sorted_by_key_and_members_keep_their_order() -> None:
     ends = [0, *seen["ends"]]
     turns = [set(seen["turns"][i:j]) for i, j in pairwise(ends)]
     assert turns == [{1, 4}, {2, 3}]
+
+
+def test_members_are_tangled_if_they_name_the_same_key() -> None:
+    assert not laid_out(member(Put(A, b"1")), member(Put(B, b"1"), Check(C, 1)))["tangled"]
+    assert laid_out(member(Put(A, b"1")), member(Put(B, b"1"), Check(A, 1)))["tangled"]
+    assert laid_out(member(Check(C, 1)), member(Put(B, b"1")), member(Check(C, 1)))["tangled"]
 
 
 def test_keys_sort_as_bytes_as_they_do_in_the_table() -> None:
@@ -158,6 +164,6 @@ def test_a_check_that_expects_nothing_is_left_out() -> None:
 
 def test_the_arrays_of_a_batch_have_one_entry_for_each_write() -> None:
     seen = laid_out(member(Put(A, b"1", 99), Check(B, 3)), member(Delete(A)))
-    assert {len(seen[name]) for name in NAMES[2:12]} == {3}
+    assert {len(seen[name]) for name in NAMES[3:13]} == {3}
     assert seen["expiries"] == [99, NEVER, NEVER], "sorted by key: put and delete of A, check of B"
     assert len(seen["ends"]) == len(seen["times"]) == 2

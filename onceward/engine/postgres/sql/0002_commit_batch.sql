@@ -19,6 +19,7 @@
 CREATE FUNCTION @schema@.commit_batch(
     deadline double precision,   -- seconds since the epoch: later than that, refuse to begin
     claimed int,                 -- how many keys are claimed
+    tangled boolean,             -- whether a key is named by more than one member
     partitions text[],           -- of each write
     sorts text[],
     contents text[],             -- what a put writes; empty for others
@@ -39,37 +40,34 @@ AS $$
 DECLARE
     never CONSTANT bigint := 9223372036854775807;
     total CONSTANT int := cardinality(members);
-    -- What stands under a key, kept at the first write of that key.
-    places tid[] := array_fill(NULL::tid, ARRAY[total]);
-    versions bigint[] := array_fill(0::bigint, ARRAY[total]);
-    expirations bigint[] := array_fill(never, ARRAY[total]);
-    deciding int[] := array_fill(0, ARRAY[total]);  -- the last write of a winner
-    -- What to write where, kept at the write itself; and what to remove.
-    targets tid[] := array_fill(NULL::tid, ARRAY[total]);
-    removals tid[] := '{}';
+    -- What stood under the key of each write: where, and with what version and expiry.
+    places tid[];
+    versions bigint[];
+    expirations bigint[];
+    deciding int[];      -- by the first write of a key: which write decides about it; 0 for none
+    targets tid[];       -- by write: the row that a put writes to
+    removals tid[];
     inserted int;
-    found int := 0;      -- rows of claimed keys that were there already
-    kept int := 0;       -- claims that are what their winner wrote
-    updates int := 0;
+    found int;           -- rows of claimed keys that were there already
+    kept int;            -- claims that are what their winner wrote
+    puts int;            -- rows to be written, and to be removed
+    deletes int;
     written int;
+    losers int[] := '{}';
     past int := 0;
-    position int;
+    start int;
     fine boolean;
     time_ms bigint;
-    version_now bigint;
-    expected bigint;
     w int;
     f int;
-    was int;
-    place tid;
     row record;
 BEGIN
     IF clock_timestamp() > to_timestamp(deadline) THEN
         RAISE EXCEPTION 'this batch of commits came too late' USING ERRCODE = 'OW001';
     END IF;
     base := nextval('@schema@.batch');
-    failed := '{}';
 
+    -- 1. Claim, in the order of keys.
     INSERT INTO @schema@.record
     SELECT u.p, u.s, coalesce(u.content, ''), base + u.member, nullif(u.expiry, never)
     FROM unnest(partitions, sorts, contents, members, expiries, roles)
@@ -78,90 +76,106 @@ BEGIN
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS inserted = ROW_COUNT;
 
-    FOR row IN
-        SELECT u.w, u.role, r.ctid, r.version, r.expires_at_ms
-        FROM unnest(partitions, sorts, roles) WITH ORDINALITY AS u(p, s, role, w)
-        JOIN @schema@.record AS r ON r.partition = u.p AND r.sort = u.s
-        WHERE u.role & 1 <> 0
-            AND (r.version < base OR r.version > base + 1023)  -- not inserted above
+    -- 2. Lock, in the order of keys. What was inserted above was absent; if that is all that was
+    -- claimed, these keys need no second look.
+    -- The expectations are compared on the way, which is all there is to judge unless members
+    -- depend on each other.
+    SELECT array_agg(o.ctid), array_agg(o.version), array_agg(o.expiry),
+        count(o.ctid) FILTER (WHERE o.role & 4 <> 0),
+        count(*) FILTER (WHERE o.ctid IS NULL AND o.role & 2 <> 0 AND o.kind = 1),
+        count(o.ctid) FILTER (WHERE o.kind = 1),
+        count(o.ctid) FILTER (WHERE o.kind = 2),
+        array_agg(o.w) FILTER (WHERE o.expect <> -1 AND o.expect <>
+            CASE WHEN o.expiry <= times[o.member] THEN 0 ELSE o.version END)
+    INTO places, versions, expirations, found, kept, puts, deletes, failed
+    FROM (
+        SELECT u.w, u.role, u.kind, u.expect, u.member, r.ctid,
+            coalesce(r.version, 0) AS version, coalesce(r.expires_at_ms, never) AS expiry
+        FROM unnest(partitions, sorts, roles, kinds, expects, members) WITH ORDINALITY
+            AS u(p, s, role, kind, expect, member, w)
+        LEFT JOIN LATERAL (
+            SELECT t.ctid, t.version, t.expires_at_ms
+            FROM @schema@.record AS t
+            WHERE (inserted < claimed OR u.role & 4 = 0)
+                AND t.partition = u.p AND t.sort = u.s
+                AND (t.version < base OR t.version > base + 1023)
+            FOR UPDATE
+        ) AS r ON true
         ORDER BY u.w
-        FOR UPDATE OF r
-    LOOP
-        places[row.w] := row.ctid;
-        versions[row.w] := row.version;
-        IF row.expires_at_ms IS NOT NULL THEN
-            expirations[row.w] := row.expires_at_ms;
-        END IF;
-        IF row.role & 4 <> 0 THEN
-            found := found + 1;
-        END IF;
-    END LOOP;
+    ) AS o;
     IF inserted + found <> claimed THEN
         RAISE EXCEPTION 'a record went away between claim and lock' USING ERRCODE = '40001';
     END IF;
 
-    FOR m IN 1 .. cardinality(ends) LOOP
-        fine := true;
-        time_ms := times[m];
-        position := past + 1;
-        past := ends[m];
-        FOR t IN position .. past LOOP
-            w := turns[t];
-            expected := expects[w];
-            IF expected <> -1 THEN
+    -- 3. Judge.
+    IF tangled THEN
+        deciding := array_fill(0, ARRAY[total]);
+        failed := '{}';
+        FOR m IN 1 .. cardinality(ends) LOOP
+            fine := true;
+            time_ms := times[m];
+            start := past + 1;
+            past := ends[m];
+            FOR t IN start .. past LOOP
+                w := turns[t];
                 f := firsts[w];
-                version_now := versions[f];
-                IF expirations[f] <= time_ms THEN
-                    version_now := 0;
-                END IF;
-                IF version_now <> expected THEN
+                IF expects[w] <> -1 AND expects[w] <>
+                    (CASE WHEN expirations[f] <= time_ms THEN 0 ELSE versions[f] END)
+                THEN
                     fine := false;
                     failed := failed || w;
                 END IF;
-            END IF;
+            END LOOP;
+            CONTINUE WHEN NOT fine;
+            FOR t IN start .. past LOOP
+                w := turns[t];
+                f := firsts[w];
+                IF kinds[w] = 1 THEN
+                    versions[f] := base + m;
+                    expirations[f] := expiries[w];
+                    deciding[f] := w;
+                ELSIF kinds[w] = 2 THEN
+                    versions[f] := 0;
+                    expirations[f] := never;
+                    deciding[f] := w;
+                END IF;
+            END LOOP;
         END LOOP;
-        CONTINUE WHEN NOT fine;
-        FOR t IN position .. past LOOP
-            w := turns[t];
-            CONTINUE WHEN kinds[w] = 0;
-            f := firsts[w];
-            place := places[f];
-            was := deciding[f];
-            IF was <> 0 THEN
-                -- Another member of this batch has written here: take that back.
-                IF place IS NULL THEN
-                    IF roles[was] & 2 <> 0 AND kinds[was] = 1 THEN
-                        kept := kept - 1;
-                    END IF;
-                ELSIF kinds[was] = 1 THEN
-                    targets[was] := NULL;
-                    updates := updates - 1;
-                ELSE
-                    removals := array_remove(removals, place);
-                END IF;
-            END IF;
-            deciding[f] := w;
-            IF kinds[w] = 1 THEN
-                versions[f] := base + m;
-                expirations[f] := expiries[w];
-                IF place IS NOT NULL THEN
-                    targets[w] := place;
-                    updates := updates + 1;
-                ELSIF roles[w] & 2 <> 0 THEN
-                    kept := kept + 1;
-                END IF;
-            ELSE
-                versions[f] := 0;
-                expirations[f] := never;
-                IF place IS NOT NULL THEN
-                    removals := removals || place;
-                END IF;
-            END IF;
-        END LOOP;
-    END LOOP;
+    ELSIF failed IS NOT NULL OR kept <> inserted THEN
+        IF failed IS NOT NULL THEN
+            losers := ARRAY(SELECT DISTINCT members[u.w] FROM unnest(failed) AS u(w));
+        END IF;
+        deciding := ARRAY(
+            SELECT CASE WHEN u.kind = 0 OR u.member = ANY (losers) THEN 0 ELSE u.w END
+            FROM unnest(kinds, members) WITH ORDINALITY AS u(kind, member, w) ORDER BY u.w
+        );
+    END IF;
 
-    IF kept <> inserted THEN
-        -- Some claims are not what is to stay: a loser's, one for a mere check or delete, or
+    -- 4. Write. If everyone has won, and every claim is a put, all goes where it was found.
+    IF deciding IS NULL THEN
+        targets := places;
+        IF deletes > 0 THEN
+            removals := ARRAY(
+                SELECT u.place FROM unnest(places, kinds) AS u(place, kind)
+                WHERE u.kind = 2 AND u.place IS NOT NULL
+            );
+        END IF;
+    ELSE
+        targets := array_fill(NULL::tid, ARRAY[total]);
+        removals := '{}';
+        puts := 0;
+        FOR f IN 1 .. total LOOP
+            w := deciding[f];
+            IF w <> 0 AND places[f] IS NOT NULL THEN
+                IF kinds[w] = 1 THEN
+                    targets[w] := places[f];
+                    puts := puts + 1;
+                ELSE
+                    removals := removals || places[f];
+                END IF;
+            END IF;
+        END LOOP;
+        -- Claims that are not to stay as they are: a loser's, one for a mere check or delete, or
         -- one that a later member has overwritten.
         FOR row IN
             SELECT u.w, r.ctid
@@ -174,27 +188,29 @@ BEGIN
                 removals := removals || row.ctid;
             ELSIF roles[w] & 2 = 0 THEN
                 targets[w] := row.ctid;
-                updates := updates + 1;
+                puts := puts + 1;
             END IF;
         END LOOP;
+        deletes := cardinality(removals);
     END IF;
-
-    IF updates > 0 THEN
+    IF puts > 0 THEN
         UPDATE @schema@.record AS r
         SET value = u.content, version = base + u.member, expires_at_ms = nullif(u.expiry, never)
-        FROM unnest(contents, members, expiries, targets) AS u(content, member, expiry, target)
-        WHERE u.target IS NOT NULL AND r.ctid = u.target;
+        FROM unnest(contents, members, expiries, kinds, targets)
+            AS u(content, member, expiry, kind, target)
+        WHERE u.kind = 1 AND u.target IS NOT NULL AND r.ctid = u.target;
         GET DIAGNOSTICS written = ROW_COUNT;
-        IF written <> updates THEN
-            RAISE EXCEPTION '% of % locked records were written', written, updates;
+        IF written <> puts THEN
+            RAISE EXCEPTION '% of % locked records were written', written, puts;
         END IF;
     END IF;
-    IF cardinality(removals) > 0 THEN
+    IF deletes > 0 THEN
         DELETE FROM @schema@.record AS r WHERE r.ctid = ANY (removals);
         GET DIAGNOSTICS written = ROW_COUNT;
-        IF written <> cardinality(removals) THEN
-            RAISE EXCEPTION '% of % locked records were removed', written, cardinality(removals);
+        IF written <> deletes THEN
+            RAISE EXCEPTION '% of % locked records were removed', written, deletes;
         END IF;
     END IF;
+    failed := coalesce(failed, '{}');
 END
 $$;
