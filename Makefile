@@ -71,7 +71,7 @@ bench-postgres: $(DEV) ## the PostgreSQL engine against the usual ways to use Po
 soak-kill: $(DEV) ## kill real processes under load, 1,000 times
 	@$(SOAK) -m kill
 
-soak-postgres: $(DEV) ## cut connections 20,000 times, and crash servers 500 times
+soak-postgres: $(DEV) ## cut connections 20,000 times, and crash a server 300 times
 	@$(SOAK) -m outage
 
 soak-simulate: $(DEV) ## run the simulator over 50,000 seeds

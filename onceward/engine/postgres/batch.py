@@ -96,7 +96,7 @@ def stored_partition(partition: str) -> str:
 
 
 CALL: Final = """
-SELECT base, failed FROM {schema}.commit_batch(
+SELECT base, array_to_string(failed, ',') FROM {schema}.commit_batch(
     $1, $2, $3,
     string_to_array($5, $4), string_to_array($6, $4), string_to_array($7, $4),
     $8::text::bigint[], $9::text::bigint[], $10::text::int[], $11::text::int[],
@@ -107,7 +107,8 @@ SELECT base, failed FROM {schema}.commit_batch(
 """The call: its first argument is the deadline, the others are those of a batch.
 
 Arrays go as text: the driver looks at each element of an array several times, which costs more
-than all else that a node does for a commit.
+than all else that a node does for a commit; and before the first one of a connection it asks the
+server about types, which takes longer than to connect.
 """
 
 
@@ -200,12 +201,12 @@ class Batch:
             _array([member.now_ms for member in members]),
         ]
 
-    def verdicts(self, base: int, failed: Sequence[int]) -> list[int | Conflict]:
+    def verdicts(self, base: int, failed: str) -> list[int | Conflict]:
         """For each member its version, or what it conflicts on."""
         verdicts: list[int | Conflict] = list(range(base + 1, base + 1 + len(self.members)))
         lost: dict[int, set[tuple[str, str]]] = {}
-        for index in failed:
-            partition, sort, number, _ = self._order[index - 1]
+        for index in failed.split(",") if failed else ():
+            partition, sort, number, _ = self._order[int(index) - 1]
             lost.setdefault(number, set()).add((partition, sort))
         for number, keys in lost.items():
             member = self.members[number - 1]

@@ -7,7 +7,7 @@ from typing import Any
 
 from onceward import limits
 from onceward.engine.base import Record
-from onceward.engine.postgres.batch import stored_partition
+from onceward.engine.postgres.batch import joined, stored_partition
 from onceward.engine.postgres.lanes import Lanes
 from onceward.engine.postgres.link import Link, Links, Lost, Rejected
 from onceward.errors import BadInput, Unavailable
@@ -16,7 +16,8 @@ from onceward.keys import Key
 # One statement has one view of the table: each get is of one moment.
 _GET = """
 SELECT asked.number, record.value, record.version, record.expires_at_ms
-FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked(partition, sort, number)
+FROM unnest(string_to_array($2, $1), string_to_array($3, $1)) WITH ORDINALITY
+    AS asked(partition, sort, number)
 JOIN {schema}.record USING (partition, sort)
 """
 _SCAN = """
@@ -80,15 +81,15 @@ class Reads:
 
     async def _run_gets(self, gets: list[Get]) -> None:
         gets = [get for get in gets if not get.done.done()]
-        places = {key: place for place, key in enumerate({k: 0 for g in gets for k in g.keys}, 1)}
         if not gets:
             return
+        places = {key: place for place, key in enumerate({k: 0 for g in gets for k in g.keys}, 1)}
         try:
-            rows = await self._ask(
-                self._get,
+            separator, texts = joined(
                 [stored_partition(partition) for partition, _ in places],
                 [sort for _, sort in places],
             )
+            rows = await self._ask(self._get, separator, *texts)
         except (Unavailable, BadInput) as error:
             for get in gets:
                 if not get.done.done():

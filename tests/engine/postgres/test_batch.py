@@ -93,8 +93,8 @@ def test_a_key_is_claimed_once_by_a_put_if_there_is_one(
 def test_each_member_has_a_version_of_its_own_or_its_conflict() -> None:
     batch = Batch([member(Put(B, b"1")), member(Put(C, b"1", None, 3), Check(A, 4), Delete(B))])
     # In the order of keys: A of 2, B of 1, B of 2, C of 2.
-    assert batch.verdicts(1_024, []) == [1_025, 1_026]
-    first, second = batch.verdicts(2_048, [1, 4])
+    assert batch.verdicts(1_024, "") == [1_025, 1_026]
+    first, second = batch.verdicts(2_048, "1,4")
     assert first == 2_049
     assert isinstance(second, Conflict)
     assert second.details["keys"] == [C, A]
@@ -103,7 +103,7 @@ def test_each_member_has_a_version_of_its_own_or_its_conflict() -> None:
 
 def test_a_conflict_names_the_partition_that_the_caller_knows() -> None:
     key = ("é" * 1_000, "k")
-    [verdict] = Batch([member(Check(key, 1), Put(A, b"1"))]).verdicts(0, [1, 2])
+    [verdict] = Batch([member(Check(key, 1), Put(A, b"1"))]).verdicts(0, "1,2")
     assert isinstance(verdict, Conflict)
     assert {*verdict.details["keys"]} == {key, A}  # type: ignore[misc]
 
@@ -157,7 +157,7 @@ def test_joined_texts_can_be_split_again_whatever_they_hold(lists: list[list[str
 def test_a_check_that_expects_nothing_is_left_out() -> None:
     seen = laid_out(member(Check(A, ANY), Put(B, b"1"), Check(C, ANY)))
     assert seen["sorts"] == ["b"]
-    [verdict] = Batch([member(Check(A, ANY), Put(B, b"1", None, 3))]).verdicts(0, [1])
+    [verdict] = Batch([member(Check(A, ANY), Put(B, b"1", None, 3))]).verdicts(0, "1")
     assert isinstance(verdict, Conflict)
     assert verdict.details["keys"] == [B]
 

@@ -26,6 +26,8 @@ CUTS = {
     Cut.DEAF: 0.005,
     Cut.MUTE: 0.005,
 }
+# How often a server crashes, in a short run and in a long one.
+CRASHES = {"immediate": (4, 250), "kill": (1, 50)}
 
 
 @asynccontextmanager
@@ -64,7 +66,7 @@ async def test_what_a_cutting_network_does_to_commits_is_found_out(
 async def test_a_server_that_crashes_loses_and_doubles_nothing(
     crashing: PostgresServer, schema: str, mode: StopMode, soak: bool
 ) -> None:
-    crashes = 250 if soak else 4 if mode == "immediate" else 1
+    crashes = CRASHES[mode][soak]
     load = 2_000 if soak else 200
     async with PostgresEngine(f"{crashing.url}?schema={schema}") as engine:
         ledger = Ledger(Store(engine))
