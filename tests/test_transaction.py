@@ -127,6 +127,37 @@ async def test_what_expires_by_its_time_is_absent() -> None:
     assert [row.value for row in await tx.scan("p")] == [2]
 
 
+async def test_what_is_added_must_not_be_there() -> None:
+    tx = await begin("a")
+    tx.add(A, 1)
+    tx.add(B, 2, expires_at_ms=9)
+    tx.put(B, 3)
+    tx.delete(C)
+    tx.add(C, 4)
+    await tx.fetch([("p", "d")])
+    tx.add(("p", "d"), 5)
+    assert await tx.get(A) == 1
+    assert tx.finish(write=True) == [
+        Put(A, b"1", None, ABSENT),
+        Put(B, b"3", None, ABSENT),
+        Put(C, b"4", None, ANY),
+        Put(("p", "d"), b"5", None, ABSENT),
+    ]
+
+
+async def test_adding_what_is_there_is_a_conflict_and_the_function_runs_again() -> None:
+    store = await quick_store()
+    await change(store, A, "taken")
+    tried = []
+
+    async def fn(tx: Transaction) -> None:
+        tried.append([A, B][len(tried)])
+        tx.add(tried[-1], 1)
+
+    await store.run(fn)
+    assert tried == [A, B]
+
+
 # Scans.
 
 
