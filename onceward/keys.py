@@ -17,7 +17,7 @@ attempt#xx  attempt id                     the verdict of a commit whose answer 
 config      schedule                       what was chosen when the database was created
 node        name                           the heartbeat of a node
 slot        slot                           which node owns the slot
-due#slot    due_ms#id#kind                 what waits for time; kind says what it is
+due#slot    due_ms#id#…#kind               what waits for time; kind says what it is
 ready#slot# priority#seq                   what waits for a worker of that queue
 queue
 line#slot#  number                         what waits behind the head of its order key

@@ -104,7 +104,7 @@ class Jobs:
     async def act(self, entry: Key) -> None:
         """What the dispatcher does with a due entry."""
         acts = {"job": self.schedule.promote, "lease": self.schedule.expire}
-        await self.store.run(lambda tx: acts[entry[1].split("#")[2]](tx, entry))
+        await self.store.run(lambda tx: acts[entry[1].split("#")[-1]](tx, entry))
 
     async def pass_ms(self, passed_ms: int) -> None:
         """Let time pass, and act on what has become due, in order."""

@@ -29,8 +29,8 @@ _STATES = ("waiting", "due", "ready", "leased", "done", "dead")
 
 
 def _due(record: Record, get: Lookup) -> Iterator[str]:
-    _, _, rest = record.key[1].partition("#")
-    id_, _, kind = rest.partition("#")
+    words = record.key[1].split("#")
+    id_, kind = words[1] if len(words) > 1 else "", words[-1]
     if kind == JOB_DUE:
         yield from _stands_there(record, id_, "due", get)
     elif kind == LEASE_DUE and _job(id_, get) is None:

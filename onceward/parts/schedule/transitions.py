@@ -65,22 +65,24 @@ class Schedule:
         slot = crc32(spread.encode()) % self.slots
         id_ += f"{slot:03x}"
         job = Job(queue, body, "", tx.now_ms, due_ms, priority, order_key, attempts_max)
-        if order_key is None:
+        if order_key is None or await self._is_head(tx, id_, job, order_key):
             self._place(tx, id_, job)
-            return id_
-        head_key = order_head_key(slot, queue, order_key)
+        tx.add(job_key(id_), job)
+        return id_
+
+    async def _is_head(self, tx: Transaction, id_: str, job: Job, order_key: str) -> bool:
+        """Whether a new job is the first of its order key; if not, it joins the line."""
+        head_key = order_head_key(slot_of(id_), job.queue, order_key)
         order = await tx.get(head_key, Order)
         if order is None:
             tx.put(head_key, Order(id_))
-            self._place(tx, id_, job)
-            return id_
+            return True
         job.state, job.place = "waiting", keys.number(order.next)
-        tx.put((line_partition(slot, queue, order_key), job.place), id_)
+        tx.add((line_partition(slot_of(id_), job.queue, order_key), job.place), id_)
         order.next += 1
         order.waiting += 1
         tx.put(head_key, order)
-        tx.put(job_key(id_), job)
-        return id_
+        return False
 
     async def get(self, tx: Transaction, id_: str) -> Job:
         """The job; raises `NoSuchJob`."""
@@ -91,13 +93,14 @@ class Schedule:
 
     async def promote(self, tx: Transaction, entry: Key) -> None:
         """Make a job whose time has come ready. Does nothing if it is not due there any more."""
-        [key] = self.read_to_promote(entry)
-        job = await tx.get(key, Job)
+        id_ = entry[1].split("#")[1]
+        job = await tx.get(job_key(id_), Job)
         if job is None or job.state != "due" or job.place != entry[1]:
             tx.delete(entry)
         elif job.due_ms <= tx.now_ms:
             tx.delete(entry)
-            self._ready(tx, entry[1].split("#")[1], job)
+            self._place(tx, id_, job)
+            tx.put(job_key(id_), job)
 
     def read_to_promote(self, entry: Key) -> list[Key]:
         return [job_key(entry[1].split("#")[1])]
@@ -118,9 +121,9 @@ class Schedule:
         job.attempt += 1
         job.token = self._ids.token(8)
         job.worker = worker
-        job.place = keys.join(until_ms, id_, LEASE_DUE)
+        job.place = _lease_place(until_ms, id_, job)
         tx.put(job_key(id_), job)
-        tx.put((due_partition(slot_of(id_)), job.place), LEASE_DUE)
+        tx.add((due_partition(slot_of(id_)), job.place), LEASE_DUE)
         return Claim(id_, job.queue, job.body, job.attempt, job.token, until_ms, job.order_key)
 
     async def extend(self, tx: Transaction, id_: str, token: str, lease_ms: int) -> int:
@@ -166,23 +169,22 @@ class Schedule:
         job = await self._held(tx, id_, token)
         self._unlease(tx, id_, job)
         job.attempt -= 1
-        self._ready(tx, id_, job)
+        self._place(tx, id_, job)
+        tx.put(job_key(id_), job)
 
     async def expire(self, tx: Transaction, entry: Key) -> None:
         """End an attempt whose lease ran out; or move the entry to where the lease now ends."""
-        id_ = entry[1].split("#")[1]
+        _, id_, token, _ = entry[1].split("#")
         job = await tx.get(job_key(id_), Job)
-        if job is None or job.state != "leased":
-            tx.delete(entry)
+        if job is None or job.token != token:
+            tx.delete(entry)  # left over from an attempt that has ended
             return
         until_ms = await self._leased_until_ms(tx, id_, job)
         if until_ms > tx.now_ms:
-            # A renewed lease; or an entry that a renewed one has left behind: it joins the
-            # entry of the lease that now runs.
-            later = (entry[0], keys.join(until_ms, id_, LEASE_DUE))
+            later = (entry[0], _lease_place(until_ms, id_, job))
             if later != entry:
                 tx.delete(entry)
-                tx.put(later, LEASE_DUE)
+                tx.add(later, LEASE_DUE)
             return
         tx.delete(entry)
         self._unlease(tx, id_, job)
@@ -210,8 +212,8 @@ class Schedule:
         return due_ms_of(job.place)
 
     def _unlease(self, tx: Transaction, id_: str, job: Job) -> None:
-        # If the lease was renewed, its entry in due may have moved on; that one finds the
-        # job not leased, or leased anew, when its time comes.
+        # If the lease was renewed, its entry in due may have moved on; that one finds that its
+        # token does not count any more, when its time comes.
         tx.delete((due_partition(slot_of(id_)), job.place))
         job.token = ""
 
@@ -224,6 +226,7 @@ class Schedule:
         else:
             job.due_ms = retry_ms
             self._place(tx, id_, job)
+            tx.put(job_key(id_), job)
 
     async def _end(self, tx: Transaction, id_: str, job: Job, state: str) -> None:
         job.state, job.place = state, ""
@@ -247,17 +250,20 @@ class Schedule:
         order.head = next_id
         order.waiting -= 1
         tx.put(head_key, order)
-        self._place(tx, next_id, await self.get(tx, next_id))
+        job = await self.get(tx, next_id)
+        self._place(tx, next_id, job)
+        tx.put(job_key(next_id), job)
 
     def _place(self, tx: Transaction, id_: str, job: Job) -> None:
-        if job.due_ms <= tx.now_ms:
-            self._ready(tx, id_, job)
-            return
-        job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
-        tx.put((due_partition(slot_of(id_)), job.place), JOB_DUE)
-        tx.put(job_key(id_), job)
+        """Let a job wait for its time, or for a worker if that has come."""
+        if job.due_ms > tx.now_ms:
+            job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
+            tx.add((due_partition(slot_of(id_)), job.place), JOB_DUE)
+        else:
+            job.state, job.place = "ready", keys.join(job.priority, self._ids.new())
+            tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
 
-    def _ready(self, tx: Transaction, id_: str, job: Job) -> None:
-        job.state, job.place = "ready", keys.join(job.priority, self._ids.new())
-        tx.put((ready_partition(slot_of(id_), job.queue), job.place), id_)
-        tx.put(job_key(id_), job)
+
+def _lease_place(until_ms: int, id_: str, job: Job) -> str:
+    # With the token, so that no attempt meets what another one has left behind.
+    return keys.join(until_ms, id_, job.token, LEASE_DUE)
