@@ -97,6 +97,10 @@ class Commits:
         except Unavailable as error:
             text = error.message
             _fail(members, lambda: Unavailable(text))
+        except Exception as error:
+            # Our own mistake, or one of a hook: no one may be left waiting.
+            text = f"a commit failed unexpectedly ({error!r}): it may or may not have been applied"
+            _fail(members, lambda: OutcomeUnknown(text))
 
     async def _commit(self, batch: Batch) -> list[int | Conflict]:
         tries = 0

@@ -223,10 +223,13 @@ class Links(Generic[L]):
         self._waiting: deque[asyncio.Future[L | None]] = deque()
         self._down: str | None = None
         self._healing: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def take(self) -> L:
         """A connection for the caller alone, to `give` back; raises `Unavailable`."""
         while True:
+            if self._closed:
+                raise Unavailable("the engine was closed meanwhile", code="engine_closed")
             while self._idle:
                 link = self._idle.pop()
                 if not link.closed:
@@ -242,6 +245,8 @@ class Links(Generic[L]):
 
     def give(self, link: L) -> None:
         """Give a connection back, open or closed: to who has waited longest."""
+        if self._closed:
+            link.drop()
         if link.closed:
             self._live -= 1
             self._hand(None)
@@ -272,13 +277,16 @@ class Links(Generic[L]):
         return False
 
     async def close(self) -> None:
-        """Close all connections; none may be out."""
+        """Close all connections; those that are out, when they are given back."""
+        self._closed = True
+        while self._hand(None):
+            pass
         if self._healing is not None:
             self._healing.cancel()
             await asyncio.wait([self._healing])
-        await asyncio.gather(*(link.close() for link in self._idle))
-        self._idle.clear()
-        self._live = 0
+        idle, self._idle = self._idle, []
+        self._live -= len(idle)
+        await asyncio.gather(*(link.close() for link in idle))
 
     async def _make_one(self) -> L:
         self._live += 1

@@ -15,7 +15,7 @@ from onceward.engine.postgres import PostgresEngine
 from onceward.engine.postgres.batch import Member
 from onceward.engine.postgres.commits import CommitLink, cut
 from onceward.engine.postgres.link import Rejected
-from onceward.errors import BadInput, Conflict, StorageFull, Unavailable
+from onceward.errors import BadInput, Conflict, OutcomeUnknown, StorageFull, Unavailable
 from onceward.testing.postgres import PostgresServer
 
 A, B, C = ("p", "a"), ("p", "b"), ("p", "c")
@@ -328,6 +328,19 @@ async def test_a_batch_rolled_back_for_others_is_sent_again_but_not_for_ever(
     with pytest.raises(Unavailable, match="try again"):
         await engine.commit([Put(A, b"2")], NOW_MS)
     assert len(refusals) == limits.BATCH_TRIES_MAX
+
+
+async def test_a_hook_that_raises_leaves_no_one_waiting(engine: PostgresEngine) -> None:
+    def broken(version: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    outcomes = await asyncio.gather(
+        engine.commit([Put(A, b"1")], NOW_MS, broken),
+        engine.commit([Put(B, b"1")], NOW_MS),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 2
+    assert await values(engine, A, B) == [b"1", b"1"]
 
 
 async def test_engines_that_share_records_lose_no_update_and_never_deadlock(

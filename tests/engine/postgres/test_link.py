@@ -123,6 +123,9 @@ class FakeLink:
     async def close(self) -> None:
         self.closed = True
 
+    def drop(self) -> None:
+        self.closed = True
+
 
 class Source:
     """Makes links, or not."""
@@ -265,3 +268,23 @@ async def test_pauses_between_tries_grow_up_to_a_limit(monkeypatch: pytest.Monke
     await links.close()
     assert pauses[:6] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0]
     assert set(pauses[5:]) == {limits.RECONNECT_S_MAX}
+
+
+async def test_closing_ends_all_links_and_all_waiting() -> None:
+    source = Source()
+    links: Links[Any] = Links(source.make, 2)
+    out, idle = await links.take(), await links.take()
+    waiting = asyncio.create_task(links.take())
+    await asyncio.sleep(0)
+    links.give(idle)
+    assert await waiting is idle
+    waiting = asyncio.create_task(links.take())
+    await asyncio.sleep(0)
+    await links.close()
+    for take in (waiting, links.take()):
+        with pytest.raises(Unavailable) as refused:
+            await take
+        assert refused.value.code == "engine_closed"
+    for link in (out, idle):
+        links.give(link)
+        assert link.closed, "what was out is closed when it comes back"

@@ -157,6 +157,22 @@ async def test_a_read_that_fails_says_why(
         assert calls == (2 if again else 1)
 
 
+async def test_closing_does_not_wait_for_a_scan_and_leaves_no_connection(
+    url: str, schema: str
+) -> None:
+    async with PostgresEngine(url) as engine:
+        other = await Link.connect(engine.target)
+        await other.run("BEGIN")
+        await other.run(f"LOCK TABLE {schema}.record IN ACCESS EXCLUSIVE MODE")
+        scan = asyncio.create_task(engine.scan("p", 0))
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        while not await other.fetch(waiting):
+            await other.fetch("SELECT pg_stat_clear_snapshot()")
+    assert not scan.done()
+    await other.close()
+    assert await scan == []
+
+
 async def test_the_servers_clock_can_be_read(engine: PostgresEngine) -> None:
     clock = Clock()
     before_ms = clock.now_ms()
