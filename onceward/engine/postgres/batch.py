@@ -5,6 +5,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 from onceward.engine.base import ABSENT, ANY, Check, Put, Version, Write
@@ -46,8 +47,11 @@ class Member:
         self.rows = [_row(write) for write in self.writes]
 
 
-def _row(write: Write) -> tuple[str, str, str, int, int, int]:
-    """(partition, sort key, value or nothing, expiry, expectation, kind)"""
+Row = tuple[str, str, str, int, int, int]
+"""(partition, sort key, value or nothing, expiry, expectation, kind)"""
+
+
+def _row(write: Write) -> Row:
     partition, sort = write.key
     if len(partition) > _PARTITION_BYTES_MAX // 4:
         partition = stored_partition(partition)
@@ -128,6 +132,40 @@ def joined(*lists: list[str]) -> tuple[str, list[str]]:
     return separator, texts
 
 
+def _roles(rows: Sequence[Row]) -> tuple[list[int], list[int], int]:
+    """For each write the first one of its key, and its role; and how many keys are claimed.
+
+    A key is claimed if some write of it expects no version. The claim is the first put among
+    those, so that most often what is inserted is what stays.
+    """
+    firsts: list[int] = []
+    roles: list[int] = []
+    claimed = first = claim = 0
+    claim_is_put = False
+    before: Key | None = None
+    for index, row in enumerate(rows, 1):
+        if row[:2] == before:
+            roles.append(0)
+        else:
+            before = row[:2]
+            first, claim, claim_is_put = index, 0, False
+            roles.append(_FIRST)
+        firsts.append(first)
+        if claim_is_put or row[4] not in (-1, 0):
+            continue
+        claim_is_put = row[5] == _PUT
+        if claim == 0:
+            claimed += 1
+            roles[first - 1] |= _CLAIMED
+        elif claim_is_put:
+            roles[claim - 1] &= ~_CLAIM
+        else:
+            continue
+        roles[index - 1] |= _CLAIM
+        claim = index
+    return firsts, roles, claimed
+
+
 def _array(numbers: list[int]) -> str:
     return f"{{{str(numbers)[1:-1]}}}"
 
@@ -139,65 +177,34 @@ class Batch:
         self.members = members
         # Sorted by key, writes of the same key by arrival: a tuple's order says it all, since
         # no member has two writes of one key.
-        order = sorted(
+        self._order = order = sorted(
             [
                 (row[0], row[1], number, row)
                 for number, member in enumerate(members, 1)
                 for row in member.rows
             ]
         )
-        self._order = order
-        firsts: list[int] = []
-        roles: list[int] = []
         turns: list[list[int]] = [[] for _ in members]
-        claimed = 0
-        first = claim = 0
-        claim_is_put = False
-        before: Key | None = None
-        for index, (partition, sort, number, row) in enumerate(order, 1):
-            turns[number - 1].append(index)
-            key = (partition, sort)
-            if key != before:
-                before = key
-                first, claim, claim_is_put = index, 0, False
-                roles.append(_FIRST)
-            else:
-                roles.append(0)
-            firsts.append(first)
-            if -1 <= row[4] <= 0 and not claim_is_put:
-                is_put = row[5] == _PUT
-                if claim == 0:
-                    claimed += 1
-                    roles[first - 1] |= _CLAIMED
-                elif is_put:
-                    roles[claim - 1] &= ~_CLAIM
-                if claim == 0 or is_put:
-                    roles[index - 1] |= _CLAIM
-                    claim = index
-                claim_is_put = is_put
-        ends: list[int] = []
-        end = 0
-        for turn in turns:
-            end += len(turn)
-            ends.append(end)
+        for index, entry in enumerate(order, 1):
+            turns[entry[2] - 1].append(index)
+        rows = [entry[3] for entry in order]
+        firsts, roles, claimed = _roles(rows)
         separator, texts = joined(
-            [entry[0] for entry in order],
-            [entry[1] for entry in order],
-            [entry[3][2] for entry in order],
+            [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
         )
         self.arguments: list[Any] = [
             claimed,
             len(set(firsts)) < len(firsts),
             separator,
             *texts,
-            _array([entry[3][3] for entry in order]),
-            _array([entry[3][4] for entry in order]),
-            _array([entry[3][5] for entry in order]),
+            _array([row[3] for row in rows]),
+            _array([row[4] for row in rows]),
+            _array([row[5] for row in rows]),
             _array([entry[2] for entry in order]),
             _array(firsts),
             _array(roles),
             _array([index for turn in turns for index in turn]),
-            _array(ends),
+            _array(list(accumulate(map(len, turns)))),
             _array([member.now_ms for member in members]),
         ]
 

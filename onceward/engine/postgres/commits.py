@@ -63,10 +63,6 @@ class Commits:
         self._lanes = Lanes(self._run, cut, lanes)
         self._changed = changed
 
-    async def open(self) -> None:
-        """Make sure that a connection can be had; raises `Unavailable`."""
-        self._links.give(await self._links.take())
-
     async def close(self) -> None:
         """Wait until everything is answered, and close the connections."""
         await self._lanes.drain()
