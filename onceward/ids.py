@@ -30,8 +30,10 @@ class Ids:
 
     def new(self) -> str:
         """A new id, larger than all before it from here."""
-        value = (self._now_ms() << 80) | int.from_bytes(self._randbytes(10))
-        if value >> 80 <= self._last >> 80:
+        now_ms = self._now_ms()
+        if now_ms > self._last >> 80:
+            value = (now_ms << 80) | int.from_bytes(self._randbytes(10))
+        else:
             # Same millisecond, or the clock went back: count up from the last one, by
             # a random step so that the next id cannot be guessed from this one.
             value = self._last + 1 + int.from_bytes(self._randbytes(4))
