@@ -69,16 +69,27 @@ class Layers:
         fresh = self.active.range(partition, start, end, reverse)
         if partition in self.frozen.partitions:
             fresh = _overlay(fresh, self.frozen.range(partition, start, end, reverse), reverse)
-        if self._in_gap(partition, start, end):
-            rows = fresh
-            beneath: Iterator[Record] = iter(())
-        else:
-            beneath = self._table.range(partition, start, end, reverse)
+        rows, beneath = fresh, self._range_beneath(partition, start, end, reverse)
+        if beneath is not None:
             rows = _overlay(fresh, beneath, reverse)
         found = list(islice((r for r in rows if r.value and not r.absent_at(now_ms)), limit))
-        _close(beneath)
+        if beneath is not None:
+            _close(beneath)
         _close(fresh)
         return found
+
+    def _range_beneath(
+        self, partition: str, start: str, end: str | None, reverse: bool
+    ) -> Iterator[Record] | None:
+        """The table's rows in [start, end); None if there are none, which is remembered."""
+        if self._in_gap(partition, start, end):
+            return None
+        rows = self._table.range(partition, start, end, reverse)
+        first = next(rows, None)
+        if first is None:
+            self._learn_gap(partition, start, end)
+            return None
+        return _after(first, rows)
 
     def judge(self, writes: Sequence[Write], now_ms: int) -> list[Key]:
         """Raise `Conflict` if an expectation fails; returns the keys known to be nowhere."""
@@ -207,6 +218,14 @@ def _overlay(upper: Iterator[Record], lower: Iterator[Record], reverse: bool) ->
         if row.key != last:
             last = row.key
             yield row
+
+
+def _after(first: Record, rows: Iterator[Record]) -> Iterator[Record]:
+    try:
+        yield first
+        yield from rows
+    finally:
+        _close(rows)
 
 
 def _close(rows: Iterator[Record]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -241,3 +242,35 @@ def test_expired_records_of_the_table_are_found_unless_something_newer_covers_th
         assert layers.expired(7, limit=3) == [("p", "3"), ("p", "4"), ("p", "5")]
         assert layers.expired(7, limit=3) == [("p", "6"), ("p", "7")]
         assert layers.expired(7, limit=3) == [("p", "3"), ("p", "4"), ("p", "5")], "from the start"
+
+
+def test_a_scan_that_finds_nothing_in_the_table_is_not_asked_for_again(tmp_path: Path) -> None:
+    with opened(tmp_path / "a.db") as (layers, table):
+        asked = []
+        table_range = table.range
+
+        def counted(*arguments: Any) -> Iterator[Record]:
+            asked.append(arguments)
+            return table_range(*arguments)
+
+        table.range = counted  # type: ignore[method-assign]
+
+        def scan(start: str = "", end: str | None = None) -> list[str]:
+            found = layers.range("p", start, end, False, NOW_MS, 10)
+            return [record.key[1] for record in found]
+
+        for seq, sort in enumerate("abc", 1):
+            assert scan() == list("abc")[: seq - 1]
+            assert scan("b", "c") == (["b"] if seq > 2 else [])
+            layers.apply([Put(("p", sort), b"1")], seq, [])
+        assert len(asked) == 1
+        rows = in_order(layers.freeze(3))
+        assert scan() == ["a", "b", "c"]
+        assert len(asked) == 1, "what is being folded is still in memory"
+        table.fold(rows, 3)
+        layers.release(rows)
+        assert scan() == ["a", "b", "c"]
+        assert scan() == ["a", "b", "c"]
+        assert len(asked) == 3
+        assert scan("d") == scan("e", "f") == []
+        assert len(asked) == 4
