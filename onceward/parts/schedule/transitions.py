@@ -260,7 +260,7 @@ class Schedule:
             job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
             tx.add((due_partition(slot_of(id_)), job.place), JOB_DUE)
         else:
-            job.state, job.place = "ready", keys.join(job.priority, self._ids.new())
+            job.state, job.place = "ready", keys.join(job.priority, tx.now_ms, id_)
             tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
 
 
