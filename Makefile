@@ -32,7 +32,7 @@ install_self = @$(PY) -m pip install $(PIP_QUIET) --no-build-isolation --no-deps
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint types tidy deps audit bench bench-postgres soak-kill \
+.PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres soak-kill \
 	soak-postgres soak-simulate soak-power docs lock clean
 
 help: ## list the targets
@@ -64,6 +64,9 @@ audit: $(DEV) ## known vulnerabilities in what is locked
 
 bench: $(DEV) ## the engine against row-by-row SQLite, side by side
 	@$(PY) benchmarks/engine.py
+
+bench-schedule: $(DEV) ## a million jobs that wait, on both engines
+	@$(PY) benchmarks/schedule.py
 
 bench-postgres: $(DEV) ## the PostgreSQL engine against the usual ways to use PostgreSQL
 	@$(PY) benchmarks/postgres.py
