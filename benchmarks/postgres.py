@@ -283,7 +283,7 @@ class Bench:
         self.server = server
         self.seconds = seconds
         self.rounds = rounds
-        self.console = Console()
+        self.console = Console(width=None if sys.stdout.isatty() else 100)
         self.results: dict[str, dict[str, list[dict[str, float]]]] = {}
 
     def compare(self, callers: int, sides: list[str]) -> None:

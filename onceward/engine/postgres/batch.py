@@ -104,8 +104,8 @@ SELECT base, array_to_string(failed, ',') FROM {schema}.commit_batch(
     $1, $2, $3,
     string_to_array($5, $4), string_to_array($6, $4), string_to_array($7, $4),
     $8::text::bigint[], $9::text::bigint[], $10::text::int[], $11::text::int[],
-    $12::text::int[], $13::text::int[], $14::text::int[], $15::text::int[],
-    $16::text::bigint[]
+    $12::text::int[], $13::text::bigint[],
+    $14::text::int[], $15::text::int[], $16::text::int[]
 )
 """
 """The call: its first argument is the deadline, the others are those of a batch.
@@ -184,28 +184,30 @@ class Batch:
                 for row in member.rows
             ]
         )
-        turns: list[list[int]] = [[] for _ in members]
-        for index, entry in enumerate(order, 1):
-            turns[entry[2] - 1].append(index)
         rows = [entry[3] for entry in order]
         firsts, roles, claimed = _roles(rows)
+        tangled = len(set(firsts)) < len(firsts)
+        turns: list[list[int]] = [[] for _ in members]
+        if tangled:
+            for index, entry in enumerate(order, 1):
+                turns[entry[2] - 1].append(index)
         separator, texts = joined(
             [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
         )
         self.arguments: list[Any] = [
             claimed,
-            len(set(firsts)) < len(firsts),
+            tangled,
             separator,
             *texts,
             _array([row[3] for row in rows]),
             _array([row[4] for row in rows]),
             _array([row[5] for row in rows]),
             _array([entry[2] for entry in order]),
-            _array(firsts),
             _array(roles),
-            _array([index for turn in turns for index in turn]),
-            _array(list(accumulate(map(len, turns)))),
             _array([member.now_ms for member in members]),
+            _array(firsts if tangled else []),
+            _array([index for turn in turns for index in turn]),
+            _array(list(accumulate(map(len, turns))) if tangled else []),
         ]
 
     def verdicts(self, base: int, failed: str) -> list[int | Conflict]:

@@ -31,19 +31,19 @@ class Lanes(Generic[T]):
 
     def add(self, item: T) -> None:
         self._queue.append(item)
-        if not self._starting and self._busy < self._count:
-            self._starting = True
-            asyncio.get_running_loop().call_soon(self._start)
+        self._start()
 
     def _start(self) -> None:
-        self._starting = False
-        if self._queue and self._busy < self._count:
+        """Start a lane if one is free; it begins in the next turn of the event loop."""
+        if not self._starting and self._queue and self._busy < self._count:
+            self._starting = True
             self._busy += 1
             task = asyncio.get_running_loop().create_task(self._work())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
+        self._starting = False
         try:
             while self._queue:
                 await self._run(self._cut(self._queue))
@@ -52,7 +52,6 @@ class Lanes(Generic[T]):
 
     async def drain(self) -> None:
         """Wait until nothing is left; nothing may be added meanwhile."""
-        self._start()
         while self._tasks:
             await asyncio.wait(self._tasks)
             await asyncio.sleep(0)  # so that those that are done are taken out

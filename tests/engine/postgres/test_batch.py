@@ -14,7 +14,7 @@ from onceward.errors import BadInput, Conflict
 A, B, C = ("p", "a"), ("p", "b"), ("p", "c")
 NAMES = [
     *("claimed", "tangled", "separator", "partitions", "sorts", "contents", "expiries", "expects"),
-    *("kinds", "members", "firsts", "roles", "turns", "ends", "times"),
+    *("kinds", "members", "roles", "times", "firsts", "turns", "ends"),
 ]
 
 
@@ -86,7 +86,7 @@ def test_a_key_is_claimed_once_by_a_put_if_there_is_one(
 ) -> None:
     seen = laid_out(*(member(write) for write in writes))
     assert seen["roles"] == roles
-    assert seen["firsts"] == [1] * len(writes)
+    assert seen["firsts"] == ([1] * len(writes) if len(writes) > 1 else [])
     assert seen["claimed"] == any(role & CLAIMED for role in roles)
 
 
@@ -164,6 +164,7 @@ def test_a_check_that_expects_nothing_is_left_out() -> None:
 
 def test_the_arrays_of_a_batch_have_one_entry_for_each_write() -> None:
     seen = laid_out(member(Put(A, b"1", 99), Check(B, 3)), member(Delete(A)))
-    assert {len(seen[name]) for name in NAMES[3:13]} == {3}
+    each = set(NAMES[3:]) - {"times", "ends"}
+    assert {len(seen[name]) for name in each} == {3}
     assert seen["expiries"] == [99, NEVER, NEVER], "sorted by key: put and delete of A, check of B"
     assert len(seen["ends"]) == len(seen["times"]) == 2

@@ -27,11 +27,12 @@ CREATE FUNCTION @schema@.commit_batch(
     expects bigint[],            -- a version, 0 for absent, -1 for any
     kinds int[],                 -- 0 check, 1 put, 2 delete
     members int[],               -- to which member it belongs, counted from 1
-    firsts int[],                -- the first write of the same key
     roles int[],                 -- sum of: 1 first of its key, 2 is the claim, 4 its key is claimed
+    times bigint[],              -- what time it is for each member
+    -- Only if tangled:
+    firsts int[],                -- the first write of the same key
     turns int[],                 -- all writes in the order of the members
     ends int[],                  -- where in `turns` each member ends
-    times bigint[],              -- what time it is for each member
     OUT base bigint,             -- member m has got the version base + m
     OUT failed int[]             -- the writes whose expectation did not hold
 )
