@@ -190,10 +190,12 @@ class Bench:
         empty, paused = database("empty"), database("paused")
         self.step(engine, "fill", paused, entries, "paused", 0)
         rounds: dict[str, list[dict[str, float]]] = {"empty": [], "paused": []}
+        sides = [("empty", empty), ("paused", paused)]
         for _ in range(self.options.rounds):
-            for side, url in (("empty", empty), ("paused", paused)):
+            for side, url in sides:
                 seconds = self.options.seconds / self.options.rounds
                 rounds[side].append(self.step(engine, "traffic", url, seconds))
+            sides.reverse()
         results["traffic"] = rounds
 
     def step(self, engine: str, name: str, *arguments: Any) -> dict[str, float]:
@@ -204,6 +206,12 @@ class Bench:
 
     def traffic_rate(self, engine: str, side: str) -> float:
         return statistics.median(run["per_second"] for run in self.results[engine]["traffic"][side])
+
+    def traffic_ratio(self, engine: str, what: str) -> float:
+        """Of rounds next to each other in time, so that what else goes on counts for both."""
+        rounds = self.results[engine]["traffic"]
+        pairs = zip(rounds["paused"], rounds["empty"], strict=True)
+        return statistics.median(paused[what] / empty[what] for paused, empty in pairs)
 
     def show(self) -> None:
         entries, due = f"{self.options.entries:,}", f"{self.options.due:,}"
@@ -232,8 +240,11 @@ class Bench:
             table.add_row(f"jobs through one queue, {what}, /s", *rates)
         self.console.print(table)
         for engine in self.results:
-            ratio = self.traffic_rate(engine, "paused") / self.traffic_rate(engine, "empty")
-            self.console.print(f"{engine}: {ratio:.0%} of the rate with {entries} ready elsewhere")
+            self.console.print(
+                f"{engine}: {self.traffic_ratio(engine, 'per_second'):.0%} of the rate with "
+                f"{entries} ready elsewhere, {self.traffic_ratio(engine, 'cpu_us'):.0%} of the "
+                "node's time for each job"
+            )
 
     def save(self, path: Path) -> None:
         machine = {
