@@ -18,7 +18,7 @@ from onceward.keys import Key
 from onceward.parts.schedule import CLAIM_WRITES, Claim, Schedule, job_key, ready_partition
 from onceward.service.placement import Placement
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.transaction import Row, Transaction
 
 CLAIMS_AT_ONCE = (limits.COMMIT_WRITES_MAX - 1) // CLAIM_WRITES
 
@@ -234,22 +234,33 @@ class Desk:
         """Ready entries with the keys of their jobs; and the slots that may have more."""
         found: dict[Key, Key] = {}
         left = set(slots)
-        for slot in slots:
-            if len(found) >= most:
-                break
+        # One slot may have enough. If not, most have little, and where a call is a journey
+        # several are asked together.
+        unseen, together = slots, 1
+        while unseen and len(found) < most:
+            asked, unseen = unseen[:together], unseen[together:]
             limit = min(most - len(found) + len(self._damaged), limits.SCAN_RECORDS_MAX)
-            rows = await tx.scan(ready_partition(slot, self._queue), limit=limit)
-            if len(rows) < limit:
-                left.discard(slot)
-            for row in rows:
-                if row.key in self._damaged or len(found) >= most:
-                    continue
-                try:
-                    found[row.key] = job_key(row.value)
-                except (NoSuchJob, TypeError):
-                    self._damaged.add(row.key)
+            scans = [tx.scan(ready_partition(slot, self._queue), limit=limit) for slot in asked]
+            pages = [await scans[0]] if len(scans) == 1 else await asyncio.gather(*scans)
+            for slot, rows in zip(asked, pages, strict=True):
+                if self._take(rows, found, most) == len(rows) < limit:
+                    left.discard(slot)
+            together = most - len(found) if self._store.engine.shared else 1
         await tx.fetch(list(found.values()))
         return found, left
+
+    def _take(self, rows: list[Row[Any]], found: dict[Key, Key], most: int) -> int:
+        """Add entries to those found, until there are enough; returns how many it looked at."""
+        for number, (entry, id_) in enumerate(rows):
+            if entry in self._damaged:
+                continue
+            if len(found) >= most:
+                return number
+            try:
+                found[entry] = job_key(id_)
+            except (NoSuchJob, TypeError):
+                self._damaged.add(entry)
+        return len(rows)
 
     def _give_back(self, claims: list[Claim]) -> None:
         if claims:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from onceward.engine.base import Put
+from onceward.engine.base import Delete, Put
 from onceward.errors import BadInput, Unavailable
 from onceward.parts.schedule import job_key, ready_partition, slot_of
 from onceward.service.desk import CLAIMS_AT_ONCE
@@ -169,6 +169,25 @@ async def test_each_job_is_handed_out_once_under_a_crowd() -> None:
     await asyncio.gather(*workers)
     assert sorted(handed) == list(range(500))
     assert cluster.problems == []
+
+
+@virtual
+async def test_a_job_in_each_of_many_slots_is_found_in_two_journeys() -> None:
+    cluster = Cluster(16)
+    member = await cluster.start()
+    ids = {await member.send(n) for n in range(200)}
+    assert {slot_of(id_) for id_ in ids} == set(range(16))
+    for slot in range(16):
+        # All but one of each slot are taken away.
+        page = await member.engine.scan(ready_partition(slot, "q"), member.clock.now_ms())
+        gone = [Delete(record.key) for record in page[1:]]
+        if gone:
+            await member.engine.commit(gone, member.clock.now_ms())
+    member.engine.latency_s = 0.01
+    start_s = cluster.loop.time()
+    assert len(await member.claim(most=16)) == 16
+    # Two times scans, a get of all the jobs, and the commit.
+    assert cluster.loop.time() - start_s == pytest.approx(4 * 0.02)
 
 
 # From other nodes.
