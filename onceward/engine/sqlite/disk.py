@@ -1,5 +1,7 @@
 """The system calls of the journal, in one place so that tests can make each one fail."""
 
+import fcntl
+import mmap
 import os
 
 
@@ -32,7 +34,24 @@ class Disk:
         flags = os.O_CREAT | os.O_EXCL if create else 0
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
 
-    def write(self, fd: int, data: bytes, offset: int) -> None:
+    def bypass_cache(self, fd: int, block_bytes: int) -> bool:
+        """Let later writes go straight to the device, if it takes blocks of that size; says
+        whether. They must come in whole blocks, from memory that is `aligned`."""
+        flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_DIRECT)
+            os.preadv(fd, [aligned(bytes(block_bytes))], 0)
+        except OSError:
+            self.use_cache(fd)
+            return False
+        return True
+
+    def use_cache(self, fd: int) -> None:
+        """Undo `bypass_cache`."""
+        flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_DIRECT)
+
+    def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         """Write all of it, in as many system calls as it takes."""
         view = memoryview(data)
         while view:
@@ -67,3 +86,10 @@ class Disk:
 
     def close(self, fd: int) -> None:
         os.close(fd)
+
+
+def aligned(data: bytes) -> memoryview:
+    """A copy of the data in memory that a device can read from directly."""
+    copy = memoryview(mmap.mmap(-1, len(data)))
+    copy[:] = data
+    return copy

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from onceward.engine.sqlite.disk import Disk
+from onceward.engine.sqlite.disk import Disk, aligned
 
 
 class Halting(Disk):
@@ -74,3 +74,26 @@ def test_names_change_and_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
     monkeypatch.chdir(tmp_path)
     disk.sync_directory("b")
+
+
+def test_blocks_that_bypass_the_cache_are_there_for_everyone(tmp_path: Path) -> None:
+    disk, path = Disk(), tmp_path / "log"
+    fd = disk.create(str(path), 8_192, b"header")
+    if disk.bypass_cache(fd, 512):
+        with pytest.raises(OSError, match="Invalid argument"):
+            disk.write(fd, aligned(b"x" * 100), 512)
+    disk.write(fd, aligned(b"x" * 1_024), 512)
+    assert path.read_bytes()[:2_048] == b"header".ljust(512, b"\x00") + b"x" * 1_024 + bytes(512)
+    disk.use_cache(fd)
+    disk.write(fd, b"anything", 3)
+    assert path.read_bytes()[:11] == b"heaanything"
+    disk.close(fd)
+
+
+def test_a_device_that_takes_no_such_blocks_is_written_through_the_cache(tmp_path: Path) -> None:
+    disk, path = Disk(), tmp_path / "log"
+    fd = disk.create(str(path), 8_192, b"header")
+    assert not disk.bypass_cache(fd, 100)
+    disk.write(fd, b"anything", 3)
+    assert path.read_bytes()[:11] == b"heaanything"
+    disk.close(fd)
