@@ -1,9 +1,9 @@
 """The journal: a row of segment files that are filled, folded and used again.
 
 A segment is a file of fixed size, written out before use so that a sync changes no
-metadata, and where the device can, written past the system's cache, which makes a
-synced write a fifth quicker. It starts with a header block; frames follow, each on a 512-byte boundary, so
-that writing one never touches a sector of another. A frame is one group commit: header
+metadata, and, where the device can, written past the system's cache, which makes synced
+writes quicker. It starts with a header block; frames follow, each on a 512-byte boundary,
+so that writing one never touches a sector of another. A frame is one group commit: header
 (salt, payload size, checksum, first sequence number, number of commits) and a msgpack
 list of commits, each the list of its rows. The salt is new each time a segment is used,
 so what an earlier use left behind is never taken for a frame.
