@@ -121,6 +121,8 @@ AGENDA_ENTRIES = 1_000
 POLL_S = 1.0
 POLL_HINTED_S = 0.2
 POLL_ALONE_S = 5.0
+# Where polling would take more scans a second than this, it is done less often.
+POLL_SCANS_PER_S = 256
 # An entry that cannot be acted on is tried again after a pause, which doubles.
 TROUBLE_PAUSE_MS_MIN = 1_000
 TROUBLE_PAUSE_MS_MAX = 60_000
@@ -138,4 +140,6 @@ DESK_IDLE_S = 60.0
 # A node is gone when its heartbeat was not seen to change for the length of its lease.
 NODE_LEASE_MS = 10_000
 BEATS_PER_LEASE = 4
+# A beat that failed is tried again sooner.
+BEAT_TRIES_PER_LEASE = 40
 SWEEP_S = 10.0

@@ -77,21 +77,24 @@ class Claims:
 
     async def run(self) -> None:
         """Poll until cancelled, and forget the desks where nobody asks any more."""
-        elsewhere_ns = 0
-        clock, shared = self._store.clock, self._store.engine.shared
+        clock = self._store.clock
         while True:
             await clock.sleep(limits.POLL_S)
             now_ns = clock.elapsed_ns()
-            slots = sorted(self._placement.owned)
-            if now_ns >= elsewhere_ns:
-                elsewhere_ns = now_ns + int(limits.POLL_ELSEWHERE_S * 1e9)
-                slots = list(range(self._placement.slots))
             for queue, desk in list(self._desks.items()):
                 if desk.idle and now_ns - desk.asked_ns > limits.DESK_IDLE_S * 1e9:
                     desk.close()
                     del self._desks[queue]
-                elif shared:
-                    desk.look(slots)
+            if self._store.engine.shared:
+                self._poll(now_ns)
+
+    def _poll(self, now_ns: int) -> None:
+        """Look for what other nodes made ready; with many queues, not in all of them each time."""
+        scans = limits.POLL_SCANS_PER_S * limits.POLL_S
+        for queue in list(self._desks):
+            if scans > 0:
+                desk = self._desks[queue] = self._desks.pop(queue)
+                scans -= desk.poll(now_ns)
 
     async def close(self) -> None:
         """Answer those who wait with nothing, and finish what is under way; twice is once."""

@@ -52,6 +52,7 @@ class Desk:
         self._busy: set[int] = set()
         self._again: set[int] = set()
         self._elsewhere: dict[int, None] = {}
+        self._elsewhere_ns = 0
         self._damaged: set[Key] = set()
         self._rounds = 0
         self._matching = False
@@ -114,6 +115,15 @@ class Desk:
                 self._slots[slot] = None
         if self._line:
             self._match_soon()
+
+    def poll(self, now_ns: int) -> int:
+        """Look into this node's slots, and now and then into all; returns into how many."""
+        slots = sorted(self._placement.owned)
+        if now_ns >= self._elsewhere_ns:
+            self._elsewhere_ns = now_ns + int(limits.POLL_ELSEWHERE_S * 1e9)
+            slots = list(range(self._placement.slots))
+        self.look(slots)
+        return len(slots)
 
     def close(self) -> None:
         """Answer those who wait with nothing."""

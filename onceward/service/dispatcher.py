@@ -149,9 +149,7 @@ class SlotRunner:
         self._looked_ns = 0
         self._look_ns = 0
         self._watch = None
-        self._period_ns = int(limits.POLL_ALONE_S * 1e9)
         if self._store.engine.shared:
-            self._period_ns = int(limits.POLL_S * 1e9)
             self._watch = self._store.engine.watch(self.partition)
             self._watch.on_hint = self._hinted
 
@@ -217,11 +215,17 @@ class SlotRunner:
 
     async def _look(self) -> None:
         now_ms, now_ns = self._clock.now_ms(), self._clock.elapsed_ns()
-        self._looked_ns, self._look_ns = now_ns, now_ns + self._period_ns
+        period_s = limits.POLL_ALONE_S
+        if self._store.engine.shared:
+            owned = len(self._dispatcher.placement.owned)
+            period_s = max(limits.POLL_S, owned / limits.POLL_SCANS_PER_S)
+        # Not all slots at the same moment.
+        look_s = period_s * (0.75 + self._store.ids.fraction() / 4)
+        self._looked_ns, self._look_ns = now_ns, now_ns + int(look_s * 1e9)
         self._agenda.begin()
         found: list[str] = []
         seen: set[str] = set()
-        start, end = "", keys.number(now_ms + limits.AGENDA_AHEAD_MS)
+        start, end = "", keys.number(now_ms + int(period_s * 1e3) + limits.AGENDA_AHEAD_MS)
         while start < end and len(found) < limits.AGENDA_ENTRIES:
             page = await self._store.engine.scan(
                 self.partition, now_ms, start=start, end=end, limit=limits.AGENDA_ENTRIES

@@ -135,14 +135,16 @@ class Placement:
             watch.on_hint = self._changed.set
             while not self._stopping:
                 self._changed.clear()
+                steps = limits.BEATS_PER_LEASE
                 try:
                     await self.step()
                 except OncewardError as error:
                     if not error.kind.retry:
                         raise
+                    steps = limits.BEAT_TRIES_PER_LEASE
                 if not self._holds_lease():
                     self._own(set())
-                await self._pause()
+                await self._pause(self._lease_ms / steps / 1000)
         await self._leave()
 
     def stop(self) -> None:
@@ -169,12 +171,12 @@ class Placement:
             taken = await self._take(free[start : start + _SLOTS_AT_ONCE])
             self._own(self.owned | taken)
 
-    async def _pause(self) -> None:
+    async def _pause(self, step_s: float) -> None:
         # Never without letting others run, whatever has changed.
         await asyncio.sleep(0)
         # From one beat's start to the next one's, also if the process stood still in between.
         passed_ns = self._store.clock.elapsed_ns() - self._stepped_ns
-        left_s = self._lease_ms / limits.BEATS_PER_LEASE / 1000 - passed_ns / 1e9
+        left_s = step_s - passed_ns / 1e9
         try:
             async with asyncio.timeout(max(left_s, 0)):
                 await self._changed.wait()

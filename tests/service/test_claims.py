@@ -68,7 +68,7 @@ async def test_a_batch_is_at_most_as_large_as_asked_for() -> None:
 async def test_jobs_in_all_slots_are_found() -> None:
     cluster = Cluster(64)
     member = await cluster.start()
-    ids = {await member.send(n) for n in range(300)}
+    ids = {await member.send(n) for n in range(1_000)}
     assert len({slot_of(id_) for id_ in ids}) == 64
     claimed = set()
     while claims := await member.claim(most=5):
@@ -211,6 +211,24 @@ async def test_what_another_node_sends_is_found_by_a_hint_or_at_the_next_poll(de
     await asyncio.gather(*asked)
     took_s = cluster.loop.time() - start_s
     assert took_s <= (limits.POLL_ELSEWHERE_S + limits.POLL_S if deaf else 0.5)
+
+
+@virtual
+async def test_many_queues_are_polled_a_few_at_a_time_and_none_is_forgotten() -> None:
+    cluster = Cluster(64, deaf=True)
+    worker = await cluster.start()
+    asked = [asks(worker, queue=f"q{n}", wait_s=600) for n in range(40)]
+    await cluster.clock.sleep(10)
+    worker.engine.scans.clear()
+    await cluster.clock.sleep(10)
+    looks = [scan for scan in worker.engine.scans if scan.startswith("ready#")]
+    assert len(looks) <= 10 * (limits.POLL_SCANS_PER_S + 64)
+    assert len(set(looks)) == 40 * 64
+    sender = await cluster.start()
+    for n in range(40):
+        await sender.send(n, queue=f"q{n}")
+    assert sorted([claim.body for task in asked for claim in await task]) == list(range(40))
+    assert cluster.loop.time() <= 20 + 40
 
 
 @virtual

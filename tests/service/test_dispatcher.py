@@ -114,7 +114,7 @@ async def test_an_entry_that_was_removed_in_time_is_not_acted_on() -> None:
 
 @virtual
 async def test_a_node_at_rest_looks_now_and_then_only() -> None:
-    for shared, most in ((True, 101), (False, 21)):
+    for shared, most in ((True, 134), (False, 27)):
         cluster = Cluster(1, shared=shared)
         member = await cluster.start()
         await cluster.clock.sleep(0.5)
@@ -145,6 +145,23 @@ async def test_what_another_node_commits_is_found_by_a_hint_or_at_the_next_poll(
     await put(members[1], "now", at_ms=at_ms, slot=min(members[0].owned))
     await cluster.until(lambda: logs[0].names[-1] == "now")
     assert logs[0].acted[-1][1] <= at_ms + late_s * 1_000
+
+
+@virtual
+async def test_thousands_of_slots_are_polled_less_often_and_nothing_comes_late() -> None:
+    cluster = Cluster(2_048, deaf=True)
+    member, other = await cluster.start(), await cluster.start()
+    await other.stop()
+    log = Log(member)
+    await cluster.clock.sleep(10)
+    member.engine.scans.clear()
+    at_ms = member.clock.now_ms() + 20_000
+    for slot in range(0, 2_048, 256):
+        await put(other, f"{slot}", at_ms=at_ms, slot=slot)
+    await cluster.clock.sleep(20.01)
+    looks = [scan for scan in member.engine.scans if scan.startswith("due#")]
+    assert len(looks) <= 20 * limits.POLL_SCANS_PER_S / 0.75
+    assert [ms for _, ms in log.acted] == [at_ms] * 8
 
 
 @virtual

@@ -300,6 +300,20 @@ async def test_a_node_that_cannot_reach_the_engine_for_its_lease_holds_nothing(h
 
 
 @virtual
+async def test_a_heartbeat_that_failed_is_tried_again_soon() -> None:
+    cluster = Cluster()
+    member = await cluster.start()
+    await cluster.clock.sleep(LEASE_S / limits.BEATS_PER_LEASE - 0.01)
+    member.engine.cut_off = True
+    await cluster.clock.sleep(0.02)
+    member.engine.cut_off = False
+    member.engine.commits.clear()
+    await cluster.clock.sleep(LEASE_S / limits.BEAT_TRIES_PER_LEASE)
+    [[beat, *_]] = member.engine.commits
+    assert beat.key[0] == NODES
+
+
+@virtual
 async def test_a_node_whose_lease_ran_out_unnoticed_goes_on_with_what_it_had() -> None:
     cluster = Cluster()
     member = await cluster.start()
