@@ -96,7 +96,6 @@ class Journal:
 
         Raises `CannotOpen` (damaged) if something acknowledged is missing or corrupt.
         """
-        remove_leftovers(self._prefix, self._disk)
         last: tuple[Segment, Frame] | None = None
         last_seq = folded_seq
         for path in segment_paths(self._prefix):
@@ -115,6 +114,8 @@ class Journal:
                 last = segment, frame
                 yield frame
             self.filled.append(segment)
+        # Only now: a database that is refused stays as it is.
+        remove_leftovers(self._prefix, self._disk)
         if last:
             self._make_durable(*last)
         self.retire(folded_seq)
