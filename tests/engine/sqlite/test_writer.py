@@ -151,10 +151,12 @@ async def test_when_the_disk_is_fast_again_the_thread_is_done_without(memory_pat
         return reading
 
     async with writing(memory_path, Observer(), elapsed_ns) as (writer, _):
+        await spare_made(writer)
         await append(writer)
         assert writer._sync_ns >= limits.SYNC_INLINE_NS_MAX
         took_ns = 1
         for _ in range(20):
+            await spare_made(writer)
             await append(writer)
         assert writer._sync_ns < limits.SYNC_INLINE_NS_MAX
         assert writer._writing is None
