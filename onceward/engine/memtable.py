@@ -15,6 +15,8 @@ from onceward.keys import Key
 ROW_OVERHEAD_BYTES = 350
 # How many removed keys an index may hold beyond one for every row.
 STALE_KEYS_MAX = 1_000
+# How many rows are looked through before others get their turn.
+ROWS_AT_ONCE = 2_000
 
 
 def row_bytes(record: Record) -> int:
@@ -116,30 +118,26 @@ class Memtable:
         self.drop(key)
         return True
 
-    def split(self, upto_seq: int) -> tuple["Memtable", "Memtable"]:
-        """Two tables in place of this one: the rows of versions up to `upto_seq`, the others.
+    def move_older(self, upto_seq: int, older: "Memtable") -> Iterator[None]:
+        """Move the rows of versions up to `upto_seq` to another table, with a stop after every
+        few thousand, where rows may be read and changed.
 
         Meant for engines whose versions are sequence numbers.
         """
-        older, newer = Memtable(), Memtable()
-        for name, partition in self.partitions.items():
-            old = {s: r for s, r in partition.rows.items() if r.version <= upto_seq}  # type: ignore[operator]
-            if not old:
-                newer.adopt(name, partition)
-            elif len(old) == len(partition.rows):
-                older.adopt(name, partition)
-            else:
-                older.adopt(name, Partition(old))
-                young = {s: r for s, r in partition.rows.items() if s not in old}
-                newer.adopt(name, Partition(young))
-                newer.partitions[name].fresh = partition.fresh & young.keys()
-        return older, newer
-
-    def adopt(self, name: str, partition: Partition) -> None:
-        """Take over a whole partition that this table does not have."""
-        self.partitions[name] = partition
-        self.count += len(partition.rows)
-        self.size_bytes += sum(map(row_bytes, partition.rows.values()))
+        visited = 0
+        for name in list(self.partitions):
+            partition = self.partitions.get(name)
+            if partition is None:
+                continue
+            for sort in list(partition.rows):
+                row = partition.rows.get(sort)
+                if row is not None and row.version <= upto_seq:  # type: ignore[operator]
+                    partition.fresh.discard(sort)
+                    self.drop(row.key)
+                    older.put(row)
+                visited += 1
+                if visited % ROWS_AT_ONCE == 0:
+                    yield
 
     def range(self, partition: str, start: str, end: str | None, reverse: bool) -> Iterator[Record]:
         rows = self.partitions.get(partition)

@@ -1,9 +1,11 @@
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from onceward.engine import memtable
 from onceward.engine.base import Record
 from onceward.engine.memtable import ROW_OVERHEAD_BYTES, STALE_KEYS_MAX, Memtable, row_bytes
 
@@ -76,9 +78,11 @@ class AgainstASortedDict(RuleBasedStateMachine):
         assert seen == [self.model[key] for key in wanted[:count]]
 
     @rule(upto=st.integers(0, 60))
-    def split(self, upto: int) -> None:
+    def move_older(self, upto: int) -> None:
         upto = self.version * upto // 60
-        older, self.table = self.table.split(upto)
+        older = Memtable()
+        for _ in self.table.move_older(upto, older):
+            pass
         assert all(int(record.version) <= upto for record in rows_of(older))
         for record in rows_of(older):
             assert self.model[record.key] == record
@@ -147,16 +151,26 @@ def test_keys_that_come_and_go_unscanned_do_not_pile_up() -> None:
     assert scan(table) == ["head"]
 
 
-def test_splitting_keeps_whole_partitions_and_divides_mixed_ones() -> None:
-    table = Memtable()
-    for version, key in enumerate([("old", "a"), ("mixed", "a"), ("mixed", "b"), ("new", "a")], 1):
-        table.put(Record(key, b"1", version))
+def test_older_rows_move_while_others_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memtable, "ROWS_AT_ONCE", 2)
+    table, older = Memtable(), Memtable()
+    for version, key in enumerate(["xa", "ya", "yb", "za", "zb", "wa", "va"], 1):
+        table.put(Record((key[0], key[1]), b"1", version))
+    table.partitions["x"].fresh.add("a")
     whole = table.size_bytes
-    older, newer = table.split(2)
-    assert {record.key for record in rows_of(older)} == {("old", "a"), ("mixed", "a")}
-    assert {record.key for record in rows_of(newer)} == {("mixed", "b"), ("new", "a")}
-    assert older.size_bytes + newer.size_bytes == whole
-    assert older.count == newer.count == 2
+    move = table.move_older(5, older)
+    next(move)  # xa and ya have moved
+    assert {record.key for record in rows_of(older)} == {("x", "a"), ("y", "a")}
+    table.put(Record(("y", "a"), b"1", 8))
+    table.put(Record(("y", "b"), b"1", 9))
+    table.drop(("z", "a"))
+    table.drop(("w", "a"))
+    assert len(list(move)) == 1
+    assert {record.key for record in rows_of(older)} == {("x", "a"), ("y", "a"), ("z", "b")}
+    assert {record.key for record in rows_of(table)} == {("y", "a"), ("y", "b"), ("v", "a")}
+    assert older.size_bytes + table.size_bytes == whole - row_bytes(Record(("w", "a"), b"1", 6))
+    table.put(Record(("x", "a"), b"1", 10))
+    assert not table.drop_fresh(("x", "a")), "it is in the older table too"
 
 
 def test_a_row_known_to_be_nowhere_else_can_be_dropped_for_good() -> None:

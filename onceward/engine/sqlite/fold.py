@@ -5,14 +5,15 @@ leaves part of a commit in the table, and the replay of the journal puts it righ
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor
+from heapq import merge
 
 import apsw
 
 from onceward import limits
 from onceward.engine.base import Record
-from onceward.engine.memtable import Memtable
+from onceward.engine.memtable import ROWS_AT_ONCE, Memtable
 from onceward.engine.sqlite.journal import Journal
 from onceward.engine.sqlite.layers import Layers
 from onceward.engine.sqlite.table import Table
@@ -112,16 +113,19 @@ class Folder:
             if upto_seq <= self._table.folded_seq:
                 return
             self._upto_seq = upto_seq
-            self._layers.freeze(upto_seq)
+            for _ in self._layers.freeze(upto_seq, self._writer.seq):
+                await asyncio.sleep(0)
         # Also what came after `_upto_seq`: it may have replaced rows of before in memory, and
         # those leave the journal below.
         if self._writer.durable_seq < self._writer.seq:
             await self._writer.synced()
-        rows = await run(self._background, in_order, self._layers.frozen)
         gone_ms = self._now_ms() - limits.SWEEP_SLACK_MS
-        for step in steps(without_expired(rows, gone_ms)):
+        for step in steps(in_order(self._layers.frozen), gone_ms):
             if self._stopping:
                 return
+            if not step:
+                await asyncio.sleep(0)
+                continue
             await run(self._background, self._table.fold, step)
             self._layers.release(step)
             self._progress.set()
@@ -150,29 +154,44 @@ class Folder:
         return True
 
 
-def in_order(table: Memtable) -> list[Record]:
-    """All rows of a memtable in the order of their keys."""
-    return [
-        row
-        for partition in sorted(table.partitions)
-        for _, row in sorted(table.partitions[partition].rows.items())
-    ]
+# All this runs in the event loop's thread, a little at a time. Another thread would keep the
+# interpreter to itself for milliseconds whenever the loop lets go of it, which it does with
+# every read of the table: the loop would all but stop.
 
 
-def steps(rows: list[Record]) -> Iterator[list[Record]]:
-    """The rows in pieces, none with too many or too large rows."""
+def in_order(table: Memtable) -> Iterator[Record | None]:
+    """All rows in the order of their keys; None now and then, for others to have their turn.
+    What was given out may be dropped from the table meanwhile."""
+    for name in (yield from _sorted(table.partitions)):
+        rows = table.partitions[name].rows
+        for sort in (yield from _sorted(rows)):
+            yield rows[sort]
+
+
+def _sorted(texts: Iterable[str]) -> Generator[None, None, Iterator[str]]:
+    """The texts in order, sorted in pieces so that none takes long."""
+    unsorted = list(texts)
+    runs: list[list[str]] = []
+    for start in range(0, len(unsorted), ROWS_AT_ONCE):
+        if runs:
+            yield
+        runs.append(sorted(unsorted[start : start + ROWS_AT_ONCE]))
+    return iter(runs[0]) if len(runs) == 1 else merge(*runs)
+
+
+def steps(rows: Iterable[Record | None], gone_ms: int) -> Iterator[list[Record]]:
+    """The rows in pieces, none with too many or too large rows; an empty one is a pause. Rows
+    expired at `gone_ms` become removals, so that they never take up space in the table."""
     step: list[Record] = []
     step_bytes = 0
     for row in rows:
+        if row is None:
+            yield []
+            continue
         if len(step) >= limits.FOLD_ROWS or step_bytes >= limits.FOLD_STEP_BYTES:
             yield step
             step, step_bytes = [], 0
-        step.append(row)
+        step.append(Record(row.key, b"", row.version) if row.absent_at(gone_ms) else row)
         step_bytes += len(row.value)
     if step:
         yield step
-
-
-def without_expired(rows: list[Record], gone_ms: int) -> list[Record]:
-    """Rows long expired become removals, so that they never take up space in the table."""
-    return [Record(row.key, b"", row.version) if row.absent_at(gone_ms) else row for row in rows]

@@ -135,11 +135,14 @@ class Layers:
                 partition.fresh.add(sort)
         return rows
 
-    def freeze(self, upto_seq: int) -> Memtable:
-        """Set aside what was last changed up to `upto_seq`, readable while it is folded."""
+    def freeze(self, upto_seq: int, last_seq: int) -> Iterator[None]:
+        """Set aside what was last changed up to `upto_seq`, readable while it is folded. Use
+        it up: it stops now and then so that others can read and commit."""
         assert self.frozen.count == 0
-        self.frozen, self.active = self.active.split(upto_seq)
-        return self.frozen
+        if upto_seq == last_seq:
+            self.frozen, self.active = self.active, Memtable()
+        else:
+            yield from self.active.move_older(upto_seq, self.frozen)
 
     def release(self, rows: Sequence[Record]) -> None:
         """Let go of frozen rows that the table now shows."""

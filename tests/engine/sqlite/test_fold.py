@@ -13,7 +13,7 @@ from onceward import limits
 from onceward.engine.base import Put, Record
 from onceward.engine.memtable import Memtable
 from onceward.engine.sqlite import SQLiteEngine, fold
-from onceward.engine.sqlite.fold import in_order, steps, without_expired
+from onceward.engine.sqlite.fold import in_order, steps
 from onceward.engine.sqlite.journal import segment_paths
 from onceward.engine.sqlite.table import Table
 from onceward.errors import EngineStopped
@@ -31,25 +31,48 @@ def test_rows_come_in_the_order_of_their_keys() -> None:
     memtable = Memtable()
     for partition, sort in ("qb", "pz", "qa", "pé", "pa"):
         memtable.put(row(sort, partition=partition))
-    assert ["".join(r.key) for r in in_order(memtable)] == ["pa", "pz", "pé", "qa", "qb"]
+    rows = [r for r in in_order(memtable) if r is not None]
+    assert ["".join(r.key) for r in rows] == ["pa", "pz", "pé", "qa", "qb"]
+
+
+def test_sorting_many_rows_stops_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "ROWS_AT_ONCE", 10)
+    memtable = Memtable()
+    names = [f"{n:03}" for n in range(100)]
+    Random(1).shuffle(names)
+    for name in names:
+        memtable.put(row(name))
+        memtable.put(row("only", partition=f"q{name}"))
+    seen, pauses = [], 0
+    for found in in_order(memtable):
+        if found is None:
+            pauses += 1
+        else:
+            seen.append(found.key)
+            memtable.drop(found.key)  # as the fold does behind it
+    wanted = [("p", name) for name in sorted(names)] + [(f"q{n}", "only") for n in sorted(names)]
+    assert seen == wanted
+    assert pauses == 9 + 10
 
 
 def test_a_step_has_neither_too_many_nor_too_large_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FOLD_ROWS", 3)
     monkeypatch.setattr(limits, "FOLD_STEP_BYTES", 100)
     rows = [row(f"{n}", size) for n, size in enumerate((1, 1, 1, 1, 60, 60, 60, 500, 1))]
-    assert [[len(r.value) for r in step] for step in steps(rows)] == [
+    assert [[len(r.value) for r in step] for step in steps(rows, 0)] == [
         [1, 1, 1],
         [1, 60, 60],
         [60, 500],
         [1],
     ]
-    assert list(steps([])) == []
+    assert list(steps([], 0)) == []
+    assert list(steps([None, rows[0]], 0)) == [[], [rows[0]]]
 
 
 def test_rows_long_expired_become_removals() -> None:
     rows = [row("a", expires=5), row("b", expires=6), row("c")]
-    assert [r.value for r in without_expired(rows, 5)] == [b"", b"1", b"1"]
+    (step,) = steps(rows, 5)
+    assert [r.value for r in step] == [b"", b"1", b"1"]
 
 
 def in_table(path: str) -> dict[str, bytes]:

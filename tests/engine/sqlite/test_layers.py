@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from onceward import limits
+from onceward.engine import memtable
 from onceward.engine.base import ABSENT, ANY, Check, Delete, Expectation, Put, Record, Write
+from onceward.engine.sqlite import fold as fold_module
 from onceward.engine.sqlite.fold import in_order
 from onceward.engine.sqlite.layers import Layers
 from onceward.engine.sqlite.table import Table
@@ -26,6 +28,16 @@ def opened(path: Path, cache_bytes: int = 100_000) -> Iterator[tuple[Layers, Tab
         yield Layers(table, cache_bytes), table
     finally:
         table.close()
+
+
+def rows_in_order(layers: Layers) -> list[Record]:
+    return [row for row in in_order(layers.frozen) if row is not None]
+
+
+def frozen(layers: Layers, upto_seq: int, last_seq: int | None = None) -> list[Record]:
+    """Freeze all up to the given commit, which is the last one if nothing else is said."""
+    assert list(layers.freeze(upto_seq, last_seq or upto_seq)) == []
+    return rows_in_order(layers)
 
 
 class Pair:
@@ -105,7 +117,9 @@ class Pair:
         """A step of a fold, or the beginning of one."""
         if not self.folding:
             if not self.layers.frozen.count:
-                self.folding = in_order(self.layers.freeze(self.random.randint(0, self.seq)))
+                for _ in self.layers.freeze(self.random.randint(0, self.seq), self.seq):
+                    self.random.choice((self.get, self.scan, self.commit))()
+                self.folding = rows_in_order(self.layers)
             return
         step = self.folding[: self.random.randint(1, 8)]
         self.table.fold(step)
@@ -124,8 +138,10 @@ class Pair:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_layers_agree_with_a_dictionary_whatever_is_folded_when(
-    seed: int, memory_path: Path
+    seed: int, memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(memtable, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(fold_module, "ROWS_AT_ONCE", 3)
     with opened(memory_path / "app.db", cache_bytes=10_000 if seed % 2 else 0) as (layers, table):
         pair = Pair(layers, table, seed)
         actions = (pair.commit, pair.commit, pair.get, pair.scan, pair.fold)
@@ -143,8 +159,8 @@ def delete(layers: Layers, sort: str, seq: int) -> None:
     layers.apply([Delete(("p", sort))], seq, [])
 
 
-def fold(layers: Layers, table: Table, upto_seq: int) -> list[Record]:
-    rows = in_order(layers.freeze(upto_seq))
+def fold(layers: Layers, table: Table, upto_seq: int, last_seq: int | None = None) -> list[Record]:
+    rows = frozen(layers, upto_seq, last_seq)
     table.fold(rows)
     layers.release(rows)
     return rows
@@ -173,7 +189,7 @@ def test_what_is_being_folded_is_removed_too_when_it_is_deleted_meanwhile(
 ) -> None:
     with opened(memory_path / "app.db") as (layers, table):
         put(layers, "a", 1)
-        rows = in_order(layers.freeze(1))
+        rows = frozen(layers, 1)
         delete(layers, "a", 2)
         table.fold(rows)
         layers.release(rows)
@@ -225,7 +241,7 @@ def test_a_fold_leaves_what_changed_since_in_memory(memory_path: Path) -> None:
         put(layers, "a", 1)
         put(layers, "b", 2)
         layers.apply([Put(("p", "a"), b"2")], 3, [])
-        assert [row.key for row in fold(layers, table, 2)] == [("p", "b")]
+        assert [row.key for row in fold(layers, table, 2, 3)] == [("p", "b")]
         assert table.seek(("p", "a")) == Record(("p", "b"), b"1", 2)
         assert layers.current(("p", "a"), NOW_MS) == Record(("p", "a"), b"2", 3)
 
@@ -264,7 +280,7 @@ def test_a_scan_that_finds_nothing_in_the_table_is_not_asked_for_again(tmp_path:
             assert scan("b", "c") == (["b"] if seq > 2 else [])
             layers.apply([Put(("p", sort), b"1")], seq, [])
         assert len(asked) == 1
-        rows = in_order(layers.freeze(3))
+        rows = frozen(layers, 3)
         assert scan() == ["a", "b", "c"]
         assert len(asked) == 1, "what is being folded is still in memory"
         table.fold(rows, 3)
