@@ -133,8 +133,9 @@ class Memtable:
                 row = partition.rows.get(sort)
                 if row is not None and row.version <= upto_seq:  # type: ignore[operator]
                     partition.fresh.discard(sort)
-                    self.drop(row.key)
+                    # In this order, so that wherever it is cut off the row is somewhere.
                     older.put(row)
+                    self.drop(row.key)
                 visited += 1
                 if visited % ROWS_AT_ONCE == 0:
                     yield

@@ -112,9 +112,11 @@ class Folder:
         if self._layers.frozen.count == 0:
             if upto_seq <= self._table.folded_seq:
                 return
-            self._upto_seq = upto_seq
             for _ in self._layers.freeze(upto_seq, self._writer.seq):
                 await asyncio.sleep(0)
+            # Only now: what a freeze that was cut off set aside says nothing about the rest, and
+            # folding that must not mark it as folded.
+            self._upto_seq = upto_seq
         # Also what came after `_upto_seq`: it may have replaced rows of before in memory, and
         # those leave the journal below.
         if self._writer.durable_seq < self._writer.seq:
@@ -144,7 +146,12 @@ class Folder:
         await asyncio.wait([self._task])
 
     async def fold_all(self) -> bool:
-        """After `close`: fold what is left. False if that fails; the journal has it then."""
+        """After `close`: fold what is left. False if that fails; the journal has it then.
+
+        Nor is it tried if the task was cut off, maybe in mid-step: its thread may still write.
+        """
+        if self._task.cancelled() or self._task.exception() is not None:
+            return False
         self._stopping = False
         try:
             while self._table.folded_seq < self._writer.seq:

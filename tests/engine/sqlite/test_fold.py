@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
@@ -10,6 +11,7 @@ import apsw
 import pytest
 
 from onceward import limits
+from onceward.engine import memtable
 from onceward.engine.base import Put, Record
 from onceward.engine.memtable import Memtable
 from onceward.engine.sqlite import SQLiteEngine, fold
@@ -220,3 +222,55 @@ async def test_a_fold_waits_while_someone_else_locks_the_table(
         other.close()
         await until(lambda: engine._table.folded_seq > 0)
         assert len(await engine.scan("p", NOW_MS)) == 2
+
+
+@asynccontextmanager
+async def fold_cut_off(path: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SQLiteEngine]:
+    """An engine with a hundred commits whose fold of all but the last was cut off while it
+    was setting rows aside."""
+    monkeypatch.setattr(memtable, "ROWS_AT_ONCE", 2)
+    async with SQLiteEngine(path) as engine:
+        for number in range(100):
+            await engine.commit([Put(("p", f"{number:02}"), b"1")], NOW_MS)
+        monkeypatch.setattr(engine._journal, "excess_seq", lambda keep_bytes: 99)
+        engine._folder.ask()
+        await until(lambda: engine._layers.frozen.count > 0)
+        engine._folder._task.cancel()
+        await asyncio.wait([engine._folder._task])
+        assert 0 < engine._layers.frozen.count < 99
+        yield engine
+
+
+def fail_after_first_mark(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    fold_rows = table.fold
+
+    def fold(rows: Sequence[Record], folded_seq: int | None = None) -> None:
+        if table.folded_seq:
+            raise apsw.IOError("disk I/O error")
+        fold_rows(rows, folded_seq)
+
+    monkeypatch.setattr(table, "fold", fold)
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_a_fold_that_is_cut_off_while_it_sets_rows_aside_loses_none(
+    failing: bool, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(memory_path / "app.db")
+    async with fold_cut_off(path, monkeypatch) as engine:
+        if failing:
+            fail_after_first_mark(engine._table, monkeypatch)
+    async with SQLiteEngine(path) as engine:
+        assert len(await engine.scan("p", NOW_MS)) == 100
+
+
+async def test_folding_what_a_fold_had_set_aside_when_it_was_cut_off_marks_nothing_more(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(memory_path / "app.db")
+    async with fold_cut_off(path, monkeypatch) as engine:
+        before = engine._layers.active.count
+        await engine._folder.fold(99)
+        assert engine._layers.frozen.count == 0
+        assert engine._layers.active.count == before
+        assert engine._table.folded_seq == 0
