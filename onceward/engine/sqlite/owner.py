@@ -3,6 +3,8 @@
 The lock is the system's (`flock`), so it goes with the process however that ends; the
 text in the file only tells others who holds it. The file stays: removing it would let
 two processes lock two different files of the same name.
+
+A forked child has the descriptor too, and would keep the lock alive; so it closes it.
 """
 
 import fcntl
@@ -11,6 +13,7 @@ import os
 import socket
 import sys
 import time
+from weakref import WeakSet
 
 from onceward.errors import CannotOpen
 
@@ -45,17 +48,36 @@ class Owner:
         except OSError:
             os.close(self._fd)
             raise
+        _owners.add(self)
 
     def release(self) -> None:
         """Let others have it; twice is once."""
         if self._fd >= 0:
-            fd, self._fd = self._fd, -1
             try:
-                os.ftruncate(fd, 0)
+                os.ftruncate(self._fd, 0)
             except OSError:
                 pass  # a stale note misleads no one: the lock decides
             finally:
-                os.close(fd)
+                # Closing alone would leave it to whoever was forked past the hook below.
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+                self.forget()
+
+    def forget(self) -> None:
+        """Close the descriptor, but leave the lock to the process that took it."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+_owners: WeakSet[Owner] = WeakSet()
+
+
+def _forget_all() -> None:
+    for owner in list(_owners):
+        owner.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _lock(fd: int) -> bool:

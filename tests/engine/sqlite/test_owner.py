@@ -16,6 +16,17 @@ owner = Owner(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()
 """
+# The child says so when it runs, and stays until its input ends.
+FORK = """
+import os, sys
+from onceward.engine.sqlite.owner import Owner
+owner = Owner(sys.argv[1])
+if os.fork() == 0:
+    if "release" in sys.argv:
+        owner.release()
+    print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -23,10 +34,10 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "app.db")
 
 
-def hold(path: str) -> "subprocess.Popen[str]":
+def hold(path: str, script: str = HOLD, *arguments: str) -> "subprocess.Popen[str]":
     """Another process that owns the database, until it is killed or its input ends."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, path, "--port", "1"],
+        [sys.executable, "-c", script, path, "--port", "1", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -60,6 +71,32 @@ def test_the_lock_goes_with_the_process(path: str) -> None:
     owner = Owner(path)
     assert f"process {os.getpid()}" in describe(path)
     owner.release()
+
+
+def test_a_forked_child_that_outlives_the_owner_does_not_keep_the_lock(path: str) -> None:
+    process = hold(path, FORK)
+    try:
+        assert is_owned(path)
+        process.kill()
+        process.wait()
+        assert not is_owned(path)
+    finally:
+        process.communicate()  # the child ends with its input
+
+
+def test_a_forked_child_does_not_take_the_lock_from_the_owner(path: str) -> None:
+    process = hold(path, FORK, "release")
+    assert is_owned(path)
+    assert f"process {process.pid} on " in describe(path)
+    end(process)
+
+
+def test_a_lock_that_is_released_is_free_though_others_have_its_descriptor(path: str) -> None:
+    owner = Owner(path)
+    other = os.dup(owner._fd)
+    owner.release()
+    assert not is_owned(path)
+    os.close(other)
 
 
 def test_a_lock_that_was_released_is_free_and_names_no_one(path: str) -> None:
