@@ -28,6 +28,10 @@ from onceward.engine.memtable import Memtable
 from onceward.errors import Unavailable
 from onceward.keys import Key
 
+# How many expiries of records that were since replaced or removed may be remembered beyond one
+# for every record.
+_STALE_EXPIRIES_MAX = 1_000
+
 
 class Memory:
     """What the engines of one database share."""
@@ -37,6 +41,18 @@ class Memory:
         self.watchers = Watchers()
         self.expiries: list[tuple[int, Key, int]] = []
         self.version = 0
+
+    def note_expiry(self, key: Key, expires_at_ms: int) -> None:
+        """Remember when the record that was just put expires."""
+        heapq.heappush(self.expiries, (expires_at_ms, key, self.version))
+        if len(self.expiries) > 2 * self.table.count + _STALE_EXPIRIES_MAX:
+            self.expiries = [expiry for expiry in self.expiries if self.holds(expiry[1], expiry[2])]
+            heapq.heapify(self.expiries)
+
+    def holds(self, key: Key, version: int) -> bool:
+        """Whether the record is still there in that version."""
+        record = self.table.get(key)
+        return record is not None and record.version == version
 
 
 class MemoryEngine(Engine):
@@ -89,7 +105,7 @@ class MemoryEngine(Engine):
                 expires_at_ms = write.expires_at_ms
                 memory.table.put(Record(write.key, write.value, memory.version, expires_at_ms))
                 if expires_at_ms is not None:
-                    heapq.heappush(memory.expiries, (expires_at_ms, write.key, memory.version))
+                    memory.note_expiry(write.key, expires_at_ms)
             elif type(write) is Delete:
                 memory.table.drop(write.key)
         memory.watchers.hint(writes)
@@ -106,8 +122,7 @@ class MemoryEngine(Engine):
         expiries = self.memory.expiries
         while expiries and expiries[0][0] <= now_ms and swept < limit:
             _, key, version = heapq.heappop(expiries)
-            record = self.memory.table.get(key)
-            if record is not None and record.version == version:
+            if self.memory.holds(key, version):
                 self.memory.table.drop(key)
                 swept += 1
         return swept

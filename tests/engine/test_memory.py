@@ -66,6 +66,20 @@ async def test_a_sweep_frees_the_memory_of_what_expired() -> None:
     assert engine.memory.expiries == []
 
 
+async def test_expiries_of_records_that_are_renewed_or_removed_do_not_pile_up() -> None:
+    engine = await MemoryEngine().open()
+    for i in range(10):
+        await engine.commit([Put(("kept", f"{i}"), b"1", 100 + i)], 0)
+    for i in range(5_000):
+        await engine.commit([Put(A, b"1", 1_000_000 + i), Put(B, b"1", 2_000_000 + i)], 0)
+        await engine.commit([Delete(B)], 0)
+    assert len(engine.memory.expiries) < 1_100
+    assert await engine.sweep(999_999) == 10
+    assert await engine.sweep(1_004_998) == 0
+    assert await engine.sweep(1_004_999) == 1
+    assert engine.memory.table.count == 0
+
+
 async def test_watching_needs_no_open_engine() -> None:
     engine = MemoryEngine()
     with engine.watch("p") as watch:
