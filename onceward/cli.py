@@ -206,7 +206,10 @@ def _journal_text(journal: JournalSummary) -> str:
 def _due_text(due: Due | None) -> str:
     if due is None:
         return "nothing waits for its time"
-    when = datetime.fromtimestamp(due.due_ms / 1000, UTC).isoformat(" ", "seconds")
+    try:
+        when = datetime.fromtimestamp(due.due_ms / 1000, UTC).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        when = f"{due.due_ms} ms after 1970"  # beyond the year 9999
     distance = timedelta(seconds=abs(due.late_ms) // 1000)
     relation = f"{distance} late" if due.late_ms >= 0 else f"in {distance}"
     return f"{when} ({relation}), {due.partition} {due.sort}"

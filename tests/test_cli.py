@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onceward import __version__, cli, keys
+from onceward import __version__, cli, keys, limits
 from onceward.engine.sqlite import SQLiteEngine
 from onceward.errors import TABLE
 from tests.bank import Bank
@@ -112,6 +112,16 @@ async def test_inspect_says_what_is_due(tmp_path: Path, capsys: Capture) -> None
     shown = capsys.readouterr().out
     assert "(in " in shown
     assert "journal      none" in shown
+
+
+async def test_inspect_shows_a_time_beyond_the_calendar_as_a_number(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / "a.db"
+    async with SQLiteEngine(str(path)) as engine:
+        await commit(engine, {("due#1", keys.join(limits.KEY_NUMBER_MAX, "never")): b"1"})
+    assert run("inspect", path) == 0
+    assert f"{limits.KEY_NUMBER_MAX} ms after 1970 (in " in capsys.readouterr().out
 
 
 async def test_inspect_json_is_for_programs(tmp_path: Path, capsys: Capture) -> None:
