@@ -198,11 +198,22 @@ class Transaction:
 
     def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
         """Write a value under a key of its own, where nothing stands; if something does, that
-        is a conflict, and the function runs again.
+        is a conflict, and the function runs again. Raises `BadInput` if this transaction has
+        seen or put something there: to run again would not help.
 
         Cheaper than a blind `put` on engines that then need not look for what it replaces.
         """
-        if key not in self._writes:
+        self._must_be_running()
+        own = self._writes.get(key)
+        if own is None:
+            there = self.seen.get(key) is not None
+            if there:
+                self._checked[key] = None  # so that this answer is validated, too
+        else:
+            there = self._shows(own)
+        if there:
+            raise BadInput(f"{key} is there already; `put` replaces it")
+        if own is None:
             self._added.add(key)
         self.put(key, value, expires_at_ms=expires_at_ms)
 
@@ -237,8 +248,10 @@ class Transaction:
         return writes
 
     def _expectation(self, key: Key) -> Expectation:
+        if key in self._added:
+            return ABSENT
         if key not in self.seen:
-            return ABSENT if key in self._added else ANY
+            return ANY
         record = self.seen[key]
         return ABSENT if record is None else record.version
 

@@ -9,7 +9,7 @@ from onceward.engine.base import ABSENT, ANY, Check, Delete, Put, Record
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput
 from onceward.transaction import Row, Transaction
-from tests.quick import START_MS, change, quick_store
+from tests.quick import START_MS, change, quick_store, remove, stored
 
 A, B, C = ("p", "a"), ("p", "b"), ("p", "c")
 
@@ -156,6 +156,46 @@ async def test_adding_what_is_there_is_a_conflict_and_the_function_runs_again() 
 
     await store.run(fn)
     assert tried == [A, B]
+
+
+async def test_adding_what_was_seen_to_be_there_is_an_error_at_once() -> None:
+    store = await quick_store()
+    await change(store, A, "taken")
+    runs = []
+
+    async def add(tx: Transaction, see: Any) -> None:
+        runs.append(see)
+        await see(tx)
+        tx.add(A, 1)
+
+    for see in (lambda tx: tx.get(A), lambda tx: tx.fetch([A]), lambda tx: tx.scan("p")):
+        with pytest.raises(BadInput, match="is there already"):
+            await store.run(lambda tx, see=see: add(tx, see))
+    assert len(runs) == 3
+    assert await stored(store, A) == "taken"
+
+
+async def test_adding_what_is_gone_since_it_was_seen_is_tried_again() -> None:
+    store = await quick_store()
+    await change(store, A, "taken")
+
+    async def fn(tx: Transaction) -> None:
+        found = await tx.scan("p")
+        if found:
+            await remove(store, A)
+        tx.add(A, 1)
+
+    await store.run(fn)
+    assert await stored(store, A) == 1
+
+
+async def test_what_is_seen_only_after_it_was_added_is_not_replaced_either() -> None:
+    tx = await begin("a")
+    tx.add(A, 1)
+    assert [row.value for row in await tx.scan("p")] == [1]
+    with pytest.raises(BadInput, match="is there already"):
+        tx.add(A, 2)
+    assert tx.finish(write=True) == [Put(A, b"1", None, ABSENT)]
 
 
 # Scans.
