@@ -105,6 +105,8 @@ class Store:
                 pause_ms = min(2**attempt - 1, limits.TRANSACTION_PAUSE_MS_MAX)
                 await self.clock.sleep(pause_ms * self.ids.fraction() / 1000)
                 continue
+            except TooLarge as too_large:
+                raise too_large from error
             if error is not None:
                 raise error
             return result
@@ -124,7 +126,7 @@ class Store:
             end_turn()
 
         if all(type(write) is Check for write in writes):
-            await self._insist(writes, tx.now_ms)
+            await self._validate(writes, tx.now_ms)
             return
         if len(writes) >= limits.COMMIT_WRITES_MAX:
             raise TooLarge(
@@ -184,6 +186,23 @@ class Store:
         raise OutcomeUnknown(
             f"the engine did not say in {limits.OUTCOME_ASKS_MAX} tries what became of a commit"
         )
+
+    async def _validate(self, checks: list[Write], now_ms: int) -> None:
+        """Make sure that there was a moment after the last read when all checks held.
+
+        More than a commit takes are made in pieces, and the moment is that of the first: a
+        version that was read and is still there later was there all the time, since none comes
+        again. What was absent may have come and gone meanwhile; so the first has all of that.
+        """
+        if len(checks) <= limits.COMMIT_WRITES_MAX:
+            await self._insist(checks, now_ms)
+            return
+        checks = sorted(checks, key=lambda check: check.expect is not ABSENT)
+        absent = sum(check.expect is ABSENT for check in checks)
+        first = max(absent, limits.COMMIT_WRITES_MAX)  # the engine refuses too many of those
+        await self._insist(checks[:first], now_ms)
+        for start in range(first, len(checks), limits.COMMIT_WRITES_MAX):
+            await self._insist(checks[start : start + limits.COMMIT_WRITES_MAX], now_ms)
 
     async def _insist(self, checks: list[Write], now_ms: int) -> None:
         """Checks change nothing, so one whose answer was lost is simply made again."""

@@ -14,7 +14,7 @@ from onceward import limits
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput, OncewardError, TooLarge
 from onceward.transaction import Row, Transaction, decode, encode
-from tests.quick import START_MS, change, quick_store, stored
+from tests.quick import START_MS, WatchedEngine, change, quick_store, stored
 
 A, B = ("p", "a"), ("p", "b")
 
@@ -188,3 +188,50 @@ async def test_100_keys_can_be_read_and_validated() -> None:
         return len(await tx.get_many(many))
 
     assert await store.run(read) == 100
+
+
+MANY = [("p", f"{i:03}") for i in range(350)]
+
+
+async def read_and_refuse(tx: Transaction) -> None:
+    for start in range(0, len(MANY), 50):
+        await tx.get_many(MANY[start : start + 50])
+    raise ValueError("my own")
+
+
+async def test_an_error_after_more_reads_than_a_commit_takes_is_still_that_error() -> None:
+    engine = WatchedEngine()
+    store = await quick_store(engine)
+    for key in MANY[:260]:
+        await change(store, key, 1)
+    engine.commits.clear()
+    with pytest.raises(ValueError, match="my own"):
+        await store.run(read_and_refuse)
+    assert [len(checks) for checks in engine.commits] == [100, 100, 100, 50]
+    assert {check.key for check in engine.commits[0]} > set(MANY[260:]), "the absent ones"
+    assert {check.key for checks in engine.commits for check in checks} == set(MANY)
+
+
+async def test_an_error_after_many_reads_of_which_one_has_changed_is_no_answer() -> None:
+    store = await quick_store()
+    for key in MANY:
+        await change(store, key, 1)
+    runs = []
+
+    async def fn(tx: Transaction) -> None:
+        runs.append(tx)
+        if len(runs) == 1:
+            await tx.get(MANY[-1])
+            await change(store, MANY[-1], 2)
+        await read_and_refuse(tx)
+
+    with pytest.raises(ValueError, match="my own"):
+        await store.run(fn)
+    assert len(runs) == 2
+
+
+async def test_more_that_was_absent_than_a_commit_takes_is_too_large_because_of_the_error() -> None:
+    store = await quick_store()
+    with pytest.raises(TooLarge) as refused:
+        await store.run(read_and_refuse)
+    assert isinstance(refused.value.__cause__, ValueError)
