@@ -68,8 +68,9 @@ def below(*parts: str | int) -> tuple[str, str]:
 
 
 def after(sort: str) -> str:
-    """A bound just behind `sort` and before all other keys, to continue a scan there."""
-    return sort + "!"
+    """The bound just behind a sort key or partition, to continue there: nothing comes between,
+    since no engine takes keys with NUL in them. Right for all keys, also those not made here."""
+    return sort + "\x01"
 
 
 def _encode(part: str | int) -> str:

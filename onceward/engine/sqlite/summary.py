@@ -12,6 +12,7 @@ from onceward.engine.sqlite.journal import segment_paths
 from onceward.engine.sqlite.owner import describe, is_owned
 from onceward.engine.sqlite.reader import Progress, Snapshot, read, size_bytes, wal_path
 from onceward.errors import BadInput
+from onceward.keys import after
 
 OTHER_KINDS = "(others)"
 
@@ -139,7 +140,7 @@ def _count_table(snapshot: Snapshot) -> dict[str, Amount]:
             _count(snapshot, kinds.setdefault(OTHER_KINDS, Amount()), _COUNT, first)
             break
         kind = kind_of(first)
-        start = f"{kind}$" if "#" in first else _next(first)
+        start = f"{kind}$" if "#" in first else after(first)
         _count(snapshot, _amount(kinds, first), _COUNT_TO, first, start)
     return kinds
 
@@ -148,11 +149,6 @@ def _count(snapshot: Snapshot, amount: Amount, statement: str, *bounds: str) -> 
     [(records, total_bytes)] = snapshot.connection.execute(statement, bounds)
     amount.records += int(str(records))
     amount.bytes += int(str(total_bytes))
-
-
-def _next(partition: str) -> str:
-    """The least text behind the partition, since NUL is in none."""
-    return f"{partition}\x01"
 
 
 def _amount(kinds: dict[str, Amount], partition: str) -> Amount:
@@ -189,5 +185,5 @@ def _due_partitions(snapshot: Snapshot) -> Iterator[str]:
     while (partition := _first_partition(snapshot, start)) is not None and partition < "due$":
         fresh.discard(partition)
         yield partition
-        start = _next(partition)
+        start = after(partition)
     yield from fresh
