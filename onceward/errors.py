@@ -34,9 +34,13 @@ TABLE: dict[str, Kind] = {
     "bad_engine_url": Kind(500, 4500, 2, False, "The engine URL is not understood"),
     "no_such_job": Kind(404, 4404, 2, False, "There is no such job"),
     "stale_token": Kind(409, 4409, 2, False, "The attempt is over: another one may run"),
+    "lock_lost": Kind(409, 4409, 2, False, "The lock is not held any more"),
+    "lock_capacity": Kind(409, 4409, 2, False, "The lock is in use with another capacity"),
     # Contention: nothing was changed, and trying again is right.
     "conflict": Kind(409, 4409, 75, True, "Something read has changed meanwhile"),
     "contention": Kind(503, 4503, 75, True, "Too many conflicts in a row"),
+    "lock_held": Kind(423, 4423, 75, True, "The lock is held, and was not free in time"),
+    "line_full": Kind(429, 4429, 75, True, "Too many wait for the lock already"),
     # The outcome is not known: it may or may not have been applied.
     "outcome_unknown": Kind(503, 4503, 75, True, "The outcome of a commit is not known"),
     "engine_stopped": Kind(503, 4503, 74, False, "Storage failed; the node must be restarted"),
@@ -99,6 +103,24 @@ class StaleToken(BadInput):
     """This attempt at a job is over, by its lease or its end; nothing was changed."""
 
     default_code = "stale_token"
+
+
+class LockLost(BadInput):
+    """The lock is not held any more, by its lease or its release; nothing was changed."""
+
+    default_code = "lock_lost"
+
+
+class LockHeld(OncewardError):
+    """Others hold the lock, and it was not free in time; nothing was changed."""
+
+    default_code = "lock_held"
+
+
+class LineFull(OncewardError):
+    """So many wait for the lock already that no more may; nothing was changed."""
+
+    default_code = "line_full"
 
 
 class Conflict(OncewardError):

@@ -25,6 +25,13 @@ queue#key
 order#slot  queue#key                      the head of an order key
 job#slot    id#job                         a job; its id ends with the slot
 job#slot    id#lease                       until when a job is leased, if that was renewed
+lock#slot   name#head                      a lock: its capacity, newest token, and counts
+lock#slot   name#hold#token                who holds it
+lock#slot   name#wait#number               who waits for it
+ask#slot#id request                        a request for locks; its id ends with the slot
+ask#slot    id                             until when it is leased, if that was renewed
+fence       slot                           the highest token of locks that were forgotten
+gate#xx     resource                       the highest token that something outside has seen
 =========== ============================== ============================================
 
 Each part that adds records adds its lines here.

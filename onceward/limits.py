@@ -113,6 +113,18 @@ BODY_BYTES_MAX = 350_000
 REASON_CHARS_MAX = 2_000
 JOB_RETENTION_MS = 7 * 24 * 3_600_000
 
+# Locks. A commit takes what sixteen names need, and one request for as many in their place.
+LOCK_NAMES_MAX = 16
+LOCK_NAME_BYTES_MAX = 256  # three times that when escaped, so it fits into a sort key
+LOCK_CAPACITY_MAX = 10_000
+LOCK_WAITERS_MAX = 10_000
+LOCK_LEASE_MS = 30_000
+# A lease is renewed when a third of it has passed; what failed is tried again sooner.
+LOCK_RENEWALS_PER_LEASE = 3
+LOCK_TRIES_PER_LEASE = 30
+# A name that nobody has used for so long is forgotten, but for its token.
+LOCK_UNUSED_MS = 3_600_000
+
 # The dispatcher keeps in memory what is due soon, so many entries of each slot at the most.
 AGENDA_AHEAD_MS = 10_000
 AGENDA_ENTRIES = 1_000
