@@ -29,7 +29,9 @@ OUTCOME_ASKS_MAX = 64
 # How long an attempt record outlives its commit: far longer than a lost commit can
 # linger between a client and a server.
 ATTEMPT_RETENTION_MS = 3_600_000
+# Copies of hot records in memory, and their values.
 HEADS_MAX = 10_000
+HEADS_BYTES_MAX = 64 << 20
 
 # Records stay this long after they expired before the sweeper removes them, so that
 # a transaction that started just before sees what its `now` promises.

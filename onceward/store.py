@@ -23,8 +23,8 @@ from onceward.errors import (
     TooLarge,
     Unavailable,
 )
+from onceward.heads import Heads
 from onceward.ids import Ids
-from onceward.keys import Key
 from onceward.transaction import Transaction
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Store:
         self.clock = clock or Clock()
         self.ids = ids or Ids(self.clock.now_ms)
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
-        self._heads: dict[Key, Record] = {}
+        self._heads = Heads()
         self._hooks: list[Callable[[Commit], None]] = []
 
     def on_durable(self, hook: Callable[[Commit], None]) -> Callable[[], None]:
@@ -87,8 +87,6 @@ class Store:
         end_turn: Callable[[], None],
     ) -> T:
         for attempt in range(attempts_max):
-            while len(self._heads) > limits.HEADS_MAX:
-                del self._heads[next(iter(self._heads))]
             tx = Transaction(self.engine, self.clock.now_ms(), self._heads)
             error: Exception | None = None
             try:
@@ -101,7 +99,7 @@ class Store:
                 await self._commit(tx, tx.finish(write=error is None), end_turn)
             except Conflict:
                 for key in tx.seen:
-                    self._heads.pop(key, None)
+                    self._heads.drop(key)
                 pause_ms = min(2**attempt - 1, limits.TRANSACTION_PAUSE_MS_MAX)
                 await self.clock.sleep(pause_ms * self.ids.fraction() / 1000)
                 continue
@@ -225,9 +223,9 @@ class Store:
         for write in writes:
             key = write.key
             if type(write) is not Check and (key in tx.heads_used or key in self._heads):
-                self._heads.pop(key, None)
+                self._heads.drop(key)
                 if type(write) is Put:
-                    self._heads[key] = Record(key, write.value, version, write.expires_at_ms)
+                    self._heads.put(Record(key, write.value, version, write.expires_at_ms))
 
     @asynccontextmanager
     async def _turn(self, line: str) -> AsyncIterator[Callable[[], None]]:

@@ -21,6 +21,7 @@ from onceward.engine.base import (
     admit_scan,
 )
 from onceward.errors import BadInput, OncewardError
+from onceward.heads import Heads
 from onceward.keys import Key, after
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ class Transaction:
     same key is also read by `get` or written.
     """
 
-    def __init__(self, engine: Engine, now_ms: int, heads: dict[Key, Record]) -> None:
+    def __init__(self, engine: Engine, now_ms: int, heads: Heads) -> None:
         self.now_ms = now_ms
         """The time of this transaction; what expires by it is absent."""
         self.seen: dict[Key, Record | None] = {}
@@ -81,8 +82,8 @@ class Transaction:
         self._checked[key] = None
         if cached:
             self.heads_used.add(key)
-            if record is not None:
-                self._heads.setdefault(key, record)
+            if record is not None and key not in self._heads:
+                self._heads.put(record)
         return None if record is None else decode(record.value, type, key)
 
     @overload

@@ -8,6 +8,7 @@ from onceward import limits
 from onceward.engine.base import ABSENT, ANY, Check, Delete, Put, Record
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput
+from onceward.heads import Heads
 from onceward.transaction import Row, Transaction
 from tests.quick import START_MS, change, quick_store, remove, stored
 
@@ -29,7 +30,7 @@ async def begin(*sorts: str) -> Transaction:
     engine = await CountingEngine().open()
     for sort in sorts:
         await engine.commit([Put(("p", sort), f'"{sort}"'.encode())], START_MS)
-    return Transaction(engine, START_MS, {})
+    return Transaction(engine, START_MS, Heads())
 
 
 def version_in(tx: Transaction, key: tuple[str, str]) -> Any:
@@ -75,7 +76,7 @@ async def test_reads_are_repeatable() -> None:
     store = await quick_store()
     await change(store, A, 1)
     await change(store, B, 1)
-    tx = Transaction(store.engine, START_MS, {})
+    tx = Transaction(store.engine, START_MS, Heads())
     assert await tx.get(A) == 1
     assert [row.value for row in await tx.scan("p")] == [1, 1]
     await change(store, A, 2)
@@ -87,7 +88,7 @@ async def test_reads_are_repeatable() -> None:
 
 async def test_what_was_absent_stays_absent_in_scans() -> None:
     store = await quick_store()
-    tx = Transaction(store.engine, START_MS, {})
+    tx = Transaction(store.engine, START_MS, Heads())
     assert await tx.get(A) is None
     await change(store, A, 1)
     await change(store, B, 1)
@@ -122,7 +123,7 @@ async def test_what_was_fetched_costs_no_more_calls_and_is_checked_only_if_used(
 async def test_what_expires_by_its_time_is_absent() -> None:
     engine = await MemoryEngine().open()
     await engine.commit([Put(A, b"1", START_MS), Put(B, b"2", START_MS + 1)], START_MS - 1)
-    tx = Transaction(engine, START_MS, {})
+    tx = Transaction(engine, START_MS, Heads())
     assert await tx.get_many([A, B]) == [None, 2]
     assert [row.value for row in await tx.scan("p")] == [2]
 

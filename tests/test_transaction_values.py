@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from onceward import limits
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput, OncewardError, TooLarge
+from onceward.heads import Heads
 from onceward.transaction import Row, Transaction, decode, encode
 from tests.quick import START_MS, WatchedEngine, change, quick_store, stored
 
@@ -25,7 +26,7 @@ class Seat(msgspec.Struct):
 
 
 async def begin() -> Transaction:
-    return Transaction(await MemoryEngine().open(), START_MS, {})
+    return Transaction(await MemoryEngine().open(), START_MS, Heads())
 
 
 async def test_values_come_back_as_the_type_asked_for() -> None:

@@ -27,6 +27,7 @@ LAYERS = (
     "parts.schedule",  # the one part that the others may use
     "store",
     "transaction",
+    "heads",
     "engine",  # opens an engine by its URL
     "engine.memory engine.sqlite* engine.postgres* engine.dynamodb*",
     "engine.memtable engine.rules",

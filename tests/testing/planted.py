@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from onceward.engine.base import ANY, Check, Delete, Put
 from onceward.errors import Conflict, OutcomeUnknown
+from onceward.heads import Heads
 from onceward.store import Commit, Store
 from onceward.testing.simulation import Message, Node, Scenario, SimulationFailed, simulate
 from onceward.testing.simulation.core import Accounts, Core
@@ -110,12 +111,13 @@ class HeadsKept(Store):
         self._heads = _Sticky()
 
 
-class _Sticky(dict):
-    def pop(self, key, default=None):
-        return self.get(key, default)
+class _Sticky(Heads):
+    def drop(self, key):
+        pass
 
-    def __setitem__(self, key, value):
-        self.setdefault(key, value)
+    def put(self, record):
+        if record.key not in self:
+            super().put(record)
 
 
 class HookAtOnce(Store):
