@@ -34,6 +34,11 @@ class Request:
     """Whether it waits for jobs to arrive, or wants to know what is there."""
     answer: "asyncio.Future[list[Claim]]"
 
+    def dismiss(self) -> None:
+        """Answer with nothing; one whose worker has just gone needs no answer."""
+        if not self.answer.done():
+            self.answer.set_result([])
+
 
 class Desk:
     """Serves the requests for one queue."""
@@ -84,7 +89,7 @@ class Desk:
         request.patient = False
         if request in self._line:
             self._line.remove(request)
-            request.answer.set_result([])
+            request.dismiss()
 
     def cancelled(self, request: Request) -> None:
         """Nobody waits for the answer any more: give back what it holds."""
@@ -174,11 +179,11 @@ class Desk:
         if not self._slots and not self._rounds:
             for request in [request for request in self._line if not request.patient]:
                 self._line.remove(request)
-                request.answer.set_result([])
+                request.dismiss()
 
     def _answer_all(self) -> None:
         for request in self._line:
-            request.answer.set_result([])
+            request.dismiss()
         self._line.clear()
 
     async def _round(self, slots: list[int], requests: list[Request]) -> None:

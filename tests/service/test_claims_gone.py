@@ -91,6 +91,35 @@ async def test_a_claim_that_cannot_be_given_back_is_free_when_its_lease_is_over(
 
 
 @virtual
+async def test_who_leaves_when_the_time_is_up_harms_nobody() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    claims = member.node.claims
+    leaves = asyncio.create_task(claims.claim("q", "leaves", lease_ms=1_000, wait_s=60))
+    stays = asyncio.create_task(claims.claim("q", "stays", lease_ms=1_000, wait_s=60))
+    # Cancelled first: what is to happen to it then comes in the same turn of the loop.
+    cluster.loop.call_at(cluster.loop.time() + 60, leaves.cancel)
+    troubles: list[object] = []
+    cluster.loop.set_exception_handler(lambda loop, context: troubles.append(context))
+    assert await stays == []
+    assert leaves.cancelled()
+    assert troubles == []
+
+
+@virtual
+async def test_who_leaves_just_before_a_node_stops_does_not_keep_it_from_stopping() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    claims = member.node.claims
+    leaves = asyncio.create_task(claims.claim("q", "leaves", lease_ms=1_000, wait_s=60))
+    stays = asyncio.create_task(claims.claim("q", "stays", lease_ms=1_000, wait_s=60))
+    await cluster.clock.sleep(1)
+    leaves.cancel()
+    await claims.close()
+    assert await stays == []
+
+
+@virtual
 async def test_a_node_that_stops_answers_those_who_wait() -> None:
     cluster = Cluster()
     member = await cluster.start()
