@@ -33,9 +33,18 @@ TABLE: dict[str, Kind] = {
     "commit_too_large": Kind(413, 4413, 2, False, "A commit has too many writes or bytes"),
     "bad_engine_url": Kind(500, 4500, 2, False, "The engine URL is not understood"),
     "no_such_job": Kind(404, 4404, 2, False, "There is no such job"),
+    "already_ended": Kind(409, 4409, 2, False, "The job has ended, or is being worked on"),
+    "not_dead": Kind(409, 4409, 2, False, "The job is not dead"),
+    "missing_key": Kind(422, 4422, 2, False, "The message has no dedupe key"),
+    "key_reused": Kind(422, 4422, 2, False, "The same key came with another body before"),
     "stale_token": Kind(409, 4409, 2, False, "The attempt is over: another one may run"),
     "lock_lost": Kind(409, 4409, 2, False, "The lock is not held any more"),
     "lock_capacity": Kind(409, 4409, 2, False, "The lock is in use with another capacity"),
+    # What handlers say of their own work.
+    "retry": Kind(503, 4503, 75, True, "The handler asks for another attempt"),
+    "failed": Kind(500, 4500, 70, False, "The handler has given the job up"),
+    "not_done": Kind(503, 4503, 75, True, "A step has surely done nothing"),
+    "in_doubt": Kind(500, 4500, 70, False, "A step may or may not have been done"),
     # Contention: nothing was changed, and trying again is right.
     "conflict": Kind(409, 4409, 75, True, "Something read has changed meanwhile"),
     "contention": Kind(503, 4503, 75, True, "Too many conflicts in a row"),
@@ -99,6 +108,24 @@ class NoSuchJob(BadInput):
     default_code = "no_such_job"
 
 
+class AlreadyEnded(BadInput):
+    """It is too late for that: the job has ended, or is just being worked on."""
+
+    default_code = "already_ended"
+
+
+class NotDead(BadInput):
+    """Only a job that has died can be redriven or settled."""
+
+    default_code = "not_dead"
+
+
+class KeyReused(BadInput):
+    """Another body came under a key that is known; nothing was changed."""
+
+    default_code = "key_reused"
+
+
 class StaleToken(BadInput):
     """This attempt at a job is over, by its lease or its end; nothing was changed."""
 
@@ -121,6 +148,37 @@ class LineFull(OncewardError):
     """So many wait for the lock already that no more may; nothing was changed."""
 
     default_code = "line_full"
+
+
+class Retry(OncewardError):
+    """Raised by a handler: this attempt failed, and the next one is to be at a time it names."""
+
+    default_code = "retry"
+
+    def __init__(
+        self, message: str = "", *, after_s: float | None = None, at_ms: int | None = None
+    ) -> None:
+        super().__init__(message or "the handler asked for another attempt")
+        self.after_s = after_s
+        self.at_ms = at_ms
+
+
+class Fail(OncewardError):
+    """Raised by a handler: the job has failed for good, whatever attempts are left."""
+
+    default_code = "failed"
+
+
+class NotDone(OncewardError):
+    """Raised by a step that is to be done at most once: it has surely done nothing."""
+
+    default_code = "not_done"
+
+
+class InDoubt(OncewardError):
+    """A step that is to be done at most once may or may not have been done."""
+
+    default_code = "in_doubt"
 
 
 class Conflict(OncewardError):

@@ -32,6 +32,18 @@ ask#slot#id request                        a request for locks; its id ends with
 ask#slot    id                             until when it is leased, if that was renewed
 fence       slot                           the highest token of locks that were forgotten
 gate#xx     resource                       the highest token that something outside has seen
+job#slot    id#steps                       the steps that a job's attempts have recorded
+limit#xx    queue#key                      how many jobs of a limit key are past its gate
+parked#     priority#number                what waits before the gate of its limit key
+queue#key
+permit#     number                         a job of a limited queue that is worked on
+queue
+rate        queue                          when the next job of a queue may be handed out
+dead#queue  ended_ms#id                    a job that died, or is in doubt
+queue       queue                          the settings of a queue
+inbox#xx#   caller#key                     which job a dedupe key has led to
+queue
+recurring   name                           what recurs, and when it is due next
 =========== ============================== ============================================
 
 Each part that adds records adds its lines here.

@@ -108,12 +108,19 @@ SLOTS_MAX = 4_096
 PRIORITY_MAX = 9
 QUEUE_CHARS_MAX = 128
 ORDER_KEY_BYTES_MAX = 256  # three times that when escaped, so it fits into a sort key
+DEDUPE_KEY_BYTES_MAX = 2_048
+CALLER_BYTES_MAX = 256
 WORKER_CHARS_MAX = 256
 LEASE_MS_MAX = 7 * 24 * 3_600_000
+RECUR_MS_MIN = 100
+QUEUE_LIMIT_MAX = 1_000
+QUEUE_RATE_MAX = 1_000_000
 # What a job's record holds besides its body has room in what is left of a value.
 BODY_BYTES_MAX = 350_000
 REASON_CHARS_MAX = 2_000
-JOB_RETENTION_MS = 7 * 24 * 3_600_000
+DELAY_S_MAX = 100 * 366 * 24 * 3_600  # a hundred years
+RETENTION_MS_MAX = 100 * 366 * 24 * 3_600_000
+HISTORY_MAX = 20  # attempts told of in a job's record, the last ones
 
 # Locks. A commit takes what sixteen names need, and one request for as many in their place.
 LOCK_NAMES_MAX = 16
@@ -135,6 +142,8 @@ AGENDA_ENTRIES = 1_000
 POLL_S = 1.0
 POLL_HINTED_S = 0.2
 POLL_ALONE_S = 5.0
+# Who waits for a job's end looks again this often where other nodes commit too.
+POLL_RESULT_S = 0.5
 # Where polling would take more scans a second than this, it is done less often.
 POLL_SCANS_PER_S = 256
 # An entry that cannot be acted on is tried again after a pause, which doubles.
@@ -150,6 +159,12 @@ CLAIM_BYTES = 2_000_000
 POLL_ELSEWHERE_S = 5.0
 # A queue that no worker has asked for so long is forgotten.
 DESK_IDLE_S = 60.0
+
+# How long a handler's worker waits for jobs before it asks again; how often in the length of
+# a lease it tries again to renew it after a failure.
+CLAIM_WAIT_S = 20.0
+RENEWALS_PER_LEASE = 10
+DRAIN_S = 30.0
 
 # A node is gone when its heartbeat was not seen to change for the length of its lease.
 NODE_LEASE_MS = 10_000

@@ -87,7 +87,7 @@ class Store:
         end_turn: Callable[[], None],
     ) -> T:
         for attempt in range(attempts_max):
-            tx = Transaction(self.engine, self.clock.now_ms(), self._heads)
+            tx = self.begin()
             error: Exception | None = None
             try:
                 result = await fn(tx)
@@ -96,12 +96,9 @@ class Store:
             except Exception as raised:
                 error = raised
             try:
-                await self._commit(tx, tx.finish(write=error is None), end_turn)
+                await self.end(tx, write=error is None, end_turn=end_turn)
             except Conflict:
-                for key in tx.seen:
-                    self._heads.drop(key)
-                pause_ms = min(2**attempt - 1, limits.TRANSACTION_PAUSE_MS_MAX)
-                await self.clock.sleep(pause_ms * self.ids.fraction() / 1000)
+                await self.pause_before(attempt)
                 continue
             except TooLarge as too_large:
                 raise too_large from error
@@ -112,6 +109,28 @@ class Store:
             f"{attempts_max} conflicts in a row: too many writers of one record; "
             "give them a line (run(fn, line=...)) or spread the record"
         )
+
+    def begin(self) -> Transaction:
+        """A transaction for those who cannot use `run`: they call `end`, and begin again with
+        another one when that raises `Conflict`."""
+        return Transaction(self.engine, self.clock.now_ms(), self._heads)
+
+    async def end(
+        self, tx: Transaction, *, write: bool = True, end_turn: Callable[[], None] | None = None
+    ) -> None:
+        """Commit a transaction or, if it should not write, make sure that what it read still
+        holds. Raises `Conflict` if not: nothing is written then."""
+        try:
+            await self._commit(tx, tx.finish(write=write), end_turn or _nothing)
+        except Conflict:
+            for key in tx.seen:
+                self._heads.drop(key)
+            raise
+
+    async def pause_before(self, attempt: int) -> None:
+        """Rest after the given number of conflicts in a row, a little longer each time."""
+        pause_ms = min(2**attempt - 1, limits.TRANSACTION_PAUSE_MS_MAX)
+        await self.clock.sleep(pause_ms * self.ids.fraction() / 1000)
 
     async def _commit(
         self, tx: Transaction, writes: list[Write], end_turn: Callable[[], None]

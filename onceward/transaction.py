@@ -223,6 +223,11 @@ class Transaction:
         self._must_be_running()
         self._writes[key] = Delete(key)
 
+    @property
+    def size(self) -> int:
+        """How many writes and checked reads its commit has so far."""
+        return len(self._writes.keys() | self._checked.keys())
+
     def on_durable(self, hook: Callable[[], None]) -> None:
         """Call `hook` once this transaction's commit is durable; never for one that failed."""
         self._must_be_running()

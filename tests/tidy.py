@@ -21,6 +21,7 @@ LAYERS = (
     "apps",
     "web",
     "client",
+    "app",
     "service",
     "parts",
     "parts.*",

@@ -18,6 +18,7 @@ from onceward.parts.schedule import (
     admit_queue,
     admit_worker,
 )
+from onceward.service.book import Book
 from onceward.service.desk import CLAIMS_AT_ONCE, Desk, Request
 from onceward.service.placement import Placement
 from onceward.store import Commit, Store
@@ -26,14 +27,16 @@ from onceward.store import Commit, Store
 class Claims:
     """The desks of this node, by queue."""
 
-    def __init__(self, store: Store, schedule: Schedule, placement: Placement) -> None:
+    def __init__(self, store: Store, schedule: Schedule, placement: Placement, book: Book) -> None:
         self._store = store
+        self._book = book
         self._schedule = schedule
         self._placement = placement
         self._desks: dict[str, Desk] = {}
         self._closed = False
         self._unhook = store.on_durable(self._saw)
         placement.on_change(self._placed)
+        book.on_change(self._set)
 
     async def claim(
         self,
@@ -63,7 +66,9 @@ class Claims:
         request = Request(worker, lease_ms, most, wait_s > 0, loop.create_future())
         desk = self._desks.get(queue)
         if desk is None:
-            desk = self._desks[queue] = Desk(queue, self._store, self._schedule, self._placement)
+            desk = self._desks[queue] = Desk(
+                queue, self._store, self._schedule, self._placement, self._book
+            )
         desk.ask(request)
         timer = loop.call_later(wait_s, desk.give_up, request) if wait_s > 0 else None
         try:
@@ -113,6 +118,11 @@ class Claims:
                 desk = self._desks.get(partition[11:])
                 if desk is not None:
                     desk.arrived(int(partition[6:10]))
+
+    def _set(self, queue: str) -> None:
+        desk = self._desks.get(queue)
+        if desk is not None:
+            desk.open()
 
     def _placed(self, gained: set[int], lost: set[int]) -> None:
         for desk in self._desks.values():

@@ -15,12 +15,26 @@ from typing import Any
 from onceward import limits
 from onceward.errors import NoSuchJob, OncewardError
 from onceward.keys import Key
-from onceward.parts.schedule import CLAIM_WRITES, Claim, Schedule, job_key, ready_partition
+from onceward.parts.schedule import (
+    CLAIM_WRITES,
+    CLAIM_WRITES_SHARED,
+    Claim,
+    Quota,
+    Schedule,
+    job_key,
+    permit_partition,
+    quota,
+    ready_partition,
+    spend,
+)
+from onceward.service.book import Book
 from onceward.service.placement import Placement
 from onceward.store import Store
 from onceward.transaction import Row, Transaction
 
-CLAIMS_AT_ONCE = (limits.COMMIT_WRITES_MAX - 1) // CLAIM_WRITES
+_ROOM = limits.COMMIT_WRITES_MAX - 1 - CLAIM_WRITES_SHARED
+CLAIMS_AT_ONCE = _ROOM // CLAIM_WRITES
+_LIMITED_AT_ONCE = _ROOM // (CLAIM_WRITES + 1)  # each takes a permit as well
 
 
 @dataclass(eq=False, slots=True)
@@ -43,13 +57,16 @@ class Request:
 class Desk:
     """Serves the requests for one queue."""
 
-    def __init__(self, queue: str, store: Store, schedule: Schedule, placement: Placement) -> None:
+    def __init__(
+        self, queue: str, store: Store, schedule: Schedule, placement: Placement, book: Book
+    ) -> None:
         self.asked_ns = 0
         """When somebody asked last."""
         self._queue = queue
         self._store = store
         self._schedule = schedule
         self._placement = placement
+        self._book = book
         self._line: deque[Request] = deque()
         # Slots that may have jobs, the next to look into first; those being looked into;
         # those of them where something arrived meanwhile; those of others, for later.
@@ -60,13 +77,15 @@ class Desk:
         self._elsewhere_ns = 0
         self._damaged: set[Key] = set()
         self._rounds = 0
+        self._shut = False  # while the queue's settings allow no more jobs to be handed out
         self._matching = False
         self._closed = False
         # Hooks and hints may call from anywhere, also from another node's commit.
         self._context = copy_context()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watches = []
+        self._watches = [store.engine.watch(permit_partition(queue))]
+        self._watches[0].on_hint = self.open
         if store.engine.shared:
             for slot in range(placement.slots):
                 watch = store.engine.watch(ready_partition(slot, queue))
@@ -111,6 +130,12 @@ class Desk:
                 )
             self._elsewhere[slot] = None
 
+    def open(self) -> None:
+        """The settings have changed, a permit was given back, or it is time for more."""
+        if self._shut and not self._closed:
+            self._shut = False
+            self._match_soon()
+
     def look(self, slots: Iterable[int]) -> None:
         """Look into these slots when somebody asks, or now if somebody waits."""
         for slot in slots:
@@ -128,6 +153,7 @@ class Desk:
             self._elsewhere_ns = now_ns + int(limits.POLL_ELSEWHERE_S * 1e9)
             slots = list(range(self._placement.slots))
         self.look(slots)
+        self.open()
         return len(slots)
 
     def close(self) -> None:
@@ -164,7 +190,9 @@ class Desk:
     def _match(self) -> None:
         """Bring requests and slots together."""
         self._matching = False
-        while self._line and self._slots and self._rounds < limits.CLAIM_ROUNDS_MAX:
+        while (
+            self._line and self._slots and self._rounds < limits.CLAIM_ROUNDS_MAX and not self._shut
+        ):
             requests: list[Request] = []
             wanted = 0
             while self._line and wanted < CLAIMS_AT_ONCE:
@@ -176,7 +204,7 @@ class Desk:
             self._busy.update(slots)
             self._rounds += 1
             self._spawn(self._round(slots, requests))
-        if not self._slots and not self._rounds:
+        if (not self._slots or self._shut) and not self._rounds:
             for request in [request for request in self._line if not request.patient]:
                 self._line.remove(request)
                 request.dismiss()
@@ -191,7 +219,9 @@ class Desk:
         left = set(slots)
         error: Exception | None = None
         try:
-            handed, left = await self._store.run(partial(self._claim, slots, requests))
+            handed, left, allowed = await self._store.run(partial(self._claim, slots, requests))
+            if not allowed.jobs:
+                self._close_until(allowed.again_ms)
         except Exception as raised:
             error = raised
         self._rounds -= 1
@@ -216,23 +246,42 @@ class Desk:
         else:
             self._match()
 
+    def _close_until(self, again_ms: int) -> None:
+        self._shut = True
+        if again_ms:
+            pause_s = max(again_ms - self._store.clock.now_ms(), 1) / 1000
+            self._loop.call_later(pause_s, self.open, context=self._context)
+
     async def _claim(
         self, slots: list[int], requests: list[Request], tx: Transaction
-    ) -> tuple[list[list[Claim]], set[int]]:
-        """Claim jobs for these requests; returns them, and the slots that may have more."""
+    ) -> tuple[list[list[Claim]], set[int], Quota]:
+        """Claim jobs for these requests; returns them, the slots that may have more, and how
+        many jobs the queue's settings allowed."""
         handed: list[list[Claim]] = [[] for _ in requests]
         wanting = [n for n, request in enumerate(requests) for _ in range(request.most)]
         del wanting[CLAIMS_AT_ONCE:]
+        settings = self._book(self._queue)
+        if settings.limit:
+            del wanting[_LIMITED_AT_ONCE:]
+        allowed = await quota(tx, self._queue, settings, len(wanting))
+        if not allowed.jobs:
+            return handed, set(slots), allowed
+        del wanting[allowed.jobs :]
+        permits, claimed = list(allowed.permits), 0
         found, left = await self._find(tx, slots, len(wanting))
         jobs_bytes = 0
         for entry, key in found.items():
             record = tx.seen[key]
             jobs_bytes += len(record.value) if record is not None else 0
-            if jobs_bytes > limits.CLAIM_BYTES and handed[0]:
-                return handed, set(slots)
+            if jobs_bytes > limits.CLAIM_BYTES and claimed:
+                left = set(slots)
+                break
             request = requests[wanting[0]]
+            permit = permits[0] if permits else None
             try:
-                claim = await self._schedule.claim(tx, entry, request.worker, request.lease_ms)
+                claim = await self._schedule.claim(
+                    tx, entry, request.worker, request.lease_ms, permit
+                )
             except OncewardError as error:
                 if error.code != "damaged":
                     raise
@@ -241,7 +290,10 @@ class Desk:
                 continue
             if claim is not None:
                 handed[wanting.pop(0)].append(claim)
-        return handed, left
+                claimed += 1
+                del permits[:1]
+        await spend(tx, self._queue, settings, claimed)
+        return handed, left, allowed
 
     async def _find(
         self, tx: Transaction, slots: list[int], most: int

@@ -1,6 +1,7 @@
 """A node: one process's store, its share of the slots, and what runs on them."""
 
 import asyncio
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -8,7 +9,9 @@ import msgspec
 
 from onceward import limits
 from onceward.errors import BadInput
+from onceward.parts.recurring import RECUR_WRITES, RECURRING_DUE, come_due, read_to_recur
 from onceward.parts.schedule import Schedule
+from onceward.service.book import Book
 from onceward.service.claims import Claims
 from onceward.service.dispatcher import Dispatcher
 from onceward.service.placement import Placement
@@ -28,6 +31,7 @@ class Config(msgspec.Struct):
 class Node:
     """Runs a database's schedule on a store, alone or together with other nodes."""
 
+    book: Book
     schedule: Schedule
     placement: Placement
     dispatcher: Dispatcher
@@ -55,15 +59,22 @@ class Node:
     async def start(self) -> Self:
         """Join the other nodes, take a share of the slots and begin to act on them."""
         config = await self.store.run(self._configure)
-        store, schedule = self.store, Schedule(self.store.ids, config.slots)
+        store = self.store
+        self.book = Book(store)
+        await self.book.load()
+        schedule = Schedule(store.ids, config.slots, self.book)
         placement = Placement(store, config.slots, name=self._name, lease_ms=self._lease_ms)
         self.schedule, self.placement = schedule, placement
         self.dispatcher = Dispatcher(store, schedule, placement)
-        self.claims = Claims(store, schedule, placement)
+        self.dispatcher.on_due(
+            RECURRING_DUE, partial(come_due, schedule), reads=read_to_recur, writes=RECUR_WRITES
+        )
+        self.claims = Claims(store, schedule, placement, self.book)
         self.sweeper = Sweeper(store, placement)
         try:
             await placement.step()
         except BaseException:
+            self.book.close()
             self.dispatcher.stop()
             await self.claims.close()
             raise
@@ -97,6 +108,7 @@ class Node:
         endless = [
             asyncio.create_task(self.claims.run(), name="onceward-claims"),
             asyncio.create_task(self.sweeper.run(), name="onceward-sweeper"),
+            asyncio.create_task(self.book.run(), name="onceward-book"),
         ]
         stopping = asyncio.create_task(self._stopping.wait())
         tasks = [placement, dispatcher, *endless, stopping]
@@ -110,6 +122,7 @@ class Node:
             self.placement.stop()
             await asyncio.wait([placement])
         finally:
+            self.book.close()
             for task in tasks:
                 task.cancel()
         for task in tasks:

@@ -5,6 +5,7 @@ import pytest
 from onceward import limits
 from onceward.errors import NoSuchJob, StaleToken
 from onceward.parts.schedule import Schedule, slot_of
+from onceward.parts.schedule.settings import DAY_MS
 from onceward.transaction import Transaction
 from tests.parts.jobs import new_jobs, problems
 from tests.quick import START_MS
@@ -114,7 +115,7 @@ async def test_a_done_job_is_forgotten_after_a_while_and_a_dead_one_is_not() -> 
     done, dead = await jobs.send(), await jobs.send()
     await jobs.complete(await jobs.claimed())
     await jobs.fail(await jobs.claimed(), None)
-    await jobs.pass_ms(limits.JOB_RETENTION_MS - 1)
+    await jobs.pass_ms(7 * DAY_MS - 1)
     assert await jobs.state(done) == "done"
     await jobs.pass_ms(1)
     with pytest.raises(NoSuchJob):

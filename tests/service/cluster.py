@@ -127,6 +127,7 @@ class Member:
         delay_ms = options.pop("delay_ms", None)
         if delay_ms is not None:
             options["due_ms"] = self.clock.now_ms() + delay_ms
+        options.setdefault("attempts_max", 0)
         return await self.run(lambda tx: self.node.schedule.send(tx, queue, body, **options))
 
     async def claim(self, queue: str = "q", worker: str = "w", **options: Any) -> list[Claim]:

@@ -221,14 +221,14 @@ async def test_entries_share_a_commit_as_far_as_it_has_room() -> None:
     cluster = Cluster(1)
     member = await cluster.start()
     at_ms = member.clock.now_ms() + 1_000
-    for _ in range(330):
+    for _ in range(240):
         await member.send(delay_ms=1_000)
     await cluster.clock.sleep(0.9)
     member.engine.commits.clear()
     await cluster.clock.sleep(0.2)
     assert member.clock.now_ms() > at_ms
     promotions = [writes for writes in member.engine.commits if len(writes) > 50]
-    assert [len(writes) for writes in promotions] == [99] * 10
+    assert [len(writes) for writes in promotions] == [72] * 10
 
 
 @virtual
@@ -245,7 +245,7 @@ async def test_a_batch_that_is_too_large_is_acted_on_one_by_one() -> None:
 async def test_reads_of_a_batch_are_one_call() -> None:
     cluster = Cluster(1)
     member = await cluster.start()
-    for _ in range(33):
+    for _ in range(24):
         await member.send(delay_ms=1_000)
     calls = 0
     get = member.engine.get
@@ -257,5 +257,5 @@ async def test_reads_of_a_batch_are_one_call() -> None:
 
     member.engine.get = counted  # type: ignore[assignment,method-assign]
     await cluster.clock.sleep(1.1)
-    assert member.node.dispatcher.acted == 33
+    assert member.node.dispatcher.acted == 24
     assert calls == 1

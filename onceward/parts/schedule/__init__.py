@@ -1,41 +1,57 @@
 """The schedule: everything that waits, for time or for a worker.
 
-A job waits in one of three places, and its record says in which. `due` holds what waits
+A job waits in one of four places, and its record says in which. `due` holds what waits
 for time; `ready` what waits for a worker; a `line` what waits behind another job of the
-same order key. Only the head of an order key is ever due, ready or leased: its end
-promotes the next in the same commit. What is leased stands in `due` too, at the time its
-lease runs out.
+same order key; `parked` what waits until fewer jobs of its limit key are at work. Only the
+head of an order key is ever due, ready or leased: its end promotes the next in the same
+commit. What is leased stands in `due` too, at the time its lease runs out.
 
 Every transition is a versioned write on the job's own record: claim, complete, fail and
 expire of one job exclude each other, whoever attempts them. A lease that was renewed is a
 record of its own, so renewing it never conflicts with the worker's own commit.
 
-States: waiting (in line) -> due -> ready -> leased -> done or dead; a failed or lost
-attempt goes back to due or ready.
+States: waiting (in line) -> due -> parked -> ready -> leased -> done, dead, doubt (nobody
+knows what an attempt has done) or cancelled; a failed or lost attempt goes back to due.
 """
 
+from onceward.parts.schedule.quota import Quota, quota, spend
 from onceward.parts.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
     PRIORITY_DEFAULT,
+    Accepted,
+    Attempt,
     Claim,
+    Dedupe,
     Job,
     Lease,
     Order,
     admit_lease,
     admit_queue,
     admit_worker,
+    dead_partition,
     due_ms_of,
     due_partition,
     job_key,
+    job_partition,
     lease_key,
     line_partition,
     order_head_key,
+    permit_partition,
     ready_partition,
     slot_of,
+    steps_key,
+)
+from onceward.parts.schedule.settings import (
+    DEFAULT,
+    SETTINGS,
+    Settings,
+    admit_settings,
+    settings_key,
 )
 from onceward.parts.schedule.transitions import (
     CLAIM_WRITES,
+    CLAIM_WRITES_SHARED,
     EXPIRE_WRITES,
     PROMOTE_WRITES,
     Schedule,
@@ -43,25 +59,41 @@ from onceward.parts.schedule.transitions import (
 
 __all__ = [
     "CLAIM_WRITES",
+    "CLAIM_WRITES_SHARED",
+    "DEFAULT",
     "EXPIRE_WRITES",
     "JOB_DUE",
     "LEASE_DUE",
     "PRIORITY_DEFAULT",
     "PROMOTE_WRITES",
+    "SETTINGS",
+    "Accepted",
+    "Attempt",
     "Claim",
+    "Dedupe",
     "Job",
     "Lease",
     "Order",
+    "Quota",
     "Schedule",
+    "Settings",
     "admit_lease",
     "admit_queue",
+    "admit_settings",
     "admit_worker",
+    "dead_partition",
     "due_ms_of",
     "due_partition",
     "job_key",
+    "job_partition",
     "lease_key",
     "line_partition",
     "order_head_key",
+    "permit_partition",
+    "quota",
     "ready_partition",
+    "settings_key",
     "slot_of",
+    "spend",
+    "steps_key",
 ]

@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -20,6 +21,35 @@ LEASE_DUE = "lease"
 _QUEUE_NAME = re.compile(rf"[A-Za-z0-9._:-]{{1,{limits.QUEUE_CHARS_MAX}}}")
 
 
+class Attempt(msgspec.Struct, frozen=True, array_like=True):
+    """An attempt at a job that ended badly."""
+
+    attempt: int
+    ended_ms: int
+    worker: str
+    reason: str
+
+
+class Dedupe(msgspec.Struct, frozen=True, array_like=True):
+    """The record by which a job's duplicates are known: kept while the job lives, and for
+    as long as its queue says after its end."""
+
+    partition: str
+    sort: str
+    fingerprint: str
+
+
+class Accepted(msgspec.Struct):
+    """What stands in that record."""
+
+    id: str
+    fingerprint: str
+    state: str = ""
+    """How the job ended, once it has."""
+    differences: int = 0
+    """How often the same key came with another body, where that is only recorded."""
+
+
 class Job(msgspec.Struct, omit_defaults=True):
     """The record of a job."""
 
@@ -33,7 +63,7 @@ class Job(msgspec.Struct, omit_defaults=True):
     attempts_max: int = 0
     """After how many attempts a failure is final; 0: never."""
     place: str = ""
-    """The sort key of its entry in due, ready or line, to find it again."""
+    """The sort key of its entry in due, ready, line, parked or dead, to find it again."""
     attempt: int = 0
     token: str = ""
     """Held by the worker of this attempt; nobody else can complete, extend or fail it."""
@@ -41,6 +71,16 @@ class Job(msgspec.Struct, omit_defaults=True):
     """Who holds the lease, or held it last."""
     reason: str = ""
     """Why the last attempt failed."""
+    limit_key: str | None = None
+    gated: bool = False
+    """Whether it holds one of the places of its limit key."""
+    permit: int | None = None
+    """Its permit, if its queue has a limit and it is being worked on."""
+    dedupe: Dedupe | None = None
+    result: Any = None
+    ended_ms: int = 0
+    history: list[Attempt] = []
+    """The last attempts that failed."""
 
 
 class Lease(msgspec.Struct):
@@ -61,6 +101,14 @@ class Order(msgspec.Struct):
     waiting: int = 0
 
 
+class Gate(msgspec.Struct):
+    """How many jobs of a limit key are past the gate, and how many are parked before it."""
+
+    inside: int = 0
+    next: int = 0
+    parked: int = 0
+
+
 class Claim(msgspec.Struct, frozen=True):
     """What a worker gets: the job, and what proves that this attempt is its own."""
 
@@ -71,6 +119,11 @@ class Claim(msgspec.Struct, frozen=True):
     token: str
     lease_until_ms: int
     order_key: str | None = None
+    priority: int = PRIORITY_DEFAULT
+    due_ms: int = 0
+    made_ms: int = 0
+    reason: str = ""
+    """Why the attempt before this one failed."""
 
 
 # Both are needed again and again while a job is worked on.
@@ -87,11 +140,19 @@ def slot_of(id_: str) -> int:
 
 @lru_cache(maxsize=8_192)
 def job_key(id_: str) -> Key:
-    return f"job#{slot_of(id_):04d}", f"{id_}#job"
+    return job_partition(slot_of(id_)), f"{id_}#job"
+
+
+def job_partition(slot: int) -> str:
+    return f"job#{slot:04d}"
 
 
 def lease_key(id_: str) -> Key:
-    return f"job#{slot_of(id_):04d}", f"{id_}#lease"
+    return job_partition(slot_of(id_)), f"{id_}#lease"
+
+
+def steps_key(id_: str) -> Key:
+    return job_partition(slot_of(id_)), f"{id_}#steps"
 
 
 def due_partition(slot: int) -> str:
@@ -118,6 +179,31 @@ def line_partition(slot: int, queue: str, order_key: str) -> str:
     return keys.join("line", f"{slot:04d}", queue, order_key)
 
 
+def gate_key(queue: str, limit_key: str) -> Key:
+    sort = keys.join(queue, limit_key)
+    return f"limit#{crc32(sort.encode()) & 0xFF:02x}", sort
+
+
+def parked_partition(queue: str, limit_key: str) -> str:
+    return keys.join("parked", queue, limit_key)
+
+
+def permit_partition(queue: str) -> str:
+    return keys.join("permit", queue)
+
+
+def permit_key(queue: str, number: int) -> Key:
+    return permit_partition(queue), keys.number(number)
+
+
+def rate_key(queue: str) -> Key:
+    return "rate", keys.join(queue)
+
+
+def dead_partition(queue: str) -> str:
+    return keys.join("dead", queue)
+
+
 def admit_queue(queue: str) -> None:
     if not _QUEUE_NAME.fullmatch(queue):
         raise BadInput(
@@ -140,17 +226,24 @@ def admit_lease(lease_ms: int) -> None:
 
 
 def admit_job(
-    queue: str, body: Any, due_ms: int, order_key: str | None, priority: int, attempts_max: int
+    queue: str,
+    body: Any,
+    due_ms: int,
+    order_key: str | None,
+    limit_key: str | None,
+    priority: int,
+    attempts_max: int,
 ) -> None:
     admit_queue(queue)
     admit_time(due_ms)
-    if order_key is not None:
-        order_bytes = len(order_key.encode(errors="surrogatepass"))
-        if not 0 < order_bytes <= limits.ORDER_KEY_BYTES_MAX:
-            raise BadInput(
-                f"an order key has 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, not {order_bytes}",
-                code="bad_key",
-            )
+    for what, key in (("an order key", order_key), ("a limit key", limit_key)):
+        if key is not None:
+            key_bytes = len(key.encode(errors="surrogatepass"))
+            if not 0 < key_bytes <= limits.ORDER_KEY_BYTES_MAX:
+                raise BadInput(
+                    f"{what} has 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, not {key_bytes}",
+                    code="bad_key",
+                )
     if not 0 <= priority <= limits.PRIORITY_MAX:
         raise BadInput(f"a priority is 0 (first) to {limits.PRIORITY_MAX}, not {priority}")
     if attempts_max < 0:

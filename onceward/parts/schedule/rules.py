@@ -12,20 +12,25 @@ from onceward.keys import Key
 from onceward.parts.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
+    Accepted,
     Job,
     Order,
+    dead_partition,
     due_partition,
     job_key,
     lease_key,
     line_partition,
     order_head_key,
+    parked_partition,
+    permit_key,
     ready_partition,
     slot_of,
 )
 
 T = TypeVar("T")
 
-_STATES = ("waiting", "due", "ready", "leased", "done", "dead")
+_STATES = ("waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled")
+_HEAD_STATES = ("due", "parked", "ready", "leased", "dead", "doubt")
 
 
 def _due(record: Record, get: Lookup) -> Iterator[str]:
@@ -46,6 +51,35 @@ def _line(record: Record, get: Lookup) -> Iterator[str]:
     yield from _stands_there(record, _read(record, Any), "waiting", get)
 
 
+def _parked(record: Record, get: Lookup) -> Iterator[str]:
+    yield from _stands_there(record, _read(record, Any), "parked", get)
+
+
+def _dead(record: Record, get: Lookup) -> Iterator[str]:
+    state = _read(record, str)
+    if state not in ("dead", "doubt"):
+        yield "this is not an entry of a dead job"
+        return
+    yield from _stands_there(record, record.key[1].partition("#")[2], state, get)
+
+
+def _permit(record: Record, get: Lookup) -> Iterator[str]:
+    id_ = _read(record, Any)
+    job = _job(id_, get)
+    if job is None or job.state != "leased" or job.permit is None:
+        yield f"the job {id_!r} is not being worked on, but has a permit"
+    elif permit_key(job.queue, job.permit) != record.key:
+        yield f"the job {id_!r} has another permit"
+
+
+def _inbox(record: Record, get: Lookup) -> Iterator[str]:
+    accepted = _read(record, Accepted)
+    if accepted is None:
+        yield "this is not the record of a dedupe key"
+    elif not accepted.state and _job(accepted.id, get) is None:
+        yield f"there is no job {accepted.id!r}"
+
+
 def _stands_there(record: Record, id_: Any, state: str, get: Lookup) -> Iterator[str]:
     job = _job(id_, get)
     if job is None:
@@ -59,7 +93,7 @@ def _order(record: Record, get: Lookup) -> Iterator[str]:
     head = None if order is None else _job(order.head, get)
     if order is None or head is None:
         yield "there is no job at the head of this order key"
-    elif _head_key(order.head, head) != record.key or head.state not in ("due", "ready", "leased"):
+    elif _head_key(order.head, head) != record.key or head.state not in _HEAD_STATES:
         yield f"the job {order.head} is not its head: it is {head.state}"
 
 
@@ -75,7 +109,9 @@ def _jobs(record: Record, get: Lookup) -> Iterator[str]:
     renewed = job.state == "leased" and get(lease_key(id_)) is not None
     if place is not None and get(place) is None and not renewed:
         yield f"the job is {job.state}, but does not stand in {'/'.join(place)}"
-    if job.order_key is not None and job.state not in ("done", "dead"):
+    if job.permit is not None and get(permit_key(job.queue, job.permit)) is None:
+        yield f"the job has the permit {job.permit}, which is not there"
+    if job.order_key is not None and job.state not in ("done", "dead", "doubt", "cancelled"):
         head = get(_head_key(id_, job))
         order = None if head is None else _read(head, Order)
         if order is None or (order.head == id_) == (job.state == "waiting"):
@@ -89,6 +125,10 @@ def _place(id_: str, job: Job) -> Key | None:
         return due_partition(slot), job.place
     if job.state == "ready":
         return ready_partition(slot, job.queue), job.place
+    if job.state == "parked":
+        return parked_partition(job.queue, job.limit_key or ""), job.place
+    if job.state in ("dead", "doubt"):
+        return dead_partition(job.queue), job.place
     if job.state == "waiting":
         return line_partition(slot, job.queue, job.order_key or ""), job.place
     return None
@@ -119,4 +159,8 @@ RULES = [
     Rule("line", _line),
     Rule("order", _order),
     Rule("job", _jobs),
+    Rule("parked", _parked),
+    Rule("dead", _dead),
+    Rule("permit", _permit),
+    Rule("inbox", _inbox),
 ]

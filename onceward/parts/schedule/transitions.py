@@ -1,51 +1,60 @@
 """What can happen to a job. Every function takes a transaction."""
 
-from typing import Any
-from zlib import crc32
+from typing import Any, Final, Literal
 
 from onceward import keys, limits
-from onceward.errors import NoSuchJob, StaleToken
-from onceward.ids import Ids
+from onceward.errors import AlreadyEnded, NotDead, StaleToken
 from onceward.keys import Key
+from onceward.parts.schedule.lines import (
+    become_head,
+)
+from onceward.parts.schedule.places import Places
+from onceward.parts.schedule.quota import take_permit
 from onceward.parts.schedule.records import (
-    JOB_DUE,
     LEASE_DUE,
     PRIORITY_DEFAULT,
     Claim,
     Job,
     Lease,
-    Order,
-    admit_job,
     admit_lease,
     admit_time,
     admit_worker,
+    dead_partition,
     due_ms_of,
     due_partition,
     job_key,
     lease_key,
-    line_partition,
-    order_head_key,
-    ready_partition,
     slot_of,
+    steps_key,
 )
+from onceward.parts.schedule.settings import retry_pause_ms
 from onceward.transaction import Transaction
 
 # How many writes of a commit each transition takes at the most, reads that are checked
-# included. To promote: the entry goes, the job and its ready entry are written. To claim:
-# likewise, with an entry in due. To expire: the entry, the job's own entry if the lease was
-# renewed, the lease, the job; and if that is dead, the head of its order key, the place in
-# line of the next, that job and its entry.
-PROMOTE_WRITES = 3
+# included. To place a job: its entry, and the gate of its limit key. To promote: the entry
+# goes, the job is written and placed. To claim: its entry goes, it is written, has an entry
+# in due, and takes a permit where there is a limit, one more; what counts for the rate is
+# shared by all claims of a commit. To end an attempt: its entry in due, the lease, the job and
+# its permit; the gate, and two jobs that get through it, each with its entries before and
+# after; and a retry is placed, or the job is listed as dead, a notice is sent, and the next of
+# its order key is placed.
+_PLACE_WRITES = 2
+PROMOTE_WRITES = 2 + _PLACE_WRITES
 CLAIM_WRITES = 3
-EXPIRE_WRITES = 8
+CLAIM_WRITES_SHARED = 1
+_NOTICE_WRITES = 2
+_NEXT_WRITES = 3 + _PLACE_WRITES
+EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 1 + _NOTICE_WRITES + _NEXT_WRITES
 
 
-class Schedule:
+AFTER_PAUSE: Final = "after the pause"
+"""In place of a time to retry at: after the pause that the queue's settings say."""
+RetryAt = int | Literal["after the pause"] | None
+"""A time in ms, `AFTER_PAUSE`, or None: never."""
+
+
+class Schedule(Places):
     """The schedule of one database. `slots` was chosen when that was created."""
-
-    def __init__(self, ids: Ids, slots: int = limits.SLOTS_DEFAULT) -> None:
-        self.slots = slots
-        self._ids = ids
 
     async def send(
         self,
@@ -55,41 +64,22 @@ class Schedule:
         *,
         due_ms: int = 0,
         order_key: str | None = None,
+        limit_key: str | None = None,
         priority: int = PRIORITY_DEFAULT,
-        attempts_max: int = 0,
+        attempts_max: int | None = None,
     ) -> str:
         """Add a job, ready at once or due later; returns its id. Raises `BadInput`."""
-        admit_job(queue, body, due_ms, order_key, priority, attempts_max)
-        id_ = self._ids.new()
-        spread = id_ if order_key is None else keys.join(queue, order_key)
-        slot = crc32(spread.encode()) % self.slots
-        id_ += f"{slot:03x}"
-        job = Job(queue, body, "", tx.now_ms, due_ms, priority, order_key, attempts_max)
-        if order_key is None or await self._is_head(tx, id_, job, order_key):
-            self._place(tx, id_, job)
-        tx.add(job_key(id_), job)
+        id_, _ = await self.add(
+            tx,
+            queue,
+            body,
+            due_ms=due_ms,
+            order_key=order_key,
+            limit_key=limit_key,
+            priority=priority,
+            attempts_max=attempts_max,
+        )
         return id_
-
-    async def _is_head(self, tx: Transaction, id_: str, job: Job, order_key: str) -> bool:
-        """Whether a new job is the first of its order key; if not, it joins the line."""
-        head_key = order_head_key(slot_of(id_), job.queue, order_key)
-        order = await tx.get(head_key, Order)
-        if order is None:
-            tx.put(head_key, Order(id_))
-            return True
-        job.state, job.place = "waiting", keys.number(order.next)
-        tx.add((line_partition(slot_of(id_), job.queue, order_key), job.place), id_)
-        order.next += 1
-        order.waiting += 1
-        tx.put(head_key, order)
-        return False
-
-    async def get(self, tx: Transaction, id_: str) -> Job:
-        """The job; raises `NoSuchJob`."""
-        job = await tx.get(job_key(id_), Job)
-        if job is None:
-            raise NoSuchJob(f"there is no job {id_}", id=id_)
-        return job
 
     async def promote(self, tx: Transaction, entry: Key) -> None:
         """Make a job whose time has come ready. Does nothing if it is not due there any more."""
@@ -99,14 +89,25 @@ class Schedule:
             tx.delete(entry)
         elif job.due_ms <= tx.now_ms:
             tx.delete(entry)
-            self._place(tx, id_, job)
+            await self._place(tx, id_, job)
             tx.put(job_key(id_), job)
 
     def read_to_promote(self, entry: Key) -> list[Key]:
         return [job_key(entry[1].split("#")[1])]
 
-    async def claim(self, tx: Transaction, entry: Key, worker: str, lease_ms: int) -> Claim | None:
-        """Lease a ready job to a worker; None if it is not ready there any more."""
+    async def claim(
+        self,
+        tx: Transaction,
+        entry: Key,
+        worker: str,
+        lease_ms: int,
+        permit: int | None = None,
+    ) -> Claim | None:
+        """Lease a ready job to a worker; None if it is not ready there any more.
+
+        The caller asks for a `quota` beforehand, gives a permit out of it where there is a
+        limit, and calls `spend` for all it has claimed.
+        """
         admit_worker(worker)
         admit_lease(lease_ms)
         id_ = await tx.get(entry, str)
@@ -121,10 +122,25 @@ class Schedule:
         job.attempt += 1
         job.token = self._ids.token(8)
         job.worker = worker
+        if permit is not None:
+            job.permit = permit
+            take_permit(tx, job.queue, permit, id_)
         job.place = _lease_place(until_ms, id_, job)
         tx.put(job_key(id_), job)
         tx.add((due_partition(slot_of(id_)), job.place), LEASE_DUE)
-        return Claim(id_, job.queue, job.body, job.attempt, job.token, until_ms, job.order_key)
+        return Claim(
+            id_,
+            job.queue,
+            job.body,
+            job.attempt,
+            job.token,
+            until_ms,
+            job.order_key,
+            job.priority,
+            job.due_ms,
+            job.made_ms,
+            job.reason,
+        )
 
     async def extend(self, tx: Transaction, id_: str, token: str, lease_ms: int) -> int:
         """Renew a lease from now on; returns until when. Raises `StaleToken`, `NoSuchJob`.
@@ -133,43 +149,94 @@ class Schedule:
         it moves on to the new end.
         """
         admit_lease(lease_ms)
-        job = await self._held(tx, id_, token)
+        job = await self.held(tx, id_, token)
         now_until_ms = await self._leased_until_ms(tx, id_, job)
         until_ms = max(now_until_ms, tx.now_ms + lease_ms)
         if until_ms > now_until_ms:
             tx.put(lease_key(id_), Lease(token, until_ms), expires_at_ms=until_ms)
         return until_ms
 
-    async def complete(self, tx: Transaction, id_: str, token: str) -> None:
+    async def complete(self, tx: Transaction, id_: str, token: str, result: Any = None) -> None:
         """End a job well, in the same commit as its effects. Raises `StaleToken`, `NoSuchJob`.
 
         Twice is an error, so that the effects cannot happen twice.
         """
-        job = await self._held(tx, id_, token)
-        self._unlease(tx, id_, job)
+        job = await self.held(tx, id_, token)
+        await self._unlease(tx, id_, job)
+        job.result = result
         await self._end(tx, id_, job, "done")
 
     async def fail(
-        self, tx: Transaction, id_: str, token: str, reason: str, retry_ms: int | None
+        self, tx: Transaction, id_: str, token: str, reason: str, retry_ms: RetryAt = AFTER_PAUSE
     ) -> str:
-        """End an attempt badly: the job is due again at `retry_ms`, or dead if that is None
-        or its attempts are used up. Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
-        if retry_ms is not None:
+        """End an attempt badly: the job is due again at `retry_ms` or, if that is not given,
+        after the pause its queue says; it is dead if `retry_ms` is None or its attempts are
+        used up. Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
+        if retry_ms is not None and retry_ms != AFTER_PAUSE:
             admit_time(retry_ms)
-        job = await self._held(tx, id_, token)
-        self._unlease(tx, id_, job)
+        job = await self.held(tx, id_, token)
+        await self._unlease(tx, id_, job)
         await self._attempt_over(tx, id_, job, reason, retry_ms)
         return job.state
 
-    async def release(self, tx: Transaction, id_: str, token: str) -> None:
-        """Give a job back on which nobody has worked: the attempt does not count.
+    async def release(self, tx: Transaction, id_: str, token: str, due_ms: int = 0) -> None:
+        """Give a job back, at once or until a time: the attempt does not count.
 
         Raises `StaleToken`, `NoSuchJob`.
         """
-        job = await self._held(tx, id_, token)
-        self._unlease(tx, id_, job)
+        admit_time(due_ms)
+        job = await self.held(tx, id_, token)
+        await self._unlease(tx, id_, job, leave=due_ms > tx.now_ms)
         job.attempt -= 1
-        self._place(tx, id_, job)
+        job.due_ms = max(job.due_ms, due_ms)
+        await self._place(tx, id_, job)
+        tx.put(job_key(id_), job)
+
+    async def hold(self, tx: Transaction, id_: str, token: str, reason: str) -> None:
+        """End an attempt of which nobody knows what it has done: the job stays as it is until
+        someone settles it. Raises `StaleToken`, `NoSuchJob`."""
+        job = await self.held(tx, id_, token)
+        await self._unlease(tx, id_, job)
+        self._note(tx, job, reason)
+        await self._end(tx, id_, job, "doubt")
+
+    async def cancel(self, tx: Transaction, id_: str, reason: str = "cancelled") -> None:
+        """End a job that has not ended, or forget one that is dead. A worker that holds it
+        cannot complete it any more. Raises `NoSuchJob`, `AlreadyEnded`."""
+        job = await self.get(tx, id_)
+        if job.state in ("done", "cancelled"):
+            raise AlreadyEnded(f"job {id_} is {job.state} already", id=id_, state=job.state)
+        was_in_line = job.state == "waiting"
+        await self._withdraw(tx, id_, job)
+        job.reason = reason[: limits.REASON_CHARS_MAX]
+        tx.delete(steps_key(id_))
+        await self._end(tx, id_, job, "cancelled", promote=not was_in_line)
+
+    async def move(self, tx: Transaction, id_: str, due_ms: int) -> None:
+        """Let a job that waits be due at another time. Raises `NoSuchJob`, `AlreadyEnded` (or
+        being worked on)."""
+        admit_time(due_ms)
+        job = await self.get(tx, id_)
+        if job.state not in ("waiting", "due", "ready", "parked"):
+            raise AlreadyEnded(
+                f"job {id_} cannot be moved: it is {job.state}", id=id_, state=job.state
+            )
+        job.due_ms = due_ms
+        if job.state != "waiting":  # else it counts when it is the head of its order key
+            await self._withdraw(tx, id_, job)
+            await self._place(tx, id_, job)
+        tx.put(job_key(id_), job)
+
+    async def redrive(self, tx: Transaction, id_: str) -> None:
+        """Let a dead job try again from the first attempt on, behind all others of its order
+        key. Raises `NoSuchJob`, `NotDead`."""
+        job = await self.get(tx, id_)
+        if job.state not in ("dead", "doubt"):
+            raise NotDead(f"job {id_} is not dead: it is {job.state}", id=id_, state=job.state)
+        tx.delete((dead_partition(job.queue), job.place))
+        job.attempt, job.due_ms, job.ended_ms = 0, 0, 0
+        if job.order_key is None or await become_head(tx, id_, job, job.order_key):
+            await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
 
     async def expire(self, tx: Transaction, entry: Key) -> None:
@@ -187,7 +254,8 @@ class Schedule:
                 tx.add(later, LEASE_DUE)
             return
         tx.delete(entry)
-        self._unlease(tx, id_, job)
+        await self._unlease(tx, id_, job)
+        # At once: that took a lease's time already.
         reason = f"the lease of {job.worker} ran out"
         await self._attempt_over(tx, id_, job, reason, tx.now_ms)
 
@@ -195,7 +263,8 @@ class Schedule:
         id_ = entry[1].split("#")[1]
         return [job_key(id_), lease_key(id_)]
 
-    async def _held(self, tx: Transaction, id_: str, token: str) -> Job:
+    async def held(self, tx: Transaction, id_: str, token: str) -> Job:
+        """The job, if this attempt still holds it; raises `StaleToken`, `NoSuchJob`."""
         job = await self.get(tx, id_)
         if job.state != "leased" or job.token != token:
             raise StaleToken(
@@ -211,57 +280,19 @@ class Schedule:
             return lease.until_ms
         return due_ms_of(job.place)
 
-    def _unlease(self, tx: Transaction, id_: str, job: Job) -> None:
-        # If the lease was renewed, its entry in due may have moved on; that one finds that its
-        # token does not count any more, when its time comes.
-        tx.delete((due_partition(slot_of(id_)), job.place))
-        job.token = ""
-
     async def _attempt_over(
-        self, tx: Transaction, id_: str, job: Job, reason: str, retry_ms: int | None
+        self, tx: Transaction, id_: str, job: Job, reason: str, retry_ms: RetryAt
     ) -> None:
-        job.reason = reason[: limits.REASON_CHARS_MAX]
+        self._note(tx, job, reason)
         if retry_ms is None or (job.attempts_max and job.attempt >= job.attempts_max):
             await self._end(tx, id_, job, "dead")
-        else:
-            job.due_ms = retry_ms
-            self._place(tx, id_, job)
-            tx.put(job_key(id_), job)
-
-    async def _end(self, tx: Transaction, id_: str, job: Job, state: str) -> None:
-        job.state, job.place = state, ""
-        expires_at_ms = tx.now_ms + limits.JOB_RETENTION_MS if state == "done" else None
-        tx.put(job_key(id_), job, expires_at_ms=expires_at_ms)
-        if job.order_key is not None:
-            await self._promote_next(tx, id_, job.queue, job.order_key)
-
-    async def _promote_next(self, tx: Transaction, id_: str, queue: str, order_key: str) -> None:
-        slot = slot_of(id_)
-        head_key = order_head_key(slot, queue, order_key)
-        order = await tx.get(head_key, Order)
-        if order is None or order.head != id_:
             return
-        if not order.waiting:
-            tx.delete(head_key)
-            return
-        # The head record is checked, and whoever joins the line writes it: so this is the first.
-        [(entry, next_id)] = await tx.scan(line_partition(slot, queue, order_key), str, limit=1)
-        tx.delete(entry)
-        order.head = next_id
-        order.waiting -= 1
-        tx.put(head_key, order)
-        job = await self.get(tx, next_id)
-        self._place(tx, next_id, job)
-        tx.put(job_key(next_id), job)
-
-    def _place(self, tx: Transaction, id_: str, job: Job) -> None:
-        """Let a job wait for its time, or for a worker if that has come."""
-        if job.due_ms > tx.now_ms:
-            job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
-            tx.add((due_partition(slot_of(id_)), job.place), JOB_DUE)
-        else:
-            job.state, job.place = "ready", keys.join(job.priority, tx.now_ms, id_)
-            tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
+        if retry_ms == AFTER_PAUSE:
+            settings, fraction = self.settings(job.queue), self._ids.fraction()
+            retry_ms = tx.now_ms + retry_pause_ms(settings, job.attempt, fraction)
+        job.due_ms = retry_ms
+        await self._place(tx, id_, job)
+        tx.put(job_key(id_), job)
 
 
 def _lease_place(until_ms: int, id_: str, job: Job) -> str:

@@ -1,0 +1,180 @@
+"""Where a job stands, and how it gets from there to the next place or to its end.
+
+These are pieces of transitions: each takes its part of a commit.
+"""
+
+from typing import Any
+from zlib import crc32
+
+from onceward import keys, limits
+from onceward.errors import NoSuchJob
+from onceward.ids import Ids
+from onceward.parts.schedule.lines import (
+    become_head,
+    leave_gate,
+    leave_line,
+    next_head,
+    pass_gate,
+    unpark,
+)
+from onceward.parts.schedule.quota import give_permit_back
+from onceward.parts.schedule.records import (
+    JOB_DUE,
+    PRIORITY_DEFAULT,
+    Accepted,
+    Attempt,
+    Dedupe,
+    Job,
+    admit_job,
+    dead_partition,
+    due_partition,
+    job_key,
+    ready_partition,
+    slot_of,
+)
+from onceward.parts.schedule.settings import Lookup, default_settings
+from onceward.transaction import Transaction
+
+
+class Places:
+    """Puts jobs where they belong, and takes them away from there."""
+
+    def __init__(
+        self,
+        ids: Ids,
+        slots: int = limits.SLOTS_DEFAULT,
+        settings: Lookup = default_settings,
+    ) -> None:
+        self.slots = slots
+        self.settings = settings
+        self._ids = ids
+
+    async def add(
+        self,
+        tx: Transaction,
+        queue: str,
+        body: Any,
+        *,
+        due_ms: int = 0,
+        order_key: str | None = None,
+        limit_key: str | None = None,
+        priority: int = PRIORITY_DEFAULT,
+        attempts_max: int | None = None,
+        dedupe: Dedupe | None = None,
+    ) -> tuple[str, Job]:
+        """`send`, for those who need the job's record too, or know it by a dedupe key."""
+        if attempts_max is None:
+            attempts_max = self.settings(queue).attempts_max
+        admit_job(queue, body, due_ms, order_key, limit_key, priority, attempts_max)
+        id_ = self._ids.new()
+        spread = id_ if order_key is None else keys.join(queue, order_key)
+        slot = crc32(spread.encode()) % self.slots
+        id_ += f"{slot:03x}"
+        job = Job(queue, body, "", tx.now_ms, due_ms, priority, order_key, attempts_max)
+        job.limit_key = limit_key
+        job.dedupe = dedupe
+        if order_key is None or await become_head(tx, id_, job, order_key):
+            await self._place(tx, id_, job)
+        tx.add(job_key(id_), job)
+        return id_, job
+
+    async def get(self, tx: Transaction, id_: str) -> Job:
+        """The job; raises `NoSuchJob`."""
+        job = await tx.get(job_key(id_), Job)
+        if job is None:
+            raise NoSuchJob(f"there is no job {id_}", id=id_)
+        return job
+
+    async def _unlease(self, tx: Transaction, id_: str, job: Job, *, leave: bool = True) -> None:
+        # If the lease was renewed, its entry in due may have moved on; that one finds that its
+        # token does not count any more, when its time comes.
+        tx.delete((due_partition(slot_of(id_)), job.place))
+        job.token = ""
+        if job.permit is not None:
+            give_permit_back(tx, job.queue, job.permit)
+            job.permit = None
+        if leave:
+            await self._leave_gate(tx, job)
+
+    async def _leave_gate(self, tx: Transaction, job: Job) -> None:
+        if not job.gated or job.limit_key is None:
+            return
+        limit = self.settings(job.queue).limit_per_key
+        for next_id in await leave_gate(tx, job, job.limit_key, limit):
+            next_job = await self.get(tx, next_id)
+            next_job.gated = True
+            await self._place(tx, next_id, next_job)
+            tx.put(job_key(next_id), next_job)
+
+    def _note(self, tx: Transaction, job: Job, reason: str) -> None:
+        job.reason = reason[: limits.REASON_CHARS_MAX]
+        over = Attempt(job.attempt, tx.now_ms, job.worker, job.reason)
+        job.history = [*job.history, over][-limits.HISTORY_MAX :]
+
+    async def _end(
+        self, tx: Transaction, id_: str, job: Job, state: str, *, promote: bool = True
+    ) -> None:
+        settings = self.settings(job.queue)
+        job.state, job.place, job.ended_ms = state, "", tx.now_ms
+        expires_at_ms = None
+        if state in ("dead", "doubt"):
+            job.place = keys.join(tx.now_ms, id_)
+            tx.add((dead_partition(job.queue), job.place), state)
+            promote = promote and not settings.dead_blocks
+            if settings.notice and settings.notice != job.queue:
+                await self._notify(tx, id_, job, settings.notice)
+        else:
+            expires_at_ms = _until(tx.now_ms, settings.job_retention_ms)
+            if job.dedupe is not None:
+                # Known for as long as the queue says, from the end on: nothing is done twice
+                # because it was done late.
+                known_until_ms = _until(tx.now_ms, settings.key_retention_ms)
+                accepted = Accepted(id_, job.dedupe.fingerprint, state)
+                key = (job.dedupe.partition, job.dedupe.sort)
+                tx.put(key, accepted, expires_at_ms=known_until_ms)
+        tx.put(job_key(id_), job, expires_at_ms=expires_at_ms)
+        if job.order_key is not None and promote:
+            next_id = await next_head(tx, id_, job, job.order_key)
+            if next_id is not None:
+                next_job = await self.get(tx, next_id)
+                await self._place(tx, next_id, next_job)
+                tx.put(job_key(next_id), next_job)
+
+    async def _notify(self, tx: Transaction, id_: str, job: Job, queue: str) -> None:
+        """Tell another queue that a job has died, in the same commit."""
+        body = {"id": id_, "queue": job.queue, "state": job.state, "reason": job.reason}
+        await self.add(tx, queue, {**body, "attempts": job.attempt})
+
+    async def _withdraw(self, tx: Transaction, id_: str, job: Job) -> None:
+        """Take a job's entry away from where it waits, or its lease from a worker."""
+        slot = slot_of(id_)
+        if job.state == "waiting":
+            await leave_line(tx, id_, job, job.order_key or "")
+        elif job.state == "parked":
+            await unpark(tx, job, job.limit_key or "")
+        elif job.state == "due":
+            tx.delete((due_partition(slot), job.place))
+        elif job.state == "ready":
+            tx.delete((ready_partition(slot, job.queue), job.place))
+            await self._leave_gate(tx, job)
+        elif job.state == "leased":
+            await self._unlease(tx, id_, job)
+        else:
+            tx.delete((dead_partition(job.queue), job.place))
+
+    async def _place(self, tx: Transaction, id_: str, job: Job) -> None:
+        """Let a job wait for its time, or for a worker if that has come."""
+        if job.due_ms > tx.now_ms:
+            job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
+            tx.add((due_partition(slot_of(id_)), job.place), JOB_DUE)
+            return
+        if job.limit_key is not None and not job.gated:
+            limit = self.settings(job.queue).limit_per_key
+            if limit and not await pass_gate(tx, id_, job, job.limit_key, limit):
+                return
+        job.state, job.place = "ready", keys.join(job.priority, tx.now_ms, id_)
+        tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
+
+
+def _until(now_ms: int, retention_ms: int | None) -> int | None:
+    return None if retention_ms is None else now_ms + retention_ms
