@@ -5,4 +5,26 @@ use at the same time. Everything is records, a schedule and a log, changed only
 by atomic commits.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from onceward.errors import Fail, InDoubt, NotDone, OncewardError, Retry
+
+if TYPE_CHECKING:
+    from onceward.app import App
+    from onceward.service.job import Job
+
 __version__ = "0.1.0"
+__all__ = ["App", "Fail", "InDoubt", "Job", "NotDone", "OncewardError", "Retry"]
+
+
+def __getattr__(name: str) -> Any:
+    # Only when asked for: whoever needs an error or a clock need not load all of it.
+    if name == "App":
+        from onceward.app import App
+
+        return App
+    if name == "Job":
+        from onceward.service.job import Job
+
+        return Job
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,71 @@
+"""Steps: what a job has done already, so that its next attempt goes on from there.
+
+All steps of a job stand in one record, which goes when the job ends. A step is recorded
+in a commit that checks the attempt's token: a worker whose lease is over records nothing.
+"""
+
+from typing import Any
+
+import msgspec
+
+from onceward.errors import BadInput, NotDead
+from onceward.parts.schedule import Schedule, steps_key
+from onceward.transaction import Transaction
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step: done with a result, or intended by an attempt and not heard of since."""
+
+    done: bool = False
+    result: Any = None
+    intent: int = 0
+    """The attempt that was about to act, if it said so before it did."""
+    until_ms: int = 0
+    """When to wake up, if the step is a sleep."""
+
+
+Steps = dict[str, Step]
+
+
+async def load(tx: Transaction, id_: str) -> Steps:
+    """All steps of a job by their names."""
+    return await tx.get(steps_key(id_), Steps) or {}
+
+
+async def record(
+    tx: Transaction, schedule: Schedule, id_: str, token: str, name: str, step: Step | None
+) -> Steps:
+    """Record a step of the attempt that holds the job, or take it out; returns all steps.
+
+    Raises `StaleToken`, `NoSuchJob`, and at the commit `TooLarge`.
+    """
+    await schedule.held(tx, id_, token)
+    steps = await load(tx, id_)
+    if step is None:
+        steps.pop(name, None)
+    else:
+        steps[name] = step
+    if steps:
+        tx.put(steps_key(id_), steps)
+    else:
+        tx.delete(steps_key(id_))
+    return steps
+
+
+async def settle(
+    tx: Transaction, schedule: Schedule, id_: str, name: str, *, result: Any, done: bool
+) -> None:
+    """Say what became of a step in doubt: done with this result, or not done at all. The job
+    goes on from there. Raises `NoSuchJob`, `NotDead` (not held), `BadInput` (no such step)."""
+    job = await schedule.get(tx, id_)
+    if job.state != "doubt":
+        raise NotDead(f"job {id_} is not in doubt: it is {job.state}", id=id_, state=job.state)
+    steps = await load(tx, id_)
+    if name not in steps or steps[name].done:
+        raise BadInput(f"job {id_} has no step {name!r} in doubt")
+    if done:
+        steps[name] = Step(done=True, result=result)
+    else:
+        del steps[name]
+    tx.put(steps_key(id_), steps)
+    await schedule.redrive(tx, id_)

@@ -1,0 +1,184 @@
+"""A job as its handler sees it."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from onceward.errors import BadInput, InDoubt, NotDone
+from onceward.parts import steps as steps_part
+from onceward.parts.inbox import Inbox, Receipt
+from onceward.parts.schedule import Claim, Schedule
+from onceward.parts.steps import Step, Steps
+from onceward.store import Store
+from onceward.transaction import Transaction
+
+
+class Asleep(BaseException):
+    """The handler sleeps: its worker gives the job back until then. Not an `Exception`, so
+    that a handler that catches its own errors does not catch this."""
+
+    def __init__(self, name: str, until_ms: int) -> None:
+        super().__init__(f"asleep until {until_ms}")
+        self.name = name
+        self.until_ms = until_ms
+
+
+class Job:
+    """One attempt at a job.
+
+    What the handler writes on `tx` is committed together with the end of the job, or not at
+    all. If what it read has changed meanwhile, the handler runs again, within the same
+    attempt; recorded steps are not run again. So whatever acts on the outside belongs into a
+    step, and steps come before the first use of `tx`.
+    """
+
+    def __init__(
+        self, store: Store, schedule: Schedule, inbox: Inbox, claim: Claim, steps: Steps | None
+    ) -> None:
+        self.id = claim.id
+        """One for ever, also for all attempts: what receivers can tell repeats by."""
+        self.queue = claim.queue
+        self.body = claim.body
+        self.attempt = claim.attempt
+        """1 for the first."""
+        self.order_key = claim.order_key
+        self.due_ms = claim.due_ms
+        self.made_ms = claim.made_ms
+        self.reason = claim.reason
+        """Why the attempt before this one failed."""
+        self.token = claim.token
+        self.steps = steps
+        """The steps recorded so far; None while nobody has looked."""
+        self.failure: Exception | None = None
+        self._store = store
+        self._schedule = schedule
+        self._inbox = inbox
+        self._tx: Transaction | None = None
+        self._names: set[str] = set()
+        self._sleeps = 0
+
+    @property
+    def tx(self) -> Transaction:
+        """The transaction that ends the job. It begins with its first use."""
+        if self._tx is None:
+            self._tx = self._store.begin()
+        return self._tx
+
+    @property
+    def begun(self) -> Transaction | None:
+        """The transaction, if the handler has used it."""
+        return self._tx
+
+    def fail(self, error: Exception | str) -> None:
+        """In a handler of batches: let this job fail, and the others not. An error counts as
+        if the handler had raised it: `Retry` and `Fail` say what happens next."""
+        self.failure = RuntimeError(error) if isinstance(error, str) else error
+
+    async def send(self, queue: str, body: Any, **options: Any) -> str:
+        """Send a job in the same commit; options as for `App.send`. Returns its id."""
+        return await self._schedule.send(self.tx, queue, body, **options)
+
+    async def accept(self, queue: str, body: Any, **options: Any) -> Receipt:
+        """Send a message in the same commit, once for its key; options as for `App.accept`."""
+        return await self._inbox.accept(self.tx, queue, body, **options)
+
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        at_most_once: bool = False,
+        ask: Callable[[], Any] | None = None,
+    ) -> Any:
+        """Run `fn(*args)` and record what it returns (JSON); a later attempt gets that instead.
+
+        A step that was cut off before it was recorded runs again. With `at_most_once` it does
+        not: its intent is recorded before, and an intent without a result is in doubt. Then
+        `ask`, if given, finds out: it returns the result, or raises `NotDone` if nothing was
+        done. If it cannot be found out the job is held for someone to settle. Also `fn` may
+        raise `NotDone`; any other error of an `at_most_once` step leaves it in doubt.
+        """
+        self._admit(name)
+        steps = await self._load()
+        known = steps.get(name)
+        if known is not None and known.done:
+            return known.result
+        if not at_most_once:
+            result = await _call(fn, *args)
+            await self._record(name, Step(done=True, result=result))
+            return result
+        if known is not None:
+            try:
+                return await self._find_out(name, known, ask)
+            except NotDone:
+                pass
+        await self._record(name, Step(intent=self.attempt))
+        try:
+            result = await _call(fn, *args)
+        except NotDone:
+            await self._record(name, None)
+            raise
+        except Exception as error:
+            raise InDoubt(
+                f"the step {name!r} may or may not have been done: {type(error).__name__}: {error}"
+            ) from error
+        await self._record(name, Step(done=True, result=result))
+        return result
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for so long, without a worker, through restarts. The handler starts again from
+        its beginning afterwards, and recorded steps are not run again."""
+        if not 0 <= seconds < float("inf"):
+            raise BadInput(f"a job sleeps for 0 seconds or more, not {seconds}")
+        self._sleeps += 1
+        name = f"sleep {self._sleeps}"
+        self._admit(name)
+        now_ms = self._store.clock.now_ms()
+        known = (await self._load()).get(name)
+        until_ms = now_ms + int(seconds * 1000) if known is None else known.until_ms
+        if until_ms > now_ms:
+            raise Asleep(name, until_ms)
+
+    async def _find_out(self, name: str, known: Step, ask: Callable[[], Any] | None) -> Any:
+        if ask is None:
+            raise InDoubt(
+                f"attempt {known.intent} was cut off in the step {name!r}, which may or may not "
+                "have been done"
+            )
+        try:
+            result = await _call(ask)
+        except NotDone:
+            raise
+        except Exception as error:
+            raise InDoubt(
+                f"what became of the step {name!r} could not be found out: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        await self._record(name, Step(done=True, result=result))
+        return result
+
+    def _admit(self, name: str) -> None:
+        if self._tx is not None:
+            raise BadInput(
+                f"the step {name!r} comes after the first use of job.tx: what that read might be "
+                "out of date by the time the step is done. Make all steps first."
+            )
+        if name in self._names:
+            raise BadInput(f"there are two steps {name!r}: give each its own name")
+        self._names.add(name)
+
+    async def _load(self) -> Steps:
+        if self.steps is None:
+            self.steps = await self._store.run(lambda tx: steps_part.load(tx, self.id))
+        return self.steps
+
+    async def _record(self, name: str, step: Step | None) -> None:
+        async def record(tx: Transaction) -> Steps:
+            return await steps_part.record(tx, self._schedule, self.id, self.token, name, step)
+
+        self.steps = await self._store.run(record)
+
+
+async def _call(fn: Callable[..., Any], *args: Any) -> Any:
+    result = fn(*args)
+    return await result if inspect.isawaitable(result) else result

@@ -1,0 +1,87 @@
+"""What operators do with queues and with many jobs at once."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from onceward.parts import queue as queue_part
+from onceward.parts import steps as steps_part
+from onceward.parts.queue import DeadLetter, Page
+from onceward.parts.schedule import Job, Schedule, Settings
+from onceward.store import Store
+from onceward.transaction import Transaction
+
+
+class Queues:
+    """The queues of a database."""
+
+    def __init__(self, store: Store, schedule: Schedule) -> None:
+        self._store = store
+        self._schedule = schedule
+
+    async def configure(self, queue: str, **settings: Any) -> Settings:
+        """Change some settings of a queue, on all nodes; see `Settings`. Raises `BadInput`."""
+        return await self._store.run(lambda tx: queue_part.configure(tx, queue, **settings))
+
+    async def pause(self, queue: str) -> None:
+        """Hand out no more jobs of a queue; those at work go on."""
+        await self.configure(queue, paused=True)
+
+    async def resume(self, queue: str) -> None:
+        await self.configure(queue, paused=False)
+
+    async def dead(self, queue: str, *, start: str = "", limit: int = 100) -> list[DeadLetter]:
+        """The dead jobs of a queue and those in doubt, the first that died first; go on with
+        `start=letters[-1].place + "!"`."""
+        return await self._store.run(
+            lambda tx: queue_part.dead_letters(tx, queue, start=start, limit=limit)
+        )
+
+    async def redrive(self, id_: str) -> None:
+        """Let a dead job try again, behind all others of its order key. Raises `NotDead`."""
+        await self._store.run(lambda tx: self._schedule.redrive(tx, id_))
+
+    async def redrive_all(
+        self,
+        queue: str,
+        *,
+        where: Callable[[Job], bool] = lambda job: True,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> int:
+        """Let all dead jobs of a queue try again, or those chosen; returns how many. A commit
+        holds some of them: `progress` hears after each how many it has been so far."""
+        return await self._pages(
+            lambda start, tx: queue_part.redrive_dead(
+                tx, self._schedule, queue, start=start, chosen=where
+            ),
+            progress,
+        )
+
+    async def purge(
+        self, queue: str, *, progress: Callable[[int], None] = lambda done: None
+    ) -> int:
+        """Cancel all jobs of a queue that wait, but not those at work; returns how many."""
+        return await self._pages(
+            lambda start, tx: queue_part.purge(tx, self._schedule, queue, start=start), progress
+        )
+
+    async def settle(self, id_: str, step: str, *, result: Any = None, done: bool) -> None:
+        """Say what became of a step in doubt; the job goes on from there. Raises `NotDead` if
+        it is not in doubt, `BadInput` if there is no such step."""
+        await self._store.run(
+            lambda tx: steps_part.settle(tx, self._schedule, id_, step, result=result, done=done)
+        )
+
+    async def _pages(
+        self,
+        page: Callable[[str, Transaction], Awaitable[Page]],
+        progress: Callable[[int], None],
+    ) -> int:
+        done, start = 0, ""
+        while True:
+            found = await self._store.run(partial(page, start))
+            done += found.done
+            progress(done)
+            if found.next is None:
+                return done
+            start = found.next
