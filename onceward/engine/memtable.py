@@ -31,8 +31,8 @@ class Partition:
 
     __slots__ = ("added", "fresh", "index", "rows")
 
-    def __init__(self, rows: dict[str, Record] | None = None) -> None:
-        self.rows = {} if rows is None else rows
+    def __init__(self) -> None:
+        self.rows: dict[str, Record] = {}
         self.fresh: set[str] = set()
         self.index: SortedList[str] | None = None
         self.added: list[str] = []

@@ -78,7 +78,6 @@ class SQLiteEngine(Engine):
         if self._closing is not None:
             await asyncio.shield(self._closing)
             self._closing = None
-        self._loop = asyncio.get_running_loop()
         try:
             inspect_path(self.path)
             self._owner = Owner(self.path)

@@ -145,11 +145,6 @@ class Journal:
         spare = self.spare.size_bytes - self.spare.end if self.spare else 0
         return max(current, spare)
 
-    @property
-    def unfolded_bytes(self) -> int:
-        filled = sum(segment.end for segment in self.filled)
-        return filled + (self.current.end if self.current else 0)
-
     def excess_seq(self, keep_bytes: int) -> int:
         """Up to where to fold so that the filled segments take no more than `keep_bytes`."""
         excess_bytes = sum(segment.end for segment in self.filled) - keep_bytes
