@@ -29,6 +29,8 @@ from onceward.engine.sqlite.disk import Disk, aligned
 from onceward.errors import CannotOpen
 
 BLOCK_BYTES = 512
+# Frames up to this size share one piece of memory.
+_BUFFER_BYTES = 1 << 20
 _MAGIC = b"ONCELOG1"
 _HEADER = struct.Struct("<8sQ16s8sI")  # magic, number, database id, salt, checksum
 _FRAME = struct.Struct("<8sIIQI")  # salt, payload bytes, checksum, first seq, commits
@@ -89,7 +91,7 @@ class Journal:
         self.filled: list[Segment] = []
         self.retired: list[Segment] = []
         self._retired_lock = threading.Lock()
-        self._buffer = aligned(bytes(64 << 10))
+        self._buffer = aligned(bytes(_BUFFER_BYTES))
 
     def recover(self, folded_seq: int) -> Iterator[Frame]:
         """The frames with commits after `folded_seq`, in order; call it once, and use up all.
@@ -175,10 +177,9 @@ class Journal:
         """Write a placed frame. Any error leaves the outcome unknown."""
         if segment.direct:
             whole = padded(len(frame))
-            if whole > len(self._buffer):
-                self._buffer = aligned(bytes(whole * 2))
-            self._buffer[: len(frame)] = frame
-            self._disk.write(segment.fd, self._buffer[:whole], offset)
+            buffer = self._buffer if whole <= len(self._buffer) else aligned(bytes(whole))
+            buffer[: len(frame)] = frame
+            self._disk.write(segment.fd, buffer[:whole], offset)
         else:
             self._disk.write(segment.fd, frame, offset)
 

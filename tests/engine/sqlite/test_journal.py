@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.engine.base import Record
+from onceward.engine.sqlite import journal as journal_module
 from onceward.engine.sqlite.disk import Disk
 from onceward.engine.sqlite.journal import (
     BLOCK_BYTES,
@@ -135,6 +136,20 @@ def test_frames_stand_on_blocks_so_that_writing_one_never_touches_another(folder
     journal.close(remove=False)
     blocks = [block for first, last in writes.spans for block in range(first, last + 1)]
     assert blocks == [1, 2, 3, 4], "the header has block 0"
+    assert recovered(folder) == [1, 2, 3]
+
+
+def test_a_large_frame_takes_up_memory_only_while_it_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "_BUFFER_BYTES", 1_024)
+    journal = journal_in(folder)
+    journal.current = journal.make_segment(16_384)
+    journal.current.direct = True
+    for seq, size_bytes in enumerate((10, 9_000, 900), start=1):
+        write(journal, seq, commit(seq, size_bytes))
+    assert len(journal._buffer) == 1_024
+    journal.close(remove=False)
     assert recovered(folder) == [1, 2, 3]
 
 
