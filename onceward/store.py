@@ -167,18 +167,22 @@ class Store:
         """Commit with an attempt record, and find out the outcome if the answer is lost."""
         attempt = self.ids.new()
         key = (keys.join("attempt", attempt[-2:]), attempt)
-        expires_at_ms = now_ms + limits.ATTEMPT_RETENTION_MS
-        trace = Put(key, _COMMITTED, expires_at_ms, ABSENT)
         try:
+            trace = self._trace(key, _COMMITTED)
             return await self.engine.commit([*writes, trace], now_ms, visible)
         except OutcomeUnknown:
-            version = await self._outcome(Put(key, _FENCED, expires_at_ms, ABSENT), now_ms)
+            version = await self._outcome(key, now_ms)
         if version is None:
             raise Conflict("a commit whose answer was lost was not applied, and never will be")
         visible(version)
         return version
 
-    async def _outcome(self, fence: Put, now_ms: int) -> Version | None:
+    def _trace(self, key: Key, value: bytes) -> Put:
+        """What tells of an attempt. It is kept from now on, not from when the transaction began:
+        after a long one it would be swept at once, and the commit could be applied twice."""
+        return Put(key, value, self.clock.now_ms() + limits.ATTEMPT_RETENTION_MS, ABSENT)
+
+    async def _outcome(self, key: Key, now_ms: int) -> Version | None:
         """The version of a commit whose answer was lost, or None: it will never be applied.
 
         Writing the fence under the attempt's id settles it: if that succeeds, the lost
@@ -186,7 +190,7 @@ class Store:
         """
         for ask in range(limits.OUTCOME_ASKS_MAX):
             try:
-                await self.engine.commit([fence], now_ms)
+                await self.engine.commit([self._trace(key, _FENCED)], now_ms)
                 return None
             except Conflict:
                 pass
@@ -194,7 +198,7 @@ class Store:
                 await self._pause(ask)
                 continue
             try:
-                [record] = await self.engine.get([fence.key], now_ms)
+                [record] = await self.engine.get([key], now_ms)
             except Unavailable:
                 await self._pause(ask)
                 continue

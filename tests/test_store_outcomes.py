@@ -9,7 +9,7 @@ import pytest
 from onceward import limits
 from onceward.engine.base import Put, Record, Version, Write
 from onceward.engine.memory import MemoryEngine
-from onceward.errors import OutcomeUnknown, Unavailable
+from onceward.errors import Conflict, OutcomeUnknown, Unavailable
 from onceward.store import Store
 from onceward.transaction import Transaction
 from tests.quick import QuickClock, change, quick_store, stored
@@ -140,6 +140,25 @@ async def test_a_commit_that_arrives_after_its_fence_is_refused() -> None:
         await engine.arrive()
     assert await stored(store, A) == 1
     assert count.runs == 2
+
+
+@pytest.mark.parametrize("fate", [LATE, ANSWER_LOST])
+async def test_a_transaction_that_ran_for_hours_is_not_applied_twice(fate: str) -> None:
+    store, engine, _ = await scripted(fate)
+    clock = store.clock
+    assert isinstance(clock, QuickClock)
+
+    async def note(tx: Transaction) -> None:
+        tx.put(("notes", store.ids.new()), clock.now_ms())
+        if not engine.commits:
+            clock.at_ms += 2 * limits.ATTEMPT_RETENTION_MS
+
+    await store.run(note)
+    assert await engine.sweep(clock.now_ms() - limits.SWEEP_SLACK_MS) == 0
+    if fate == LATE:
+        with pytest.raises(Conflict):
+            await engine.arrive()
+    assert len(await engine.scan("notes", clock.now_ms())) == 1
 
 
 @pytest.mark.parametrize("first", [ANSWER_LOST, REQUEST_LOST])

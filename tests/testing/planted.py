@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-from onceward.engine.base import ANY, Check, Delete, Put
+from onceward.engine.base import Check, Delete, Put
 from onceward.errors import Conflict, OutcomeUnknown
 from onceward.heads import Heads
 from onceward.store import Commit, Store
@@ -56,22 +56,22 @@ class ChecksDropped(Store):
 class UnknownIsFailure(Store):
     """A commit without an answer counts as not applied, and runs again."""
 
-    async def _outcome(self, fence, now_ms):
+    async def _outcome(self, key, now_ms):
         return None
 
 
 class UnknownIsSuccess(Store):
     """A commit without an answer counts as applied."""
 
-    async def _outcome(self, fence, now_ms):
+    async def _outcome(self, key, now_ms):
         return -1
 
 
 class FenceSkipped(Store):
     """A commit without an answer is looked for, but not kept from arriving later."""
 
-    async def _outcome(self, fence, now_ms):
-        [record] = await self.engine.get([fence.key], now_ms)
+    async def _outcome(self, key, now_ms):
+        [record] = await self.engine.get([key], now_ms)
         return None if record is None else record.version
 
 
@@ -82,8 +82,7 @@ class TraceForgotten(Store):
         try:
             return await self.engine.commit(writes, now_ms, visible)
         except OutcomeUnknown:
-            key = ("attempt", self.ids.new())
-            if await self._outcome(Put(key, b"0", None, ANY), now_ms) is None:
+            if await self._outcome(("attempt", self.ids.new()), now_ms) is None:
                 raise Conflict("not applied") from None
             raise
 
