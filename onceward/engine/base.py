@@ -136,7 +136,10 @@ class Engine(ABC):
 
     @abstractmethod
     async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
-        """Remove up to `limit` records that expired before `now_ms`; returns how many."""
+        """Remove up to `limit` records that expired before `now_ms`; returns how many.
+
+        An engine with a clock of its own may spare what has not long expired by that one.
+        """
 
     async def __aenter__(self) -> Self:
         return await self.open()

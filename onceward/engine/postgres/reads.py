@@ -25,11 +25,14 @@ SELECT sort, value, version, expires_at_ms FROM {schema}.record
 WHERE partition = $1 AND sort >= $2 AND (expires_at_ms IS NULL OR expires_at_ms > $3)
     {end} ORDER BY sort {order} LIMIT $4
 """
-# What others are about to write is left to them, and to the next sweep.
+# What others are about to write is left to them, and to the next sweep. Whatever time the caller
+# believes it is, nothing goes before the server's clock says so: others may still need it.
 _SWEEP = """
 WITH swept AS (
     DELETE FROM {schema}.record WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM {schema}.record WHERE expires_at_ms <= $1
+        SELECT ctid FROM {schema}.record WHERE expires_at_ms <= least(
+            $1, (extract(epoch FROM now()) * 1000)::bigint - {slack_ms}
+        )
         ORDER BY expires_at_ms LIMIT $2 FOR UPDATE SKIP LOCKED
     )) RETURNING 1
 ) SELECT count(*) FROM swept
@@ -65,7 +68,7 @@ class Reads:
             for bounded in (False, True)
             for reverse in (False, True)
         }
-        self._sweep = _SWEEP.format(schema=schema)
+        self._sweep = _SWEEP.format(schema=schema, slack_ms=limits.SWEEP_SLACK_MS)
 
     async def close(self) -> None:
         await self._gets.drain()

@@ -99,6 +99,7 @@ async def what_is_put_expired_is_absent(lab: Lab) -> None:
 
 async def a_put_replaces_the_expiry(lab: Lab) -> None:
     """The last put alone says when a record expires: later, sooner, or never."""
+    lab.go_back()
     soon_ms, late_ms = lab.now_ms + HOUR_MS, lab.now_ms + 2 * HOUR_MS
     for sort, before, after in (
         ("later", soon_ms, late_ms),
@@ -132,6 +133,7 @@ async def _settle(lab: Lab) -> None:
 
 async def a_sweep_removes_what_expired_alone(lab: Lab) -> None:
     """A sweep removes every record that has expired by its time, and no other."""
+    lab.go_back()
     due_ms = lab.now_ms + HOUR_MS
     await drain(lab, due_ms)
     await lab.put("at", expires_at_ms=due_ms)
@@ -151,6 +153,7 @@ async def a_sweep_removes_what_expired_alone(lab: Lab) -> None:
 
 async def a_sweep_spares_what_was_put_again(lab: Lab) -> None:
     """An expiry that was overwritten removes nothing, also if the record was put anew."""
+    lab.go_back()
     due_ms = lab.now_ms + HOUR_MS
     await drain(lab, due_ms)
     for sort in ("forever", "longer", "anew"):
@@ -171,6 +174,7 @@ async def a_sweep_spares_what_was_put_again(lab: Lab) -> None:
 
 async def a_sweep_spares_what_is_put_meanwhile(lab: Lab) -> None:
     """Records put again while a sweep runs are there afterwards."""
+    lab.go_back()
     due_ms = lab.now_ms + HOUR_MS
     sorts = [f"{i:03}" for i in range(200)]
     for start in range(0, len(sorts), 50):
@@ -196,6 +200,7 @@ async def a_sweep_spares_what_is_put_meanwhile(lab: Lab) -> None:
 
 async def a_sweep_keeps_to_its_limit(lab: Lab) -> None:
     """A sweep says how many it removed, at most `limit`; none means that none are left."""
+    lab.go_back()
     due_ms = lab.now_ms + HOUR_MS
     await drain(lab, due_ms)
     sorts = [f"{i:02}" for i in range(25)]

@@ -96,6 +96,10 @@ class Lab:
             return [self.engine]
         return [self.engine, await self._another("second")]
 
+    def go_back(self) -> None:
+        """Go on a day earlier: what expires then may be swept, whatever clock the engine has."""
+        self.now_ms -= 24 * HOUR_MS
+
     def key(self, sort: str, apart: str = "") -> Key:
         return self.partition + apart, sort
 

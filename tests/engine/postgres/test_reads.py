@@ -196,6 +196,19 @@ async def test_what_others_hold_is_left_to_the_next_sweep(
     await other.close()
 
 
+async def test_a_node_whose_clock_is_ahead_sweeps_nothing_early(engine: PostgresEngine) -> None:
+    now_ms = await engine.now_ms()
+    minute_ms = 60_000
+    for name, expires_at_ms in (
+        ("valid", now_ms + minute_ms),
+        ("just expired", now_ms - limits.SWEEP_SLACK_MS + minute_ms // 2),
+        ("long expired", now_ms - limits.SWEEP_SLACK_MS - minute_ms),
+    ):
+        await engine.commit([Put(("e", name), b"1", expires_at_ms)], 0)
+    assert await engine.sweep(now_ms + 3_600_000) == 1
+    assert [record.key[1] for record in await engine.scan("e", 0)] == ["just expired", "valid"]
+
+
 def test_a_statement_has_so_many_keys() -> None:
     def get(count: int) -> Any:
         return Get([("p", f"{number}") for number in range(count)], None)  # type: ignore[arg-type]
