@@ -91,8 +91,8 @@ class Commits:
                 self._changed(member.writes)
             _fail(members, lambda: OutcomeUnknown(text))
         except Unavailable as error:
-            text = error.message
-            _fail(members, lambda: Unavailable(text))
+            text, code = error.message, error.code
+            _fail(members, lambda: Unavailable(text, code=code))
         except Exception as error:
             # Our own mistake, or one of a hook: no one may be left waiting.
             text = f"a commit failed unexpectedly ({error!r}): it may or may not have been applied"

@@ -13,12 +13,12 @@ kept changes to himself, and tells all to look.
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from onceward import limits
 from onceward.engine.base import Check, Watch, Watchers, Write
-from onceward.engine.postgres.link import Link, Lost, Rejected
-from onceward.errors import CannotOpen
+from onceward.engine.postgres.link import Link
 
 _HELLO: Final = "hello"
 _THERE: Final = "there"
@@ -103,16 +103,15 @@ class Hints:
         while True:
             link: Link | None = None
             try:
-                link = await self._connect()
-                self._own_pid = link.server_pid
-                link.on_closed(self._woken.set)
-                await link.listen(self._channel, self._heard)
-                # Something may have changed while no one listened.
-                self._watchers.hint_all()
-                pause_s = limits.RECONNECT_S_MIN
-                await self._send_all(link)
-            except (CannotOpen, Lost, Rejected):
-                pass  # hints are lost meanwhile, which they may be
+                with suppress(Exception):  # hints are lost meanwhile, which they may be
+                    link = await self._connect()
+                    self._own_pid = link.server_pid
+                    link.on_closed(self._woken.set)
+                    await link.listen(self._channel, self._heard)
+                    # Something may have changed while no one listened.
+                    self._watchers.hint_all()
+                    pause_s = limits.RECONNECT_S_MIN
+                    await self._send_all(link)
             finally:
                 if link is not None:
                     link.drop()

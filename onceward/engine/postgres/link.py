@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import asyncpg  # type: ignore[import-untyped]
 
 from onceward import limits
-from onceward.errors import BadInput, CannotOpen, StorageFull, Unavailable
+from onceward.errors import BadInput, CannotOpen, OncewardError, StorageFull, Unavailable
 
 # For this program's own statements, which all find their rows by key: no plan made while the
 # table was small may live on when it is large. No statement may outlive its caller for long.
@@ -110,9 +110,10 @@ class Link:
             connection = await asyncpg.connect(
                 target.dsn, timeout=limits.CONNECT_S, server_settings=_SETTINGS
             )
-        except ValueError as error:
-            raise BadInput(f"{target.label}: {error}", code="bad_engine_url") from error
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except Exception as error:
+            # A certificate that does not convince is a ValueError, too, and may be replaced.
+            if isinstance(error, ValueError) and not isinstance(error, OSError):
+                raise BadInput(f"{target.label}: {error}", code="bad_engine_url") from error
             raise _cannot_connect(target, error) from error
         link = cls(connection, answer_s)
         try:
@@ -215,7 +216,7 @@ class Links(Generic[L]):
     """Up to `count` connections to share. While none can be made, all are told so at once."""
 
     def __init__(self, make: Callable[[], Awaitable[L]], count: int) -> None:
-        """`make` raises `CannotOpen` when there is no connection to be had."""
+        """Whatever `make` raises, there is no connection to be had then."""
         self._make = make
         self._count = count
         self._live = 0
@@ -292,18 +293,18 @@ class Links(Generic[L]):
         self._live += 1
         try:
             return await self._make()
-        except CannotOpen as error:
+        except Exception as error:
             self._live -= 1
             self._go_down(error)
-            raise Unavailable(f"{error.message} Nothing was changed by this call.") from error
+            raise Unavailable(f"{_reason(error)} Nothing was changed by this call.") from error
         except BaseException:
             self._live -= 1
             self._hand(None)
             raise
 
-    def _go_down(self, error: CannotOpen) -> None:
+    def _go_down(self, error: Exception) -> None:
         if self._down is None:
-            self._down = error.message
+            self._down = _reason(error)
             self._healing = asyncio.get_running_loop().create_task(self._heal())
             while self._hand(None):
                 pass
@@ -315,14 +316,18 @@ class Links(Generic[L]):
             await asyncio.sleep(pause_s)
             try:
                 link = await self._make()
-            except CannotOpen as error:
-                self._down = error.message
+            except Exception as error:
+                self._down = _reason(error)
                 pause_s = min(pause_s * 2, limits.RECONNECT_S_MAX)
                 continue
             self._down = None
             self._live += 1
             self.give(link)
             return
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, OncewardError) else f"Unexpectedly: {error!r}."
 
 
 def _cannot_connect(target: Target, error: Exception) -> CannotOpen:

@@ -10,7 +10,7 @@ from onceward.engine.base import Record
 from onceward.engine.postgres.batch import joined, stored_partition
 from onceward.engine.postgres.lanes import Lanes
 from onceward.engine.postgres.link import Link, Links, Lost, Rejected
-from onceward.errors import BadInput, Unavailable
+from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.keys import Key
 
 # One statement has one view of the table: each get is of one moment.
@@ -93,15 +93,19 @@ class Reads:
                 [sort for _, sort in places],
             )
             rows = await self._ask(self._get, separator, *texts)
-        except (Unavailable, BadInput) as error:
+            found = {row[0]: row for row in rows}
+            answers = [[_record(key, found.get(places[key])) for key in g.keys] for g in gets]
+        except Exception as error:  # whatever it was, no one may be left waiting
+            failure: OncewardError = Unavailable(f"a get failed: {error!r}", code="storage_failed")
+            if isinstance(error, Unavailable | BadInput):
+                failure = error
             for get in gets:
                 if not get.done.done():
-                    get.done.set_exception(type(error)(error.message, code=error.code))
+                    get.done.set_exception(type(failure)(failure.message, code=failure.code))
             return
-        found = {row[0]: row for row in rows}
-        for get in gets:
+        for get, records in zip(gets, answers, strict=True):
             if not get.done.done():
-                get.done.set_result([_record(key, found.get(places[key])) for key in get.keys])
+                get.done.set_result(records)
 
     async def scan(
         self, partition: str, now_ms: int, start: str, end: str | None, limit: int, reverse: bool

@@ -5,6 +5,7 @@ import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
+import asyncpg
 import pytest
 
 from onceward import engine as engines
@@ -168,6 +169,26 @@ async def test_while_the_server_is_away_calls_fail_at_once_and_then_work_again(
     async with asyncio.timeout(20):
         await insist(lambda: engine.commit([Put(B, b"1", None, ABSENT)], 0))
         assert await insist(lambda: values(engine, A, B)) == [b"1", b"1"]
+
+
+async def test_what_was_never_sent_has_no_unknown_outcome(
+    proxy: Proxy, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await engine.commit([Put(A, b"1")], 0)
+    await engine.get([A], 0)
+
+    async def fail(*arguments: Any, **options: Any) -> Any:
+        raise asyncpg.InternalClientError("no host is a primary")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("asyncpg.connect", fail)
+        await cut_idle(proxy, engine)
+        for call in (engine.commit([Put(A, b"2")], 0), engine.get([A], 0), engine.scan("p", 0)):
+            with pytest.raises(Unavailable, match="no host is a primary"):
+                await call
+    async with asyncio.timeout(20):
+        assert await insist(lambda: values(engine, A)) == [b"1"]
+        await insist(lambda: engine.commit([Put(A, b"3")], 0))
 
 
 async def test_a_connection_cut_while_idle_is_replaced_unnoticed(

@@ -133,6 +133,24 @@ async def test_a_node_that_begins_to_listen_again_looks_at_everything(
         await admin.close()
 
 
+async def test_whatever_keeps_a_node_from_listening_it_tries_again(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistakes = [ZeroDivisionError("a mistake"), KeyError("another")]
+    listen = Link.listen
+
+    async def fail(self: Link, channel: str, heard: Any) -> None:
+        if mistakes:
+            raise mistakes.pop()
+        await listen(self, channel, heard)
+
+    monkeypatch.setattr(Link, "listen", fail)
+    async with PostgresEngine(url) as engine:
+        with engine.watch("p") as watch:
+            assert await watch.wait(WAIT_S)
+    assert not mistakes
+
+
 async def test_what_changes_while_no_one_can_be_told_is_told_later(
     url: str, eavesdropper: Eavesdropper
 ) -> None:

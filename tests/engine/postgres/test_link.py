@@ -1,6 +1,7 @@
 """Connections: how a URL is read, and how those that are lost are replaced."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,24 @@ async def test_a_url_that_the_driver_does_not_understand_is_a_bad_url() -> None:
     with pytest.raises(BadInput) as refused:
         await Link.connect(Target.parse("postgresql://host:port/db"))
     assert refused.value.code == "bad_engine_url"
+
+
+async def test_when_no_host_is_a_primary_there_is_no_connection(server: PostgresServer) -> None:
+    with pytest.raises(CannotOpen, match="target attribute") as refused:
+        await Link.connect(Target.parse(f"{server.url}?target_session_attrs=standby"))
+    assert refused.value.code == "engine_unreachable"
+
+
+async def test_a_certificate_that_does_not_convince_is_not_a_bad_url(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*arguments: Any, **options: Any) -> Any:
+        raise ssl.SSLCertVerificationError("it has expired")
+
+    monkeypatch.setattr("asyncpg.connect", refuse)
+    with pytest.raises(CannotOpen, match="has expired") as refused:
+        await Link.connect(Target.parse(server.url))
+    assert refused.value.code == "engine_unreachable"
 
 
 async def test_an_error_of_the_server_leaves_the_link_usable(server: PostgresServer) -> None:
@@ -245,6 +264,27 @@ async def test_links_are_back_as_soon_as_the_server_is(quickly: None) -> None:
     links.give(source.made[0])
     await links.close()
     assert source.made[0].closed
+
+
+async def test_whatever_goes_wrong_with_a_connection_is_got_over(quickly: None) -> None:
+    link = FakeLink()
+    errors = [ZeroDivisionError("a mistake"), KeyError("another"), BadInput("no such file")]
+
+    async def make() -> Any:
+        if errors:
+            raise errors.pop(0)
+        return link
+
+    links: Links[Any] = Links(make, 1)
+    with pytest.raises(Unavailable, match="a mistake"):
+        await links.take()
+    while True:
+        try:
+            assert await links.take() is link
+            break
+        except Unavailable:
+            await asyncio.sleep(0)
+    await links.close()
 
 
 async def test_pauses_between_tries_grow_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,12 +27,13 @@ async def engine(url: str) -> AsyncIterator[PostgresEngine]:
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that were sent."""
+    """The statements about records that were sent."""
     queries: list[str] = []
     fetch = Link.fetch
 
     async def noted(self: Link, query: str, *arguments: object) -> Any:
-        queries.append(query)
+        if "record" in query:
+            queries.append(query)
         return await fetch(self, query, *arguments)
 
     monkeypatch.setattr(Link, "fetch", noted)
@@ -155,6 +156,22 @@ async def test_a_read_that_fails_says_why(
         assert failed.value.code == code
         again = isinstance(error, Lost) and not error.timed_out
         assert calls == (2 if again else 1)
+
+
+async def test_a_get_that_fails_by_mistake_says_so(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: Link, query: str, *arguments: object) -> Any:
+        raise ZeroDivisionError("a mistake")
+
+    await engine.get(KEYS, 0)
+    monkeypatch.setattr(Link, "fetch", fail)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="a mistake") as failed:
+            await engine.get(KEYS, 0)
+        assert failed.value.code == "storage_failed"
+    monkeypatch.undo()
+    assert all(await engine.get(KEYS, 0))
 
 
 async def test_closing_does_not_wait_for_a_scan_and_leaves_no_connection(
