@@ -100,7 +100,9 @@ def stored_partition(partition: str) -> str:
 
 
 CALL: Final = """
-SELECT base, array_to_string(failed, ',') FROM {schema}.commit_batch(
+SELECT base, array_to_string(failed, ','), CASE current_setting('synchronous_commit')
+    WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
+FROM {schema}.commit_batch(
     $1, $2, $3,
     string_to_array($5, $4), string_to_array($6, $4), string_to_array($7, $4),
     $8::text::bigint[], $9::text::bigint[], $10::text::int[], $11::text::int[],
@@ -109,6 +111,8 @@ SELECT base, array_to_string(failed, ',') FROM {schema}.commit_batch(
 )
 """
 """The call: its first argument is the deadline, the others are those of a batch.
+
+What it commits is durable whatever the server, the user or a pooler has set at that moment.
 
 Arrays go as text: the driver looks at each element of an array several times, which costs more
 than all else that a node does for a commit; and before the first one of a connection it asks the

@@ -45,7 +45,7 @@ class CommitLink(Link):
         turn up when the record that fences it out is gone.
         """
         deadline_s = boot_ns() / 1e9 + self._ahead_s + limits.BATCH_LIFE_S
-        [(base, failed)] = await self._call(deadline_s, *batch.arguments)
+        [(base, failed, _)] = await self._call(deadline_s, *batch.arguments)
         return batch.verdicts(base, failed)
 
 

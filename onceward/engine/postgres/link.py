@@ -33,10 +33,6 @@ _SETTINGS: Final = {
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
 }
-_DURABLE: Final = """
-SELECT pg_is_in_recovery(), CASE current_setting('synchronous_commit')
-    WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
-"""
 
 
 class Rejected(Exception):
@@ -127,7 +123,7 @@ class Link:
 
     async def _get_ready(self, target: Target) -> None:
         """What is done once, before the connection is used."""
-        [(standby, _)] = await self.fetch(_DURABLE)
+        [(standby,)] = await self.fetch("SELECT pg_is_in_recovery()")
         if standby:
             raise CannotOpen(
                 f"{target.label} is a standby, which cannot be written. Name the primary.",

@@ -108,29 +108,13 @@ async def test_the_server_gives_up_a_statement_before_the_caller_does(
     server: PostgresServer,
 ) -> None:
     link = await Link.connect(Target.parse(server.url))
-    [(statement, lock, commit)] = await link.fetch("""
-        SELECT current_setting('statement_timeout'), current_setting('lock_timeout'),
-            current_setting('synchronous_commit')
+    [(statement, lock)] = await link.fetch("""
+        SELECT current_setting('statement_timeout'), current_setting('lock_timeout')
     """)
-    assert (statement, lock, commit) == ("10s", "5s", "on")
+    assert (statement, lock) == ("10s", "5s")
     assert limits.STATEMENT_MS / 1e3 < limits.ANSWER_S
     assert 2 * (limits.ANSWER_S + limits.BATCH_LIFE_S) * 1e3 < limits.ATTEMPT_RETENTION_MS
     await link.close()
-
-
-async def test_commits_are_durable_though_the_server_is_set_otherwise(
-    server: PostgresServer,
-) -> None:
-    link = await Link.connect(Target.parse(server.url))
-    await link.run("ALTER ROLE postgres SET synchronous_commit = off")
-    try:
-        careful = await Link.connect(Target.parse(server.url))
-        [(setting,)] = await careful.fetch("SELECT current_setting('synchronous_commit')")
-        assert setting == "on"
-        await careful.close()
-    finally:
-        await link.run("ALTER ROLE postgres RESET synchronous_commit")
-        await link.close()
 
 
 class FakeLink:

@@ -144,7 +144,7 @@ async def test_a_read_that_fails_says_why(
     async def fail(self: Link, query: str, *arguments: object) -> Any:
         nonlocal calls
         if "record" not in query:
-            return [(False, None)]
+            return [(False,)]
         calls += 1
         raise error
 
