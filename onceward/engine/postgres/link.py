@@ -18,6 +18,7 @@ from onceward.errors import BadInput, CannotOpen, OncewardError, StorageFull, Un
 
 # For this program's own statements, which all find their rows by key: no plan made while the
 # table was small may live on when it is large. No statement may outlive its caller for long.
+# Set by a statement, since poolers refuse such parameters at the start of a connection.
 _SETTINGS: Final = {
     "application_name": "onceward",
     "jit": "off",
@@ -33,6 +34,9 @@ _SETTINGS: Final = {
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
 }
+_GET_READY: Final = "SELECT pg_is_in_recovery(), " + ", ".join(
+    f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items()
+)
 
 
 class Rejected(Exception):
@@ -103,9 +107,7 @@ class Link:
     async def connect(cls, target: Target, answer_s: float = limits.ANSWER_S) -> Self:
         """Raises `CannotOpen` with a code that says why, or `BadInput` for a bad URL."""
         try:
-            connection = await asyncpg.connect(
-                target.dsn, timeout=limits.CONNECT_S, server_settings=_SETTINGS
-            )
+            connection = await asyncpg.connect(target.dsn, timeout=limits.CONNECT_S)
         except Exception as error:
             # A certificate that does not convince is a ValueError, too, and may be replaced.
             if isinstance(error, ValueError) and not isinstance(error, OSError):
@@ -123,7 +125,7 @@ class Link:
 
     async def _get_ready(self, target: Target) -> None:
         """What is done once, before the connection is used."""
-        [(standby,)] = await self.fetch("SELECT pg_is_in_recovery()")
+        [(standby, *_)] = await self.fetch(_GET_READY)
         if standby:
             raise CannotOpen(
                 f"{target.label} is a standby, which cannot be written. Name the primary.",
@@ -335,5 +337,11 @@ def _cannot_connect(target: Target, error: Exception) -> CannotOpen:
         )
     if sqlstate.startswith("28") or sqlstate == "42501":
         return CannotOpen(f"{target.label} refused the user: {error}.", code="access_denied")
+    if "startup parameter" in str(error):
+        return CannotOpen(
+            f"{target.label}, a pooler, refused what the URL says: {error}. Leave it out of the "
+            "URL, or let the pooler ignore it.",
+            code="bad_engine_url",
+        )
     reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
     return CannotOpen(f"{target.label} cannot be reached: {reason}.", code="engine_unreachable")
