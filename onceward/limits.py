@@ -24,8 +24,11 @@ KEY_NUMBER_MAX = 10**16 - 1
 # A transaction in the store.
 TRANSACTION_ATTEMPTS_MAX = 32
 TRANSACTION_PAUSE_MS_MAX = 100
-# An attempt whose outcome is unknown is asked about this many times before giving up.
-OUTCOME_ASKS_MAX = 64
+# An attempt whose outcome is unknown is asked about for so long before giving up: longer than a
+# server needs to come back. Checks whose answer was lost are made again this many times.
+OUTCOME_MS_MAX = 300_000
+OUTCOME_PAUSE_MS_MAX = 1_000
+CHECK_ASKS_MAX = 16
 # How long an attempt record outlives its commit: far longer than a lost commit can
 # linger between a client and a server.
 ATTEMPT_RETENTION_MS = 3_600_000

@@ -185,28 +185,31 @@ class Store:
     async def _outcome(self, key: Key, now_ms: int) -> Version | None:
         """The version of a commit whose answer was lost, or None: it will never be applied.
 
-        Writing the fence under the attempt's id settles it: if that succeeds, the lost
-        commit can only fail from now on; if it conflicts, the record there says whose it is.
+        While the engine is away it is asked again, for as long as that may reasonably take.
         """
-        for ask in range(limits.OUTCOME_ASKS_MAX):
+        ask = 0
+        until_ms = self.clock.now_ms() + limits.OUTCOME_MS_MAX
+        while self.clock.now_ms() < until_ms:
             try:
-                await self.engine.commit([self._trace(key, _FENCED)], now_ms)
-                return None
-            except Conflict:
-                pass
-            except (OutcomeUnknown, Unavailable):
-                await self._pause(ask)
-                continue
-            try:
-                [record] = await self.engine.get([key], now_ms)
-            except Unavailable:
-                await self._pause(ask)
-                continue
-            if record is not None:
-                return record.version if record.value == _COMMITTED else None
-        raise OutcomeUnknown(
-            f"the engine did not say in {limits.OUTCOME_ASKS_MAX} tries what became of a commit"
-        )
+                return await self._settle(key, now_ms)
+            except (OutcomeUnknown, Unavailable) as error:
+                if error.code == "engine_closed":
+                    break
+            await self._pause(ask)
+            ask += 1
+        raise OutcomeUnknown("the engine did not say what became of a commit")
+
+    async def _settle(self, key: Key, now_ms: int) -> Version | None:
+        """Writing a fence under the attempt's id settles it: if that succeeds, the lost commit
+        can only fail from now on; if it conflicts, the record there says whose it is."""
+        try:
+            await self.engine.commit([self._trace(key, _FENCED)], now_ms)
+            return None
+        except Conflict:
+            [record] = await self.engine.get([key], now_ms)
+        if record is None:
+            raise OutcomeUnknown("what the fence met was gone when it was looked at")
+        return record.version if record.value == _COMMITTED else None
 
     async def _validate(self, checks: list[Write], now_ms: int) -> None:
         """Make sure that there was a moment after the last read when all checks held.
@@ -227,19 +230,19 @@ class Store:
 
     async def _insist(self, checks: list[Write], now_ms: int) -> None:
         """Checks change nothing, so one whose answer was lost is simply made again."""
-        for ask in range(limits.OUTCOME_ASKS_MAX):
+        for ask in range(limits.CHECK_ASKS_MAX):
             try:
                 await self.engine.commit(checks, now_ms)
                 return
             except OutcomeUnknown:
                 await self._pause(ask)
         raise Unavailable(
-            f"the engine did not answer in {limits.OUTCOME_ASKS_MAX} tries",
+            f"the engine did not answer in {limits.CHECK_ASKS_MAX} tries",
             code="engine_unreachable",
         )
 
     async def _pause(self, ask: int) -> None:
-        pause_ms = min(2**ask, limits.TRANSACTION_PAUSE_MS_MAX)
+        pause_ms = min(2**ask, limits.OUTCOME_PAUSE_MS_MAX)
         await self.clock.sleep(pause_ms * (0.5 + self.ids.fraction() / 2) / 1000)
 
     def _refresh_heads(self, tx: Transaction, writes: list[Write], version: Version) -> None:

@@ -3,18 +3,19 @@ from pathlib import Path
 
 from onceward import limits
 from onceward.limits import (
+    ANSWER_S,
     ATTEMPT_RETENTION_MS,
+    BATCH_LIFE_S,
     COMMIT_BYTES_MAX,
     COMMIT_WRITES_MAX,
     GET_KEYS_MAX,
     KEY_NUMBER_MAX,
-    OUTCOME_ASKS_MAX,
+    OUTCOME_MS_MAX,
     PARTITION_BYTES_MAX,
     SCAN_RECORDS_DEFAULT,
     SCAN_RECORDS_MAX,
     SORT_BYTES_MAX,
     SWEEP_SLACK_MS,
-    TRANSACTION_PAUSE_MS_MAX,
     VALUE_BYTES_MAX,
 )
 
@@ -63,5 +64,5 @@ def test_defaults_are_within_their_limits() -> None:
 
 
 def test_an_attempt_record_outlives_every_question_about_it() -> None:
-    asking_ms = OUTCOME_ASKS_MAX * TRANSACTION_PAUSE_MS_MAX
-    assert 10 * (asking_ms + SWEEP_SLACK_MS) < ATTEMPT_RETENTION_MS
+    asking_ms = OUTCOME_MS_MAX + 1_000 * (BATCH_LIFE_S + ANSWER_S)
+    assert 2 * (asking_ms + SWEEP_SLACK_MS) < ATTEMPT_RETENTION_MS

@@ -12,13 +12,14 @@ from onceward.engine.memory import MemoryEngine
 from onceward.errors import Conflict, OutcomeUnknown, Unavailable
 from onceward.store import Store
 from onceward.transaction import Transaction
-from tests.quick import QuickClock, change, quick_store, stored
+from tests.quick import START_MS, QuickClock, change, quick_store, stored
 
 A, B = ("p", "a"), ("p", "b")
 
 # What becomes of a commit: it is applied and answered; applied, but the answer is lost; lost
-# on the way; refused; or delayed, to arrive when the next get comes.
-FINE, ANSWER_LOST, REQUEST_LOST, AWAY, LATE = "fine", "answer lost", "request lost", "away", "late"
+# on the way; refused, for now or for good; or delayed, to arrive when the next get comes.
+FINE, ANSWER_LOST, REQUEST_LOST, LATE = "fine", "answer lost", "request lost", "late"
+AWAY, CLOSED = "away", "closed"
 
 
 class ScriptedEngine(MemoryEngine):
@@ -36,6 +37,8 @@ class ScriptedEngine(MemoryEngine):
     async def commit(self, writes: Any, now_ms: int, visible: Any = None) -> Version:
         self.commits.append(list(writes))
         fate = self.script.popleft() if self.script else FINE
+        if fate == CLOSED:
+            raise Unavailable("it was closed", code="engine_closed")
         if fate == AWAY:
             raise Unavailable("no connection")
         if fate == LATE:
@@ -55,6 +58,14 @@ class ScriptedEngine(MemoryEngine):
         """Let the delayed commits reach the engine at last."""
         for writes, now_ms in self.late:
             await super().commit(writes, now_ms)
+
+
+class PassingClock(QuickClock):
+    """Time passes while one sleeps, and only then."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        self.at_ms += round(seconds * 1_000)
 
 
 class Counter:
@@ -77,7 +88,7 @@ class Counter:
 
 async def scripted(*script: str) -> tuple[Store, ScriptedEngine, Counter]:
     engine = ScriptedEngine(*script)
-    return await quick_store(engine), engine, Counter()
+    return Store(await engine.open(), PassingClock()), engine, Counter()
 
 
 def attempts(engine: ScriptedEngine) -> list[Record]:
@@ -169,7 +180,7 @@ async def test_a_transaction_that_ran_for_hours_is_not_applied_twice(fate: str) 
         [REQUEST_LOST],
         [AWAY],
         [REQUEST_LOST, AWAY, ANSWER_LOST, AWAY],
-        [AWAY] * (limits.OUTCOME_ASKS_MAX - 1),
+        [AWAY] * 200,
     ],
 )
 async def test_the_outcome_is_found_though_the_fence_goes_wrong(
@@ -192,14 +203,23 @@ async def test_the_outcome_is_found_though_reading_the_verdict_fails(first: str)
 
 
 async def test_when_no_one_says_what_became_of_it_the_outcome_is_unknown() -> None:
-    store, engine, count = await scripted(ANSWER_LOST, *[AWAY] * limits.OUTCOME_ASKS_MAX)
+    store, engine, count = await scripted(ANSWER_LOST, *[AWAY] * 10_000)
     with pytest.raises(OutcomeUnknown, match="did not say"):
         await store.run(count)
     assert count.runs == 1
     assert count.durable == 0
-    assert not engine.script, "it asked as often as it may"
     assert isinstance(store.clock, QuickClock)
-    assert max(store.clock.slept_s) <= limits.TRANSACTION_PAUSE_MS_MAX / 1_000
+    assert max(store.clock.slept_s) <= limits.OUTCOME_PAUSE_MS_MAX / 1_000
+    asked_ms = store.clock.at_ms - START_MS
+    assert 0 <= asked_ms - limits.OUTCOME_MS_MAX <= limits.OUTCOME_PAUSE_MS_MAX
+    assert len(engine.commits) < 1_000, "but not all the time"
+
+
+async def test_an_engine_that_was_closed_is_not_asked_for_long() -> None:
+    store, engine, count = await scripted(ANSWER_LOST, AWAY, CLOSED)
+    with pytest.raises(OutcomeUnknown):
+        await store.run(count)
+    assert len(engine.commits) == 3
 
 
 async def test_an_engine_that_is_away_changed_nothing_and_is_not_asked_again() -> None:
@@ -220,7 +240,7 @@ async def test_checks_whose_answer_was_lost_are_simply_made_again() -> None:
 
 async def test_checks_that_are_never_answered_end_with_unavailable() -> None:
     store, engine, _ = await scripted()
-    engine.script.extend([REQUEST_LOST] * limits.OUTCOME_ASKS_MAX)
+    engine.script.extend([REQUEST_LOST] * limits.CHECK_ASKS_MAX)
     with pytest.raises(Unavailable) as away:
         await store.run(lambda tx: tx.get(A))
     assert away.value.code == "engine_unreachable"
