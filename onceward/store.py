@@ -25,6 +25,7 @@ from onceward.errors import (
 )
 from onceward.heads import Heads
 from onceward.ids import Ids
+from onceward.keys import Key
 from onceward.transaction import Transaction
 
 T = TypeVar("T")
