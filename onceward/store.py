@@ -14,11 +14,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from onceward import keys, limits
 from onceward.clock import Clock
-from onceward.engine.base import ABSENT, Check, Engine, Put, Record, Version, Write
+from onceward.engine.base import ABSENT, ANY, Check, Engine, Put, Record, Version, Write
 from onceward.errors import (
     Conflict,
     Contention,
     EngineStopped,
+    OncewardError,
     OutcomeUnknown,
     TooLarge,
     Unavailable,
@@ -52,11 +53,15 @@ class Store:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         self._heads = Heads()
         self._hooks: list[Callable[[Commit], None]] = []
+        self._telling: set[asyncio.Task[None]] = set()
 
     def on_durable(self, hook: Callable[[Commit], None]) -> Callable[[], None]:
         """Call `hook` with every commit of this store that changed something, once durable.
 
-        Returns a function that takes the hook out again. A hook must not block or raise.
+        Also if its caller was cancelled meanwhile, unless the engine had not applied it yet:
+        where an answer is a journey, such a commit may go unnoticed, and only a look at the
+        records tells. Returns a function that takes the hook out again. A hook must not
+        block or raise.
         """
         self._hooks.append(hook)
         return lambda: self._hooks.remove(hook)
@@ -138,8 +143,11 @@ class Store:
     ) -> None:
         if not writes:
             return
+        applied: Version | None = None
 
         def visible(version: Version) -> None:
+            nonlocal applied
+            applied = version
             self._refresh_heads(tx, writes, version)
             end_turn()
 
@@ -151,16 +159,34 @@ class Store:
                 f"a transaction has less than {limits.COMMIT_WRITES_MAX} writes and checked "
                 f"reads, not {len(writes)}: some engines need one for the attempt record"
             )
-        if self.engine.answers_can_be_lost:
-            version = await self._commit_traced(writes, tx.now_ms, visible)
-        else:
-            version = await self.engine.commit(writes, tx.now_ms, visible)
+        try:
+            if self.engine.answers_can_be_lost:
+                version = await self._commit_traced(writes, tx.now_ms, visible)
+            else:
+                version = await self.engine.commit(writes, tx.now_ms, visible)
+        except asyncio.CancelledError:
+            if applied is not None:
+                # It goes its way to the disk, though its caller waits for it no longer.
+                commit = Commit(applied, writes, tx.now_ms)
+                telling = asyncio.create_task(self._tell_once_durable(tx, commit))
+                self._telling.add(telling)
+                telling.add_done_callback(self._telling.discard)
+            raise
+        self._tell(tx, Commit(version, writes, tx.now_ms))
+
+    def _tell(self, tx: Transaction, commit: Commit) -> None:
         for hook in tx.hooks:
             hook()
-        if self._hooks:
-            commit = Commit(version, writes, tx.now_ms)
-            for commit_hook in tuple(self._hooks):  # a hook may take itself out
-                commit_hook(commit)
+        for commit_hook in tuple(self._hooks):  # a hook may take itself out
+            commit_hook(commit)
+
+    async def _tell_once_durable(self, tx: Transaction, commit: Commit) -> None:
+        try:
+            # Checks alone wait until all that is visible is durable.
+            await self._insist([Check(commit.writes[0].key, ANY)], commit.now_ms)
+        except OncewardError:
+            return  # storage failed or was closed: nobody knows whether it is there
+        self._tell(tx, commit)
 
     async def _commit_traced(
         self, writes: list[Write], now_ms: int, visible: Callable[[Version], None]

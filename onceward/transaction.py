@@ -229,7 +229,10 @@ class Transaction:
         return len(self._writes.keys() | self._checked.keys())
 
     def on_durable(self, hook: Callable[[], None]) -> None:
-        """Call `hook` once this transaction's commit is durable; never for one that failed."""
+        """Call `hook` once this transaction's commit is durable; never for one that failed.
+
+        If the caller was cancelled meanwhile: as `Store.on_durable` says.
+        """
         self._must_be_running()
         self.hooks.append(hook)
 

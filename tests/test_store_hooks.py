@@ -9,7 +9,7 @@ from onceward.engine.base import Version
 from onceward.engine.memory import MemoryEngine
 from onceward.store import Commit
 from onceward.transaction import Transaction
-from tests.quick import START_MS, change, quick_store, stored
+from tests.quick import START_MS, WatchedEngine, change, quick_store, stored
 
 A, B = ("p", "a"), ("p", "b")
 
@@ -43,16 +43,23 @@ async def test_hooks_learn_of_every_commit_that_changed_something() -> None:
     assert [write.key for write in commit.writes] == [A, B]
 
 
-async def test_hooks_are_called_when_the_commit_is_durable_not_when_it_is_visible() -> None:
-    class Slow(MemoryEngine):
-        async def commit(self, *args: Any) -> Version:
-            version = await super().commit(*args)
-            visible.set()
-            await durable.wait()
-            return version
+class Slow(MemoryEngine):
+    """A commit is visible at once, and durable when a test says so."""
 
-    visible, durable = asyncio.Event(), asyncio.Event()
-    store = await quick_store(Slow())
+    def __init__(self) -> None:
+        super().__init__()
+        self.visible, self.durable = asyncio.Event(), asyncio.Event()
+
+    async def commit(self, *args: Any) -> Version:
+        version = await super().commit(*args)
+        self.visible.set()
+        await self.durable.wait()
+        return version
+
+
+async def test_hooks_are_called_when_the_commit_is_durable_not_when_it_is_visible() -> None:
+    engine = Slow()
+    store = await quick_store(engine)
     told = []
     store.on_durable(lambda commit: told.append("store"))
 
@@ -61,12 +68,59 @@ async def test_hooks_are_called_when_the_commit_is_durable_not_when_it_is_visibl
         tx.put(A, 1)
 
     running = asyncio.create_task(store.run(fn))
-    await visible.wait()
+    await engine.visible.wait()
     assert await stored(store, A) == 1
     assert told == []
-    durable.set()
+    engine.durable.set()
     await running
     assert told == ["tx", "store"]
+
+
+async def test_hooks_learn_of_a_commit_whose_caller_was_cancelled_once_it_is_durable() -> None:
+    engine = Slow()
+    store = await quick_store(engine)
+    told: list[Any] = []
+    all_told = asyncio.Event()
+
+    def hook(commit: Commit) -> None:
+        told.append(commit)
+        all_told.set()
+
+    store.on_durable(hook)
+
+    async def fn(tx: Transaction) -> None:
+        tx.on_durable(lambda: told.append("tx"))
+        tx.put(A, 1)
+
+    running = asyncio.create_task(store.run(fn))
+    await engine.visible.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert told == []
+    engine.durable.set()
+    await all_told.wait()
+    [record] = await engine.get([A], START_MS)
+    assert record is not None
+    assert told[0] == "tx"
+    assert (told[1].version, [write.key for write in told[1].writes]) == (record.version, [A])
+    assert len(told) == 2
+
+
+async def test_hooks_are_not_told_of_a_commit_that_was_cancelled_too_early() -> None:
+    store = await quick_store(engine := WatchedEngine())
+    told: list[Any] = []
+    store.on_durable(told.append)
+    engine.before_commit = asyncio.Event().wait
+    running = asyncio.create_task(store.run(count_up))
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await stored(store, A) is None
+    assert told == []
 
 
 async def test_hooks_of_runs_that_failed_are_never_called() -> None:

@@ -135,3 +135,23 @@ async def test_a_node_that_stops_answers_those_who_wait() -> None:
     assert len(await served) + len(await late) == 1
     with pytest.raises(Unavailable, match="node_stopped"):
         await member.claim(wait_s=600)
+
+
+@pytest.mark.parametrize("delay_ms", [0, 100])
+@virtual
+async def test_a_job_whose_sender_went_away_while_it_became_durable_is_handed_out_at_once(
+    delay_ms: int,
+) -> None:
+    cluster = Cluster(1, shared=False)
+    member = await cluster.start()
+    asked = asks(member, wait_s=60)
+    await cluster.clock.sleep(1)
+    member.engine.latency_s = 0.01
+    due_ms = member.clock.now_ms() + delay_ms
+    send = member.store.run(lambda tx: member.node.schedule.send(tx, "q", "a", due_ms=due_ms))
+    sending = member.process.spawn(send)
+    await cluster.until(lambda: any(key[0].startswith("job#") for key in cluster.records), 0.001)
+    sending.cancel()
+    [claim] = await asked
+    assert claim.body == "a"
+    assert cluster.loop.time() < 1.3
