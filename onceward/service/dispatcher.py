@@ -76,6 +76,7 @@ class Dispatcher:
     ) -> None:
         """Let `act(tx, entry)` handle due entries of a kind. It must remove the entry.
 
+        Which may be gone: another node, or whoever it belonged to, can have been faster.
         Several may share a commit: `writes` is how many writes and checked reads of it one
         takes at the most, `reads` are keys to get beforehand, all with one call. If `act`
         raises, the entry is tried again later.

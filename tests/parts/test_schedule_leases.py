@@ -38,6 +38,19 @@ async def test_an_extended_lease_runs_from_now_and_moves_its_entry_only_when_tha
     assert await jobs.due() == []
 
 
+async def test_an_entry_that_another_owner_has_moved_already_is_left_alone() -> None:
+    jobs = await new_jobs()
+    id_ = await jobs.send()
+    claim = await jobs.claimed(lease_ms=1_000)
+    [entry] = await jobs.due()
+    await jobs.extend(claim, 5_000)
+    await jobs.pass_ms(1_000)
+    moved = await jobs.due()
+    await jobs.act(entry)
+    assert await jobs.due() == moved != [entry]
+    assert await jobs.state(id_) == "leased"
+
+
 async def test_extending_never_makes_a_lease_shorter() -> None:
     jobs = await new_jobs()
     await jobs.send()

@@ -242,6 +242,8 @@ class Schedule(Places):
     async def expire(self, tx: Transaction, entry: Key) -> None:
         """End an attempt whose lease ran out; or move the entry to where the lease now ends."""
         _, id_, token, _ = entry[1].split("#")
+        if await tx.get(entry) is None:
+            return  # another owner of the slot has moved it already
         job = await tx.get(job_key(id_), Job)
         if job is None or job.token != token:
             tx.delete(entry)  # left over from an attempt that has ended
@@ -261,7 +263,7 @@ class Schedule(Places):
 
     def read_to_expire(self, entry: Key) -> list[Key]:
         id_ = entry[1].split("#")[1]
-        return [job_key(id_), lease_key(id_)]
+        return [entry, job_key(id_), lease_key(id_)]
 
     async def held(self, tx: Transaction, id_: str, token: str) -> Job:
         """The job, if this attempt still holds it; raises `StaleToken`, `NoSuchJob`."""
