@@ -100,6 +100,19 @@ async def test_jobs_are_handed_out_by_priority_then_in_the_order_they_became_rea
     assert bodies == ["c", "e", "a", "d", "b"]
 
 
+async def test_jobs_that_are_overdue_are_handed_out_in_the_order_of_their_times() -> None:
+    jobs = await new_jobs()
+    for delay_ms in (300, 200, 100):
+        await jobs.send(delay_ms, due_ms=START_MS + delay_ms)
+    jobs.clock.at_ms += 250
+    await jobs.send("now")
+    await jobs.pass_ms(0)
+    assert len(await jobs.ready()) == 3
+    await jobs.pass_ms(50)
+    bodies = [(await jobs.claimed()).body for _ in range(4)]
+    assert bodies == [100, 200, "now", 300]
+
+
 async def test_a_completed_job_is_done_and_leaves_nothing_behind_but_its_record() -> None:
     jobs = await new_jobs()
     id_ = await jobs.send()

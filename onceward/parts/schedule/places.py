@@ -162,8 +162,13 @@ class Places:
         else:
             tx.delete((dead_partition(job.queue), job.place))
 
-    async def _place(self, tx: Transaction, id_: str, job: Job) -> None:
-        """Let a job wait for its time, or for a worker if that has come."""
+    async def _place(
+        self, tx: Transaction, id_: str, job: Job, ready_ms: int | None = None
+    ) -> None:
+        """Let a job wait for its time, or for a worker if that has come.
+
+        It is ready from now on, if `ready_ms` does not say since when.
+        """
         if job.due_ms > tx.now_ms:
             job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
             tx.add((due_partition(slot_of(id_)), job.place), JOB_DUE)
@@ -172,7 +177,8 @@ class Places:
             limit = self.settings(job.queue).limit_per_key
             if limit and not await pass_gate(tx, id_, job, job.limit_key, limit):
                 return
-        job.state, job.place = "ready", keys.join(job.priority, tx.now_ms, id_)
+        since_ms = tx.now_ms if ready_ms is None else ready_ms
+        job.state, job.place = "ready", keys.join(job.priority, since_ms, id_)
         tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
 
 

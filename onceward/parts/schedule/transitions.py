@@ -89,7 +89,7 @@ class Schedule(Places):
             tx.delete(entry)
         elif job.due_ms <= tx.now_ms:
             tx.delete(entry)
-            await self._place(tx, id_, job)
+            await self._place(tx, id_, job, job.due_ms)
             tx.put(job_key(id_), job)
 
     def read_to_promote(self, entry: Key) -> list[Key]:
