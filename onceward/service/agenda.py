@@ -55,16 +55,20 @@ class Agenda:
 
     def remove(self, sort: str) -> None:
         """Note that an entry was just removed."""
-        self._known.discard(sort)  # it leaves the heap when its turn comes
+        if sort in self._known:
+            self._forget(sort)
 
     def take(self) -> str:
         """Remove and return the first."""
         sort = self.next
         assert sort is not None
-        self._known.remove(sort)
-        if self._cut and self.next is None:
-            self.stale = True
+        self._forget(sort)
         return sort
+
+    def _forget(self, sort: str) -> None:
+        self._known.remove(sort)  # it leaves the heap when its turn comes
+        if self._cut and not self._known:
+            self.stale = True
 
     @property
     def next(self) -> str | None:

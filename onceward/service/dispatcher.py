@@ -172,6 +172,8 @@ class SlotRunner:
 
     def removed(self, sort: str) -> None:
         self._agenda.remove(sort)
+        if self._agenda.stale:
+            self._wake.set()
 
     def _hinted(self) -> None:
         # Own commits cause hints too, and are known already: so not at every hint.

@@ -36,3 +36,11 @@ async def put(member: Member, *names: str, at_ms: int, slot: int = 0, kind: str 
             tx.put((due_partition(slot), join(at_ms, name, kind)), 1)
 
     await member.run(fn)
+
+
+async def remove(member: Member, *names: str, at_ms: int, slot: int = 0, kind: str = "log") -> None:
+    async def fn(tx: Transaction) -> None:
+        for name in names:
+            tx.delete((due_partition(slot), join(at_ms, name, kind)))
+
+    await member.run(fn)

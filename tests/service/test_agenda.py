@@ -1,5 +1,6 @@
 """The near future of a slot, and entries that give trouble."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,11 +59,15 @@ def test_what_is_beyond_the_bound_is_left_to_the_next_scan() -> None:
     assert taken(agenda) == [entry(3), entry(9)]
 
 
-def test_it_is_stale_when_a_cut_front_is_used_up() -> None:
+@pytest.mark.parametrize("how", ["taken", "removed"])
+def test_it_is_stale_when_a_cut_front_is_used_up(how: str) -> None:
     agenda = filled(3, 5, cut=True)
     agenda.take()
     assert not agenda.stale
-    agenda.take()
+    if how == "taken":
+        agenda.take()
+    else:
+        agenda.remove(entry(5))
     assert agenda.stale
 
 
@@ -104,12 +109,17 @@ def test_cleared_it_knows_nothing() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["add", "remove", "take"]), st.integers(0, 20))),
-    st.sets(st.integers(0, 20)),
+    st.lists(st.tuples(st.sampled_from(["add", "remove", "take"]), st.integers(0, 6))),
+    st.sets(st.integers(0, 6)),
+    st.booleans(),
 )
-def test_it_is_a_sorted_set(steps: list[tuple[str, int]], start: set[int]) -> None:
-    agenda, model = filled(*start), {entry(ms) for ms in start}
+def test_it_is_a_sorted_set_and_says_when_it_was_cut_and_is_used_up(
+    steps: list[tuple[str, int]], start: set[int], cut: bool
+) -> None:
+    agenda, model = filled(*start, cut=cut), {entry(ms) for ms in start}
+    used_up = False
     for what, due_ms in steps:
+        before = len(model)
         if what == "add":
             first = agenda.add(entry(due_ms))
             assert first == (entry(due_ms) not in model and entry(due_ms) < min(model, default="x"))
@@ -122,6 +132,8 @@ def test_it_is_a_sorted_set(steps: list[tuple[str, int]], start: set[int]) -> No
             model.remove(min(model))
         assert agenda.next == min(model, default=None)
         assert len(agenda) == len(model)
+        used_up = used_up or (before > 0 and not model)
+        assert agenda.stale == (cut and used_up)
 
 
 def test_an_entry_that_gave_trouble_rests_longer_each_time() -> None:

@@ -7,7 +7,7 @@ import pytest
 from onceward import limits
 from onceward.keys import Key
 from tests.service.cluster import Cluster, virtual
-from tests.service.log import Log, put
+from tests.service.log import Log, put, remove
 
 # On time.
 
@@ -110,6 +110,28 @@ async def test_an_entry_that_was_removed_in_time_is_not_acted_on() -> None:
     await cluster.clock.sleep(10)
     assert member.node.dispatcher.acted == 0
     assert (await member.job(id_)).state == "done"
+
+
+@virtual
+async def test_what_is_behind_a_full_agenda_is_looked_for_when_all_of_that_was_removed() -> None:
+    cluster = Cluster(1, shared=False)
+    member = await cluster.start()
+    log = Log(member)
+    at_ms = member.clock.now_ms() + 12_000
+    names = [f"{n:04d}" for n in range(limits.AGENDA_ENTRIES)]
+    pieces = [names[start : start + 50] for start in range(0, len(names), 50)]
+    for piece in pieces:
+        await put(member, *piece, at_ms=at_ms)
+    await put(member, "behind", at_ms=at_ms + 1)
+    await cluster.clock.sleep(limits.POLL_ALONE_S)
+    [runner] = member.node.dispatcher._runners.values()
+    assert len(runner._agenda) == limits.AGENDA_ENTRIES
+    for piece in pieces:
+        await remove(member, *piece, at_ms=at_ms)
+    await cluster.clock.sleep(0.001)
+    assert len(runner._agenda) == 1
+    await cluster.clock.sleep(10)
+    assert log.acted == [("behind", at_ms + 1)]
 
 
 @virtual
