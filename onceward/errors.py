@@ -224,3 +224,7 @@ class CannotOpen(OncewardError):
     """A database cannot be opened; the code says why, the message what to do."""
 
     default_code = "not_a_database"
+
+
+PASSING = (Contention, OutcomeUnknown, Unavailable)
+"""What a process that runs on waits out: nothing says that it will be so the next time."""

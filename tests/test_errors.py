@@ -2,6 +2,7 @@ import pytest
 
 from onceward import errors
 from onceward.errors import (
+    PASSING,
     TABLE,
     BadInput,
     CannotOpen,
@@ -86,6 +87,12 @@ def test_contention_and_passing_trouble_are_worth_a_retry() -> None:
         assert TABLE[code].retry, code
         assert TABLE[code].exit == 75, code
     assert not TABLE["engine_stopped"].retry, "only a restart helps"
+
+
+def test_trouble_passes_whatever_its_code_unless_storage_has_stopped_for_good() -> None:
+    for kind in (Contention, OutcomeUnknown, Unavailable, StorageFull):
+        assert issubclass(kind, PASSING)
+    assert not issubclass(EngineStopped, PASSING)
 
 
 def test_what_changed_nothing_can_be_told_from_what_may_have() -> None:

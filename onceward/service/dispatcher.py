@@ -14,9 +14,9 @@ from typing import NamedTuple
 from onceward import keys, limits
 from onceward.engine.base import Check, Put
 from onceward.errors import (
+    PASSING,
     BadInput,
     EngineStopped,
-    OncewardError,
     OutcomeUnknown,
     Unavailable,
 )
@@ -189,9 +189,7 @@ class SlotRunner:
             try:
                 worked = await self._turn()
                 pause_s = 0.0
-            except OncewardError as error:
-                if not error.kind.retry:
-                    raise
+            except PASSING:
                 self._agenda.stale = True
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s + 0.05, limits.POLL_S)

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from onceward import limits
-from onceward.errors import OncewardError
+from onceward.errors import PASSING
 from onceward.keys import Key
 from onceward.store import Store
 from onceward.transaction import Transaction, decode
@@ -138,9 +138,7 @@ class Placement:
                 steps = limits.BEATS_PER_LEASE
                 try:
                     await self.step()
-                except OncewardError as error:
-                    if not error.kind.retry:
-                        raise
+                except PASSING:
                     steps = limits.BEAT_TRIES_PER_LEASE
                 if not self._holds_lease():
                     self._own(set())
@@ -282,10 +280,8 @@ class Placement:
                 await self._store.run(leave)
             for start in range(0, len(owned), _SLOTS_AT_ONCE):
                 await self._give(owned[start : start + _SLOTS_AT_ONCE])
-        except OncewardError as error:
-            if not error.kind.retry:
-                raise
-            # Out of reach: the others find out when the lease is over.
+        except PASSING:
+            pass  # out of reach: the others find out when the lease is over
 
     async def _read(self, partition: str, type: type[msgspec.Struct]) -> list[tuple[str, Any]]:
         # Past the store: what follows from this is decided again in transactions.

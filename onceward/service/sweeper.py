@@ -3,7 +3,7 @@
 import asyncio
 
 from onceward import limits
-from onceward.errors import OncewardError
+from onceward.errors import PASSING
 from onceward.service.placement import Placement
 from onceward.store import Store
 
@@ -25,9 +25,8 @@ class Sweeper:
                 while swept >= limits.SWEEP_RECORDS_MAX:
                     swept = await self.sweep()
                     await asyncio.sleep(0)
-            except OncewardError as error:
-                if not error.kind.retry:
-                    raise
+            except PASSING:
+                pass
             await self._store.clock.sleep(limits.SWEEP_S)
 
     async def sweep(self) -> int:

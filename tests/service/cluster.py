@@ -47,6 +47,7 @@ class TestEngine(MemoryEngine):
         super().__init__(memory)
         self.deaf = deaf
         self.cut_off = False
+        self.cut_off_code = "engine_unreachable"
         self.stopped = False
         self.latency_s = 0.0
         self.commits: list[Sequence[Write]] = []
@@ -97,7 +98,7 @@ class TestEngine(MemoryEngine):
         if self.stopped:
             raise EngineStopped("the disk is gone")
         if self.cut_off:
-            raise Unavailable("cut off")
+            raise Unavailable("cut off", code=self.cut_off_code)
         if self.latency_s:
             await self._clock.sleep(self.latency_s)
 

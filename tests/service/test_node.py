@@ -72,6 +72,24 @@ async def test_a_node_that_was_not_started_stops_at_once() -> None:
     await Node(Store(MemoryEngine(), VirtualClock())).stop()
 
 
+@pytest.mark.parametrize("code", ["engine_unreachable", "storage_failed", "damaged"])
+@virtual
+async def test_a_node_outlives_an_engine_that_cannot_be_used_for_a_while(code: str) -> None:
+    cluster = Cluster(2)
+    member = await cluster.start()
+    name = member.node.placement.node
+    member.engine.cut_off_code = code
+    id_ = await member.send(delay_ms=1_000)
+    for outage_s in (0.1, 3, 2 * limits.SWEEP_S):
+        member.engine.cut_off = True
+        await cluster.clock.sleep(outage_s)
+        member.engine.cut_off = False
+        await cluster.clock.sleep(limits.SWEEP_S)
+    assert cluster.names == {name}
+    assert (await member.job(id_)).state == "ready"
+    await member.stop()
+
+
 async def test_a_node_works_on_sqlite_and_again_after_a_restart(tmp_path) -> None:
     path = str(tmp_path / "a.db")
     async with SQLiteEngine(path) as engine, Node(Store(engine), slots=4) as node:
