@@ -37,6 +37,8 @@ class Beat(msgspec.Struct):
     """A node's record: it is alive while this changes."""
 
     count: int
+    lease_ms: int = limits.NODE_LEASE_MS
+    """It is gone when it was seen unchanged for so long."""
 
 
 class Slot(msgspec.Struct):
@@ -69,24 +71,36 @@ def _draw(slot: int, node: str) -> tuple[bytes, str]:
 
 
 class Watchlist:
-    """When each other node's record was last seen to change, by this node's own clock."""
+    """For how long each other node's record was seen unchanged, by this node's own clock.
+
+    From one look to the next counts at most the time between two beats of that node: who
+    could not look for a while, since the engine was away, knows that others may not have
+    been able to beat.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._seen: dict[str, tuple[Beat, int]] = {}
+        self._looked_ns = 0
 
-    def look(self, beats: dict[str, int], at_ns: int) -> None:
+    def look(self, beats: dict[str, Beat], at_ns: int) -> None:
         """Note what was read before `at_ns`."""
-        self._seen = {
-            node: self._seen[node]
-            if node in self._seen and self._seen[node][0] == count
-            else (count, at_ns)
-            for node, count in beats.items()
-        }
+        passed_ns = at_ns - self._looked_ns
+        self._looked_ns = at_ns
+        before, self._seen = self._seen, {}
+        for node, beat in beats.items():
+            unchanged_ns = 0
+            if node in before and before[node][0] == beat:
+                beat_ns = beat.lease_ms * 1_000_000 // limits.BEATS_PER_LEASE
+                unchanged_ns = before[node][1] + min(passed_ns, beat_ns)
+            self._seen[node] = beat, unchanged_ns
 
-    def gone(self, at_ns: int, lease_ns: int) -> dict[str, int]:
-        """Nodes unchanged for the full lease, with the count they stopped at."""
+    @property
+    def gone(self) -> dict[str, Beat]:
+        """Nodes unchanged for their full lease, with their last beat."""
         return {
-            node: count for node, (count, since) in self._seen.items() if at_ns - since >= lease_ns
+            node: beat
+            for node, (beat, unchanged_ns) in self._seen.items()
+            if unchanged_ns >= beat.lease_ms * 1_000_000
         }
 
 
@@ -154,17 +168,17 @@ class Placement:
         """One heartbeat, one look around, and what follows from it."""
         self._stepped_ns = self._store.clock.elapsed_ns()
         await self._beat()
-        beats = await self._look()
-        if self.node not in beats:
+        alive = await self._look()
+        if self.node not in alive:
             return  # given up by the others since the beat: the next one finds out
-        rightful = self._share(beats)
+        rightful = self._share(alive)
         owners = {int(sort): slot.owner for sort, slot in await self._read(SLOTS, Slot)}
         mine = {slot for slot, owner in owners.items() if owner == self.node}
         surplus = sorted(mine - rightful)
         self._own(mine & rightful)
         for start in range(0, len(surplus), _SLOTS_AT_ONCE):
             await self._give(surplus[start : start + _SLOTS_AT_ONCE])
-        free = sorted(slot for slot in rightful - mine if owners.get(slot) not in beats)
+        free = sorted(slot for slot in rightful - mine if owners.get(slot) not in alive)
         for start in range(0, len(free), _SLOTS_AT_ONCE):
             taken = await self._take(free[start : start + _SLOTS_AT_ONCE])
             self._own(self.owned | taken)
@@ -189,7 +203,7 @@ class Placement:
             record = await tx.get(key, Beat) if self.node else None
             if record is None:
                 return False
-            tx.put(key, Beat(record.count + 1))
+            tx.put(key, Beat(record.count + 1, self._lease_ms))
             return True
 
         if not await self._store.run(beat):
@@ -198,26 +212,25 @@ class Placement:
             self.node = f"{self._name}~{self._store.ids.new()}"
 
             async def register(tx: Transaction) -> None:
-                tx.put((NODES, self.node), Beat(1))
+                tx.put((NODES, self.node), Beat(1, self._lease_ms))
 
             await self._store.run(register)
         # The lease counts from before the renewal was sent.
         self._held_until_ns = before_ns + self._lease_ms * 1_000_000
 
-    async def _look(self) -> dict[str, int]:
+    async def _look(self) -> set[str]:
         """The nodes alive; those that are gone are removed."""
-        beats = {node: beat.count for node, beat in await self._read(NODES, Beat)}
-        others = {node: count for node, count in beats.items() if node != self.node}
+        beats: dict[str, Beat] = dict(await self._read(NODES, Beat))
+        alive = set(beats)
+        beats.pop(self.node, None)
+        gone = beats  # what they used is this process's own now, if nobody shares the database
         if self._store.engine.shared:
-            now_ns = self._store.clock.elapsed_ns()
-            self._watchlist.look(others, now_ns)
-            gone = self._watchlist.gone(now_ns, self._lease_ms * 1_000_000)
-        else:
-            gone = others  # what they used is this process's own now
-        for node, count in gone.items():
-            if await self._bury(node, count):
-                del beats[node]
-        return beats
+            self._watchlist.look(beats, self._store.clock.elapsed_ns())
+            gone = self._watchlist.gone
+        for node, beat in gone.items():
+            if await self._bury(node, beat.count):
+                alive.remove(node)
+        return alive
 
     async def _bury(self, node: str, count: int) -> bool:
         """Remove the record of a node, unless it has changed after all."""
@@ -231,8 +244,8 @@ class Placement:
 
         return await self._store.run(bury)
 
-    def _share(self, beats: dict[str, int]) -> set[int]:
-        nodes = tuple(sorted(beats))
+    def _share(self, alive: set[str]) -> set[int]:
+        nodes = tuple(sorted(alive))
         if self._divided[0] != nodes:
             self._divided = nodes, divide(self.slots, nodes)
         return self._divided[1][self.node]

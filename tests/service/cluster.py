@@ -176,7 +176,7 @@ class Cluster:
         self.loop = loop
         self.clock = VirtualClock()
 
-    async def start(self, *, wall_offset_ms: int = 0) -> Member:
+    async def start(self, *, wall_offset_ms: int = 0, lease_s: float = LEASE_S) -> Member:
         process = self.loop.process(f"node{len(self.members)}")
 
         async def boot() -> Member:
@@ -186,7 +186,7 @@ class Cluster:
             # From a seed, so that what fails once fails always.
             ids = Ids(clock.now_ms, random.Random(f"{self.seed} {process.name}").randbytes)
             store = Store(engine, clock, ids)
-            node = Node(store, name=process.name, slots=self.slots, lease_ms=int(LEASE_S * 1000))
+            node = Node(store, name=process.name, slots=self.slots, lease_ms=int(lease_s * 1000))
             await node.start()
             return Member(process, engine, node)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.errors import EngineStopped
-from onceward.service.placement import NODES, Watchlist, divide, slot_key
+from onceward.service.placement import NODES, Beat, Watchlist, divide, slot_key
 from onceward.transaction import Transaction
 from tests.service.cluster import LEASE_S, Cluster, virtual
 
@@ -44,18 +44,39 @@ def test_few_slots_move_when_a_node_comes_or_goes() -> None:
 # Watching.
 
 
+MS = 1_000_000
+
+
 def test_a_node_is_gone_when_it_was_seen_unchanged_for_the_full_lease() -> None:
     watchlist = Watchlist()
-    watchlist.look({"a": 1, "b": 1}, at_ns=100)
-    assert watchlist.gone(at_ns=100, lease_ns=10) == {}
-    watchlist.look({"a": 1, "b": 2}, at_ns=105)
-    assert watchlist.gone(at_ns=109, lease_ns=10) == {}
-    assert watchlist.gone(at_ns=110, lease_ns=10) == {"a": 1}
-    watchlist.look({"a": 2, "b": 2}, at_ns=112)
-    assert watchlist.gone(at_ns=116, lease_ns=10) == {"b": 2}
-    watchlist.look({"b": 2}, at_ns=117)
-    watchlist.look({"a": 2, "b": 2}, at_ns=130)
-    assert watchlist.gone(at_ns=130, lease_ns=10) == {"b": 2}
+    for at_ms in range(100, 108, 2):
+        watchlist.look({"a": Beat(1, 8), "b": Beat(at_ms, 8)}, at_ms * MS)
+        assert watchlist.gone == {}
+    watchlist.look({"a": Beat(1, 8), "b": Beat(106, 8)}, 108 * MS - 1)
+    assert watchlist.gone == {}
+    watchlist.look({"a": Beat(1, 8), "b": Beat(106, 8)}, 108 * MS)
+    assert watchlist.gone == {"a": Beat(1, 8)}
+    watchlist.look({"b": Beat(106, 8)}, 110 * MS)
+    for at_ms in range(112, 116, 2):
+        assert watchlist.gone == {}
+        watchlist.look({"a": Beat(1, 8), "b": Beat(106, 8)}, at_ms * MS)
+    assert watchlist.gone == {"b": Beat(106, 8)}
+
+
+def test_each_node_is_given_its_own_lease() -> None:
+    watchlist = Watchlist()
+    for at_ms in range(0, 18, 2):
+        watchlist.look({"short": Beat(1, 8), "long": Beat(1, 16)}, at_ms * MS)
+        assert ("short" in watchlist.gone) == (at_ms >= 8)
+        assert ("long" in watchlist.gone) == (at_ms >= 16)
+
+
+def test_time_without_a_look_counts_for_no_more_than_one_beat_that_was_missed() -> None:
+    watchlist = Watchlist()
+    for look in range(5):
+        assert watchlist.gone == {}
+        watchlist.look({"a": Beat(1, 8)}, look * 1_000 * MS)
+    assert watchlist.gone == {"a": Beat(1, 8)}
 
 
 # Alone.
@@ -195,6 +216,19 @@ async def test_an_epoch_changes_when_a_slot_changes_hands_and_at_no_other_time()
     assert await third.run(epoch) == 3
 
 
+@pytest.mark.parametrize("dies", range(3))
+@virtual
+async def test_nodes_with_leases_of_different_lengths_live_together(dies: int) -> None:
+    cluster = Cluster()
+    members = [await cluster.start(lease_s=lease_s) for lease_s in (2, 10, 60)]
+    names = cluster.names
+    await cluster.clock.sleep(300)
+    assert cluster.names == names
+    assert cluster.all_owned
+    members[dies].process.kill()
+    assert await cluster.until(lambda: cluster.all_owned) < 2 * 60
+
+
 @virtual
 async def test_clocks_that_differ_by_hours_do_not_matter() -> None:
     cluster = Cluster()
@@ -311,6 +345,25 @@ async def test_a_heartbeat_that_failed_is_tried_again_soon() -> None:
     await cluster.clock.sleep(LEASE_S / limits.BEAT_TRIES_PER_LEASE)
     [[beat, *_]] = member.engine.commits
     assert beat.key[0] == NODES
+
+
+@virtual
+async def test_after_an_outage_the_first_node_back_gives_the_others_time_to_come_back() -> None:
+    for moment_s in (0.0, 0.9, 1.7, 2.499):
+        cluster = Cluster()
+        members = await cluster.start_many(3)
+        names, owners = cluster.names, cluster.owners
+        await cluster.clock.sleep(moment_s)
+        for member in members:
+            member.engine.cut_off = True
+        await cluster.clock.sleep(5 * LEASE_S)
+        for member in members:
+            member.engine.cut_off = False
+            await cluster.clock.sleep(0.2 * LEASE_S)
+        assert cluster.names == names
+        assert cluster.owners == owners
+        assert cluster.all_owned
+        cluster.loop.bury_processes()
 
 
 @virtual
