@@ -49,6 +49,8 @@ recurring   name                           what recurs, and when it is due next
 Each part that adds records adds its lines here.
 """
 
+import re
+
 from onceward.errors import BadInput
 from onceward.limits import KEY_NUMBER_MAX
 
@@ -56,6 +58,7 @@ Key = tuple[str, str]
 """(partition, sort key)"""
 
 _ESCAPES = {code: f"${code:02x}" for code in range(0x25)}
+_PLAIN = re.compile("[%-\ud7ff\ue000-\U0010ffff]*").fullmatch  # nothing to be escaped
 _WIDTH = len(str(KEY_NUMBER_MAX))
 
 
@@ -95,7 +98,7 @@ def after(sort: str) -> str:
 def _encode(part: str | int) -> str:
     if isinstance(part, int):
         return number(part)
-    if part.isascii() and part.isalnum():
+    if _PLAIN(part):
         return part
     if any("\ud800" <= char <= "\udfff" for char in part):
         raise BadInput("a key may not contain lone surrogates", code="bad_key")
