@@ -65,9 +65,9 @@ FOLD_STEP_BYTES = 4 << 20
 SQLITE_LOG_BYTES = 64 << 20
 # For how many partitions the engine remembers where the table has nothing.
 GAPS_MAX = 20_000
-# While syncs take less than this they run in the event loop's thread, since handing
-# them to another costs about as much.
-SYNC_INLINE_NS_MAX = 400_000
+# While durable writes take less than this they run in the event loop's thread, since
+# handing them to another costs about as much.
+WRITE_INLINE_NS_MAX = 400_000
 
 # Looking at a database from outside, while its owner goes on. The owner may fold and reuse
 # journal segments meanwhile: then the look starts over, at the most this often.

@@ -37,6 +37,7 @@ class Operation(NamedTuple):
     """The file's name now; for a rename the old one."""
     offset: int = 0
     data: bytes = b""
+    """What is written; of a sync, the one write that it makes durable, if not all of them."""
     target: str = ""
     """The new name, of a rename."""
     created: bool = False
@@ -197,6 +198,21 @@ class WatchedDisk(Disk):
         self._observer.after(operation._replace(data=operation.data[:written]))
         if short is not None:
             raise self._observer.cut_short(operation)
+        return written
+
+    def pwrite_durably(self, fd: int, data: memoryview, offset: int) -> int:
+        """Shown as a write and a sync of that alone: the power may go, the process be killed,
+        or the disk fail, when it is made and not yet durable."""
+        path = self._paths[fd]
+        operation = Operation("disk.write", path, offset, bytes(data))
+        short = self._observer.before(operation)
+        written = super().pwrite_durably(fd, data if short is None else data[:short], offset)
+        operation = operation._replace(data=operation.data[:written])
+        self._observer.after(operation)
+        if short is not None:
+            raise self._observer.cut_short(operation)
+        self._observer.before(Operation("disk.sync", path))
+        self._observer.after(operation._replace(kind="disk.sync"))
         return written
 
     def sync(self, fd: int) -> None:

@@ -51,10 +51,14 @@ class _File:
     content: bytearray = field(default_factory=bytearray)
     unsynced: list[Operation] = field(default_factory=list)
 
-    def sync(self) -> None:
-        for operation in self.unsynced:
-            _perform(self.content, operation)
-        self.unsynced.clear()
+    def sync(self, sync: Operation) -> None:
+        """Make all durable that was done; only the one write, if the sync is of that."""
+        done, self.unsynced = self.unsynced, []
+        for operation in done:
+            if sync.data and (operation.offset, operation.data) != (sync.offset, sync.data):
+                self.unsynced.append(operation)
+            else:
+                _perform(self.content, operation)
 
     def after_cut(self, chance: "_Chance") -> bytes:
         content = bytearray(self.content)
@@ -98,7 +102,7 @@ class Volume:
         elif verb in ("write", "truncate"):
             self._file(entry.path).unsynced.append(entry)
         elif verb == "sync":
-            self._file(entry.path).sync()
+            self._file(entry.path).sync(entry)
         elif verb == "rename":
             self._rename(entry.path, entry.target, self._names[entry.path])
         elif verb == "remove":

@@ -61,6 +61,36 @@ def test_everything_the_journal_does_is_seen_under_the_files_present_name(
     ]
 
 
+def test_a_durable_write_is_seen_as_a_write_and_a_sync_of_it_alone(tmp_path: Path) -> None:
+    class Entries(Observer):
+        def __init__(self) -> None:
+            self.operations: list[Operation] = []
+
+        def after(self, operation: Operation) -> None:
+            self.operations.append(operation)
+
+    entries, path = Entries(), str(tmp_path / "log")
+    disk = WatchedDisk(entries)
+    fd = disk.create(path, 10, b"head")
+    disk.write_durably(fd, b"frame", 4)
+    disk.close(fd)
+    write = Operation("disk.write", path, 4, b"frame")
+    assert entries.operations[-2:] == [write, write._replace(kind="disk.sync")]
+
+
+@pytest.mark.parametrize("blow", [Strike("disk.write", 2, short=True), Strike("disk.sync", 2)])
+def test_a_durable_write_that_fails_may_have_been_made_in_part_or_whole(
+    blow: Strike, tmp_path: Path
+) -> None:
+    disk = WatchedDisk(Faults(blow))
+    fd = disk.create(str(tmp_path / "log"), 4, b"head")
+    with pytest.raises(OSError, match="Input/output"):
+        disk.write_durably(fd, b"frame!", 4)
+    disk.close(fd)
+    made = b"headfra" if blow.short else b"headframe!"
+    assert (tmp_path / "log").read_bytes() == made
+
+
 def test_everything_sqlite_does_is_seen(watched: Watched, seen: Seen, tmp_path: Path) -> None:
     use(watched, tmp_path / "app.db")
     kinds = {operation.split()[0] for operation in seen.operations}

@@ -59,6 +59,22 @@ def test_a_write_is_torn_where_the_disk_has_its_sectors() -> None:
     assert contents == {b"", bytes(510) + b"12", bytes(512) + b"3", bytes(510) + b"123"}
 
 
+def test_a_durable_write_may_be_torn_until_it_is_synced_and_syncs_nothing_else(
+    tmp_path: Path,
+) -> None:
+    log, path = PowerLog(), str(tmp_path / "a")
+    with Watched(log) as watched:
+        fd = watched.disk.create(path, 1_024, bytes(1_024))
+        watched.disk.sync_directory(path)
+        watched.disk.write(fd, b"x", 0)
+        watched.disk.write_durably(fd, b"1" * 512 + b"2" * 512, 1_024)
+        watched.disk.close(fd)
+    before = {content[1_024:] for ((_, content),) in outcomes(*log.entries[:-1])}
+    assert before == {b"", b"1" * 512, bytes(512) + b"2" * 512, b"1" * 512 + b"2" * 512}
+    after = {(content[:1], content[1_024:]) for ((_, content),) in outcomes(*log.entries)}
+    assert after == {(b"x", b"1" * 512 + b"2" * 512), (b"\x00", b"1" * 512 + b"2" * 512)}
+
+
 def test_a_rename_is_made_or_not() -> None:
     entries = (opened("a"), write("a", b"x"), sync("a"), SYNC_NAMES, rename("a", "b"))
     assert outcomes(*entries) == {(("a", b"x"),), (("b", b"x"),)}

@@ -1,14 +1,13 @@
 """The SQLite engine: a journal, a memtable and a table. One process owns the file.
 
 A commit is judged and applied in memory, appended to the journal, and answered when the
-journal is synced: all commits of one turn of the event loop share one write and one
-sync. In the background the memtable is folded into the SQLite table, and the journal
-segments it covers are used again. What came and went between two folds never touches
-the table.
+journal is durable: all commits of one turn of the event loop share one write. In the
+background the memtable is folded into the SQLite table, and the journal segments it
+covers are used again. What came and went between two folds never touches the table.
 
     engine.py    the contract, and how the pieces below work together
     layers.py    what a read sees: memtable, frozen memtable, cache, table
-    writer.py    group commit: one write and one sync for all that wait
+    writer.py    group commit: one durable write for all that wait
     journal.py   segments of frames on disk, and their recovery
     fold.py      moves the memtable into the table, step by step
     table.py     the SQLite file itself

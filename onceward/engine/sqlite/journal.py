@@ -8,7 +8,7 @@ so that writing one never touches a sector of another. A frame is one group comm
 list of commits, each the list of its rows. The salt is new each time a segment is used,
 so what an earlier use left behind is never taken for a frame.
 
-Only one frame is written at a time, and the next only after it is synced. So a frame
+Only one frame is written at a time, and the next only after it is durable. So a frame
 that does not verify is the torn end of the journal, unless a valid one follows: then the
 journal is damaged, and opening refuses.
 """
@@ -71,7 +71,7 @@ class Frame:
 
 class Journal:
     """The segments beside one database file. Not safe for several threads, except that
-    `sync`, `make_segment` and `trim` may each run in a thread of its own."""
+    `write`, `make_segment` and `trim` may each run in a thread of its own."""
 
     def __init__(
         self,
@@ -174,18 +174,14 @@ class Journal:
         return segment, offset, encode_frame(segment.salt, first_seq, len(commits), payload)
 
     def write(self, segment: Segment, offset: int, frame: bytes) -> None:
-        """Write a placed frame. Any error leaves the outcome unknown."""
+        """Write a placed frame and make it durable. Any error leaves the outcome unknown."""
+        data: bytes | memoryview = frame
         if segment.direct:
             whole = padded(len(frame))
             buffer = self._buffer if whole <= len(self._buffer) else aligned(bytes(whole))
             buffer[: len(frame)] = frame
-            self._disk.write(segment.fd, buffer[:whole], offset)
-        else:
-            self._disk.write(segment.fd, frame, offset)
-
-    def sync(self, segment: Segment) -> None:
-        """Make what was written durable. Any error leaves the outcome unknown."""
-        self._disk.sync(segment.fd)
+            data = buffer[:whole]
+        self._disk.write_durably(segment.fd, data, offset)
 
     def retire(self, folded_seq: int) -> None:
         """Give up the filled segments that the table covers."""

@@ -1,8 +1,8 @@
-"""Group commit: all that waits is one frame, one write and one sync.
+"""Group commit: all that waits is one frame, and one durable write.
 
-While syncs are quick they run right in the event loop's thread: a hand-over to another
-thread and back costs as much, and more when both fight for the interpreter. When the
-disk is slow they run in a helper thread, and the loop goes on meanwhile.
+While the disk is quick, frames are written right in the event loop's thread: a hand-over
+to another thread and back costs as much, and more when both fight for the interpreter.
+When it is slow they are written in a helper thread, and the loop goes on meanwhile.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _FRAME_OVERHEAD_BYTES = 1_024
 ROW_OVERHEAD_BYTES = 40
 # After so many flushes of a single commit, the next one does not wait for company.
 _LONE_FLUSHES = 8
-# How many commits, each with its sync, a task may make before the loop gets its turn.
+# How many commits, each with its frame, a task may make before the loop gets its turn.
 _TURN_COMMITS_MAX = 4
 
 
@@ -53,7 +53,7 @@ class Writer:
         self._turn_commits = 0
         self._turn_task: asyncio.Task[Any] | None = None
         self._writing: asyncio.Future[int] | None = None
-        self._sync_ns = 0.0
+        self._write_ns = 0.0
         self._make_spare()
 
     def has_room(self, size_bytes: int) -> bool:
@@ -152,20 +152,19 @@ class Writer:
             self._make_spare()
             self.segment_filled()
         self._measure_room()
-        self._journal.write(segment, offset, frame)
-        if self._sync_ns < limits.SYNC_INLINE_NS_MAX:
-            self._sync_ns += (self._sync(segment) - self._sync_ns) / 8
+        if self._write_ns < limits.WRITE_INLINE_NS_MAX:
+            self._write_ns += (self._write(segment, offset, frame) - self._write_ns) / 8
             self._settle(futures, seq)
         else:
-            # The sync alone: between two system calls the helper would wait for the
-            # interpreter, and the sync would start only when the loop has nothing to do.
-            self._writing = self._loop.run_in_executor(self._background, self._sync, segment)
+            self._writing = self._loop.run_in_executor(
+                self._background, self._write, segment, offset, frame
+            )
             self._writing.add_done_callback(lambda done: self._written(done, futures, seq))
 
-    def _sync(self, segment: Segment) -> int:
-        """Sync, and say how many nanoseconds it took."""
+    def _write(self, segment: Segment, offset: int, frame: bytes) -> int:
+        """Write a frame, and say how many nanoseconds that took."""
         start_ns = self._elapsed_ns()
-        self._journal.sync(segment)
+        self._journal.write(segment, offset, frame)
         return self._elapsed_ns() - start_ns
 
     def _written(
@@ -176,7 +175,7 @@ class Writer:
         if error is not None:
             self._fail(error, futures)
             return
-        self._sync_ns += (done.result() - self._sync_ns) / 8
+        self._write_ns += (done.result() - self._write_ns) / 8
         self._settle(futures, seq)
         if self._futures:
             self._flush()
@@ -188,7 +187,7 @@ class Writer:
                 future.set_result(None)
 
     def _fail(self, error: BaseException, futures: list[asyncio.Future[None]]) -> None:
-        """After a failed write or sync nobody can say what is on the disk: stop for good."""
+        """After a failed write nobody can say what is on the disk: stop for good."""
         self.fail(
             EngineStopped(
                 f"the journal could not be written ({error}). What was being committed may or "

@@ -58,6 +58,9 @@ class Forgetful(Disk):
     def bypass_cache(self, fd: int, block_bytes: int) -> bool:
         return False  # what bypasses the cache is on the device without a sync
 
+    def pwrite_durably(self, fd: int, data: memoryview, offset: int) -> int:
+        return self.pwrite(fd, data, offset)
+
     def sync(self, fd: int) -> None:
         pass
 

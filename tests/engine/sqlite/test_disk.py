@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -32,6 +33,48 @@ def test_writes_that_are_cut_short_go_on(tmp_path: Path) -> None:
     fd = disk.create(str(path), 10_000, b"h")
     disk.write(fd, b"x" * 5_000, 2_000)
     assert path.read_bytes()[2_000:7_000] == b"x" * 5_000
+    disk.close(fd)
+
+
+@pytest.mark.parametrize("missing", [None, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_durable_write_is_made_with_or_without_a_call_of_its_own(
+    missing: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    pwritev, fdatasync = os.pwritev, os.fdatasync
+
+    def write(fd: int, pieces: list[memoryview], offset: int, flags: int) -> int:
+        if missing is not None:
+            raise OSError(missing, os.strerror(missing))
+        assert flags == os.RWF_DSYNC
+        made.append("durable write")
+        return pwritev(fd, [piece[:1_000] for piece in pieces], offset, flags)
+
+    def sync(fd: int) -> None:
+        made.append("sync")
+        fdatasync(fd)
+
+    monkeypatch.setattr(os, "pwritev", write)
+    monkeypatch.setattr(os, "fdatasync", sync)
+    disk, path = Disk(), tmp_path / "log"
+    fd = disk.create(str(path), 10_000, b"h")
+    disk.write_durably(fd, b"x" * 2_500, 2_000)
+    disk.close(fd)
+    assert path.read_bytes()[1_999:4_501] == b"\x00" + b"x" * 2_500 + b"\x00"
+    assert made == (["durable write"] * 3 if missing is None else ["sync"])
+
+
+def test_a_durable_write_that_fails_is_not_tried_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    disk = Disk()
+    fd = disk.create(str(tmp_path / "log"), 512, b"h")
+    monkeypatch.setattr(os, "pwritev", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        disk.write_durably(fd, b"x", 0)
     disk.close(fd)
 
 

@@ -24,7 +24,7 @@ from tests.engine.sqlite.history import (
     work,
 )
 
-SLOW = itertools.count(step=10 * limits.SYNC_INLINE_NS_MAX).__next__
+SLOW = itertools.count(step=10 * limits.WRITE_INLINE_NS_MAX).__next__
 FAST = itertools.count().__next__
 KEY = ("p", "a")
 

@@ -57,7 +57,6 @@ def write(journal: Journal, first_seq: int, *commits: list[Record]) -> Segment:
         journal.spare = journal.make_segment()
     segment, offset, frame = journal.place(first_seq, list(commits))
     journal.write(segment, offset, frame)
-    journal.sync(segment)
     return segment
 
 

@@ -19,7 +19,7 @@ from onceward.engine.sqlite.writer import Writer
 from onceward.errors import EngineStopped, StorageFull, Unavailable
 from onceward.testing.disk import Faults, Observer, Operation, Strike, WatchedDisk
 
-SLOW = count(step=10 * limits.SYNC_INLINE_NS_MAX).__next__
+SLOW = count(step=10 * limits.WRITE_INLINE_NS_MAX).__next__
 FAST = count().__next__
 
 
@@ -56,16 +56,17 @@ def frames(folder: Path) -> list[int]:
 
 
 class Held(Observer):
-    """Holds frames back at their sync, until told."""
+    """Holds frames back at their write or sync, until told."""
 
-    def __init__(self) -> None:
-        self.syncs = 0
+    def __init__(self, kind: str = "disk.sync") -> None:
+        self.kind = kind
+        self.count = 0
         self.reached = threading.Event()
         self.go = threading.Event()
 
     def before(self, operation: Operation) -> int | None:
-        if operation.kind == "disk.sync" and not operation.path.endswith("draft"):
-            self.syncs += 1
+        if operation.kind == self.kind and not operation.path.endswith("draft"):
+            self.count += 1
             if not self.go.is_set():
                 self.reached.set()
                 assert self.go.wait(10)
@@ -119,15 +120,16 @@ async def test_one_who_commits_alone_is_answered_at_once_and_those_together_shar
     assert len(found) < 10 + 30, "not a sync for each"
 
 
+@pytest.mark.parametrize("kind", ["disk.write", "disk.sync"])
 async def test_on_a_slow_disk_the_loop_goes_on_and_all_that_waits_is_the_next_frame(
-    memory_path: Path,
+    kind: str, memory_path: Path
 ) -> None:
-    held = Held()
+    held = Held(kind)
     held.go.set()
     async with asyncio.timeout(20), writing(memory_path, held, SLOW) as (writer, _):
         await slow_down(writer)
         held.go.clear()
-        held.syncs = 0
+        held.count = 0
         first = append(writer)
         await asyncio.to_thread(held.reached.wait, 10)
         waiting = [append(writer) for _ in range(5)]
@@ -138,12 +140,31 @@ async def test_on_a_slow_disk_the_loop_goes_on_and_all_that_waits_is_the_next_fr
         held.go.set()
         await asyncio.gather(first, *waiting)
         assert writer.durable_seq == 7
-        assert held.syncs == 2
+        assert held.count == 2
     assert frames(memory_path) == [1, 1, 5]
 
 
+@pytest.mark.parametrize("kind", ["disk.write", "disk.sync"])
+async def test_a_disk_is_slow_when_its_writes_are_or_its_syncs(
+    kind: str, memory_path: Path
+) -> None:
+    class Slow(Observer):
+        elapsed_ns = 0
+
+        def before(self, operation: Operation) -> int | None:
+            if operation.kind == kind:
+                self.elapsed_ns += 10 * limits.WRITE_INLINE_NS_MAX
+            return None
+
+    slow = Slow()
+    async with writing(memory_path, slow, lambda: slow.elapsed_ns) as (writer, _):
+        await spare_made(writer)
+        await append(writer)
+        assert writer._write_ns >= limits.WRITE_INLINE_NS_MAX
+
+
 async def test_when_the_disk_is_fast_again_the_thread_is_done_without(memory_path: Path) -> None:
-    took_ns, reading = 10 * limits.SYNC_INLINE_NS_MAX, 0
+    took_ns, reading = 10 * limits.WRITE_INLINE_NS_MAX, 0
 
     def elapsed_ns() -> int:
         nonlocal reading
@@ -153,12 +174,12 @@ async def test_when_the_disk_is_fast_again_the_thread_is_done_without(memory_pat
     async with writing(memory_path, Observer(), elapsed_ns) as (writer, _):
         await spare_made(writer)
         await append(writer)
-        assert writer._sync_ns >= limits.SYNC_INLINE_NS_MAX
+        assert writer._write_ns >= limits.WRITE_INLINE_NS_MAX
         took_ns = 1
         for _ in range(20):
             await spare_made(writer)
             await append(writer)
-        assert writer._sync_ns < limits.SYNC_INLINE_NS_MAX
+        assert writer._write_ns < limits.WRITE_INLINE_NS_MAX
         assert writer._writing is None
 
 
