@@ -1,0 +1,84 @@
+"""The check of a database finds locks whose records do not agree."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from onceward.keys import Key
+from onceward.parts.locks.records import head_key, hold_key, request_key, wait_key
+from tests.parts.jobs import all_records
+from tests.parts.locking import Locking, new_locking, problems
+from tests.quick import change, remove
+
+
+async def used() -> tuple[Locking, Key, Key]:
+    """A lock that one holds and another waits for, and the keys of their requests."""
+    locking = await new_locking()
+    holder, waiter = await locking.held("a"), await locking.waits("a")
+    assert problems(locking.engine) == []
+    return locking, request_key(holder.id), request_key(waiter.id)
+
+
+@pytest.mark.parametrize("held", [2, -1])
+async def test_a_head_that_cannot_be_is_found(held: int) -> None:
+    locking, _, _ = await used()
+    head = {"capacity": 1, "token": 1, "held": held, "waiting": 1}
+    await change(locking.store, head_key("a", 1), head)
+    assert "not the head of a lock" in problems(locking.engine)[0]
+
+
+async def test_one_who_stands_there_without_a_request_is_found() -> None:
+    locking, holder, waiter = await used()
+    await remove(locking.store, holder)
+    await remove(locking.store, waiter)
+    found = problems(locking.engine)
+    assert sum("no request that stands here" in problem for problem in found) == 2
+
+
+async def test_one_who_stands_somewhere_else_is_found() -> None:
+    locking, _, _ = await used()
+    stand = all_records(locking.engine)[wait_key("a", 0, 1)].value
+    await change(locking.store, wait_key("a", 5, 1), {**decode(stand), "number": 5})
+    await change(locking.store, hold_key("b", 1, 1), decode(stand))
+    found = " ".join(problems(locking.engine))
+    assert "does not stand here: it is waiting" in found
+    assert "the lock 'b' has no head" in found
+
+
+def decode(value: bytes) -> dict[str, Any]:
+    return msgspec.json.decode(value)
+
+
+async def test_a_request_that_contradicts_itself_is_found() -> None:
+    locking, holder, waiter = await used()
+    record = decode(all_records(locking.engine)[holder].value)
+    await change(locking.store, holder, {**record, "state": "waiting"})
+    record = decode(all_records(locking.engine)[waiter].value)
+    await change(locking.store, waiter, {**record, "state": "lost"})
+    found = " ".join(problems(locking.engine))
+    assert "not a request for locks" in found
+    assert "the request is lost, and stands in lines" in found
+
+
+async def test_a_request_that_would_never_end_is_found() -> None:
+    locking, _, _ = await used()
+    for entry in await locking.due():
+        await remove(locking.store, entry)
+    found = problems(locking.engine)
+    assert sum("a lease that never ends" in problem for problem in found) == 2
+
+
+async def test_an_entry_in_due_that_says_too_little_is_found() -> None:
+    locking, _, _ = await used()
+    await change(locking.store, ("due#0000", "0000000000000001#x#lock"), 1)
+    assert "not a lease of a lock" in problems(locking.engine)[0]
+
+
+async def test_records_that_are_something_else_are_found() -> None:
+    locking, holder, _ = await used()
+    await change(locking.store, holder, 5)
+    await change(locking.store, hold_key("a", 1, 1), {"id": "x", "owner": "", "since_ms": 0})
+    found = " ".join(problems(locking.engine))
+    assert "not a request for locks" in found
+    assert "no request that stands here" in found
