@@ -91,7 +91,9 @@ class Desk:
                 watch = store.engine.watch(ready_partition(slot, queue))
                 watch.on_hint = partial(self.arrived, slot)
                 self._watches.append(watch)
-        self.look(sorted(placement.owned))
+        # All of them, its own first: who does not wait is told of what is there, wherever.
+        owned = placement.owned
+        self.look(sorted(range(placement.slots), key=lambda slot: slot not in owned))
 
     @property
     def idle(self) -> bool:

@@ -213,6 +213,23 @@ async def test_what_another_node_sends_is_found_by_a_hint_or_at_the_next_poll(de
     assert took_s <= (limits.POLL_ELSEWHERE_S + limits.POLL_S if deaf else 0.5)
 
 
+@pytest.mark.parametrize("deaf", [False, True])
+@virtual
+async def test_who_does_not_wait_gets_what_other_nodes_have_too(deaf: bool) -> None:
+    cluster = Cluster(8, deaf=deaf)
+    sender, worker = await cluster.start_many(2)
+    # A queue that nobody has asked for, one that was forgotten, and one that is known.
+    for pause_s in (0, 2 * limits.DESK_IDLE_S, limits.POLL_ELSEWHERE_S + limits.POLL_S):
+        ids = {await sender.send(n) for n in range(50)}
+        await cluster.clock.sleep(pause_s)
+        claimed = set()
+        while claims := await worker.claim(most=10):
+            claimed |= {claim.id for claim in claims}
+            for claim in claims:
+                await worker.complete(claim)
+        assert claimed == ids
+
+
 @virtual
 async def test_many_queues_are_polled_a_few_at_a_time_and_none_is_forgotten() -> None:
     cluster = Cluster(64, deaf=True)
