@@ -149,14 +149,17 @@ class Desk:
             self._match_soon()
 
     def poll(self, now_ns: int) -> int:
-        """Look into this node's slots, and now and then into all; returns into how many."""
+        """Look into this node's slots, and now and then into all; returns into how many.
+
+        If nobody waits, that is none: into these it looks when somebody asks.
+        """
         slots = sorted(self._placement.owned)
         if now_ns >= self._elsewhere_ns:
             self._elsewhere_ns = now_ns + int(limits.POLL_ELSEWHERE_S * 1e9)
             slots = list(range(self._placement.slots))
         self.look(slots)
         self.open()
-        return len(slots)
+        return len(slots) if self._line else 0
 
     def close(self) -> None:
         """Answer those who wait with nothing."""

@@ -249,6 +249,23 @@ async def test_many_queues_are_polled_a_few_at_a_time_and_none_is_forgotten() ->
 
 
 @virtual
+async def test_queues_where_nobody_waits_do_not_make_others_wait_longer_for_a_poll() -> None:
+    cluster = Cluster(64, deaf=True)
+    worker, sender = await cluster.start(), await cluster.start()
+    await sender.stop()
+    await cluster.until(lambda: len(worker.owned) == 64)
+    for n in range(40):
+        await worker.claim(queue=f"q{n}")
+    for _ in range(10):
+        asked = asks(worker, queue="busy", wait_s=600)
+        await cluster.clock.sleep(0.1)
+        await sender.send(queue="busy")
+        start_s = cluster.loop.time()
+        await asked
+        assert cluster.loop.time() - start_s <= limits.POLL_S
+
+
+@virtual
 async def test_the_owners_workers_come_first() -> None:
     cluster = Cluster(4)
     members = await cluster.start_many(2)
