@@ -47,6 +47,7 @@ class Request:
     patient: bool
     """Whether it waits for jobs to arrive, or wants to know what is there."""
     answer: "asyncio.Future[list[Claim]]"
+    time_is_up: bool = False
 
     def dismiss(self) -> None:
         """Answer with nothing; one whose worker has just gone needs no answer."""
@@ -107,7 +108,7 @@ class Desk:
 
     def give_up(self, request: Request) -> None:
         """A request has waited long enough: if it is just being served, it gets what it gets."""
-        request.patient = False
+        request.time_is_up = True
         if request in self._line:
             self._line.remove(request)
             request.dismiss()
@@ -243,6 +244,8 @@ class Desk:
                 request.answer.set_exception(error)
             elif claims:
                 request.answer.set_result(claims)
+            elif request.time_is_up:
+                request.dismiss()
             else:
                 unserved.append(request)
         self._line.extendleft(reversed(unserved))

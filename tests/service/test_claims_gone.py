@@ -73,6 +73,21 @@ async def test_a_claim_under_way_when_the_time_is_up_still_arrives() -> None:
 
 
 @virtual
+async def test_a_claim_under_way_in_vain_when_the_time_is_up_is_answered() -> None:
+    cluster = Cluster(1)
+    member, rival = await cluster.start(), await cluster.start()
+    member.engine.latency_s = 0.01
+    asked = asks(member, wait_s=1)
+    await cluster.clock.sleep(0.5)
+    await member.send("a")
+    [claim] = await rival.claim()
+    member.engine.latency_s = 0.4
+    assert await asked == []
+    assert 1 < cluster.loop.time() < 4
+    await rival.complete(claim)
+
+
+@virtual
 async def test_a_claim_that_cannot_be_given_back_is_free_when_its_lease_is_over() -> None:
     cluster = Cluster(1)
     member = await cluster.start()
