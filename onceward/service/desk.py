@@ -69,6 +69,7 @@ class Desk:
         self._placement = placement
         self._book = book
         self._line: deque[Request] = deque()
+        self._hasty = False  # whether someone in line may not be patient
         # Slots that may have jobs, the next to look into first; those being looked into;
         # those of them where something arrived meanwhile; those of others, for later.
         self._slots: dict[int, None] = {}
@@ -104,6 +105,7 @@ class Desk:
         """Join the line. The answer comes in any case, if the request is patient in time."""
         self.asked_ns = self._store.clock.elapsed_ns()
         self._line.append(request)
+        self._hasty = self._hasty or not request.patient
         self._match_soon()
 
     def give_up(self, request: Request) -> None:
@@ -210,10 +212,11 @@ class Desk:
             self._busy.update(slots)
             self._rounds += 1
             self._spawn(self._round(slots, requests))
-        if (not self._slots or self._shut) and not self._rounds:
+        if self._hasty and (not self._slots or self._shut) and not self._rounds:
             for request in [request for request in self._line if not request.patient]:
                 self._line.remove(request)
                 request.dismiss()
+            self._hasty = False
 
     def _answer_all(self) -> None:
         for request in self._line:

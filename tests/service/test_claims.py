@@ -1,6 +1,8 @@
 """Ready jobs are handed out to the workers that ask for them."""
 
 import asyncio
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from onceward import limits
 from onceward.engine.base import Delete, Put
 from onceward.errors import BadInput, Unavailable
 from onceward.parts.schedule import job_key, ready_partition, slot_of
-from onceward.service.desk import CLAIMS_AT_ONCE
+from onceward.service.desk import CLAIMS_AT_ONCE, Request
 from tests.service.cluster import Cluster, asks, claim_commits, virtual
 
 # Asking.
@@ -147,6 +149,30 @@ async def test_one_job_does_not_make_all_who_wait_look_for_it() -> None:
     await cluster.clock.sleep(0.001)
     assert sum(task.done() for task in asked) == 1
     assert member.engine.scans.count(ready_partition(0, "q")) <= 2
+    await member.stop()
+
+
+@virtual
+async def test_the_line_is_searched_for_those_who_do_not_wait_only_if_there_are_any() -> None:
+    class Line(deque[Request]):
+        def __iter__(self) -> Iterator[Request]:
+            searches.append(len(self))
+            return super().__iter__()
+
+    searches: list[int] = []
+    cluster = Cluster(1, shared=False)
+    member = await cluster.start()
+    asked = [asks(member, f"w{n}", wait_s=60) for n in range(20)]
+    await cluster.clock.sleep(1)
+    [desk] = member.node.claims._desks.values()
+    desk._line = Line(desk._line)
+    for n in range(10):
+        await member.send(n)
+        await cluster.clock.sleep(0.001)
+    assert sum(task.done() for task in asked) == 10
+    assert searches == []
+    assert await member.claim() == []
+    assert searches == [11]
     await member.stop()
 
 
