@@ -158,6 +158,9 @@ TROUBLE_PAUSE_MS_MAX = 60_000
 CLAIM_ROUNDS_MAX = 4
 CLAIM_SLOTS = 16
 CLAIM_BYTES = 2_000_000
+# A claim whose worker is gone is given back, tried so often, after a pause that doubles.
+GIVE_BACK_TRIES_MAX = 6
+GIVE_BACK_PAUSE_S = 0.1
 # Workers look into the slots of other nodes every so often, should nobody work there.
 POLL_ELSEWHERE_S = 5.0
 # A queue that no worker has asked for so long is forgotten.

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from onceward import limits
-from onceward.errors import NoSuchJob, OncewardError
+from onceward.errors import PASSING, NoSuchJob, OncewardError, StaleToken
 from onceward.keys import Key
 from onceward.parts.schedule import (
     CLAIM_WRITES,
@@ -347,9 +347,19 @@ class Desk:
     async def _release(self, claims: list[Claim]) -> None:
         async def release(tx: Transaction) -> None:
             for claim in claims:
-                await self._schedule.release(tx, claim.id, claim.token)
+                try:
+                    await self._schedule.release(tx, claim.id, claim.token)
+                except (NoSuchJob, StaleToken):
+                    pass  # the lease is over: that has given it back
 
-        try:
-            await self._store.run(release)
-        except OncewardError:
-            pass  # out of reach, or the lease is over: that gives them back too
+        for tries in range(limits.GIVE_BACK_TRIES_MAX):
+            try:
+                await self._store.run(release)
+                return
+            except PASSING:
+                if self._closed:
+                    return
+            except OncewardError:
+                return
+            await self._store.clock.sleep(limits.GIVE_BACK_PAUSE_S * 2**tries)
+        # Out of reach: they are free again when their lease is over.

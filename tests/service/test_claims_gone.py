@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from onceward.engine.base import Delete
+from onceward.engine.memory import MemoryEngine
 from onceward.errors import Unavailable
-from onceward.parts.schedule import ready_partition
+from onceward.parts.schedule import job_key, ready_partition
 from tests.service.cluster import Cluster, asks, claim_commits, virtual
 
 
@@ -88,7 +90,7 @@ async def test_a_claim_under_way_in_vain_when_the_time_is_up_is_answered() -> No
 
 
 @virtual
-async def test_a_claim_that_cannot_be_given_back_is_free_when_its_lease_is_over() -> None:
+async def test_a_claim_that_cannot_be_given_back_is_tried_again() -> None:
     cluster = Cluster(1)
     member = await cluster.start()
     id_ = await member.send("a")
@@ -101,8 +103,44 @@ async def test_a_claim_that_cannot_be_given_back_is_free_when_its_lease_is_over(
     await cluster.clock.sleep(1)
     member.engine.cut_off = False
     assert (await member.job(id_)).state == "leased"
-    await cluster.clock.sleep(5)
+    await cluster.clock.sleep(1)
     assert (await member.job(id_)).state == "ready"
+
+
+@virtual
+async def test_a_claim_that_cannot_be_given_back_at_all_is_free_when_its_lease_is_over() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    id_ = await member.send("a")
+    member.engine.latency_s = 0.01
+    claims = member.node.claims
+    asked = asyncio.create_task(claims.claim("q", "w", lease_ms=30_000, wait_s=60))
+    await cluster.until(lambda: bool(claim_commits(member)), 0.001)
+    asked.cancel()
+    member.engine.cut_off = True
+    await cluster.clock.sleep(20)
+    member.engine.cut_off = False
+    await cluster.clock.sleep(9)
+    assert (await member.job(id_)).state == "leased"
+    await cluster.clock.sleep(2)
+    assert (await member.job(id_)).state == "ready"
+
+
+@virtual
+async def test_of_several_claims_those_are_given_back_that_can_be() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    ids = [await member.send(n) for n in range(3)]
+    member.engine.latency_s = 0.01
+    claims = member.node.claims
+    asked = asyncio.create_task(claims.claim("q", "w", lease_ms=600_000, most=3, wait_s=60))
+    await cluster.until(lambda: bool(claim_commits(member)), 0.001)
+    other = MemoryEngine(cluster.memory)
+    await other.open()
+    await other.commit([Delete(job_key(ids[1]))], member.clock.now_ms())
+    asked.cancel()
+    await cluster.clock.sleep(1)
+    assert [(await member.job(id_)).state for id_ in (ids[0], ids[2])] == ["ready", "ready"]
 
 
 @virtual
