@@ -31,6 +31,8 @@ from onceward.engine.sqlite.backup import back_up
 from onceward.engine.sqlite.check import check
 from onceward.engine.sqlite.summary import Due, JournalSummary, Summary, summarise
 from onceward.errors import TABLE, OncewardError
+from onceward.parts.locks.rules import RULES as LOCK_RULES
+from onceward.parts.schedule.rules import RULES as SCHEDULE_RULES
 
 # Work that is over sooner shows no progress.
 _PATIENCE_NS = 1_000_000_000
@@ -109,7 +111,8 @@ def _parser() -> argparse.ArgumentParser:
         "check",
         help="find out whether a database is damaged",
         description="Read all of a database and its journal, and say what is damaged: pages, "
-        "indexes, keys and values, and whether the journal goes on where the table ends. "
+        "indexes, keys and values, whether the journal goes on where the table ends, and whether "
+        "all jobs and locks stand where they wait. "
         "Nothing is repaired. Prints one line if all is well, else one for each problem.",
         epilog="example: onceward check app.db && onceward backup app.db copy.db",
     )
@@ -148,7 +151,7 @@ def _backup(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     with _Display(quiet=arguments.quiet) as display:
-        report = check(arguments.file, RULES, display.show)
+        report = check(arguments.file, [*RULES, *SCHEDULE_RULES, *LOCK_RULES], display.show)
     if not report.problems:
         if not arguments.quiet:
             print(

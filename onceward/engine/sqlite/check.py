@@ -166,7 +166,11 @@ class _Check:
             yield f"record {name}: the value is not JSON: {error}"
             return  # rules may take valid values for granted
         for rule in self._rules.get(kind_of(record.key[0]), ()):
-            for problem in rule.judge(record, self._snapshot.get):
+            try:
+                problems = list(rule.judge(record, self._snapshot.get))
+            except Exception as error:  # no rule knows all that damage can look like
+                problems = [f"it makes no sense: {error!r}"]
+            for problem in problems:
                 yield f"record {name}: {problem}"
 
 

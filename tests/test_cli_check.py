@@ -1,0 +1,80 @@
+"""`onceward check` knows the rules of the parts, not only those of the file."""
+
+from pathlib import Path
+
+import pytest
+
+from onceward import cli
+from onceward.engine.sqlite import SQLiteEngine
+from onceward.errors import TABLE
+from onceward.ids import Ids
+from onceward.parts.schedule import Schedule, job_key, ready_partition, slot_of
+from onceward.store import Store
+from onceward.transaction import Transaction
+from tests.databases import closed
+
+Capture = pytest.CaptureFixture[str]
+
+
+async def scheduled(path: Path) -> list[str]:
+    """A database with jobs that are ready, due and in line; returns their ids."""
+    async with SQLiteEngine(str(path)) as engine:
+        store = Store(engine)
+        schedule = Schedule(Ids(store.clock.now_ms), slots=4)
+
+        async def send(tx: Transaction) -> list[str]:
+            later_ms = tx.now_ms + 60_000
+            return [
+                await schedule.send(tx, "mail", "ready"),
+                await schedule.send(tx, "mail", "later", due_ms=later_ms),
+                await schedule.send(tx, "mail", "head", order_key="ada", due_ms=later_ms),
+                await schedule.send(tx, "mail", "behind it", order_key="ada"),
+            ]
+
+        return await store.run(send)
+
+
+async def break_it(path: Path, ids: list[str]) -> None:
+    """Remove the entry of the ready job, and the job at the head of an order key."""
+    async with SQLiteEngine(str(path)) as engine:
+        store = Store(engine)
+
+        async def fn(tx: Transaction) -> None:
+            [ready] = await tx.scan(ready_partition(slot_of(ids[0]), "mail"))
+            tx.delete(ready.key)
+            tx.delete(job_key(ids[2]))
+
+        await store.run(fn)
+
+
+async def test_a_schedule_as_it_should_be_is_fine(tmp_path: Path, capsys: Capture) -> None:
+    await scheduled(tmp_path / "a.db")
+    assert cli.main(["check", str(tmp_path / "a.db")]) == 0
+    assert " is fine: 9 records" in capsys.readouterr().out
+
+
+async def test_broken_records_of_the_schedule_are_reported(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "a.db"
+    ids = await scheduled(path)
+    await break_it(path, ids)
+    assert cli.main(["check", str(path)]) == TABLE["damaged"].exit
+    shown = capsys.readouterr()
+    problems = shown.out.splitlines()
+    [ready] = [line for line in problems if ids[0] in line]
+    assert ready.startswith(f"record job#{slot_of(ids[0]):04d} {ids[0]}#job: ")
+    assert "the job is ready, but does not stand in ready#" in ready
+    [due] = [line for line in problems if line.startswith("record due#")]
+    assert f"there is no job '{ids[2]}'" in due
+    [order] = [line for line in problems if line.startswith("record order#")]
+    assert "there is no job at the head of this order key" in order
+    assert len(problems) == 3
+    assert "3 problems found" in shown.err
+
+
+async def test_records_that_make_no_sense_are_reported_too(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "a.db"
+    await closed(path, {("lock", "what is this"): b"1", ("job", "x#job"): b"2"})
+    assert cli.main(["check", str(path)]) == TABLE["damaged"].exit
+    problems = capsys.readouterr().out.splitlines()
+    assert problems[0] == "record job x#job: this is not a job"
+    assert problems[1].startswith("record lock what is this: it makes no sense: ")
