@@ -5,6 +5,9 @@ clock that never jumps and counts suspend (CLOCK_BOOTTIME), slewed gently toward
 wall clock. So an administrator or NTP that sets the wall clock an hour ahead fires
 nothing early: the difference shows as `jump_ms`, and is adopted only by a restart
 or by `adopt()`.
+
+Where nodes share a database, its clock counts for all of them: each keeps to that one
+(`follow`) instead of its own machine's wall clock, by the same rules.
 """
 
 import asyncio
@@ -36,6 +39,7 @@ class Clock:
         self._boot_ns = boot_ns
         self._boot_seen_ns = boot_ns()
         self._now_ns = wall_ns()
+        self._ahead_ns: int | None = None
 
     def now_ns(self) -> int:
         """Nanoseconds since the epoch by this clock; never less than before."""
@@ -74,6 +78,28 @@ class Clock:
         step_ms = self.jump_ms
         self._now_ns += step_ms * 1_000_000
         return step_ms
+
+    def follow(self, other_ms: int, asked_ns: int, *, at_once: bool) -> None:
+        """Keep to another clock from now on, which showed `other_ms` at some time between
+        `asked_ns`, a reading of `elapsed_ns`, and now. What was called the wall clock is then
+        that one. Call it again and again, since clocks drift.
+
+        With `at_once` this clock is set to it, for a start; else it is slewed.
+        """
+        # So much the other clock is ahead of the boot clock, at least and at most. What was
+        # believed stays while it is possible, else it is the least: so this clock is behind the
+        # other by what the quickest answer took, and does not run ahead of it.
+        least_ns = other_ms * 1_000_000 - self._boot_ns()
+        most_ns = (other_ms + 1) * 1_000_000 - asked_ns
+        if self._ahead_ns is None or not least_ns <= self._ahead_ns <= most_ns:
+            self._ahead_ns = least_ns
+        self._wall_ns = self._followed_ns
+        if at_once:
+            self._boot_seen_ns = self._boot_ns()
+            self._now_ns = self._followed_ns()
+
+    def _followed_ns(self) -> int:
+        return self._boot_ns() + (self._ahead_ns or 0)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

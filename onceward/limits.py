@@ -46,6 +46,10 @@ SWEEP_RECORDS_MAX = 1_000
 CLOCK_JUMP_MS = 2_000
 CLOCK_SLEW_PPM = 500
 CLOCK_SLEEP_S_MAX = 10.0
+# A database's clock is read so often at the start, of which the best counts, and then every so
+# many seconds.
+CLOCK_READS = 3
+CLOCK_READ_S = 10.0
 
 # The SQLite engine's journal. A segment holds any commit, whatever its size.
 SEGMENT_BYTES_FIRST = 1 << 20

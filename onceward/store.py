@@ -16,6 +16,7 @@ from onceward import keys, limits
 from onceward.clock import Clock
 from onceward.engine.base import ABSENT, ANY, Check, Engine, Put, Record, Version, Write
 from onceward.errors import (
+    PASSING,
     Conflict,
     Contention,
     EngineStopped,
@@ -50,6 +51,7 @@ class Store:
         self.engine = engine
         self.clock = clock or Clock()
         self.ids = ids or Ids(self.clock.now_ms)
+        self._timed = False
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         self._heads = Heads()
         self._hooks: list[Callable[[Commit], None]] = []
@@ -66,6 +68,31 @@ class Store:
         self._hooks.append(hook)
         return lambda: self._hooks.remove(hook)
 
+    async def read_time(self) -> bool:
+        """Set `clock` to the database's, or, if it is set, keep it there; says whether the
+        database has one. Raises what the engine raises.
+
+        The first transaction sees to it. A node does it again and again.
+        """
+        for _ in range(1 if self._timed else limits.CLOCK_READS):
+            asked_ns = self.clock.elapsed_ns()
+            time_ms = await self.engine.now_ms()
+            if time_ms is None:
+                self._timed = True
+                return False
+            self.clock.follow(time_ms, asked_ns, at_once=not self._timed)
+        self._timed = True
+        return True
+
+    async def keep_time(self) -> None:
+        """Read the time every so often, until cancelled. Trouble with the engine is waited out."""
+        while True:
+            await self.clock.sleep(limits.CLOCK_READ_S)
+            try:
+                await self.read_time()
+            except PASSING:
+                pass
+
     async def run(
         self,
         fn: Callable[[Transaction], Awaitable[T]],
@@ -81,6 +108,8 @@ class Store:
         is written then), `Contention` after `attempts_max` conflicts, and what
         `Engine.commit` raises. Cancelled while it commits, the outcome is unknown.
         """
+        if not self._timed:
+            await self.read_time()
         if line is None:
             return await self._attempts(fn, attempts_max, _nothing)
         async with self._turn(line) as end_turn:

@@ -1,11 +1,19 @@
 import os
+from collections.abc import Iterator
+from itertools import count
 
 import pytest
 from hypothesis import settings
 
+from onceward.testing.postgres import PostgresServer
+
 # Two busy cores make any single example slow now and then; that is no finding.
 settings.register_profile("onceward", deadline=None, print_blob=True)
 settings.load_profile("onceward")
+
+# What is not synced survives the end of a process, which is all that tests look at.
+UNSYNCED = {"fsync": "off"}
+_numbers = count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -19,3 +27,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def soak() -> bool:
     """Whether this is a long run (`make soak-…`), where counts are the large ones."""
     return os.environ.get("ONCEWARD_SOAK") == "1"
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[PostgresServer]:
+    """One PostgreSQL for all tests of a process; each has a schema of its own in it."""
+    with PostgresServer(UNSYNCED) as server:
+        yield server
+
+
+@pytest.fixture
+def schema() -> str:
+    return f"test_{next(_numbers)}"
+
+
+@pytest.fixture
+def url(server: PostgresServer, schema: str) -> str:
+    return f"{server.url}?schema={schema}"

@@ -141,6 +141,13 @@ class Engine(ABC):
         An engine with a clock of its own may spare what has not long expired by that one.
         """
 
+    async def now_ms(self) -> int | None:
+        """What time it is by the database's own clock, which counts for all its nodes.
+
+        None if it has none: the machine's clock will do then.
+        """
+        return None
+
     async def __aenter__(self) -> Self:
         return await self.open()
 

@@ -53,11 +53,13 @@ class Node:
         self._name = name
         self._slots = slots
         self._lease_ms = lease_ms
+        self._shares_time = False
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
 
     async def start(self) -> Self:
         """Join the other nodes, take a share of the slots and begin to act on them."""
+        self._shares_time = await self.store.read_time()
         config = await self.store.run(self._configure)
         store = self.store
         self.book = Book(store)
@@ -110,6 +112,8 @@ class Node:
             asyncio.create_task(self.sweeper.run(), name="onceward-sweeper"),
             asyncio.create_task(self.book.run(), name="onceward-book"),
         ]
+        if self._shares_time:
+            endless.append(asyncio.create_task(self.store.keep_time(), name="onceward-clock"))
         stopping = asyncio.create_task(self._stopping.wait())
         tasks = [placement, dispatcher, *endless, stopping]
         try:

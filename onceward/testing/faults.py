@@ -111,6 +111,9 @@ class FaultEngine(Engine):
     async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
         return await self._read("sweep", lambda: self.inner.sweep(now_ms, limit))
 
+    async def now_ms(self) -> int | None:
+        return await self.inner.now_ms()
+
     def watch(self, partition: str) -> Watch:
         self.calls["watch"] += 1
         if self.plan.step("watch").fault is Fault.DEAF:

@@ -163,9 +163,16 @@ class Cluster:
     """Nodes that share a memory."""
 
     def __init__(
-        self, slots: int = 16, *, deaf: bool = False, shared: bool = True, seed: int = 0
+        self,
+        slots: int = 16,
+        *,
+        deaf: bool = False,
+        shared: bool = True,
+        seed: int = 0,
+        engine: type[TestEngine] = TestEngine,
     ) -> None:
         self.memory = Memory()
+        self.engine = engine
         self.seed = seed
         self.slots = slots
         self.deaf = deaf
@@ -180,7 +187,7 @@ class Cluster:
         process = self.loop.process(f"node{len(self.members)}")
 
         async def boot() -> Member:
-            engine = await TestEngine(self.memory, deaf=self.deaf).open()
+            engine = await self.engine(self.memory, deaf=self.deaf).open()
             engine.shared = self.shared
             clock = VirtualClock(wall_offset_ms=wall_offset_ms)
             # From a seed, so that what fails once fails always.
