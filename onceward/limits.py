@@ -145,7 +145,7 @@ LOCK_UNUSED_MS = 3_600_000
 AGENDA_AHEAD_MS = 10_000
 AGENDA_ENTRIES = 1_000
 # It looks again this often: where other nodes commit too and hints may be missing; soonest
-# after a hint (every own commit causes one); and where this node sees all commits.
+# after a hint; and where this node sees all commits.
 POLL_S = 1.0
 POLL_HINTED_S = 0.2
 POLL_ALONE_S = 5.0

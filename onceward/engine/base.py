@@ -172,13 +172,20 @@ class Watch:
         self.partition = partition
         self.on_hint: Callable[[], None] | None = None
         """Called at each hint, for those who watch many partitions at once."""
+        self.others_only = False
+        """For those whom the store tells of this node's own commits: these need give no hint.
+        Engines that cannot tell them from others' hint all the same."""
         self._watchers = watchers
         self._changed = asyncio.Event()
 
     def clear(self) -> None:
         self._changed.clear()
 
-    def hint(self) -> None:
+    def hint(self, *, own: bool = False) -> None:
+        """Something may have changed; `own`: by a commit of this engine that its caller will
+        be told of."""
+        if own and self.others_only:
+            return
         self._changed.set()
         if self.on_hint is not None:
             self.on_hint()
@@ -225,11 +232,11 @@ class Watchers:
             if not watches:
                 del self._by_partition[watch.partition]
 
-    def hint(self, writes: Sequence[Write]) -> None:
+    def hint(self, writes: Sequence[Write], *, own: bool = False) -> None:
         if self._by_partition:
             for partition in {w.key[0]: None for w in writes if type(w) is not Check}:
                 for watch in self._by_partition.get(partition, ()):
-                    watch.hint()
+                    watch.hint(own=own)
 
 
 def admit(writes: Sequence[Write]) -> int:

@@ -91,6 +91,7 @@ class Desk:
         if store.engine.shared:
             for slot in range(placement.slots):
                 watch = store.engine.watch(ready_partition(slot, queue))
+                watch.others_only = True
                 watch.on_hint = partial(self.arrived, slot)
                 self._watches.append(watch)
         # All of them, its own first: who does not wait is told of what is there, wherever.

@@ -152,6 +152,7 @@ class SlotRunner:
         self._watch = None
         if self._store.engine.shared:
             self._watch = self._store.engine.watch(self.partition)
+            self._watch.others_only = True
             self._watch.on_hint = self._hinted
 
     def stop(self) -> None:
@@ -176,7 +177,7 @@ class SlotRunner:
             self._wake.set()
 
     def _hinted(self) -> None:
-        # Own commits cause hints too, and are known already: so not at every hint.
+        # Many may come, and on some engines also for own commits: so not at every hint.
         look_ns = self._looked_ns + int(limits.POLL_HINTED_S * 1e9)
         if look_ns < self._look_ns:
             self._look_ns = look_ns

@@ -163,6 +163,17 @@ async def test_a_hint_wakes_all_who_wait() -> None:
     assert await asyncio.gather(*waiting) == [True] * 3
 
 
+async def test_a_watch_for_others_only_is_not_hinted_by_own_commits() -> None:
+    watchers = Watchers()
+    with watchers.add("p") as watch, watchers.add("p") as other:
+        watch.others_only = True
+        watchers.hint([Put(A, b"1")], own=True)
+        assert not await watch.wait(0)
+        assert await other.wait(0)
+        watchers.hint([Put(A, b"1")])
+        assert await watch.wait(0)
+
+
 async def test_a_closed_watch_is_forgotten() -> None:
     watchers = Watchers()
     watch, other = watchers.add("p"), watchers.add("p")

@@ -56,9 +56,10 @@ class Commits:
         self,
         connect: Callable[[], Awaitable[CommitLink]],
         lanes: int,
-        changed: Callable[[Sequence[Write]], None],
+        changed: Callable[[Sequence[Write], bool], None],
     ) -> None:
-        """`changed` is called with what was, or may have been, written."""
+        """`changed` is called with what was, or may have been, written, and whether its caller
+        is told so."""
         self._links = Links(connect, lanes)
         self._lanes = Lanes(self._run, cut, lanes)
         self._changed = changed
@@ -88,7 +89,7 @@ class Commits:
         except Lost as error:
             text = f"no answer came to a commit ({error}): it may or may not have been applied"
             for member in members:
-                self._changed(member.writes)
+                self._changed(member.writes, False)
             _fail(members, lambda: OutcomeUnknown(text))
         except Unavailable as error:
             text, code = error.message, error.code
@@ -122,7 +123,7 @@ class Commits:
                 if not done.done():
                     done.set_exception(verdict)
                 continue
-            self._changed(member.writes)
+            self._changed(member.writes, not done.done())
             if not done.done():
                 if member.visible is not None:
                     member.visible(verdict)

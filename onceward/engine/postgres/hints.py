@@ -7,7 +7,8 @@ come without a change.
 
 A node that hears of no other sends no hints. So each says hello when it begins to listen,
 and now and then that it is there; who hears hello, or of others for the first time, may have
-kept changes to himself, and tells all to look.
+kept changes to himself, and tells all to look. Every word comes with the name of who says it,
+so that no one listens to himself.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import Final
 from onceward import limits
 from onceward.engine.base import Check, Watch, Watchers, Write
 from onceward.engine.postgres.link import Link
+from onceward.ids import random_bytes
 
 _HELLO: Final = "hello"
 _THERE: Final = "there"
@@ -71,7 +73,7 @@ class Hints:
         self._changed: set[str] = set()
         self._many = False
         self._woken = asyncio.Event()
-        self._own_pid = 0
+        self._name = random_bytes(6).hex()
         self._silence = _SILENCE_MAX
 
     @property
@@ -87,9 +89,9 @@ class Hints:
         self._serving.cancel()
         await asyncio.wait([self._serving])
 
-    def tell(self, writes: Sequence[Write]) -> None:
-        """Hint the watches here, and soon all others."""
-        self._watchers.hint(writes)
+    def tell(self, writes: Sequence[Write], own: bool) -> None:
+        """Hint the watches here, and soon all others. `own`: who made this commit knows of it."""
+        self._watchers.hint(writes, own=own)
         if self._many or self.alone:
             return
         for write in writes:
@@ -105,7 +107,6 @@ class Hints:
             try:
                 with suppress(Exception):  # hints are lost meanwhile, which they may be
                     link = await self._connect()
-                    self._own_pid = link.server_pid
                     link.on_closed(self._woken.set)
                     await link.listen(self._channel, self._heard)
                     # Something may have changed while no one listened.
@@ -149,10 +150,11 @@ class Hints:
             raise
 
     async def _notify(self, link: Link, payload: str) -> None:
-        await link.fetch("SELECT pg_notify($1, $2)", self._channel, payload)
+        await link.fetch("SELECT pg_notify($1, $2)", self._channel, f"{self._name} {payload}")
 
-    def _heard(self, pid: int, payload: str) -> None:
-        if pid == self._own_pid:
+    def _heard(self, text: str) -> None:
+        name, _, payload = text.partition(" ")
+        if name == self._name:
             return  # the watches here have been told already
         if payload == _HELLO or self.alone:
             self._many = True

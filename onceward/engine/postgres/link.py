@@ -136,10 +136,6 @@ class Link:
     def closed(self) -> bool:
         return bool(self._connection.is_closed())
 
-    @property
-    def server_pid(self) -> int:
-        return int(self._connection.get_server_pid())
-
     async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
         """The rows of one statement, a transaction of its own unless one was begun.
 
@@ -162,10 +158,10 @@ class Link:
 
         return fetch
 
-    async def listen(self, channel: str, heard: Callable[[int, str], None]) -> None:
-        """Call `heard` with the sender's process and the payload of each notification."""
+    async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
+        """Call `heard` with the payload of each notification."""
         await self._answer(
-            self._connection.add_listener(channel, lambda _c, pid, _n, text: heard(pid, text))
+            self._connection.add_listener(channel, lambda _c, _pid, _n, text: heard(text))
         )
 
     def on_closed(self, closed: Callable[[], None]) -> None:

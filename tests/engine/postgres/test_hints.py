@@ -35,11 +35,13 @@ class Eavesdropper:
         )
 
     async def say(self, payload: str) -> None:
-        await self._connection.execute("SELECT pg_notify($1, $2)", self.channel, payload)
+        text = f"eavesdropper {payload}"
+        await self._connection.execute("SELECT pg_notify($1, $2)", self.channel, text)
 
     async def next(self) -> str:
+        """The next word, without the name of who said it."""
         async with asyncio.timeout(WAIT_S):
-            return await self.heard.get()
+            return (await self.heard.get()).partition(" ")[2]
 
 
 @pytest.fixture
@@ -118,6 +120,49 @@ async def test_nodes_find_each_other_and_pass_hints_on(url: str) -> None:
                 watch.clear()
                 await writer.commit([Put(("p", "a"), b"1")], 0)
                 assert await watch.wait(WAIT_S)
+
+
+async def test_who_knows_of_his_own_commits_is_hinted_by_those_of_others_only(url: str) -> None:
+    async with PostgresEngine(url) as one, PostgresEngine(url) as other:
+        with one.watch("p") as watch, one.watch("p") as everything:
+            watch.others_only = True
+            # When the nodes have found each other, they are told to look at all.
+            await until_together(one, other)
+            watch.clear()
+            await one.commit([Put(("p", "a"), b"1")], 0)
+            assert await everything.wait(0)
+            assert not await watch.wait(0)
+            await other.commit([Put(("p", "a"), b"2")], 0)
+            assert await watch.wait(WAIT_S)
+
+
+async def until_together(*engines: PostgresEngine) -> None:
+    """Wait until all have heard of each other, and have nothing more to say."""
+    for engine in engines:
+        while engine._hints.alone or engine._hints._many:
+            with engine.watch("nothing") as watch:
+                await watch.wait(0.01)
+
+
+async def test_a_commit_that_its_caller_does_not_wait_for_is_like_one_of_others(url: str) -> None:
+    async with PostgresEngine(url) as engine:
+        with engine.watch("p") as watch:
+            watch.others_only = True
+            assert await watch.wait(WAIT_S), "it begins to listen"
+            watch.clear()
+            await engine.commit([Put(("p", "a"), b"1")], 0)
+            assert not await watch.wait(0)
+            answer = engine._commits._answer
+
+            def cancelled(members: Any, verdicts: Any) -> None:
+                commit.cancel()
+                members[0].done.cancel()
+                answer(members, verdicts)
+
+            engine._commits._answer = cancelled  # type: ignore[method-assign]
+            commit = asyncio.create_task(engine.commit([Put(("p", "a"), b"2")], 0))
+            await asyncio.wait([commit])
+            assert await watch.wait(WAIT_S)
 
 
 async def test_a_node_that_begins_to_listen_again_looks_at_everything(

@@ -78,7 +78,7 @@ async def test_a_backend_that_is_told_to_stop_leaves_the_outcome_unknown(
     link, other = [await Link.connect(Target.parse(server.url)) for _ in range(2)]
     pending = asyncio.create_task(link.fetch("SELECT pg_advisory_lock(1), pg_sleep(60)"))
     query = "SELECT pg_terminate_backend($1) FROM pg_locks WHERE locktype = 'advisory'"
-    while not await other.fetch(query, link.server_pid):
+    while not await other.fetch(query, link._connection.get_server_pid()):
         pass
     with pytest.raises(Lost, match="terminating"):
         await pending

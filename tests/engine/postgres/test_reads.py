@@ -117,7 +117,7 @@ async def test_a_read_whose_connection_was_gone_is_made_again(engine: PostgresEn
     await admin.fetch(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> $1 AND "
         "application_name = 'onceward'",
-        admin.server_pid,
+        admin._connection.get_server_pid(),
     )
     await admin.close()
     [record] = await engine.get(KEYS[:1], 0)
