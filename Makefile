@@ -33,7 +33,7 @@ install_self = @$(PY) -m pip install $(PIP_QUIET) --no-build-isolation --no-deps
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres soak-kill \
-	soak-postgres soak-simulate soak-power docs lock clean
+	soak-postgres soak-schedule soak-simulate soak-power docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -76,6 +76,9 @@ soak-kill: $(DEV) ## kill real processes under load, 1,000 times
 
 soak-postgres: $(DEV) ## cut connections 20,000 times, and crash a server 300 times
 	@$(SOAK) -m outage
+
+soak-schedule: $(DEV) ## kill and pause processes that work on 100,000 jobs
+	@$(SOAK) -m cluster
 
 soak-simulate: $(DEV) ## run the simulator over 50,000 seeds
 	@$(SOAK) -m simulate
