@@ -156,6 +156,7 @@ POLL_SCANS_PER_S = 256
 # An entry that cannot be acted on is tried again after a pause, which doubles.
 TROUBLE_PAUSE_MS_MIN = 1_000
 TROUBLE_PAUSE_MS_MAX = 60_000
+TROUBLES_MAX = 200  # so many of each slot are remembered
 
 # Claims of one queue: how many transactions at once, each from so many slots, and so many
 # bytes of jobs (a commit holds twice that).

@@ -30,7 +30,7 @@ from onceward.parts.schedule import (
     due_ms_of,
     due_partition,
 )
-from onceward.service.agenda import Agenda, Troubles
+from onceward.service.agenda import Agenda, Troubles, kind_of
 from onceward.service.placement import Placement
 from onceward.store import Commit, Store
 from onceward.transaction import Transaction
@@ -87,7 +87,10 @@ class Dispatcher:
 
     @property
     def troubles(self) -> dict[Key, Exception]:
-        """Entries that could not be acted on, and why; they are tried again."""
+        """Entries that could not be acted on, and why; they are tried again.
+
+        Of a kind that is not known here, one; and not all, if there are very many.
+        """
         return {
             (runner.partition, sort): error
             for runner in self._runners.values()
@@ -192,6 +195,7 @@ class SlotRunner:
                 pause_s = 0.0
             except PASSING:
                 self._agenda.stale = True
+                self.troubles.passed = ""  # what was under way comes back
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s + 0.05, limits.POLL_S)
                 continue
@@ -224,24 +228,29 @@ class SlotRunner:
         # Not all slots at the same moment.
         look_s = period_s * (0.75 + self._store.ids.fraction() / 4)
         self._looked_ns, self._look_ns = now_ns, now_ns + int(look_s * 1e9)
+        troubles = self.troubles
         self._agenda.begin()
         found: list[str] = []
         seen: set[str] = set()
-        start, end = "", keys.number(now_ms + int(period_s * 1e3) + limits.AGENDA_AHEAD_MS)
+        first = start = troubles.passed
+        end = keys.number(now_ms + int(period_s * 1e3) + limits.AGENDA_AHEAD_MS)
         while start < end and len(found) < limits.AGENDA_ENTRIES:
             page = await self._store.engine.scan(
                 self.partition, now_ms, start=start, end=end, limit=limits.AGENDA_ENTRIES
             )
             sorts = [record.key[1] for record in page]
-            if self.troubles:
-                seen.update(sorts)
-                sorts = [sort for sort in sorts if not self.troubles.rests(sort, now_ms)]
-            found += sorts
             start = keys.after(page[-1].key[1]) if len(page) == limits.AGENDA_ENTRIES else end
-        self._agenda.fill(found, start, cut=start < end)
-        if self.troubles:
-            gone = [sort for sort in self.troubles.errors if sort < start and sort not in seen]
-            self.troubles.settle(gone)
+            if troubles:
+                seen.update(sort for sort in sorts if sort in troubles)
+                sorts = [sort for sort in sorts if not troubles.rests(sort, now_ms)]
+                if not found and not sorts:
+                    troubles.pass_over(start, now_ms)
+                await asyncio.sleep(0)  # these may be many pages
+            found += sorts
+        self._agenda.fill(found, start, cut=start < end, start=first)
+        troubles.settle([sort for sort in troubles if first <= sort < start and sort not in seen])
+        if start == end:
+            troubles.reached_end(now_ms)
 
     def _batch(self) -> list[tuple[Kind, Key]]:
         """What is due now, as much as fits into one commit."""
@@ -249,14 +258,14 @@ class SlotRunner:
         room = limits.COMMIT_WRITES_MAX - 1
         batch: list[tuple[Kind, Key]] = []
         while (sort := self._agenda.next) is not None and due_ms_of(sort) <= now_ms:
-            name = sort.rpartition("#")[2]
+            name = kind_of(sort)
             kind = self._dispatcher.kinds.get(name)
             if kind is None:
                 error = BadInput(f"nothing on this node knows how to act on the kind {name!r}")
-                self.troubles.add(self._agenda.take(), error, now_ms)
+                self.troubles.add_unknown(self._agenda.take(), error, now_ms)
                 continue
             room -= kind.writes
-            alone = sort in self.troubles.errors
+            alone = sort in self.troubles
             if batch and (room < 0 or alone):
                 break
             batch.append((kind, (self.partition, self._agenda.take())))

@@ -92,6 +92,16 @@ def test_what_is_added_while_a_scan_runs_is_not_lost() -> None:
     assert taken(agenda) == [entry(3), entry(4), entry(20)]
 
 
+def test_what_is_known_before_the_start_of_a_scan_is_not_lost() -> None:
+    agenda = filled(3, bound_ms=10)
+    agenda.add(entry(4))
+    agenda.add(entry(7))
+    agenda.remove(entry(3))
+    agenda.begin()
+    agenda.fill([entry(6)], f"{50:016d}", cut=False, start=entry(5))
+    assert taken(agenda) == [entry(4), entry(6)]
+
+
 def test_a_hint_while_a_scan_runs_is_not_lost() -> None:
     agenda = Agenda()
     agenda.begin()
@@ -153,3 +163,47 @@ def test_an_entry_that_gave_trouble_rests_longer_each_time() -> None:
     troubles.settle(["a", "b"])
     assert not troubles
     assert not troubles.rests("a", now_ms)
+
+
+def test_one_entry_of_a_kind_that_nobody_knows_stands_for_all_as_long_as_it_is_there() -> None:
+    troubles, error = Troubles(), ValueError("x")
+    troubles.add_unknown("1#a#odd", error, 0)
+    troubles.add_unknown("1#b#odd", error, 0)
+    troubles.add_unknown("1#b#other", error, 0)
+    assert troubles.errors == {"1#a#odd": error, "1#b#other": error}
+    for sort in ("1#a#odd", "1#b#odd", "2#c#odd", "2#d#other"):
+        assert troubles.rests(sort, 1 << 60)
+    assert not troubles.rests("1#a#log", 0)
+    troubles.settle(["1#b#odd"])
+    assert troubles.rests("1#c#odd", 0)
+    troubles.settle(["1#a#odd"])
+    assert not troubles.rests("1#c#odd", 0)
+    assert troubles.rests("2#d#other", 0)
+
+
+def test_so_many_troubles_are_noted_and_looks_begin_behind_the_others_for_a_while() -> None:
+    troubles, error = Troubles(), ValueError("x")
+    for n in range(limits.TROUBLES_MAX):
+        troubles.add(entry(n), error, 1_000)
+    assert troubles.passed == ""
+    for n in (500, 600):
+        troubles.add(entry(n), error, 1_000)
+        troubles.add_unknown(entry(n + 1), error, 1_000)
+        assert entry(n + 1) < troubles.passed < entry(n + 2)
+    troubles.add(entry(0), error, 1_000)
+    assert entry(601) < troubles.passed < entry(602)
+    assert sorted(troubles.errors) == [entry(n) for n in range(limits.TROUBLES_MAX)]
+    troubles.reached_end(1_000 + limits.TROUBLE_PAUSE_MS_MAX - 1)
+    assert troubles.passed != ""
+    troubles.reached_end(1_000 + limits.TROUBLE_PAUSE_MS_MAX)
+    assert troubles.passed == ""
+
+
+def test_nothing_is_passed_over_where_others_may_yet_add_something() -> None:
+    troubles = Troubles()
+    troubles.pass_over(entry(1_001), 1_000)
+    assert troubles.passed == ""
+    troubles.pass_over(entry(1_000), 1_000)
+    assert troubles.passed == entry(1_000)
+    troubles.pass_over(entry(999), 1_000)
+    assert troubles.passed == entry(1_000)

@@ -10,7 +10,7 @@ from onceward.keys import join
 from onceward.parts.schedule import due_partition
 from onceward.transaction import Transaction
 from tests.service.cluster import Cluster, Member, virtual
-from tests.service.log import Log, put
+from tests.service.log import Log, put, remove
 
 # Trouble.
 
@@ -87,8 +87,9 @@ async def test_an_unknown_kind_is_kept_and_reported_until_somebody_knows_it() ->
     await put(member, "c", at_ms=at_ms)
     await cluster.clock.sleep(30)
     assert log.names == ["c"]
-    [error, _] = member.node.dispatcher.troubles.values()
+    [(entry, error)] = member.node.dispatcher.troubles.items()
     assert "nothing on this node knows how to act on the kind 'mystery'" in str(error)
+    assert entry == (due_partition(0), join(at_ms, "a", "mystery"))
     known = Log(member, "mystery")
     await cluster.clock.sleep(0.01)
     assert known.names == ["a", "b"]
@@ -125,9 +126,60 @@ async def test_thousands_of_unknown_entries_do_not_hide_what_is_behind_them() ->
     await put(member, "b", at_ms=start_ms + 20_000)
     await cluster.clock.sleep(0.1)
     assert log.names == ["a"]
+    member.engine.scans.clear()
     await cluster.clock.sleep(20)
     assert log.acted[1] == ("b", start_ms + 20_000)
-    assert len(member.node.dispatcher.troubles) == 2_700
+    assert len(member.node.dispatcher.troubles) == 1
+    # What is known to rest is not gone through each time, but it is now and then.
+    assert member.engine.scans.count(due_partition(0)) <= 20 / 0.75 + 1
+    known = Log(member, "mystery")
+    await cluster.clock.sleep(0.1)
+    assert len(known.acted) == 2_700
+
+
+@virtual
+async def test_an_unknown_kind_is_no_trouble_any_more_when_its_entries_are_gone() -> None:
+    cluster = Cluster(1)
+    member = await cluster.start()
+    at_ms = member.clock.now_ms()
+    await put(member, "a", "b", at_ms=at_ms, kind="mystery")
+    await cluster.clock.sleep(5)
+    for name in ("a", "b"):
+        [(entry, _)] = member.node.dispatcher.troubles.items()
+        assert entry[1] == join(at_ms, name, "mystery")
+        await remove(member, name, at_ms=at_ms, kind="mystery")
+        await cluster.clock.sleep(5)
+    assert member.node.dispatcher.troubles == {}
+
+
+@virtual
+async def test_more_poisoned_entries_than_can_be_noted_hold_nobody_up_either() -> None:
+    cluster = Cluster(1)
+    member, other = await cluster.start(), await cluster.start()
+    await other.stop()
+    log = Log(member)
+    start_ms = member.clock.now_ms()
+    bad = [f"{n:04d}" for n in range(1_500)]
+    log.poisoned = set(bad)
+    for start in range(0, len(bad), 90):
+        await put(member, *bad[start : start + 90], at_ms=start_ms - 5_000)
+    await put(member, "a", at_ms=start_ms)
+    await cluster.clock.sleep(0.1)
+    assert log.names == ["a"]
+    assert len(member.node.dispatcher.troubles) == limits.TROUBLES_MAX
+    log.tried.clear()
+    for n in range(10):
+        await put(other, f"b{n}", at_ms=member.clock.now_ms() + 1_500)
+        await put(member, f"c{n}", at_ms=start_ms - 5_000)
+        await cluster.clock.sleep(2)
+    assert len(log.names) == 21
+    lateness = [ms - start_ms - 2_000 * int(name[1:]) for name, ms in log.acted[1:]]
+    assert max(lateness) <= 1_600
+    assert len(log.tried) < 2 * limits.TROUBLES_MAX
+    log.poisoned.clear()
+    await cluster.clock.sleep(2 * limits.TROUBLE_PAUSE_MS_MAX / 1_000)
+    assert sorted(log.names[21:]) == bad
+    assert member.node.dispatcher.troubles == {}
 
 
 @virtual
