@@ -4,7 +4,7 @@ Used by the memory engine as its whole store, and by the SQLite engine for what 
 yet in its table; there a record with an empty value stands for a deletion.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from sortedcontainers import SortedList
 
@@ -25,9 +25,10 @@ def row_bytes(record: Record) -> int:
 
 
 class Partition:
-    """The rows of one partition. The index is built at the first scan, then kept lazily:
-    new keys wait in `added`, removed ones stay until a scan comes across them. `fresh`
-    are the keys of which the engine knows that they are nowhere else."""
+    """The rows of one partition. The index is of the rows that a scan shows, so not of
+    deletions. It is built at the first scan, then kept lazily: new keys wait in `added`,
+    removed ones stay until a scan comes across them. `fresh` are the keys of which the engine
+    knows that they are nowhere else."""
 
     __slots__ = ("added", "fresh", "index", "rows")
 
@@ -37,11 +38,16 @@ class Partition:
         self.index: SortedList[str] | None = None
         self.added: list[str] = []
 
-    def range(self, start: str, end: str | None, reverse: bool) -> Iterator[Record]:
-        """The rows in [start, end), in order; the partition must not change meanwhile."""
+    def range(
+        self, start: str, end: str | None, reverse: bool, replaced: Container[str] = ()
+    ) -> Iterator[Record]:
+        """The rows in [start, end), in order, without deletions and those that were `replaced`
+        elsewhere, for good. The partition must not change meanwhile."""
         index = self.index
         if index is None:
-            index = self.index = SortedList(self.rows)
+            index = self.index = SortedList(
+                [sort for sort, row in self.rows.items() if row.value and sort not in replaced]
+            )
         elif self.added:
             index.update(self.added)
             self.added.clear()
@@ -49,12 +55,13 @@ class Partition:
         last = None
         try:
             for sort in index.irange(start, end, (True, False), reverse):
-                record = self.rows.get(sort)
-                if record is None or sort == last:  # removed, or removed and added again
+                row = self.rows.get(sort)
+                # Removed, or removed and added again.
+                if row is None or not row.value or sort == last or sort in replaced:
                     gone.append(sort)
                     continue
                 last = sort
-                yield record
+                yield row
         finally:
             for sort in gone:
                 index.discard(sort)
@@ -90,11 +97,13 @@ class Memtable:
         if old is None:
             self.count += 1
             self.size_bytes += len(record.value) + len(sort) + len(name) + ROW_OVERHEAD_BYTES
-            if partition.index is not None:
-                partition.added.append(sort)
-                partition.bound_index()
         else:
             self.size_bytes += len(record.value) - len(old.value)
+            if old.value:
+                return
+        if record.value and partition.index is not None:
+            partition.added.append(sort)
+            partition.bound_index()
 
     def drop(self, key: Key) -> None:
         """Forget the row, if there is one."""
@@ -140,6 +149,14 @@ class Memtable:
                 if visited % ROWS_AT_ONCE == 0:
                     yield
 
-    def range(self, partition: str, start: str, end: str | None, reverse: bool) -> Iterator[Record]:
+    def range(
+        self,
+        partition: str,
+        start: str,
+        end: str | None,
+        reverse: bool,
+        replaced: Container[str] = (),
+    ) -> Iterator[Record]:
+        """As of the partition."""
         rows = self.partitions.get(partition)
-        return iter(()) if rows is None else rows.range(start, end, reverse)
+        return iter(()) if rows is None else rows.range(start, end, reverse, replaced)

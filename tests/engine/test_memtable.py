@@ -48,6 +48,13 @@ class AgainstASortedDict(RuleBasedStateMachine):
         self.model[record.key] = record
 
     @rule(partition=partitions, sort=sorts)
+    def mark_deleted(self, partition: str, sort: str) -> None:
+        self.version += 1
+        record = Record((partition, sort), b"", self.version)
+        self.table.put(record)
+        self.model[record.key] = record
+
+    @rule(partition=partitions, sort=sorts)
     def drop(self, partition: str, sort: str) -> None:
         self.table.drop((partition, sort))
         self.model.pop((partition, sort), None)
@@ -67,8 +74,11 @@ class AgainstASortedDict(RuleBasedStateMachine):
         wanted = sorted(
             (
                 key
-                for key in self.model
-                if key[0] == partition and start <= key[1] and (end is None or key[1] < end)
+                for key, record in self.model.items()
+                if key[0] == partition
+                and start <= key[1]
+                and (end is None or key[1] < end)
+                and record.value
             ),
             reverse=reverse,
         )
@@ -126,6 +136,20 @@ def test_a_key_removed_and_added_again_between_scans_shows_once() -> None:
     assert scan(table, reverse=True) == ["c", "b", "a"]
     table.drop(("p", "b"))
     assert scan(table) == ["a", "c"]
+
+
+def test_a_deletion_is_there_for_those_who_ask_for_it_and_in_no_scan() -> None:
+    table = filled("a", "b", "c")
+    for version, scanned in ((4, False), (7, True)):
+        table.put(Record(("p", "b"), b"", version))
+        assert table.get(("p", "b")) == Record(("p", "b"), b"", version)
+        assert scan(table) == ["a", "c"]
+        table.put(Record(("p", "b"), b"1", version + 1))
+        if scanned:
+            assert scan(table) == ["a", "b", "c"]
+        table.put(Record(("p", "b"), b"", version + 2))
+    assert scan(table) == ["a", "c"]
+    assert list(table.partitions["p"].index or ()) == ["a", "c"]
 
 
 def test_a_partition_that_has_become_empty_leaves_nothing_behind() -> None:

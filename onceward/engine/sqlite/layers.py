@@ -1,13 +1,17 @@
 """What a read sees: the memtable, the frozen one that is being folded, cache and table.
 
-The first that knows a key decides; a row with an empty value says "deleted". For keys
-that are in no table the layers remember *gaps*: a stretch of a partition in which the
-table has nothing. New keys mostly come behind all others of their partition, so one gap
-answers for them without asking the table. A key that was put where nothing was, and is
-deleted before it was ever folded, leaves no trace.
+The first that knows a key decides; a row with an empty value says "deleted". A key that was
+put where nothing was, and is deleted before it was ever folded, leaves no trace.
+
+The layers remember *gaps*: stretches of a partition in which the table has nothing that
+memory does not cover, with something newer or a deletion. So a gap ends only when a row
+moves from memory into the table; what is folded as a removal is in neither. There are two
+for each partition. New keys mostly come behind all others: one gap answers for them without
+asking the table. And queues are drained from the front: the other one lets a scan begin where
+the last one found something, not with all that is deleted and not yet folded.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 
@@ -28,6 +32,7 @@ class Layers:
         self._table = table
         self._cache = Cache(cache_bytes)
         self._gaps: dict[str, tuple[str, str | None]] = {}
+        self._fronts: dict[str, tuple[str, str]] = {}
         self._swept: Record | None = None
 
     @property
@@ -66,30 +71,54 @@ class Layers:
         self, partition: str, start: str, end: str | None, reverse: bool, now_ms: int, limit: int
     ) -> list[Record]:
         """The first `limit` records in [start, end), in order."""
-        fresh = self.active.range(partition, start, end, reverse)
+        sources = [self.active.range(partition, start, end, reverse)]
         if partition in self.frozen.partitions:
-            fresh = _overlay(fresh, self.frozen.range(partition, start, end, reverse), reverse)
-        rows, beneath = fresh, self._range_beneath(partition, start, end, reverse)
-        if beneath is not None:
-            rows = _overlay(fresh, beneath, reverse)
+            newer = _rows(self.active, partition)
+            sources.append(self.frozen.range(partition, start, end, reverse, newer))
+        if not self._in_gap(partition, start, end):
+            sources.append(self._range_beneath(partition, start, end, reverse))
+        rows = sources[0]
+        if len(sources) > 1:
+            rows = merge(*sources, key=lambda row: row.key[1], reverse=reverse)
         found = list(islice((r for r in rows if r.value and not r.absent_at(now_ms)), limit))
-        if beneath is not None:
-            _close(beneath)
-        _close(fresh)
+        for source in sources:
+            _close(source)
         return found
 
     def _range_beneath(
         self, partition: str, start: str, end: str | None, reverse: bool
-    ) -> Iterator[Record] | None:
-        """The table's rows in [start, end); None if there are none, which is remembered."""
-        if self._in_gap(partition, start, end):
-            return None
-        rows = self._table.range(partition, start, end, reverse)
-        first = next(rows, None)
-        if first is None:
-            self._learn_gap(partition, start, end)
-            return None
-        return _after(first, rows)
+    ) -> Iterator[Record]:
+        """The table's rows in [start, end). Those that memory covers come without their value, so
+        that a scan passes only as many of them as it must; what it passes is remembered."""
+        first, begin = start, start
+        front = self._fronts.get(partition)
+        if front is not None and front[0] <= start < front[1]:
+            first, begin = front
+            if end is not None and end <= begin:
+                return
+        newer, older = _rows(self.active, partition), _rows(self.frozen, partition)
+        rows = self._table.range(partition, begin, end, reverse)
+        covered_to: str | None = begin
+        """Memory covers all from `first` up to here."""
+        alone = False
+        try:
+            for row in rows:
+                sort = row.key[1]
+                if sort in newer or sort in older:
+                    if not alone and not reverse:
+                        covered_to = sort
+                    yield Record(row.key, b"", 0)
+                else:
+                    alone = True
+                    yield row
+            if not alone:
+                covered_to = end
+        finally:
+            _close(rows)
+            if covered_to is None:
+                self._learn_gap(partition, first, None)
+            elif covered_to > begin:
+                self._learn_front(partition, first, covered_to)
 
     def judge(self, writes: Sequence[Write], now_ms: int) -> list[Key]:
         """Raise `Conflict` if an expectation fails; returns the keys known to be nowhere."""
@@ -150,9 +179,9 @@ class Layers:
             self.frozen.drop(row.key)
             if row.value:
                 self._cache.put(row)
+                self._end_gaps(row.key)
             else:
                 self._cache.drop(row.key)
-        self._gaps.clear()
 
     def expired(self, now_ms: int, limit: int) -> list[Key]:
         """Keys of expired records in the table that nothing newer covers."""
@@ -199,13 +228,28 @@ class Layers:
         return None
 
     def _learn_gap(self, partition: str, start: str, end: str | None) -> None:
-        """Note that the table has nothing in [start, end): one gap for each partition."""
+        """Note that memory covers what the table has in [start, end)."""
         gap = self._gaps.get(partition)
         if gap is not None and gap[1] == end and gap[0] < start:
             start = gap[0]
         if len(self._gaps) >= limits.GAPS_MAX:
             self._gaps.clear()
         self._gaps[partition] = (start, end)
+
+    def _learn_front(self, partition: str, start: str, end: str) -> None:
+        if len(self._fronts) >= limits.GAPS_MAX:
+            self._fronts.clear()
+        self._fronts[partition] = (start, end)
+
+    def _end_gaps(self, key: Key) -> None:
+        """The table has something there now that memory does not cover."""
+        partition, sort = key
+        gap = self._gaps.get(partition)
+        if gap is not None and gap[0] <= sort and (gap[1] is None or sort < gap[1]):
+            del self._gaps[partition]
+        front = self._fronts.get(partition)
+        if front is not None and front[0] <= sort < front[1]:
+            del self._fronts[partition]
 
     def _in_gap(self, partition: str, start: str, end: str | None) -> bool:
         gap = self._gaps.get(partition)
@@ -214,21 +258,9 @@ class Layers:
         return gap[1] is None or (end is not None and end <= gap[1])
 
 
-def _overlay(upper: Iterator[Record], lower: Iterator[Record], reverse: bool) -> Iterator[Record]:
-    """Both in order; where both have a key, the upper one's row."""
-    last = None
-    for row in merge(upper, lower, key=lambda row: row.key, reverse=reverse):
-        if row.key != last:
-            last = row.key
-            yield row
-
-
-def _after(first: Record, rows: Iterator[Record]) -> Iterator[Record]:
-    try:
-        yield first
-        yield from rows
-    finally:
-        _close(rows)
+def _rows(table: Memtable, partition: str) -> Mapping[str, Record]:
+    found = table.partitions.get(partition)
+    return {} if found is None else found.rows
 
 
 def _close(rows: Iterator[Record]) -> None:

@@ -113,6 +113,22 @@ class Pair:
         ]
         assert found == [row for row in wanted if not row.absent_at(NOW_MS)][:limit]
 
+    def drain(self) -> None:
+        """Take what is in front, as from a queue."""
+        partition = self.random.choice("pq")
+        end = self.random.choice((None, None, "15"))
+        for row in self.layers.range(partition, "", end, False, NOW_MS, self.random.randint(1, 9)):
+            self.seq += 1
+            self.layers.apply([Delete(row.key)], self.seq, [])
+            del self.model[row.key]
+
+    def check_gaps(self) -> None:
+        for gaps in (self.layers._gaps, self.layers._fronts):
+            for partition, (start, end) in gaps.items():
+                for row in self.table.range(partition, start, end, False):
+                    covers = self.layers.active.get(row.key) or self.layers.frozen.get(row.key)
+                    assert covers, f"{row.key} is in a gap"
+
     def fold(self) -> None:
         """A step of a fold, or the beginning of one."""
         if not self.folding:
@@ -144,10 +160,16 @@ def test_the_layers_agree_with_a_dictionary_whatever_is_folded_when(
     monkeypatch.setattr(fold_module, "ROWS_AT_ONCE", 3)
     with opened(memory_path / "app.db", cache_bytes=10_000 if seed % 2 else 0) as (layers, table):
         pair = Pair(layers, table, seed)
-        actions = (pair.commit, pair.commit, pair.get, pair.scan, pair.fold)
+        actions = [pair.commit, pair.commit, pair.get, pair.scan, pair.fold]
+        if seed % 4 < 2:
+            actions.append(pair.drain)
+        learned = 0
         for _ in range(3_000):
             pair.random.choice(actions)()
+            pair.check_gaps()
+            learned += len(layers._gaps) + len(layers._fronts)
         pair.check_all()
+    assert learned > 1_000
 
 
 def put(layers: Layers, sort: str, seq: int, partition: str = "p") -> None:
@@ -290,3 +312,76 @@ def test_a_scan_that_finds_nothing_in_the_table_is_not_asked_for_again(tmp_path:
         assert len(asked) == 3
         assert scan("d") == scan("e", "f") == []
         assert len(asked) == 4
+
+
+class CountedRows:
+    """Counts the rows that are read from a table."""
+
+    def __init__(self, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self._range = table.range
+        monkeypatch.setattr(table, "range", self._counted)
+
+    def _counted(self, *arguments: Any) -> Iterator[Record]:
+        for row in self._range(*arguments):
+            self.count += 1
+            yield row
+
+
+def test_what_is_deleted_in_front_and_not_yet_folded_is_passed_once(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(memory_path / "app.db") as (layers, table):
+        for number in range(300):
+            put(layers, f"{number:03}", number + 1)
+        fold(layers, table, 300)
+        rows = CountedRows(table, monkeypatch)
+        for number in range(200):
+            found = layers.range("p", "", None, False, NOW_MS, 1)
+            assert [row.key[1] for row in found] == [f"{number:03}"]
+            delete(layers, f"{number:03}", 301 + number)
+        assert rows.count < 3 * 200
+        # While they are folded, and when they are.
+        step = frozen(layers, 500)
+        table.fold(step[:100])
+        layers.release(step[:100])
+        rows.count = 0
+        for reverse, first in ((False, "200"), (True, "299")):
+            found = layers.range("p", "", None, reverse, NOW_MS, 100)
+            assert len(found) == 100
+            assert found[0].key[1] == first
+        assert rows.count < 220
+        # What moves into the table ends the gap that it stands in.
+        layers.apply([Put(("p", "050"), b"1")], 501, [])
+        table.fold(step[100:])
+        layers.release(step[100:])
+        fold(layers, table, 501)
+        assert len(layers.range("p", "", None, False, NOW_MS, 1_000)) == 101
+
+
+def test_a_scan_passes_no_more_of_what_is_newer_in_memory_than_it_shows(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(memory_path / "app.db") as (layers, table):
+        for seq in (1, 2):
+            layers.apply([Put(("p", f"{n:03}"), b"%d" % seq) for n in range(300)], seq, [])
+            if seq == 1:
+                fold(layers, table, 1)
+        rows = CountedRows(table, monkeypatch)
+        assert len(layers.range("p", "", None, False, NOW_MS, 10)) == 10
+        assert rows.count < 15
+
+
+def test_what_replaced_frozen_rows_hides_them_whatever_was_scanned_when(memory_path: Path) -> None:
+    with opened(memory_path / "app.db") as (layers, _):
+        for number in range(20):
+            put(layers, f"{number:02}", number + 1)
+        frozen(layers, 20)
+        assert len(layers.range("p", "", None, False, NOW_MS, 100)) == 20
+        for number in range(10):
+            delete(layers, f"{number:02}", 21 + number)
+        for _ in range(2):
+            found = layers.range("p", "", None, False, NOW_MS, 100)
+            assert [row.key[1] for row in found] == [f"{number}" for number in range(10, 20)]
+        layers.apply([Put(("p", "05"), b"1")], 31, [])
+        assert layers.range("p", "", None, False, NOW_MS, 1)[0].key[1] == "05"
