@@ -15,6 +15,8 @@ from onceward.keys import Key
 ROW_OVERHEAD_BYTES = 350
 # How many removed keys an index may hold beyond one for every row.
 STALE_KEYS_MAX = 1_000
+# From which part of an index on it is built anew rather than cleaned of removed keys.
+_REBUILD_PART = 8
 # How many rows are looked through before others get their turn.
 ROWS_AT_ONCE = 2_000
 
@@ -63,8 +65,13 @@ class Partition:
                 last = sort
                 yield row
         finally:
-            for sort in gone:
-                index.discard(sort)
+            if len(gone) * _REBUILD_PART > len(index) + STALE_KEYS_MAX:
+                # A fold has moved them, maybe. To build the index anew is quicker than to clean it.
+                self.index = None
+                self.added.clear()
+            else:
+                for sort in gone:
+                    index.discard(sort)
 
     def bound_index(self) -> None:
         """Forget the index when most of it is keys that came and went where no scan comes by."""

@@ -175,6 +175,26 @@ def test_keys_that_come_and_go_unscanned_do_not_pile_up() -> None:
     assert scan(table) == ["head"]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_index_of_which_much_has_moved_is_built_anew(order: int) -> None:
+    names = [f"{number:04}" for number in range(4_000)]
+    table, older = filled(*names[::order]), Memtable()
+    assert scan(table) == names
+    table.drop(("p", "2222"))
+    assert len(scan(table)) == 3_999
+    index = table.partitions["p"].index
+    assert index is not None, "for one it is cleaned"
+    for _ in table.move_older(2_000, older):
+        pass
+    left = [record.key[1] for record in rows_of(table)]
+    assert scan(table) == sorted(left)
+    assert table.partitions["p"].index is None
+    assert len(index) == 3_999, "not one by one"
+    table.put(Record(("p", "new"), b"1", 5_000))
+    assert scan(table) == [*sorted(left), "new"]
+    assert len(table.partitions["p"].index or ()) == len(left) + 1
+
+
 def test_older_rows_move_while_others_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memtable, "ROWS_AT_ONCE", 2)
     table, older = Memtable(), Memtable()
