@@ -55,10 +55,14 @@ class Store:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         self._heads = Heads()
         self._hooks: list[Callable[[Commit], None]] = []
+        # What was applied is numbered, and what was then left by its caller is kept by number.
+        self._applied = 0
+        self._left: dict[int, tuple[Transaction, Commit]] = {}
         self._telling: set[asyncio.Task[None]] = set()
 
     def on_durable(self, hook: Callable[[Commit], None]) -> Callable[[], None]:
-        """Call `hook` with every commit of this store that changed something, once durable.
+        """Call `hook` with every commit of this store that changed something, once durable;
+        on an engine inside the process in the order of the commits.
 
         Also if its caller was cancelled meanwhile, unless the engine had not applied it yet:
         where an answer is a journey, such a commit may go unnoticed, and only a look at the
@@ -173,10 +177,12 @@ class Store:
         if not writes:
             return
         applied: Version | None = None
+        number = 0
 
         def visible(version: Version) -> None:
-            nonlocal applied
+            nonlocal applied, number
             applied = version
+            number = self._applied = self._applied + 1
             self._refresh_heads(tx, writes, version)
             end_turn()
 
@@ -196,11 +202,13 @@ class Store:
         except asyncio.CancelledError:
             if applied is not None:
                 # It goes its way to the disk, though its caller waits for it no longer.
-                commit = Commit(applied, writes, tx.now_ms)
-                telling = asyncio.create_task(self._tell_once_durable(tx, commit))
+                self._left[number] = tx, Commit(applied, writes, tx.now_ms)
+                telling = asyncio.create_task(self._tell_once_durable(number))
                 self._telling.add(telling)
                 telling.add_done_callback(self._telling.discard)
             raise
+        if self._left:
+            self._tell_left(number)  # they are durable with this one
         self._tell(tx, Commit(version, writes, tx.now_ms))
 
     def _tell(self, tx: Transaction, commit: Commit) -> None:
@@ -209,13 +217,24 @@ class Store:
         for commit_hook in tuple(self._hooks):  # a hook may take itself out
             commit_hook(commit)
 
-    async def _tell_once_durable(self, tx: Transaction, commit: Commit) -> None:
+    def _tell_left(self, last: int) -> None:
+        """Tell of what was left by its caller, up to a number."""
+        for number in sorted(self._left):
+            if number <= last:
+                self._tell(*self._left.pop(number))
+
+    async def _tell_once_durable(self, number: int) -> None:
+        if number not in self._left:
+            return  # told of with another one
+        _, commit = self._left[number]
         try:
             # Checks alone wait until all that is visible is durable.
             await self._insist([Check(commit.writes[0].key, ANY)], commit.now_ms)
         except OncewardError:
-            return  # storage failed or was closed: nobody knows whether it is there
-        self._tell(tx, commit)
+            # Storage failed or was closed: nobody knows whether it is there.
+            self._left.pop(number, None)
+            return
+        self._tell_left(number)
 
     async def _commit_traced(
         self, writes: list[Write], now_ms: int, visible: Callable[[Version], None]

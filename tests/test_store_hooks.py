@@ -109,6 +109,31 @@ async def test_hooks_learn_of_a_commit_whose_caller_was_cancelled_once_it_is_dur
     assert len(told) == 2
 
 
+async def test_hooks_learn_in_order_of_commits_whose_callers_were_cancelled() -> None:
+    engine = Slow()
+    store = await quick_store(engine)
+    told: list[str] = []
+    store.on_durable(lambda commit: told.extend(write.key[1] for write in commit.writes))
+
+    def putting(name: str) -> asyncio.Task[None]:
+        async def fn(tx: Transaction) -> None:
+            tx.put(("p", name), 1)
+
+        return asyncio.create_task(store.run(fn))
+
+    tasks = [putting(name) for name in "abcd"]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(await engine.scan("p", START_MS)) == 4
+    tasks[2].cancel()
+    tasks[0].cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    engine.durable.set()
+    await asyncio.wait(tasks)
+    assert told == ["a", "b", "c", "d"]
+
+
 async def test_hooks_are_not_told_of_a_commit_that_was_cancelled_too_early() -> None:
     store = await quick_store(engine := WatchedEngine())
     told: list[Any] = []
