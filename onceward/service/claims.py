@@ -17,6 +17,7 @@ from onceward.parts.schedule import (
     admit_lease,
     admit_queue,
     admit_worker,
+    priority_of,
 )
 from onceward.service.book import Book
 from onceward.service.desk import CLAIMS_AT_ONCE, Desk, Request
@@ -49,9 +50,10 @@ class Claims:
     ) -> list[Claim]:
         """Lease up to `most` ready jobs of a queue to a worker.
 
-        Waits up to `wait_s` for the first; an empty list when there is none. May return
-        fewer than there are. Raises `BadInput`, `Unavailable` when the node is stopping, and
-        what `Store.run` raises.
+        The most urgent first, as far as this node knows where those are. Waits up to `wait_s`
+        for the first; an empty list when there is none. May return fewer than there are.
+        Raises `BadInput`, `Unavailable` when the node is stopping, and what `Store.run`
+        raises.
         """
         admit_queue(queue)
         admit_worker(worker)
@@ -117,7 +119,7 @@ class Claims:
             if partition.startswith("ready#") and type(write) is Put:
                 desk = self._desks.get(partition[11:])
                 if desk is not None:
-                    desk.arrived(int(partition[6:10]))
+                    desk.arrived(int(partition[6:10]), priority_of(write.key[1]))
 
     def _set(self, queue: str) -> None:
         desk = self._desks.get(queue)

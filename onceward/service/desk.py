@@ -2,6 +2,11 @@
 
 Who comes first is served first, several by one transaction, from several slots. The desk
 knows which slots may have ready jobs; it is wrong only by a look too many.
+
+The order of priorities is strict inside a slot. Of the slots, those come first where the desk
+knows of the most urgent jobs, by what this node has sent and by what it saw of the slot the
+last time; a slot it has not seen, or where another node has changed something, counts as
+urgent.
 """
 
 import asyncio
@@ -23,6 +28,7 @@ from onceward.parts.schedule import (
     Schedule,
     job_key,
     permit_partition,
+    priority_of,
     quota,
     ready_partition,
     spend,
@@ -70,11 +76,12 @@ class Desk:
         self._book = book
         self._line: deque[Request] = deque()
         self._hasty = False  # whether someone in line may not be patient
-        # Slots that may have jobs, the next to look into first; those being looked into;
-        # those of them where something arrived meanwhile; those of others, for later.
-        self._slots: dict[int, None] = {}
+        # Slots that may have jobs, with the most urgent priority that may be there; those being
+        # looked into; those of them where something arrived meanwhile; those of others, for
+        # later.
+        self._slots: dict[int, int] = {}
         self._busy: set[int] = set()
-        self._again: set[int] = set()
+        self._again: dict[int, int] = {}
         self._elsewhere: dict[int, None] = {}
         self._elsewhere_ns = 0
         self._damaged: set[Key] = set()
@@ -124,9 +131,11 @@ class Desk:
         elif answer.done() and not answer.cancelled() and answer.exception() is None:
             self._give_back(answer.result())
 
-    def arrived(self, slot: int) -> None:
-        """Something may have become ready in a slot."""
+    def arrived(self, slot: int, priority: int = 0) -> None:
+        """Something may have become ready in a slot; 0 is the most urgent."""
         if slot in self._placement.owned:
+            marked = self._marked(slot)
+            marked[slot] = min(priority, marked.get(slot, priority))
             self.look([slot])
         else:
             # Those who own it come first: what they leave is looked for later.
@@ -145,12 +154,12 @@ class Desk:
     def look(self, slots: Iterable[int]) -> None:
         """Look into these slots when somebody asks, or now if somebody waits."""
         for slot in slots:
-            if slot in self._busy:
-                self._again.add(slot)
-            else:
-                self._slots[slot] = None
+            self._marked(slot).setdefault(slot, 0)
         if self._line:
             self._match_soon()
+
+    def _marked(self, slot: int) -> dict[int, int]:
+        return self._again if slot in self._busy else self._slots
 
     def poll(self, now_ns: int) -> int:
         """Look into this node's slots, and now and then into all; returns into how many.
@@ -207,9 +216,9 @@ class Desk:
             while self._line and wanted < CLAIMS_AT_ONCE:
                 requests.append(self._line.popleft())
                 wanted += requests[-1].most
-            slots = list(self._slots)[: limits.CLAIM_SLOTS]
-            for slot in slots:
-                del self._slots[slot]
+            # Of slots with equally urgent jobs, the one that was looked into longest ago.
+            first = sorted(self._slots, key=self._slots.__getitem__)[: limits.CLAIM_SLOTS]
+            slots = {slot: self._slots.pop(slot) for slot in first}
             self._busy.update(slots)
             self._rounds += 1
             self._spawn(self._round(slots, requests))
@@ -224,9 +233,9 @@ class Desk:
             request.dismiss()
         self._line.clear()
 
-    async def _round(self, slots: list[int], requests: list[Request]) -> None:
+    async def _round(self, slots: dict[int, int], requests: list[Request]) -> None:
         handed: list[list[Claim]] = [[] for _ in requests]
-        left = set(slots)
+        left = slots
         error: Exception | None = None
         try:
             handed, left, allowed = await self._store.run(partial(self._claim, slots, requests))
@@ -237,9 +246,9 @@ class Desk:
         self._rounds -= 1
         self._busy.difference_update(slots)
         for slot in slots:
-            if slot in left or slot in self._again:
-                self._slots[slot] = None
-        self._again.difference_update(slots)
+            if slot in self._again:
+                left[slot] = min(self._again.pop(slot), left.get(slot, limits.PRIORITY_MAX))
+        self._slots.update(left)
         unserved: list[Request] = []
         for request, claims in zip(requests, handed, strict=True):
             if request.answer.done():  # cancelled
@@ -265,8 +274,8 @@ class Desk:
             self._loop.call_later(pause_s, self.open, context=self._context)
 
     async def _claim(
-        self, slots: list[int], requests: list[Request], tx: Transaction
-    ) -> tuple[list[list[Claim]], set[int], Quota]:
+        self, slots: dict[int, int], requests: list[Request], tx: Transaction
+    ) -> tuple[list[list[Claim]], dict[int, int], Quota]:
         """Claim jobs for these requests; returns them, the slots that may have more, and how
         many jobs the queue's settings allowed."""
         handed: list[list[Claim]] = [[] for _ in requests]
@@ -277,7 +286,7 @@ class Desk:
             del wanting[_LIMITED_AT_ONCE:]
         allowed = await quota(tx, self._queue, settings, len(wanting))
         if not allowed.jobs:
-            return handed, set(slots), allowed
+            return handed, slots, allowed
         del wanting[allowed.jobs :]
         permits, claimed = list(allowed.permits), 0
         found, left = await self._find(tx, slots, len(wanting))
@@ -286,7 +295,7 @@ class Desk:
             record = tx.seen[key]
             jobs_bytes += len(record.value) if record is not None else 0
             if jobs_bytes > limits.CLAIM_BYTES and claimed:
-                left = set(slots)
+                left = slots
                 break
             request = requests[wanting[0]]
             permit = permits[0] if permits else None
@@ -298,7 +307,7 @@ class Desk:
                 if error.code != "damaged":
                     raise
                 self._damaged.add(entry)
-                left.add(int(entry[0][6:10]))
+                left.setdefault(int(entry[0][6:10]), 0)
                 continue
             if claim is not None:
                 handed[wanting.pop(0)].append(claim)
@@ -308,22 +317,27 @@ class Desk:
         return handed, left, allowed
 
     async def _find(
-        self, tx: Transaction, slots: list[int], most: int
-    ) -> tuple[dict[Key, Key], set[int]]:
-        """Ready entries with the keys of their jobs; and the slots that may have more."""
+        self, tx: Transaction, slots: dict[int, int], most: int
+    ) -> tuple[dict[Key, Key], dict[int, int]]:
+        """Ready entries with the keys of their jobs; and the slots that may have more, with
+        the priority of the next one."""
         found: dict[Key, Key] = {}
-        left = set(slots)
+        left = dict(slots)
         # One slot may have enough. If not, most have little, and where a call is a journey
         # several are asked together.
-        unseen, together = slots, 1
+        unseen, together = list(slots), 1
         while unseen and len(found) < most:
             asked, unseen = unseen[:together], unseen[together:]
-            limit = min(most - len(found) + len(self._damaged), limits.SCAN_RECORDS_MAX)
+            # One more than needed, to see what is next.
+            limit = min(most - len(found) + len(self._damaged) + 1, limits.SCAN_RECORDS_MAX)
             scans = [tx.scan(ready_partition(slot, self._queue), limit=limit) for slot in asked]
             pages = [await scans[0]] if len(scans) == 1 else await asyncio.gather(*scans)
             for slot, rows in zip(asked, pages, strict=True):
-                if self._take(rows, found, most) == len(rows) < limit:
-                    left.discard(slot)
+                looked = self._take(rows, found, most)
+                del left[slot]
+                if looked < len(rows) or looked == limit:
+                    next_row = rows[min(looked, limit - 1)]
+                    left[slot] = priority_of(next_row.key[1])  # behind those not looked into
             together = most - len(found) if self._store.engine.shared else 1
         await tx.fetch(list(found.values()))
         return found, left

@@ -87,6 +87,38 @@ async def test_urgent_jobs_of_a_slot_come_first() -> None:
     assert [claim.body for claim in await member.claim(most=9)] == [2, 4, 0, 3, 1]
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@virtual
+async def test_an_urgent_job_overtakes_a_backlog_in_all_slots(shared: bool) -> None:
+    cluster = Cluster(64, shared=shared, deaf=shared)
+    member = await cluster.start()
+    for n in range(1_000):
+        await member.send(n, priority=9)
+    for _ in range(100):  # by now it has seen what is there
+        await member.claim()
+    for n in range(10):
+        await member.send(f"urgent {n}", priority=0)
+        [claim] = await member.claim()
+        assert claim.body == f"urgent {n}"
+    for n in range(10):
+        await member.send(f"urgent {n}", priority=0)
+        await member.send(f"less urgent {n}", priority=3)
+    bodies = [claim.body for _ in range(20) for claim in await member.claim()]
+    assert sorted(bodies[:10]) == [f"urgent {n}" for n in range(10)]
+    assert sorted(bodies[10:]) == [f"less urgent {n}" for n in range(10)]
+
+
+@virtual
+async def test_slots_with_equally_urgent_jobs_take_turns() -> None:
+    cluster = Cluster(16, shared=False)
+    member = await cluster.start()
+    for n in range(500):
+        await member.send(n)
+    for _ in range(5):
+        slots = [slot_of(claim.id) for _ in range(16) for claim in await member.claim()]
+        assert sorted(slots) == list(range(16))
+
+
 @pytest.mark.parametrize(
     "options",
     [

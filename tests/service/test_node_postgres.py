@@ -70,9 +70,9 @@ async def test_a_node_is_woken_by_what_others_commit_and_not_by_its_own_commits(
         woken["dispatcher"] += 1
         hinted(self)
 
-    def count_arrived(self: Desk, slot: int) -> None:
+    def count_arrived(self: Desk, slot: int, priority: int = 0) -> None:
         woken["desk"] += 1
-        arrived(self, slot)
+        arrived(self, slot, priority)
 
     monkeypatch.setattr(SlotRunner, "_hinted", count_hinted)
     monkeypatch.setattr(Desk, "arrived", count_arrived)

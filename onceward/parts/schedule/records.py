@@ -171,6 +171,14 @@ def ready_partition(slot: int, queue: str) -> str:
     return f"ready#{slot:04d}#{queue}"
 
 
+def priority_of(sort: str) -> int:
+    """How urgent a ready entry is, by its sort key; one that does not say is the first."""
+    try:
+        return int(sort[:16])
+    except ValueError:
+        return 0
+
+
 def order_head_key(slot: int, queue: str, order_key: str) -> Key:
     return f"order#{slot:04d}", keys.join(queue, order_key)
 
