@@ -98,6 +98,8 @@ STATEMENT_MS = 10_000
 LOCK_MS = 5_000
 ANSWER_S = 15.0
 BATCH_LIFE_S = 600.0
+# How long a node waits for migrations, its own or another's: an index may take hours to build.
+MIGRATE_S = 86_400.0
 # Coming and going.
 CONNECT_S = 5.0
 LEAVE_S = 2.0

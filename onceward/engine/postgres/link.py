@@ -99,7 +99,8 @@ class Link:
 
     def __init__(self, connection: Any, answer_s: float) -> None:
         self._connection = connection
-        self._answer_s = answer_s
+        self.answer_s = answer_s
+        """After so long without an answer the connection is given up."""
         self._timed_out = False
         self._loop = asyncio.get_running_loop()
 
@@ -169,7 +170,7 @@ class Link:
 
     async def _answer(self, call: Awaitable[Any]) -> Any:
         # The driver's own time limit would wait for a server that may be gone.
-        timer = self._loop.call_later(self._answer_s, self._give_up)
+        timer = self._loop.call_later(self.answer_s, self._give_up)
         try:
             return await call
         except asyncpg.PostgresError as error:

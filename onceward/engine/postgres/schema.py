@@ -7,6 +7,7 @@ functions that the release before it calls in place, since nodes are replaced on
 from importlib import resources
 from typing import Final
 
+from onceward import limits
 from onceward.engine.postgres.link import Link, Lost, Rejected, Target
 from onceward.errors import CannotOpen
 
@@ -53,6 +54,7 @@ async def migrate(link: Link, target: Target) -> None:
     try:
         if await _version(link, target) == len(scripts):
             return
+        link.answer_s = limits.MIGRATE_S
         await link.run(_BEGIN.format(schema=target.schema))
         try:
             await _apply(link, target, scripts)

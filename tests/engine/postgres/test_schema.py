@@ -70,6 +70,17 @@ async def test_a_migration_that_fails_leaves_everything_as_it_was(
     assert await admin.fetchval("SELECT to_regnamespace($1)", schema) is None
 
 
+async def test_a_migration_may_take_longer_than_other_statements(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = [*migrations(), "SELECT pg_sleep(1)"]
+    monkeypatch.setattr("onceward.engine.postgres.schema.migrations", lambda: scripts)
+    engines = [PostgresEngine(url, answer_s=0.5) for _ in range(2)]
+    await asyncio.gather(*(engine.open() for engine in engines))
+    for engine in engines:
+        await engine.close()
+
+
 async def test_a_database_of_a_newer_version_is_refused(admin: Any, url: str, schema: str) -> None:
     async with PostgresEngine(url):
         pass
