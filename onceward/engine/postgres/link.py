@@ -38,6 +38,9 @@ _GET_READY: Final = "SELECT pg_is_in_recovery(), " + ", ".join(
     f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items()
 )
 
+# Errors that leave open what became of the statement: lost connections, and just that.
+_UNKNOWN: Final = ("08", "40003")
+
 
 class Rejected(Exception):
     """The server refused a statement and rolled it back: nothing was changed."""
@@ -174,9 +177,11 @@ class Link:
         try:
             return await call
         except asyncpg.PostgresError as error:
-            if error.severity_en == "ERROR" or isinstance(error, asyncpg.DataError):
+            refused = error.severity_en == "ERROR" or isinstance(error, asyncpg.DataError)
+            if refused and not error.sqlstate.startswith(_UNKNOWN):
                 raise Rejected(error.sqlstate, str(error)) from error
-            # A backend that was told to stop may have been about to answer.
+            # A backend that was told to stop may have been about to answer; and a pooler may say
+            # that it has lost the server, in an error like any other.
             self.drop()
             raise Lost(str(error), self._timed_out) from error
         except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:

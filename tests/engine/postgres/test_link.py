@@ -86,6 +86,16 @@ async def test_a_backend_that_is_told_to_stop_leaves_the_outcome_unknown(
     await other.close()
 
 
+@pytest.mark.parametrize("sqlstate", ["08006", "08P01", "40003"])
+async def test_an_error_that_does_not_say_what_became_of_it_leaves_the_outcome_unknown(
+    server: PostgresServer, sqlstate: str
+) -> None:
+    link = await Link.connect(Target.parse(server.url))
+    with pytest.raises(Lost, match="who knows"):
+        await link.run(f"DO $$BEGIN RAISE 'who knows' USING ERRCODE = '{sqlstate}'; END$$")
+    assert link.closed
+
+
 async def test_an_answer_that_does_not_come_in_time_is_lost(server: PostgresServer) -> None:
     link = await Link.connect(Target.parse(server.url), answer_s=0.2)
     with pytest.raises(Lost) as lost:
