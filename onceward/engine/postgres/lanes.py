@@ -46,7 +46,9 @@ class Lanes(Generic[T]):
         self._starting = False
         try:
             while self._queue:
-                await self._run(self._cut(self._queue))
+                batch = self._cut(self._queue)
+                self._start()  # another lane may take what this batch has left
+                await self._run(batch)
         finally:
             self._busy -= 1
 

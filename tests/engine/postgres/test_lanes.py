@@ -73,6 +73,16 @@ async def test_what_one_batch_cannot_hold_goes_in_the_next() -> None:
     assert work.batches == [[1, 2], [3]]
 
 
+async def test_what_one_batch_cannot_hold_goes_by_another_lane() -> None:
+    work = Work(2, most=2)
+    work.add(1, 2, 3, 4, 5)
+    await turns()
+    assert work.batches == [[1, 2], [3, 4]]
+    work.end()
+    await turns()
+    assert work.batches == [[1, 2], [3, 4], [5]]
+
+
 async def test_what_comes_just_when_the_last_batch_ends_is_not_forgotten() -> None:
     for delay in range(6):
         work = Work(1)
