@@ -98,6 +98,10 @@ STATEMENT_MS = 10_000
 LOCK_MS = 5_000
 ANSWER_S = 15.0
 BATCH_LIFE_S = 600.0
+# When one member may have failed a batch, each is tried alone: so long it waits for a lock then,
+# and so long all of them may take.
+LOCK_ALONE_MS = 100
+ALONE_S = 30.0
 # How long a node waits for migrations, its own or another's: an index may take hours to build.
 MIGRATE_S = 86_400.0
 # Coming and going.

@@ -22,8 +22,10 @@ STATEMENT: Final = "onceward_commit"
 # Rolled back for the sake of others: a record went away meanwhile, or a deadlock.
 _AGAIN: Final = ("40001", "40P01")
 _TOO_LATE: Final = "OW001"
-# One member may be to blame for these, so each is tried alone.
-_BLAME: Final = ("22", "23", "54")
+_LOCKED: Final = "55P03"
+# One member may be to blame for these, so each is tried alone: what it writes cannot be stored, or
+# someone else holds a record that it needs.
+_BLAME: Final = ("22", "23", "54", _LOCKED, "57014")
 
 
 class CommitLink(Link):
@@ -31,12 +33,19 @@ class CommitLink(Link):
 
     async def _get_ready(self, target: Target) -> None:
         await super()._get_ready(target)
+        self._lock_ms = limits.LOCK_MS
         self._call = await self.prepare(STATEMENT, CALL.format(schema=target.schema))
         before_s = boot_ns() / 1e9
         [(server_s,)] = await self.fetch(
             "SELECT extract(epoch FROM clock_timestamp())::double precision"
         )
         self._ahead_s = server_s - before_s
+
+    async def wait_for_locks(self, lock_ms: int) -> None:
+        """Have the server wait so long for a lock, from now on."""
+        if lock_ms != self._lock_ms:
+            await self.run(f"SET lock_timeout = {lock_ms}")
+            self._lock_ms = lock_ms
 
     async def commit(self, batch: Batch) -> list[int | Conflict]:
         """The verdict for each member; raises `Rejected` or `Lost`.
@@ -73,17 +82,16 @@ class Commits:
         """Commit it soon; its `done` is told the version, or what went wrong."""
         self._lanes.add(member)
 
-    async def _run(self, members: list[Member]) -> None:
+    async def _run(self, members: list[Member], lock_ms: int | None = None) -> None:
         # Who was cancelled before his commit was sent has none.
         members = [member for member in members if not member.done.done()]
         if not members:
             return
         try:
-            self._answer(members, await self._commit(Batch(members)))
+            self._answer(members, await self._commit(Batch(members), lock_ms or limits.LOCK_MS))
         except Rejected as error:
-            if error.sqlstate[:2] in _BLAME and len(members) > 1:
-                for member in members:
-                    await self._run([member])
+            if error.sqlstate.startswith(_BLAME) and len(members) > 1:
+                await self._run_one_by_one(members, error)
             else:
                 _fail(members, error.explained)
         except Lost as error:
@@ -99,14 +107,26 @@ class Commits:
             text = f"a commit failed unexpectedly ({error!r}): it may or may not have been applied"
             _fail(members, lambda: OutcomeUnknown(text))
 
-    async def _commit(self, batch: Batch) -> list[int | Conflict]:
+    async def _run_one_by_one(self, members: Sequence[Member], error: Rejected) -> None:
+        """So that those who are not to blame do not fail with the one who is; but not for ever,
+        and without waiting long for locks again: others come behind them."""
+        lock_ms = limits.LOCK_ALONE_MS if error.sqlstate == _LOCKED else None
+        until_ns = boot_ns() + int(limits.ALONE_S * 1e9)
+        for member in members:
+            if boot_ns() < until_ns:
+                await self._run([member], lock_ms)
+            else:
+                _fail([member], error.explained)
+
+    async def _commit(self, batch: Batch, lock_ms: int) -> list[int | Conflict]:
         tries = 0
         while True:
             link = await self._links.take()
             try:
+                await link.wait_for_locks(lock_ms)
                 return await link.commit(batch)
             except Rejected as error:
-                if error.sqlstate not in _AGAIN and error.sqlstate[:2] not in _BLAME:
+                if not error.sqlstate.startswith((*_AGAIN, *_BLAME)):
                     # The server's clock was set, it became a standby, its plans are out of
                     # date: better a new connection.
                     link.drop()

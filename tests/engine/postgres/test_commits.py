@@ -226,6 +226,46 @@ async def test_what_one_member_cannot_store_does_not_harm_the_others(
     assert await values(engine, A, B) == [b"1", b"1"]
 
 
+async def test_a_record_that_someone_holds_fails_none_but_those_who_need_it(
+    engine: PostgresEngine, url: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await engine.commit([Put(A, b"0")], NOW_MS)
+    link = await engine._commits._links.take()
+    await link.wait_for_locks(50)
+    engine._commits._links.give(link)
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "LOCK_MS", 50)
+        async with outsider(url) as other:
+            await other.execute(f"SELECT FROM {schema}.record FOR UPDATE")
+            verdicts = await together(
+                engine, [Put(B, b"1")], [Put(A, b"1")], [Delete(A)], [Put(C, b"1")]
+            )
+    assert [type(verdict) for verdict in verdicts] == [int, Unavailable, Unavailable, int]
+    assert await values(engine, A, B, C) == [b"0", b"1", b"1"]
+    await engine.commit([Put(A, b"2")], NOW_MS)
+    assert [row[0] for row in await link.fetch("SHOW lock_timeout")] == ["5s"]
+
+
+@pytest.mark.parametrize(("patience_s", "kind"), [(30.0, int), (0.0, Unavailable)])
+async def test_what_takes_too_long_together_is_tried_one_by_one_for_a_while(
+    engine: PostgresEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    patience_s: float,
+    kind: type[object],
+) -> None:
+    commit: Callable[[CommitLink, Any], Awaitable[Any]] = CommitLink.commit
+
+    async def refuse(self: CommitLink, batch: Any) -> Any:
+        if len(batch.members) > 1:
+            raise Rejected("57014", "too slow")
+        return await commit(self, batch)
+
+    monkeypatch.setattr(CommitLink, "commit", refuse)
+    monkeypatch.setattr(limits, "ALONE_S", patience_s)
+    verdicts = await together(engine, [Put(A, b"1")], [Put(B, b"1")])
+    assert [type(verdict) for verdict in verdicts] == [kind, kind]
+
+
 async def test_a_batch_that_comes_too_late_is_refused_and_sent_again_with_a_new_clock(
     engine: PostgresEngine,
 ) -> None:
@@ -236,42 +276,6 @@ async def test_a_batch_that_comes_too_late_is_refused_and_sent_again_with_a_new_
     await engine.commit([Put(A, b"2")], NOW_MS)
     assert link.closed
     assert await values(engine, A) == [b"2"]
-
-
-NOTE_DURABILITY = """
-CREATE TABLE {schema}.noted (setting text);
-CREATE FUNCTION {schema}.note() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO {schema}.noted VALUES (current_setting('synchronous_commit'));
-    RETURN NULL;
-END $$;
-CREATE CONSTRAINT TRIGGER note AFTER INSERT ON {schema}.record
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.note();
-"""
-"""What is set when a transaction comes to its end."""
-
-
-@pytest.mark.parametrize("setting", ["off", "local", "on"])
-async def test_commits_are_durable_though_the_server_is_set_otherwise_meanwhile(
-    engine: PostgresEngine, url: str, schema: str, setting: str
-) -> None:
-    await engine.commit([Put(A, b"1")], NOW_MS)
-    admin = await asyncpg.connect(url.partition("?")[0])
-    await admin.execute(NOTE_DURABILITY.format(schema=schema))
-    link = await engine._commits._links.take()
-    try:
-        await admin.execute(f"ALTER SYSTEM SET synchronous_commit = {setting}")
-        await admin.execute("SELECT pg_reload_conf()")
-        while (await link.fetch("SHOW synchronous_commit"))[0][0] != setting:
-            pass
-        engine._commits._links.give(link)
-        await engine.commit([Put(B, b"1")], NOW_MS)
-        noted = await admin.fetchval(f"SELECT setting FROM {schema}.noted")
-        assert noted == ("on" if setting == "off" else setting)
-    finally:
-        await admin.execute("ALTER SYSTEM RESET synchronous_commit")
-        await admin.execute("SELECT pg_reload_conf()")
-        await admin.close()
 
 
 async def test_commits_of_one_turn_share_one_call(
