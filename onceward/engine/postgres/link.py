@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import asyncpg  # type: ignore[import-untyped]
 
 from onceward import limits
+from onceward.clock import boot_ns
 from onceward.errors import BadInput, CannotOpen, OncewardError, StorageFull, Unavailable
 
 # For this program's own statements, which all find their rows by key: no plan made while the
@@ -68,6 +69,12 @@ class Lost(Exception):
     def __init__(self, reason: str, timed_out: bool = False) -> None:
         self.timed_out = timed_out
         super().__init__("no answer in time" if timed_out else reason)
+
+
+class Crowded(CannotOpen):
+    """The server takes no more connections for now; those that there are can be used."""
+
+    default_code = "engine_unreachable"
 
 
 class Target(NamedTuple):
@@ -223,6 +230,7 @@ class Links(Generic[L]):
         self._idle: list[L] = []
         self._waiting: deque[asyncio.Future[L | None]] = deque()
         self._down: str | None = None
+        self._crowded_until_ns = 0
         self._healing: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -238,11 +246,13 @@ class Links(Generic[L]):
                 self._live -= 1
             if self._down is not None:
                 raise Unavailable(f"{self._down} Nothing was changed by this call.")
-            if self._live < self._count:
-                return await self._make_one()
-            given = await self._wait()
-            if given is not None:
-                return given
+            made = await (self._make_one() if self._may_make() else self._wait())
+            if made is not None:
+                return made
+
+    def _may_make(self) -> bool:
+        crowded = self._live > 0 and boot_ns() < self._crowded_until_ns
+        return self._live < self._count and not crowded
 
     def give(self, link: L) -> None:
         """Give a connection back, open or closed: to who has waited longest."""
@@ -289,12 +299,16 @@ class Links(Generic[L]):
         self._live -= len(idle)
         await asyncio.gather(*(link.close() for link in idle))
 
-    async def _make_one(self) -> L:
+    async def _make_one(self) -> L | None:
+        """A new connection, or None: there is no room for more, so share those that there are."""
         self._live += 1
         try:
             return await self._make()
         except Exception as error:
             self._live -= 1
+            if isinstance(error, Crowded) and self._live > 0:
+                self._crowded_until_ns = boot_ns() + int(limits.RECONNECT_S_MAX * 1e9)
+                return None
             self._go_down(error)
             raise Unavailable(f"{_reason(error)} Nothing was changed by this call.") from error
         except BaseException:
@@ -339,6 +353,8 @@ def _cannot_connect(target: Target, error: Exception) -> CannotOpen:
         )
     if sqlstate.startswith("28") or sqlstate == "42501":
         return CannotOpen(f"{target.label} refused the user: {error}.", code="access_denied")
+    if sqlstate == "53300":
+        return Crowded(f"{target.label} takes no more connections: {error}.")
     if "startup parameter" in str(error):
         return CannotOpen(
             f"{target.label}, a pooler, refused what the URL says: {error}. Leave it out of the "

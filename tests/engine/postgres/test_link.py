@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from onceward.engine.postgres.link import Link, Links, Lost, Rejected, Target
+from onceward.engine.postgres.link import Crowded, Link, Links, Lost, Rejected, Target
 from onceward.errors import BadInput, CannotOpen, Unavailable
 from onceward.testing.postgres import PostgresServer
 
@@ -146,6 +146,7 @@ class Source:
     def __init__(self) -> None:
         self.made: list[FakeLink] = []
         self.up = True
+        self.error: CannotOpen | None = None
         self.tries = 0
         self.tried = asyncio.Event()
 
@@ -153,6 +154,8 @@ class Source:
         self.tries += 1
         self.tried.set()
         await asyncio.sleep(0)
+        if self.error is not None:
+            raise self.error
         if not self.up:
             raise CannotOpen("the server is away.", code="engine_unreachable")
         self.made.append(FakeLink())
@@ -279,6 +282,50 @@ async def test_whatever_goes_wrong_with_a_connection_is_got_over(quickly: None) 
         except Unavailable:
             await asyncio.sleep(0)
     await links.close()
+
+
+async def test_when_there_is_no_room_for_more_links_those_that_there_are_are_shared() -> None:
+    source = Source()
+    links: Links[Any] = Links(source.make, 3)
+    link = await links.take()
+    source.error = Crowded("no room.")
+    waiting = [asyncio.create_task(links.take()) for _ in range(2)]
+    await until(lambda: len(links._waiting) == 2)
+    tries = source.tries
+    for take in waiting:
+        links.give(link)
+        assert await take is link
+    late = asyncio.create_task(links.take())
+    await until(lambda: len(links._waiting) == 1)
+    assert source.tries == tries, "a full server is not asked all the time"
+    link.closed = True
+    links.give(link)
+    with pytest.raises(Unavailable, match="no room"):
+        await late
+    await links.close()
+
+
+async def test_a_link_given_back_while_another_could_not_be_made_is_taken() -> None:
+    source = Source()
+    links: Links[Any] = Links(source.make, 2)
+    link = await links.take()
+    source.error = Crowded("no room.")
+    waiting = asyncio.create_task(links.take())
+    await until(lambda: source.tries == 2)
+    links.give(link)
+    assert await waiting is link
+    await links.close()
+
+
+async def test_a_server_that_is_full_says_so(server: PostgresServer, schema: str) -> None:
+    link = await Link.connect(Target.parse(server.url))
+    await link.run(f"CREATE ROLE {schema} LOGIN CONNECTION LIMIT 1")
+    target = Target.parse(server.url.replace("postgres@", f"{schema}@"))
+    only = await Link.connect(target)
+    with pytest.raises(Crowded, match="no more connections"):
+        await Link.connect(target)
+    await only.close()
+    await link.close()
 
 
 async def test_pauses_between_tries_grow_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
