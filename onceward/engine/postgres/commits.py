@@ -75,8 +75,10 @@ class Commits:
 
     async def close(self) -> None:
         """Wait until everything is answered, and close the connections."""
-        await self._lanes.drain()
-        await self._links.close()
+        try:
+            await self._lanes.drain()
+        finally:
+            await self._links.close()
 
     def add(self, member: Member) -> None:
         """Commit it soon; its `done` is told the version, or what went wrong."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import ClassVar, Self
 
 from onceward import limits
@@ -82,9 +83,9 @@ class PostgresEngine(Engine):
         if not self._opened:
             return
         self._opened = False
-        await self._commits.close()
-        await self._reads.close()
-        await self._hints.close()
+        async with AsyncExitStack() as closing:  # also if one of them is cut off
+            for part in (self._hints, self._reads, self._commits):
+                closing.push_async_callback(part.close)
 
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
         self._must_be_open()

@@ -292,12 +292,16 @@ class Links(Generic[L]):
         self._closed = True
         while self._hand(None):
             pass
-        if self._healing is not None:
-            self._healing.cancel()
-            await asyncio.wait([self._healing])
         idle, self._idle = self._idle, []
         self._live -= len(idle)
-        await asyncio.gather(*(link.close() for link in idle))
+        try:
+            if self._healing is not None:
+                self._healing.cancel()
+                await asyncio.wait([self._healing])
+            await asyncio.gather(*(link.close() for link in idle))
+        finally:
+            for link in idle:
+                link.drop()
 
     async def _make_one(self) -> L | None:
         """A new connection, or None: there is no room for more, so share those that there are."""
@@ -317,7 +321,7 @@ class Links(Generic[L]):
             raise
 
     def _go_down(self, error: Exception) -> None:
-        if self._down is None:
+        if self._down is None and not self._closed:
             self._down = _reason(error)
             self._healing = asyncio.get_running_loop().create_task(self._heal())
             while self._hand(None):

@@ -72,8 +72,10 @@ class Reads:
         self._sweep = _SWEEP.format(schema=schema, slack_ms=limits.SWEEP_SLACK_MS)
 
     async def close(self) -> None:
-        await self._gets.drain()
-        await self._links.close()
+        try:
+            await self._gets.drain()
+        finally:
+            await self._links.close()
 
     async def get(self, keys: Sequence[Key]) -> list[Record | None]:
         """What stands under these keys at one moment, expired or not."""

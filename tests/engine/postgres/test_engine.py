@@ -213,6 +213,29 @@ async def test_closing_answers_what_is_under_way_though_the_server_is_away(
     assert {type(outcome) for outcome in outcomes} <= {OutcomeUnknown, Unavailable}
 
 
+async def test_closing_that_is_cut_off_leaves_nothing_behind(url: str, schema: str) -> None:
+    engine = await PostgresEngine(url).open()
+    await engine.commit([Put(A, b"1")], 0)
+    await engine.get([A], 0)
+    admin = await asyncpg.connect(url.partition("?")[0])
+    others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onceward'"
+    async with admin.transaction():
+        await admin.execute(f"SELECT FROM {schema}.record FOR UPDATE")
+        commit = asyncio.create_task(engine.commit([Put(A, b"2")], 0))
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        while not await admin.fetch(waiting):
+            await admin.execute("SELECT pg_stat_clear_snapshot()")
+        closing = asyncio.create_task(engine.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    assert await commit
+    while await admin.fetchval(others):
+        pass
+    await admin.close()
+
+
 async def test_an_engine_can_be_opened_again(url: str) -> None:
     engine = PostgresEngine(url)
     for number in range(2):

@@ -369,3 +369,35 @@ async def test_closing_ends_all_links_and_all_waiting() -> None:
     for link in (out, idle):
         links.give(link)
         assert link.closed, "what was out is closed when it comes back"
+
+
+async def test_a_link_that_cannot_be_made_after_closing_is_not_tried_again() -> None:
+    source = Source()
+    source.up = False
+    links: Links[Any] = Links(source.make, 1)
+    taking = asyncio.create_task(links.take())
+    await until(lambda: source.tries == 1)
+    await links.close()
+    with pytest.raises(Unavailable):
+        await taking
+    assert links._healing is None
+
+
+async def test_closing_that_is_cut_off_leaves_no_link_open() -> None:
+    class Slow(FakeLink):
+        async def close(self) -> None:
+            await asyncio.Event().wait()
+
+    async def make() -> Any:
+        return Slow()
+
+    links: Links[Any] = Links(make, 2)
+    taken = [await links.take(), await links.take()]
+    for link in taken:
+        links.give(link)
+    closing = asyncio.create_task(links.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert [link.closed for link in taken] == [True, True]
