@@ -24,6 +24,7 @@ from onceward.engine.base import (
     admit_get,
     admit_scan,
 )
+from onceward.engine.memtable import ROWS_AT_ONCE
 from onceward.engine.sqlite.disk import Disk
 from onceward.engine.sqlite.fold import Folder
 from onceward.engine.sqlite.journal import Journal, segment_paths
@@ -39,7 +40,6 @@ from onceward.keys import Key
 # the whole of it; twice that much is never exceeded.
 _EASE_FROM = 0.6
 _EASE_PAUSE_S_MAX = 0.1
-_VISITS_AT_ONCE = 2_000
 
 
 class SQLiteEngine(Engine):
@@ -239,7 +239,7 @@ class SQLiteEngine(Engine):
 
     async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
         self._must_work()
-        expired = self._layers.expired(now_ms, limit)
+        expired = await self._expired_in_table(now_ms, limit)
         if len(expired) < limit:
             in_memory = await self._expired_in_memory(now_ms, limit - len(expired))
             expired = list(dict.fromkeys([*expired, *in_memory]))
@@ -249,22 +249,41 @@ class SQLiteEngine(Engine):
             swept += await self._remove_expired(piece, now_ms)
         return swept
 
+    async def _expired_in_table(self, now_ms: int, limit: int) -> list[Key]:
+        """Keys of expired records that are folded; lets others go on meanwhile."""
+        found: list[Key] = []
+        # From where the last sweep ended to the end; if nothing is there, also from the start.
+        for _ in range(1 if self._layers.swept is None else 2):
+            while len(found) < limit:
+                page = self._layers.expired(now_ms, limit - len(found))
+                if page is None:
+                    break
+                found += page
+                await self._give_way()
+            if found:
+                break
+        return found
+
     async def _expired_in_memory(self, now_ms: int, limit: int) -> list[Key]:
         """Keys of expired records that are not folded yet; lets others go on meanwhile."""
         found: list[Key] = []
         visited = 0
         for rows in self._layers.copies():
             for row in rows:
-                if row.absent_at(now_ms) and self._layers.stored(row.key) is row:
+                if row.absent_at(now_ms) and self._layers.in_memory(row.key) is row:
                     found.append(row.key)
             if len(found) >= limit:
                 break
             visited += len(rows)
-            if visited >= _VISITS_AT_ONCE:
+            if visited >= ROWS_AT_ONCE:
                 visited = 0
-                await asyncio.sleep(0)
-                self._must_work()
+                await self._give_way()
         return found[:limit]
+
+    async def _give_way(self) -> None:
+        """Let others have their turn in the midst of something long."""
+        await asyncio.sleep(0)
+        self._must_work()
 
     async def _remove_expired(self, keys: list[Key], now_ms: int) -> int:
         """Delete what stands under the keys and is expired; others may be writing there."""

@@ -17,7 +17,7 @@ from itertools import islice
 
 from onceward import limits
 from onceward.engine.base import ABSENT, ANY, Delete, Put, Record, Write, judge
-from onceward.engine.memtable import Memtable
+from onceward.engine.memtable import ROWS_AT_ONCE, Memtable
 from onceward.engine.sqlite.cache import Cache
 from onceward.engine.sqlite.table import Table
 from onceward.keys import Key
@@ -33,7 +33,8 @@ class Layers:
         self._cache = Cache(cache_bytes)
         self._gaps: dict[str, tuple[str, str | None]] = {}
         self._fronts: dict[str, tuple[str, str]] = {}
-        self._swept: Record | None = None
+        self.swept: Record | None = None
+        """Up to which one `expired` has looked; None: the next call begins at the start."""
 
     @property
     def size_bytes(self) -> int:
@@ -54,10 +55,9 @@ class Layers:
         expires_at_ms = row.expires_at_ms
         return row if expires_at_ms is None or expires_at_ms > now_ms else None
 
-    def stored(self, key: Key) -> Record | None:
-        """What stands under the key, expired or not."""
-        row = self.active.get(key) or self._under(key)
-        return row if row is not None and row.value else None
+    def in_memory(self, key: Key) -> Record | None:
+        """What is not yet in the table of the key, expired or not; deletions included."""
+        return self.active.get(key) or self.frozen.get(key)
 
     def _under(self, key: Key) -> Record | None:
         """What the layers under the memtable have for a key, deletions included."""
@@ -183,34 +183,30 @@ class Layers:
             else:
                 self._cache.drop(row.key)
 
-    def expired(self, now_ms: int, limit: int) -> list[Key]:
-        """Keys of expired records in the table that nothing newer covers."""
-        found = self._expired_behind(now_ms, limit)
-        if not found and self._swept is not None:
-            self._swept = None
-            found = self._expired_behind(now_ms, limit)
-        return found
-
-    def _expired_behind(self, now_ms: int, limit: int) -> list[Key]:
-        """The next ones after those found before, which are deleted but not folded yet."""
+    def expired(self, now_ms: int, limit: int) -> list[Key] | None:
+        """Keys of up to `limit` expired records in the table that nothing newer covers, of the next
+        few behind those of the last call. None at the end: the next call begins at the start."""
+        records = self._table.expired(now_ms, self.swept, ROWS_AT_ONCE)
+        if not records:
+            self.swept = None
+            return None
         found: list[Key] = []
-        while len(found) < limit:
-            records = self._table.expired(now_ms, self._swept, limit - len(found))
-            if not records:
-                break
-            self._swept = records[-1]
-            for record in records:
-                row = self.stored(record.key)
-                if row is not None and row.version == record.version:
-                    found.append(record.key)
+        for record in records:
+            self.swept = record
+            if self.in_memory(record.key) is None:
+                found.append(record.key)
+                if len(found) == limit:
+                    break
         return found
 
     def copies(self) -> Iterator[list[Record]]:
-        """What is in memory alone, partition by partition; it may change in between."""
+        """What is in memory, a few rows at a time; it may change in between."""
         for table in (self.active, self.frozen):
             for name in list(table.partitions):
                 if (partition := table.partitions.get(name)) is not None:
-                    yield list(partition.rows.values())
+                    rows = list(partition.rows.values())
+                    for start in range(0, len(rows), ROWS_AT_ONCE):
+                        yield rows[start : start + ROWS_AT_ONCE]
 
     def _beneath(self, key: Key) -> Record | None:
         partition, sort = key

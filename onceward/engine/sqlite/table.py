@@ -59,8 +59,9 @@ _RANGES = {
     for bounded in (False, True)
     for reverse in (False, True)
 }
+# Answered from the index alone.
 _EXPIRED = """
-SELECT partition, sort, '', version, expires_at_ms FROM record
+SELECT partition, sort, '', 0, expires_at_ms FROM record
 WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1
     AND (expires_at_ms, partition, sort) > (?2, ?3, ?4)
 ORDER BY expires_at_ms, partition, sort LIMIT ?5
@@ -114,7 +115,7 @@ class Table:
             cursor.close()
 
     def expired(self, now_ms: int, after: Record | None, limit: int) -> list[Record]:
-        """Expired records without their values, by expiry, from behind `after` on."""
+        """Expired records, without values and versions, by expiry, from behind `after` on."""
         start = (-1, "", "") if after is None else (after.expires_at_ms, *after.key)
         try:
             rows = self._read.execute(_EXPIRED, (now_ms, *start, limit))

@@ -2,15 +2,17 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from onceward import limits
 from onceward.engine.base import ABSENT, Check, Delete, Put
-from onceward.engine.sqlite import SQLiteEngine
+from onceward.engine.sqlite import SQLiteEngine, layers
+from onceward.engine.sqlite import engine as engine_module
 from onceward.engine.sqlite.journal import segment_paths
 from onceward.errors import BadInput, Conflict, EngineStopped, Unavailable
 from onceward.testing.disk import Faults, Observer, Strike, Watched
@@ -158,6 +160,36 @@ async def test_a_sweep_of_many_records_lets_others_go_on(path: str) -> None:
         assert not sweeping.done()
         assert await sweeping == 5_500
         assert await engine.sweep(NOW_MS, 5_500) == 500
+
+
+async def turns_during(work: Coroutine[Any, Any, int]) -> tuple[int, int]:
+    """What it returns, and how many turns of the loop others had meanwhile."""
+    task, turns = asyncio.create_task(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return task.result(), turns
+
+
+async def test_a_sweep_that_finds_nothing_among_many_records_lets_others_go_on(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layers, "ROWS_AT_ONCE", 20)
+    monkeypatch.setattr(engine_module, "ROWS_AT_ONCE", 20)
+    puts = [Put(("p", f"{number:04}"), b"1", NOW_MS) for number in range(2_000)]
+    pieces = [puts[start : start + 100] for start in range(0, len(puts), 100)]
+    async with SQLiteEngine(path) as engine:
+        for piece in pieces:
+            await engine.commit(piece, 0)
+        swept, turns = await turns_during(engine.sweep(NOW_MS - 1))
+        assert swept == 0
+        assert turns >= 100, "of 20 records in memory each"
+    async with SQLiteEngine(path) as engine:
+        for piece in pieces:
+            await engine.commit([Delete(put.key) for put in piece], 0)
+        swept, turns = await turns_during(engine.sweep(NOW_MS))
+        assert swept == 0
+        assert turns >= 100 + 100, "of 20 records in the table each, and 20 deletions in memory"
 
 
 @pytest.mark.parametrize(
