@@ -18,6 +18,7 @@ key = $(shell { $(PYTHON) -V; echo "$(CURDIR)"; sed '/^\[tool/,$$d' pyproject.to
 RUN := .venv/.run-$(call key,run)
 DEV := .venv/.dev-$(call key,dev)
 DOCS := .venv-docs/.docs-$(call key,docs)
+BENCH := .venv-bench/.bench-$(call key,bench)
 UV := .venv-uv/.uv-$(call key,uv)
 
 # Errors only: advice about root, versions and mirrors is for other occasions.
@@ -28,12 +29,14 @@ define environment
 	@$(PYTHON) -m venv --clear $(1)
 	@$(1)/bin/python -m pip install $(PIP_QUIET) --require-hashes -r requirements/$(2).lock
 endef
-install_self = @$(PY) -m pip install $(PIP_QUIET) --no-build-isolation --no-deps --editable .
+# $(call install_self,folder)
+install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation --no-deps \
+	--editable .
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres soak-kill \
-	soak-postgres soak-schedule soak-simulate soak-power docs lock clean
+.PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work \
+	soak-kill soak-postgres soak-schedule soak-simulate soak-power docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -71,6 +74,9 @@ bench-schedule: $(DEV) ## a million jobs that wait, on both engines
 bench-postgres: $(DEV) ## the PostgreSQL engine against the usual ways to use PostgreSQL
 	@$(PY) benchmarks/postgres.py
 
+bench-work: $(BENCH) ## jobs accepted and done, against huey, DBOS, procrastinate and pgmq
+	@.venv-bench/bin/python benchmarks/work.py
+
 soak-kill: $(DEV) ## kill real processes under load, 1,000 times
 	@$(SOAK) -m kill
 
@@ -90,12 +96,14 @@ docs: $(DOCS) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-lock: $(UV) ## write requirements/*.lock from pyproject.toml
+lock: $(UV) ## write requirements/*.lock from pyproject.toml and bench.in
 	@$(call compile,uv,--group lock)
 	@$(call compile,run,pyproject.toml --group build)
 	@$(call compile,dev,pyproject.toml --extra postgres --group build --group test --group check \
 		--constraints requirements/run.lock)
 	@$(call compile,docs,--group docs)
+	@$(call compile,bench,pyproject.toml --extra postgres --group build requirements/bench.in \
+		--constraints requirements/dev.lock)
 	@! grep -nE '://|--(index|extra-index|find-links)' requirements/*.lock
 
 # $(call compile,lock,sources)
@@ -104,20 +112,25 @@ compile = .venv-uv/bin/uv pip compile --quiet --no-config --universal --python-v
 	--output-file requirements/$(1).lock $(2)
 
 clean: ## remove environments, caches and built files
-	rm -rf .venv .venv-docs .venv-uv build dist site htmlcov .coverage .coverage.* \
+	rm -rf .venv .venv-bench .venv-docs .venv-uv build dist site htmlcov .coverage .coverage.* \
 		.hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN):
 	$(call environment,.venv,run)
-	$(install_self)
+	$(call install_self,.venv)
 	@touch $@
 
 # What serves for development serves for the demo.
 $(DEV):
 	$(call environment,.venv,dev)
-	$(install_self)
+	$(call install_self,.venv)
 	@touch $@ $(RUN)
+
+$(BENCH):
+	$(call environment,.venv-bench,bench)
+	$(call install_self,.venv-bench)
+	@touch $@
 
 $(DOCS):
 	$(call environment,.venv-docs,docs)

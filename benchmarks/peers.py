@@ -1,0 +1,379 @@
+"""What benchmarks/work.py runs: the application, and those that do the same.
+
+Each side takes a database of its own, and does two things: `accept` returns once a job is
+durable; `work` accepts one, lets a handler run it, and returns once it is done. Callers are
+tasks or threads, as is usual for the side. All are set up as fast as their options allow
+while every commit is synced; `durable` says what a caller can rely on.
+"""
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any
+
+BODY = {"text": "x" * 100}
+CONNECTIONS_MAX = 16
+POLL_S = 0.0005
+# Far more than a run takes.
+WAIT_S = 60
+
+
+class Onceward:
+    """Ours: handlers run in the same process, as many at once as there are callers."""
+
+    durable = (
+        "accept: the job and its dedupe key are synced; work: its lease and its result are, too; "
+        "what a crash cuts off runs again"
+    )
+
+    def __init__(self, url: str, callers: int) -> None:
+        from onceward import App
+
+        self.app = App(url)
+        self.callers = callers
+
+    async def open(self, measure: str) -> None:
+        @self.app.handler("bench", concurrency=max(self.callers, 16))
+        async def handle(job: Any) -> str:
+            return job.body["text"][:1]
+
+        await self.app.start(work=measure == "work")
+
+    async def accept(self, key: str) -> None:
+        await self.app.accept("bench", BODY, key=key)
+
+    async def work(self, key: str) -> None:
+        receipt = await self.app.accept("bench", BODY, key=key)
+        job = await self.app.wait(receipt.id, WAIT_S)
+        assert job.state == "done"
+
+    async def close(self) -> None:
+        await self.app.stop()
+
+
+class Huey:
+    """SqliteHuey with WAL and fsync, called by threads; its worker is a thread of the same
+    process, too. It polls: half a millisecond is the pause that serves one caller best."""
+
+    durable = (
+        "accept: the task is synced; work: it is removed, synced, before it runs: a crash loses "
+        "it, and no result is kept"
+    )
+    results = False
+
+    def __init__(self, url: str, callers: int) -> None:
+        from huey import SqliteHuey
+
+        path = url.removeprefix("sqlite:///")
+        self.huey = SqliteHuey(
+            filename=path, fsync=True, journal_mode="wal", results=self.results, timeout=WAIT_S
+        )
+        self.ended: dict[str, Callable[[], None]] = {}
+        self.stopped = threading.Event()
+        self.worker: threading.Thread | None = None
+
+        @self.huey.task()
+        def handle(body: Any) -> str:
+            return body["text"][:1]
+
+        self.handle = handle
+
+    def open(self, measure: str) -> None:
+        from huey.consumer import Worker
+        from huey.signals import SIGNAL_COMPLETE
+
+        @self.huey.signal(SIGNAL_COMPLETE)
+        def complete(signal: str, task: Any) -> None:
+            self.ended.pop(task.id)()
+
+        def run() -> None:
+            worker = Worker(self.huey, self.stopped, POLL_S, POLL_S, 1.0)
+            while not self.stopped.is_set():
+                worker.loop()
+
+        if measure == "work":
+            self.worker = threading.Thread(target=run)
+            self.worker.start()
+
+    def accept(self, key: str) -> None:
+        self.huey.enqueue(self.handle.s(BODY))
+
+    def work(self, key: str) -> None:
+        ended = threading.Event()
+        self._start(ended.set)
+        assert ended.wait(WAIT_S)
+
+    def _start(self, ended: Callable[[], None]) -> None:
+        task = self.handle.s(BODY)
+        self.ended[task.id] = ended
+        self.huey.enqueue(task)
+
+    def close(self) -> None:
+        self.stopped.set()
+        if self.worker is not None:
+            self.worker.join()
+
+
+class HueyOnLoop:
+    """The same, called by tasks of one thread, each blocking the others for its commit: so
+    they do not fight for the interpreter and for the lock of the storage."""
+
+    durable = Huey.durable
+
+    def __init__(self, url: str, callers: int) -> None:
+        self.inner = Huey(url, callers)
+
+    async def open(self, measure: str) -> None:
+        self.inner.open(measure)
+
+    async def accept(self, key: str) -> None:
+        await asyncio.sleep(0)  # the wait for the others counts, too
+        self.inner.accept(key)
+
+    async def work(self, key: str) -> None:
+        await asyncio.sleep(0)
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        self.inner._start(lambda: loop.call_soon_threadsafe(ended.set))
+        async with asyncio.timeout(WAIT_S):
+            await ended.wait()
+
+    async def close(self) -> None:
+        self.inner.close()
+
+
+class HueyResults(Huey):
+    """With results."""
+
+    durable = (
+        "work: the task is removed before it runs, and its result kept after that, both "
+        "synced: a crash between them loses it"
+    )
+    results = True
+    measures = ("work",)  # accepting is the same
+
+
+class DBOS:
+    """Workflows without steps, run in threads of the same process. A client enqueues them, so
+    that accepting alone is measured; to have them done, they are started at once, without a
+    queue, which would take a third commit and poll."""
+
+    durable = (
+        "accept: the enqueued workflow is synced; work: the workflow and its result are; what a "
+        "crash cuts off runs again"
+    )
+    connections = CONNECTIONS_MAX
+
+    def __init__(self, url: str, callers: int) -> None:
+        self.url = url
+        self.callers = callers
+
+    def open(self, measure: str) -> None:
+        import dbos
+
+        # It needs some for itself.
+        connections = max(min(self.callers, self.connections), 4)
+        self.dbos = dbos.DBOS(
+            config={
+                "name": "bench",
+                "system_database_url": self.url,
+                "sys_db_pool_size": connections,
+                "log_level": "ERROR",
+            }
+        )
+
+        @dbos.DBOS.workflow()
+        def handle(body: Any) -> str:
+            return body["text"][:1]
+
+        self.handle = handle
+        self.start = dbos.DBOS.start_workflow
+        self.destroy = dbos.DBOS.destroy
+        dbos.DBOS.launch()
+        self.client = dbos.DBOSClient(
+            system_database_url=self.url, system_database_pool_size=connections
+        )
+        self.options = {"workflow_name": "handle", "queue_name": "nobody"}
+
+    def accept(self, key: str) -> None:
+        self.client.enqueue(self.options, BODY)
+
+    def work(self, key: str) -> None:
+        assert self.start(self.handle, BODY).get_result() == "x"
+
+    def close(self) -> None:
+        self.client.destroy()
+        self.destroy()
+
+
+class DBOSOnSQLite(DBOS):
+    """With a WAL, which it does not turn on by itself, and few connections: they wait for each
+    other by polling."""
+
+    connections = 4
+
+    def __init__(self, url: str, callers: int) -> None:
+        super().__init__(url, callers)
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
+            database.execute("PRAGMA journal_mode = wal")
+        database.close()
+
+
+class Procrastinate:
+    """The async connector, and a worker in the same process, woken by notifications."""
+
+    durable = (
+        "accept: the job is synced; work: its start and its end are, too, but no result is kept; "
+        "what a crash cuts off stays as it is until someone retries it"
+    )
+
+    def __init__(self, url: str, callers: int) -> None:
+        import procrastinate
+
+        self.callers = callers
+        connector = procrastinate.PsycopgConnector(
+            conninfo=url, min_size=2, max_size=min(callers, CONNECTIONS_MAX) + 2
+        )
+        self.app = procrastinate.App(connector=connector)
+        self.ended: dict[int, asyncio.Event] = {}
+        self.worker: asyncio.Task[None] | None = None
+
+    async def open(self, measure: str) -> None:
+        @self.app.task(queue="bench")
+        async def handle(body: Any) -> str:
+            return body["text"][:1]
+
+        self.handle = handle
+        await self.app.open_async()
+        await self.app.schema_manager.apply_schema_async()
+        if measure == "work":
+            self._tell_ends()
+            self.worker = asyncio.create_task(
+                self.app.run_worker_async(
+                    queues=["bench"],
+                    concurrency=max(self.callers, 16),
+                    install_signal_handlers=False,
+                    fetch_job_polling_interval=1.0,
+                )
+            )
+
+    def _tell_ends(self) -> None:
+        finish = self.app.job_manager.finish_job
+
+        async def finish_and_tell(job: Any, *args: Any, **options: Any) -> None:
+            await finish(job, *args, **options)
+            self._ended(job.id).set()
+
+        self.app.job_manager.finish_job = finish_and_tell
+
+    def _ended(self, id_: int) -> asyncio.Event:
+        return self.ended.setdefault(id_, asyncio.Event())
+
+    async def accept(self, key: str) -> None:
+        await self.handle.defer_async(body=BODY)
+
+    async def work(self, key: str) -> None:
+        id_ = await self.handle.defer_async(body=BODY)
+        async with asyncio.timeout(WAIT_S):
+            await self._ended(id_).wait()
+        del self.ended[id_]
+
+    async def close(self) -> None:
+        if self.worker is not None:
+            self.worker.cancel()
+            await asyncio.wait([self.worker])
+        await self.app.close_async()
+
+
+class Pgmq:
+    """The SQL-only installation, by asyncpg. Workers read up to 16 messages at once, and delete
+    them together; they wait by polling in the server."""
+
+    durable = (
+        "accept: the message is synced; work: its reading and its removal are, up to 16 "
+        "messages in a commit, and no result is kept; what a crash cuts off is read again"
+    )
+    workers_count = 4
+    batch = 16
+
+    def __init__(self, url: str, callers: int) -> None:
+        self.url = url
+        self.callers = callers
+        self.ended: dict[int, asyncio.Event] = {}
+        self.workers: list[asyncio.Task[None]] = []
+
+    async def open(self, measure: str) -> None:
+        import asyncpg
+        import pgmq.install
+
+        self.pool = await asyncpg.create_pool(
+            self.url,
+            min_size=min(self.callers, CONNECTIONS_MAX),
+            max_size=min(self.callers, CONNECTIONS_MAX),
+            reset=_nothing,
+        )
+        async with self.pool.acquire() as connection:
+            await connection.execute(pgmq.install.get_embedded_install_sql())
+            await connection.execute("SELECT pgmq.create('bench')")
+        if measure == "work":
+            for _ in range(min(self.callers, self.workers_count)):
+                connection = await asyncpg.connect(self.url)
+                self.workers.append(asyncio.create_task(self._serve(connection)))
+
+    async def _serve(self, connection: Any) -> None:
+        read = f"SELECT * FROM pgmq.read_with_poll('bench', 60, {self.batch}, 5, 1)"
+        try:
+            while True:
+                messages = await connection.fetch(read)
+                ids = [message["msg_id"] for message in messages]
+                for message in messages:
+                    assert json.loads(message["message"])["text"][:1] == "x"
+                await connection.fetch("SELECT pgmq.delete('bench', $1::bigint[])", ids)
+                for id_ in ids:
+                    self._ended(id_).set()
+        finally:
+            connection.terminate()
+
+    def _ended(self, id_: int) -> asyncio.Event:
+        return self.ended.setdefault(id_, asyncio.Event())
+
+    async def _send(self) -> int:
+        async with self.pool.acquire() as connection:
+            sent = "SELECT * FROM pgmq.send('bench', $1::jsonb)"
+            return int(await connection.fetchval(sent, json.dumps(BODY)))
+
+    async def accept(self, key: str) -> None:
+        await self._send()
+
+    async def work(self, key: str) -> None:
+        id_ = await self._send()
+        async with asyncio.timeout(WAIT_S):
+            await self._ended(id_).wait()
+        del self.ended[id_]
+
+    async def close(self) -> None:
+        for worker in self.workers:
+            worker.cancel()
+        if self.workers:
+            await asyncio.wait(self.workers)
+        await self.pool.close()
+
+
+async def _nothing(connection: Any) -> None:
+    """In place of a round trip that resets a connection."""
+
+
+EMBEDDED: dict[str, Any] = {
+    "onceward": Onceward,
+    "huey": Huey,
+    "huey, one thread": HueyOnLoop,
+    "huey, results": HueyResults,
+    "dbos": DBOSOnSQLite,
+}
+POSTGRES: dict[str, Any] = {
+    "onceward": Onceward,
+    "procrastinate": Procrastinate,
+    "dbos": DBOS,
+    "pgmq": Pgmq,
+}
