@@ -73,11 +73,12 @@ class SQLiteEngine(Engine):
         self._closing: asyncio.Task[None] | None = None
 
     async def open(self) -> Self:
+        while self._closing is not None and not self._closing.done():
+            # How that ends is told to those who close. Others may open it, or close it again,
+            # before this one has its turn.
+            await asyncio.wait([self._closing])
         if self._opened:
             return self
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
-            self._closing = None
         try:
             inspect_path(self.path)
             self._owner = Owner(self.path)

@@ -1,5 +1,6 @@
 """What stands in the way of opening is named, each kind with a code of its own."""
 
+import asyncio
 import errno
 import os
 from collections.abc import Callable
@@ -195,3 +196,47 @@ async def test_what_the_system_refuses_is_told_apart(error: int, code: str, tmp_
     assert refused.value.code == code
     assert str(path) in refused.value.message
     await fill(path)
+
+
+async def test_several_may_open_it_while_it_is_being_closed(tmp_path: Path) -> None:
+    async with SQLiteEngine(str(tmp_path / "app.db")) as engine:
+        await engine.commit([Put(KEY, b"1")], 0)
+        closing = asyncio.create_task(engine.close())
+        await asyncio.sleep(0)
+        opened = await asyncio.gather(*(engine.open() for _ in range(3)))
+        assert opened == [engine] * 3
+        assert closing.done()
+        assert await engine.get([KEY], 0) != [None]
+
+
+async def test_one_who_waits_to_open_it_waits_also_when_another_closes_it_again(
+    tmp_path: Path,
+) -> None:
+    async with SQLiteEngine(str(tmp_path / "app.db")) as engine:
+
+        async def open_and_close() -> None:
+            await engine.open()
+            await engine.close()
+
+        closing = asyncio.create_task(engine.close())
+        await asyncio.sleep(0)
+        await asyncio.gather(open_and_close(), engine.open(), open_and_close(), engine.open())
+        await closing
+        await engine.open()
+        await engine.commit([Put(KEY, b"1")], 0)
+
+
+async def test_it_opens_again_after_a_closing_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SQLiteEngine(str(tmp_path / "app.db")) as engine:
+        await engine.commit([Put(KEY, b"1")], 0)
+
+        async def fail() -> bool:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(engine._folder, "fold_all", fail)
+        with pytest.raises(RuntimeError, match="a bug"):
+            await engine.close()
+        await engine.open()
+        assert await engine.get([KEY], 0) != [None]
