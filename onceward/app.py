@@ -179,28 +179,33 @@ class App:
     async def start(self, *, work: bool = True) -> Self:
         """Open the database and begin to work; without handlers if `work` is False."""
         self._must_be_stopped("start")
-        async with AsyncExitStack() as stack:
-            await self._engine.open()
-            stack.push_async_callback(self._engine.close)
-            self.store = self._make_store(self._engine)
-            node = Node(
-                self.store, name=self._name, slots=self._slots, lease_ms=self._node_lease_ms
-            )
-            self.node = await node.start()
-            stack.push_async_callback(node.stop)
-            self.inbox = Inbox(node.schedule)
-            self.queues = Queues(self.store, node.schedule)
-            self._results = Results(self.store, node.schedule)
-            stack.callback(self._results.close)
-            await self._declare()
-            self._workers = []
-            stack.push_async_callback(self._stop_workers)
-            for handler in self._handlers.values() if work else ():
-                worker = Worker(node, self.inbox, handler, f"{self._name}/{handler.queue}")
-                worker.start()
-                self._workers.append(worker)
-            self._stack = stack.pop_all()
+        stack = AsyncExitStack()
+        try:
+            await self._start(stack, work)
+        except (Exception, asyncio.CancelledError):
+            await stack.aclose()
+            raise
+        self._stack = stack
         return self
+
+    async def _start(self, stack: AsyncExitStack, work: bool) -> None:
+        await self._engine.open()
+        stack.push_async_callback(self._engine.close)
+        self.store = self._make_store(self._engine)
+        node = Node(self.store, name=self._name, slots=self._slots, lease_ms=self._node_lease_ms)
+        self.node = await node.start()
+        stack.push_async_callback(node.stop)
+        self.inbox = Inbox(node.schedule)
+        self.queues = Queues(self.store, node.schedule)
+        self._results = Results(self.store, node.schedule)
+        stack.callback(self._results.close)
+        await self._declare()
+        self._workers = []
+        stack.push_async_callback(self._stop_workers)
+        for handler in self._handlers.values() if work else ():
+            worker = Worker(node, self.inbox, handler, f"{self._name}/{handler.queue}")
+            worker.start()
+            self._workers.append(worker)
 
     async def stop(self) -> None:
         """Finish what is at hand, hand over to other nodes, close; twice is once."""
@@ -243,7 +248,7 @@ class App:
             if settings:
                 await self.queues.configure(queue, **settings)
         for name, recurring in self._recurring.items():
-            await self.run(partial(self._recur, name, *recurring))
+            await self.store.run(partial(self._recur, name, *recurring))
 
     async def _recur(
         self, name: str, queue: str, body: Any, every_ms: int, key: str | None, tx: Transaction

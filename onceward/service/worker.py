@@ -7,7 +7,7 @@ still commit is refused. A handler's effects and the end of its job are one comm
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,7 +200,7 @@ class Worker:
                 return
         elif job.begun is not None and not isinstance(error, Asleep):
             # An error that comes from what has changed meanwhile is no error.
-            await asyncio.shield(self._store.end(job.begun, write=False))
+            await _to_its_end(self._store.end(job.begun, write=False))
         await self._quietly(claim, self._fail(job, claim, error))
 
     async def _complete(self, job: Job, claim: Claim, result: Any) -> None:
@@ -209,7 +209,7 @@ class Worker:
         if job.steps:
             tx.delete(steps_key(claim.id))
         # Not to be cut off halfway: whoever waits for the result must hear of it.
-        await asyncio.shield(self._store.end(tx))
+        await _to_its_end(self._store.end(tx))
 
     async def _fail(self, job: Job, claim: Claim, error: BaseException) -> None:
         id_, token = claim.id, claim.token
@@ -258,9 +258,21 @@ class Worker:
 
         await self._store.run(release)
 
-    async def _quietly(self, claim: Claim, work: Awaitable[None]) -> None:
+    async def _quietly(self, claim: Claim, work: Coroutine[Any, Any, None]) -> None:
         """Do what may come too late: then the lease runs out, or has."""
         try:
-            await asyncio.shield(asyncio.ensure_future(work))
+            await _to_its_end(work)
         except (StaleToken, NoSuchJob, Unavailable, EngineStopped) as error:
             logger.info("%s: job %s: %s", self.name, claim.id, error)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await it, and if this is cancelled meanwhile still wait for how it ends."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # whoever cancelled does not want to know
+        raise

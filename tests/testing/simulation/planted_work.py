@@ -1,0 +1,128 @@
+"""Bugs planted into messages and handlers, each of a kind that the scenario must find."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from onceward.parts import inbox, steps
+from onceward.parts.schedule import places, transitions
+from onceward.parts.schedule.records import Job
+from onceward.service import job as job_module
+from onceward.service import lease, worker
+from onceward.transaction import Transaction
+
+
+def replace(target: Any, name: str, new: Any) -> Callable[[], AbstractContextManager[Any]]:
+    return lambda: patch.object(target, name, new)
+
+
+@contextmanager
+def any_token_will_do() -> Iterator[None]:
+    """A worker never gives up, and nobody tells it that its attempt is over."""
+
+    async def held(self: Any, tx: Transaction, id_: str, token: str) -> Job:
+        job: Job = await self.get(tx, id_)
+        return job
+
+    never = patch.object(lease.Lease, "_lose", lambda self: None)
+    with never, patch.object(transitions.Schedule, "held", held):
+        yield
+
+
+@contextmanager
+def every_message_is_new() -> Iterator[None]:
+    """A duplicate is not looked for."""
+    real = inbox.dedupe_key
+    number = 0
+
+    def unique(queue: str, caller: str, key: str) -> Any:
+        nonlocal number
+        number += 1
+        return real(queue, caller, f"{key}/{number}")
+
+    with patch.object(inbox, "dedupe_key", unique):
+        yield
+
+
+async def _not_recorded(tx: Any, schedule: Any, id_: str, token: str, name: str, step: Any) -> Any:
+    """What a step returned, or that it was begun, is forgotten."""
+    await schedule.held(tx, id_, token)
+    return {**await steps.load(tx, id_), name: step}
+
+
+async def _nobody(tx: Transaction, id_: str, job: Job, order_key: str) -> None:
+    """The next in line is forgotten."""
+    return None
+
+
+@contextmanager
+def last_comes_first() -> Iterator[None]:
+    """The end of the line is promoted, not its front."""
+    real = Transaction.scan
+
+    async def scan(self: Any, partition: str, *args: Any, **options: Any) -> Any:
+        if partition.startswith("line#"):
+            options["reverse"] = True
+        return await real(self, partition, *args, **options)
+
+    with patch.object(Transaction, "scan", scan):
+        yield
+
+
+@contextmanager
+def effects_before_the_end() -> Iterator[None]:
+    """The handler's effects are committed first, and the end of the job after them."""
+    real = worker.Worker._complete
+
+    async def complete(self: Any, job: Any, claim: Any, result: Any) -> None:
+        if job.begun is not None:
+            await self._store.end(job.begun)
+            job._tx = None
+        await real(self, job, claim, result)
+
+    with patch.object(worker.Worker, "_complete", complete):
+        yield
+
+
+@contextmanager
+def intent_is_ignored() -> Iterator[None]:
+    """An intent without a result is taken for nothing."""
+
+    async def find_out(self: Any, name: str, known: Any, ask: Any) -> Any:
+        raise job_module.NotDone("surely not")
+
+    with patch.object(job_module.Job, "_find_out", find_out):
+        yield
+
+
+@contextmanager
+def attempts_are_not_counted() -> Iterator[None]:
+    """Who was cut off has made no attempt."""
+    real = transitions.Schedule._attempt_over
+
+    async def over(self: Any, tx: Any, id_: str, job: Job, reason: str, retry: Any) -> None:
+        if "ran out" in reason:
+            job.attempt -= 1
+        await real(self, tx, id_, job, reason, retry)
+
+    with patch.object(transitions.Schedule, "_attempt_over", over):
+        yield
+
+
+async def _stays_parked(*_: Any) -> list[str]:
+    """Who leaves his place gives it to nobody."""
+    return []
+
+
+PLANTED: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "any token will do": any_token_will_do,
+    "every message is new": every_message_is_new,
+    "steps are not recorded": replace(steps, "record", _not_recorded),
+    "the next in line is forgotten": replace(places, "next_head", _nobody),
+    "the last comes first": last_comes_first,
+    "effects before the end": effects_before_the_end,
+    "an intent is ignored": intent_is_ignored,
+    "attempts are not counted": attempts_are_not_counted,
+    "a place is given to nobody": replace(places, "leave_gate", _stays_parked),
+}
