@@ -1,8 +1,10 @@
 """Bugs planted into messages and handlers, each of a kind that the scenario must find."""
 
+import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from onceward.parts import inbox, steps
@@ -10,6 +12,8 @@ from onceward.parts.schedule import places, transitions
 from onceward.parts.schedule.records import Job
 from onceward.service import job as job_module
 from onceward.service import lease, worker
+from onceward.testing.simulation import SimulationFailed, simulate
+from onceward.testing.simulation.work import Work
 from onceward.transaction import Transaction
 
 
@@ -115,14 +119,44 @@ async def _stays_parked(*_: Any) -> list[str]:
     return []
 
 
-PLANTED: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "any token will do": any_token_will_do,
-    "every message is new": every_message_is_new,
-    "steps are not recorded": replace(steps, "record", _not_recorded),
-    "the next in line is forgotten": replace(places, "next_head", _nobody),
-    "the last comes first": last_comes_first,
-    "effects before the end": effects_before_the_end,
-    "an intent is ignored": intent_is_ignored,
-    "attempts are not counted": attempts_are_not_counted,
-    "a place is given to nobody": replace(places, "leave_gate", _stays_parked),
+class Bug(NamedTuple):
+    """How it is planted, a seed that finds it, and what it may be found as."""
+
+    plant: Callable[[], AbstractContextManager[Any]]
+    seed: int
+    kinds: tuple[str, ...]
+
+
+PLANTED: dict[str, Bug] = {
+    "any token will do": Bug(any_token_will_do, 36, ("not once",)),
+    "every message is new": Bug(every_message_is_new, 1, ("two jobs",)),
+    "steps are not recorded": Bug(replace(steps, "record", _not_recorded), 2, ("stuck",)),
+    "the next in line is forgotten": Bug(replace(places, "next_head", _nobody), 1, ("stuck",)),
+    "the last comes first": Bug(last_comes_first, 1, ("order",)),
+    "effects before the end": Bug(effects_before_the_end, 4, ("not once",)),
+    "an intent is ignored": Bug(intent_is_ignored, 3, ("not at most once",)),
+    "attempts are not counted": Bug(attempts_are_not_counted, 3, ("attempts",)),
+    "a place is given to nobody": Bug(replace(places, "leave_gate", _stays_parked), 2, ("stuck",)),
 }
+
+
+def main() -> None:
+    """Find a seed for each bug, quick to run: `python -m tests.testing.simulation.planted_work`."""
+    for name, bug in PLANTED.items():
+        found: list[tuple[float, int]] = []
+        for seed in range(300):
+            start = time.perf_counter()
+            try:
+                with bug.plant():
+                    simulate(Work, seed)
+            except SimulationFailed as failed:
+                if failed.kind in bug.kinds:
+                    found.append((time.perf_counter() - start, seed))
+            if len(found) == 3:
+                break
+        print(f"{name}: {min(found, default=None)}", flush=True)
+
+
+if __name__ == "__main__":
+    logging.disable()
+    main()
