@@ -132,7 +132,7 @@ async def test_a_journal_without_its_database_is_refused_and_left_alone(tmp_path
     engine = await SQLiteEngine(str(path)).open()
     await engine.commit([Put(KEY, b"1")], 0)
     (tmp_path / "copy").mkdir()
-    for file in tmp_path.glob("app.db-log.*"):
+    for file in tmp_path.glob("app.db-log.0*"):  # without the one that is being made
         (tmp_path / "copy" / file.name).write_bytes(file.read_bytes())
     await engine.close()
     before = snapshot(tmp_path / "copy")
