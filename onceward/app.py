@@ -226,7 +226,10 @@ class App:
 
     def work(self) -> None:
         """Run handlers until SIGTERM or SIGINT, then drain: a whole process."""
-        asyncio.run(self._work())
+        import uvloop  # here, since there is none on Windows
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._work())
 
     async def _work(self) -> None:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
