@@ -3,7 +3,7 @@
 The table is copied page by page under the read transaction of a snapshot, so folds that
 go on meanwhile neither show in the copy nor make it start over; then the journal's rows
 are written into the copy. It is made under another name, synced and renamed: the target
-is whole or not there.
+is whole, or as it was before.
 
 The copy gets a database id of its own. From here on the two go separate ways and give
 the same sequence numbers to different commits; so if a copy is put in the place of the
@@ -59,8 +59,9 @@ def back_up(
     """Copy a database to a file of that name; with `force`, in the place of what is there.
 
     Raises what `reader.read` raises, and `CannotOpen`, `StorageFull` or `BadInput` if the
-    target cannot be written or is there already. On any error the target is as it was,
-    and nothing is left beside it.
+    target cannot be written or is there already. On any error the target is as it was, or, if
+    that comes in the last moment, the copy; and nothing is left beside it but what was replaced,
+    under a name with `-replaced-`, if it could be neither put back nor removed.
     """
     start_ns = boot_ns()
     disk = disk or Disk()
@@ -167,16 +168,34 @@ def _sync(draft: str, disk: Disk) -> int:
 
 
 def _put_in_place(draft: str, to: str, disk: Disk) -> None:
+    """Give the copy its name, in the place of what is there.
+
+    The logs of a database that is replaced must never stand beside the copy, nor that without
+    its logs. So where there are logs the whole of it moves aside first, the file before its logs:
+    without it they open as nothing. It comes back if the copy cannot take its place.
+    """
     stale = [file for file in _companions(to) if os.path.lexists(file)]
-    if stale:
-        # The logs of what is replaced must never stand beside the copy. Without its file
-        # they open as nothing; so that goes first.
-        for file in (to, *stale):
+    aside = f"{to}-replaced-{random_bytes(4).hex()}"
+    replaced = [to, *stale] if stale else []
+    moves = [(file, aside + file.removeprefix(to)) for file in replaced]
+    try:
+        for file, other in moves:
             with suppress(FileNotFoundError):
-                disk.remove(file)
-        disk.sync_directory(to)
-    disk.rename(draft, to)
+                disk.rename(file, other)
+        if moves:
+            disk.sync_directory(to)
+        disk.rename(draft, to)
+    except BaseException:
+        # A signal may come at any point, also right after the copy took its place.
+        if os.path.lexists(draft):
+            for file, other in reversed(moves):
+                if os.path.lexists(other):
+                    disk.rename(other, file)
+        raise
     disk.sync_directory(to)
+    for _, other in moves:
+        with suppress(FileNotFoundError):
+            disk.remove(other)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 import errno
 import os
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import apsw
@@ -13,6 +14,7 @@ from onceward.engine.sqlite.check import check
 from onceward.engine.sqlite.disk import Disk
 from onceward.engine.sqlite.reader import read
 from onceward.errors import CannotOpen, OncewardError
+from onceward.testing.disk import Observer, Operation, WatchedDisk
 from tests.bank import Bank, audit
 from tests.databases import (
     Contents,
@@ -191,6 +193,62 @@ async def test_force_replaces_a_database_and_its_logs(tmp_path: Path, to: Path) 
     async with SQLiteEngine(str(to)) as engine:
         assert len(await engine.scan("p", 0)) == 3
         assert await engine.scan("old", 0) == []
+
+
+class Interrupted(Observer):
+    """Fails one operation, or is interrupted before or after it."""
+
+    def __init__(self, number: int, how: str) -> None:
+        self.number = number
+        self.how = how
+        self.seen: list[str] = []
+
+    def before(self, operation: Operation) -> int | None:
+        self.seen.append(operation.kind)
+        if len(self.seen) == self.number:
+            if self.how == "fails":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            if self.how == "before":
+                raise KeyboardInterrupt
+        return None
+
+    def after(self, operation: Operation) -> None:
+        if len(self.seen) == self.number and self.how == "after":
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("how", ["fails", "before", "after"])
+async def test_whatever_happens_a_target_to_be_replaced_is_as_it_was_or_the_copy(
+    how: str, tmp_path: Path, to: Path
+) -> None:
+    path = await closed(tmp_path / "a.db", *FOLDED)
+    (tmp_path / "old").mkdir()
+    old = await crashed(tmp_path / "old" / "copy.db", [{("p", "old"): b"1"}], UNFOLDED)
+    Path(f"{old}-owner").unlink()
+    before = {file.name: file.read_bytes() for file in old.parent.glob("copy.db*")}
+    assert len(before) >= 3
+    outcomes: list[str] = []
+    for number in count(1):
+        for file in to.parent.iterdir():
+            file.unlink()
+        for name, content in before.items():
+            (to.parent / name).write_bytes(content)
+        observer = Interrupted(number, how)
+        try:
+            back_up(str(path), str(to), force=True, disk=WatchedDisk(observer))
+            break
+        except (CannotOpen, KeyboardInterrupt):
+            files = {file.name: file.read_bytes() for file in to.parent.iterdir()}
+            beside = [name for name in files if "-replaced-" not in name]
+            if files == before:
+                outcomes.append("as it was")
+            else:
+                assert beside == ["copy.db"], observer.seen[-1]
+                assert len(read(str(to), everything)) == 3
+                outcomes.append("the copy")
+    assert set(outcomes) == {"as it was", "the copy"}
+    assert outcomes == sorted(outcomes)
+    assert os.listdir(to.parent) == ["copy.db"]
 
 
 async def test_logs_without_their_file_are_not_given_to_a_copy(tmp_path: Path, to: Path) -> None:
