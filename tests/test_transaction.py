@@ -234,6 +234,14 @@ async def test_the_largest_scan_fills_its_limit_past_own_deletes(
     assert [row.value for row in found] == list(order[2:5])
 
 
+async def test_a_scan_in_several_pages_leaves_out_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SCAN_RECORDS_MAX", 3)
+    tx = await begin("a", "b", "c", "c ", "c!", "d")
+    tx.delete(A)
+    tx.delete(B)
+    assert [row.value for row in await tx.scan("p", limit=3)] == ["c", "c ", "c!"]
+
+
 async def test_a_scan_puts_own_records_in_their_place() -> None:
     tx = await begin("b", "d")
     tx.put(A, "own a")
