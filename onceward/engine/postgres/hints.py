@@ -111,7 +111,8 @@ class Hints:
                     await link.listen(self._channel, self._heard)
                     # Something may have changed while no one listened.
                     self._watchers.hint_all()
-                    pause_s = limits.RECONNECT_S_MIN
+                    await self._notify(link, _HELLO)
+                    pause_s = limits.RECONNECT_S_MIN  # who may listen may not be able to speak
                     await self._send_all(link)
             finally:
                 if link is not None:
@@ -121,7 +122,6 @@ class Hints:
 
     async def _send_all(self, link: Link) -> None:
         """Pass on what changes, until the connection is lost."""
-        await self._notify(link, _HELLO)
         self._woken.set()  # something may have changed meanwhile
         while True:
             try:

@@ -11,7 +11,7 @@ from onceward import limits
 from onceward.engine.base import ABSENT, Check, Delete, Put
 from onceward.engine.postgres import PostgresEngine
 from onceward.engine.postgres.hints import HashedWatchers, Hints, hash_of
-from onceward.engine.postgres.link import Link
+from onceward.engine.postgres.link import Link, Rejected
 from onceward.testing.postgres import PostgresServer
 
 WAIT_S = 20.0
@@ -194,6 +194,41 @@ async def test_whatever_keeps_a_node_from_listening_it_tries_again(
         with engine.watch("p") as watch:
             assert await watch.wait(WAIT_S)
     assert not mistakes
+
+
+async def test_who_can_listen_but_not_speak_tries_ever_more_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 4:
+            enough.set_result(None)
+            await asyncio.Event().wait()
+
+    class Dumb:
+        """As much of a link as `Hints` uses."""
+
+        def on_closed(self, closed: Any) -> None: ...
+
+        async def listen(self, channel: str, heard: Any) -> None: ...
+
+        async def fetch(self, query: str, *arguments: object) -> Any:
+            raise Rejected("53400", "the queue is full")
+
+        def drop(self) -> None: ...
+
+    async def connect() -> Any:
+        return Dumb()
+
+    hints = Hints(connect, "channel", HashedWatchers())
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    hints.open()
+    await enough
+    await hints.close()
+    assert pauses == [0.05, 0.1, 0.2, 0.4]
 
 
 async def test_what_changes_while_no_one_can_be_told_is_told_later(
