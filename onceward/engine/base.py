@@ -235,7 +235,7 @@ class Watchers:
     def hint(self, writes: Sequence[Write], *, own: bool = False) -> None:
         if self._by_partition:
             for partition in {w.key[0]: None for w in writes if type(w) is not Check}:
-                for watch in self._by_partition.get(partition, ()):
+                for watch in tuple(self._by_partition.get(partition, ())):
                     watch.hint(own=own)
 
 

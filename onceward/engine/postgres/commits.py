@@ -98,14 +98,14 @@ class Commits:
                 _fail(members, error.explained)
         except Lost as error:
             text = f"no answer came to a commit ({error}): it may or may not have been applied"
+            _fail(members, lambda: OutcomeUnknown(text))
             for member in members:
                 self._changed(member.writes, False)
-            _fail(members, lambda: OutcomeUnknown(text))
         except Unavailable as error:
             text, code = error.message, error.code
             _fail(members, lambda: Unavailable(text, code=code))
         except Exception as error:
-            # Our own mistake, or one of a hook: no one may be left waiting.
+            # Our own mistake: no one may be left waiting.
             text = f"a commit failed unexpectedly ({error!r}): it may or may not have been applied"
             _fail(members, lambda: OutcomeUnknown(text))
 
@@ -146,10 +146,14 @@ class Commits:
                     done.set_exception(verdict)
                 continue
             self._changed(member.writes, not done.done())
-            if not done.done():
+            if done.done():
+                continue
+            try:
                 if member.visible is not None:
                     member.visible(verdict)
                 done.set_result(verdict)
+            except Exception as error:  # those behind him have nothing to do with it
+                done.set_exception(OutcomeUnknown(f"a commit was applied, but then: {error!r}"))
 
 
 def cut(queue: deque[Member]) -> list[Member]:

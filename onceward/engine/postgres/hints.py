@@ -91,7 +91,11 @@ class Hints:
 
     def tell(self, writes: Sequence[Write], own: bool) -> None:
         """Hint the watches here, and soon all others. `own`: who made this commit knows of it."""
-        self._watchers.hint(writes, own=own)
+        try:
+            self._watchers.hint(writes, own=own)
+        except Exception as error:  # a mistake of who watches must fail no commit
+            context = {"message": "a watch failed at a hint", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
         if self._many or self.alone:
             return
         for write in writes:

@@ -14,7 +14,7 @@ from onceward.engine.base import ABSENT, Check, Delete, Put, Write
 from onceward.engine.postgres import PostgresEngine
 from onceward.engine.postgres.batch import Member
 from onceward.engine.postgres.commits import CommitLink, cut
-from onceward.engine.postgres.link import Rejected
+from onceward.engine.postgres.link import Lost, Rejected
 from onceward.errors import BadInput, Conflict, OutcomeUnknown, StorageFull, Unavailable
 from onceward.testing.postgres import PostgresServer
 
@@ -370,7 +370,7 @@ async def test_a_batch_rolled_back_for_others_is_sent_again_but_not_for_ever(
     assert len(refusals) == limits.BATCH_TRIES_MAX
 
 
-async def test_a_hook_that_raises_leaves_no_one_waiting(engine: PostgresEngine) -> None:
+async def test_a_hook_that_raises_harms_no_one_else(engine: PostgresEngine) -> None:
     def broken(version: object) -> None:
         raise ZeroDivisionError("a mistake")
 
@@ -379,8 +379,29 @@ async def test_a_hook_that_raises_leaves_no_one_waiting(engine: PostgresEngine) 
         engine.commit([Put(B, b"1")], NOW_MS),
         return_exceptions=True,
     )
-    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 2
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown, int]
     assert await values(engine, A, B) == [b"1", b"1"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_watch_that_raises_fails_no_commit(
+    engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("a mistake")
+
+    async def lose(self: CommitLink, batch: Any) -> Any:
+        raise Lost("gone")
+
+    if lost:
+        monkeypatch.setattr(CommitLink, "commit", lose)
+    noticed: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: noticed.append(context))
+    with engine.watch("p") as watch:
+        watch.on_hint = broken
+        outcomes = await together(engine, [Put(A, b"1")], [Put(B, b"1")])
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown if lost else int] * 2
+    assert [str(context["exception"]) for context in noticed] == ["a mistake"] * 2
 
 
 async def test_engines_that_share_records_lose_no_update_and_never_deadlock(

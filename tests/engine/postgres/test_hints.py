@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import asyncpg
 import pytest
 
 from onceward import limits
-from onceward.engine.base import ABSENT, Check, Delete, Put
+from onceward.engine.base import ABSENT, Check, Delete, Put, Watch
 from onceward.engine.postgres import PostgresEngine
 from onceward.engine.postgres.hints import HashedWatchers, Hints, hash_of
 from onceward.engine.postgres.link import Link, Rejected
@@ -79,6 +80,17 @@ async def test_a_watch_may_be_closed_by_its_own_hint() -> None:
         watch.on_hint = watch.close
     watchers.hint_hashed([hash_of("p")])
     assert not watchers._watches
+    watches = [watchers.add("p") for _ in range(3)]
+    hinted: list[Watch] = []
+    for watch in watches:
+        watch.on_hint = partial(close_and_note, watch, hinted)
+    watchers.hint([Put(("p", "a"), b"1")])
+    assert hinted == watches
+
+
+def close_and_note(watch: Watch, hinted: list[Watch]) -> None:
+    watch.close()
+    hinted.append(watch)
 
 
 async def test_a_node_alone_tells_no_one_but_itself(url: str, eavesdropper: Eavesdropper) -> None:
