@@ -249,6 +249,7 @@ class Store:
             version = await self._outcome(key, now_ms)
         if version is None:
             raise Conflict("a commit whose answer was lost was not applied, and never will be")
+        self.engine.found(writes)
         visible(version)
         return version
 

@@ -33,6 +33,10 @@ class ScriptedEngine(MemoryEngine):
         self.gets: deque[str] = deque()
         self.commits: list[list[Write]] = []
         self.late: list[Any] = []
+        self.founds: list[Any] = []
+
+    def found(self, writes: Any) -> None:
+        self.founds.append(writes)
 
     async def commit(self, writes: Any, now_ms: int, visible: Any = None) -> Version:
         self.commits.append(list(writes))
@@ -124,6 +128,13 @@ async def test_a_commit_that_arrived_counts_though_its_answer_was_lost() -> None
     assert count.runs == 1, "not applied twice"
     assert count.durable == 1
     assert await stored(store, A) == 1
+
+
+@pytest.mark.parametrize("fate", [FINE, ANSWER_LOST, REQUEST_LOST])
+async def test_the_engine_is_told_of_a_lost_commit_that_was_found(fate: str) -> None:
+    store, engine, count = await scripted(fate)
+    await store.run(count)
+    assert engine.founds == ([engine.commits[0][:-1]] if fate == ANSWER_LOST else [])
 
 
 async def test_the_hooks_get_the_version_of_a_commit_whose_answer_was_lost() -> None:

@@ -134,6 +134,12 @@ class Engine(ABC):
     def watch(self, partition: str) -> "Watch":
         """A hint when something changes in the partition; close it after use."""
 
+    def found(self, writes: Sequence[Write]) -> None:  # noqa: B027
+        """Hint all who watch: a commit whose answer was lost has turned out to be applied.
+
+        When it was lost, it may not have been: who looked then has seen nothing. Never raises.
+        """
+
     @abstractmethod
     async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
         """Remove up to `limit` records that expired before `now_ms`; returns how many.

@@ -146,6 +146,9 @@ class PostgresEngine(Engine):
     def watch(self, partition: str) -> Watch:
         return self._watchers.add(partition)
 
+    def found(self, writes: Sequence[Write]) -> None:
+        self._hints.tell(writes, True)
+
     async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
         self._must_be_open()
         admit_time(now_ms)
