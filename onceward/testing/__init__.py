@@ -5,6 +5,7 @@
 - `certify_engine`: one call that certifies an engine against the contract.
 - `simulate`, `simulate_many`, `Scenario`: whole nodes from one seed, with everything going
   wrong, judged by an independent model.
+- `onceward.testing.locks`: uses of locks that note each step, and a judge of such histories.
 - `onceward.testing.disk` and `onceward.testing.power`, for the SQLite engine: a disk on which
   every system call can fail, and power cuts at any of them.
 - `onceward.testing.postgres` and `onceward.testing.proxy`, for the PostgreSQL engine: a
