@@ -19,6 +19,7 @@ from typing import Any
 from onceward import limits
 from onceward.engine.base import Check
 from onceward.errors import (
+    PASSING,
     BadInput,
     LineFull,
     LockHeld,
@@ -186,9 +187,7 @@ class Locks:
             over = over_ns is not None and looked_ns >= over_ns
             try:
                 request = await self._look(id_, over=over, renew=looked_ns >= renew_ns)
-            except OncewardError as error:
-                if not error.kind.retry:
-                    raise
+            except PASSING as error:
                 if over:
                     self.spawn(self.release(id_, terms, looked_ns + terms.lease_ns))
                     raise _held(terms) from error
@@ -239,9 +238,9 @@ class Locks:
                         await self.store.run(lambda tx: self.table.renew(tx, lock.id))
                 except TimeoutError:
                     continue
+                except PASSING:
+                    continue
                 except OncewardError as error:
-                    if error.kind.retry:
-                        continue
                     hold.lose(error.message)
                     return
                 lock.until_ns = now_ns + terms.lease_ns
@@ -262,9 +261,7 @@ class Locks:
                 return True
             except LockLost:
                 return unknown
-            except OncewardError as error:
-                if not error.kind.retry:
-                    raise
+            except PASSING as error:
                 unknown = unknown or isinstance(error, OutcomeUnknown)
                 pause_s = min(2 * pause_s + 0.01, limits.POLL_S)
                 if clock.elapsed_ns() + pause_s * 1e9 >= until_ns:

@@ -13,7 +13,7 @@ from typing import Any
 
 from onceward import engine
 from onceward.clock import Clock
-from onceward.errors import OncewardError
+from onceward.errors import PASSING
 from onceward.service.locks import Locks
 from onceward.service.node import Node
 from onceward.store import Store
@@ -47,9 +47,7 @@ async def live(user: LockUser, clock: Clock, name: str, stop: asyncio.Event) -> 
                 wait_s=chance.choice((None, None, None, 0, 0.05, 1)),
                 work=[partial(clock.sleep, piece_s) for piece_s in pieces],
             )
-        except OncewardError as error:
-            if not error.kind.retry:
-                raise
+        except PASSING as error:
             say("trouble", error.code)
             await clock.sleep(0.05)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from onceward import keys
-from onceward.errors import OncewardError, Unavailable
+from onceward.errors import PASSING, Unavailable
 from onceward.ids import Ids
 from onceward.parts.locks import GRANT_ROOM, LockTable
 from onceward.service.locks import Locks
@@ -56,9 +56,7 @@ class LockUses(Scenario):
             try:
                 await service.start()
                 break
-            except OncewardError as error:
-                if not error.kind.retry:
-                    raise
+            except PASSING:
                 await asyncio.sleep(0.1)
         table = self.make_table(node.ids)
         locks = self.service(node.store, service.dispatcher, table=table)

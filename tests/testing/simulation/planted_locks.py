@@ -1,6 +1,6 @@
 """Locks with one mistake planted in each copy: what the simulator must find.
 
-As `tests.testing.planted`; `python -m tests.testing.planted_locks` finds new seeds.
+As `tests.testing.planted`; `python -m tests.testing.simulation.planted_locks` finds new seeds.
 """
 
 import sys
