@@ -36,7 +36,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work \
-	soak-kill soak-postgres soak-schedule soak-simulate soak-power docs lock clean
+	soak-kill soak-postgres soak-schedule soak-locks soak-simulate soak-power docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -85,6 +85,9 @@ soak-postgres: $(DEV) ## cut connections 20,000 times, and crash a server 300 ti
 
 soak-schedule: $(DEV) ## kill and pause processes that work on 100,000 jobs
 	@$(SOAK) -m cluster
+
+soak-locks: $(DEV) ## kill and pause processes that use locks 100,000 times
+	@$(SOAK) -m locks
 
 soak-simulate: $(DEV) ## run the simulator over 50,000 seeds
 	@$(SOAK) -m simulate
