@@ -35,6 +35,7 @@ from onceward.parts import recurring as recurring_part
 from onceward.parts.inbox import ACCEPT_WRITES, Inbox, Receipt
 from onceward.parts.schedule import Claim, admit_lease, admit_queue
 from onceward.parts.schedule import Job as JobRecord
+from onceward.service.locks import Locks
 from onceward.service.node import Node
 from onceward.service.queues import Queues
 from onceward.service.results import Results
@@ -56,6 +57,8 @@ class App:
     inbox: Inbox
     queues: Queues
     """For operators: settings, pause, dead letters, redrive, purge."""
+    locks: Locks
+    """Locks, semaphores, and who holds and waits for them."""
 
     def __init__(
         self,
@@ -199,6 +202,8 @@ class App:
         self.queues = Queues(self.store, node.schedule)
         self._results = Results(self.store, node.schedule)
         stack.callback(self._results.close)
+        self.locks = Locks(self.store, node.dispatcher)
+        stack.push_async_callback(self.locks.close)
         await self._declare()
         self._workers = []
         stack.push_async_callback(self._stop_workers)
