@@ -9,7 +9,7 @@ A claim that its worker is not there any more to receive is given back.
 import asyncio
 
 from onceward import limits
-from onceward.engine.base import Put
+from onceward.engine.base import Delete, Put
 from onceward.errors import BadInput, Unavailable
 from onceward.parts.schedule import (
     Claim,
@@ -113,15 +113,18 @@ class Claims:
             await desk.finish()
 
     def _saw(self, commit: Commit) -> None:
-        """An own commit is durable: note what it made ready."""
+        """An own commit is durable: note what it made ready, and which permits it gave back."""
         for write in commit.writes:
             partition = write.key[0]
+            if partition.startswith("permit#") and type(write) is Delete:
+                self._set(partition[7:])
             if partition.startswith("ready#") and type(write) is Put:
                 desk = self._desks.get(partition[11:])
                 if desk is not None:
                     desk.arrived(int(partition[6:10]), priority_of(write.key[1]))
 
     def _set(self, queue: str) -> None:
+        """More may be allowed than before."""
         desk = self._desks.get(queue)
         if desk is not None:
             desk.open()

@@ -87,15 +87,19 @@ class Desk:
         self._damaged: set[Key] = set()
         self._rounds = 0
         self._shut = False  # while the queue's settings allow no more jobs to be handed out
+        self._opened = 0
         self._matching = False
         self._closed = False
         # Hooks and hints may call from anywhere, also from another node's commit.
         self._context = copy_context()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watches = [store.engine.watch(permit_partition(queue))]
-        self._watches[0].on_hint = self.open
+        self._watches = []
         if store.engine.shared:
+            watch = store.engine.watch(permit_partition(queue))
+            watch.others_only = True
+            watch.on_hint = self.open
+            self._watches.append(watch)
             for slot in range(placement.slots):
                 watch = store.engine.watch(ready_partition(slot, queue))
                 watch.others_only = True
@@ -147,6 +151,7 @@ class Desk:
 
     def open(self) -> None:
         """The settings have changed, a permit was given back, or it is time for more."""
+        self._opened += 1
         if self._shut and not self._closed:
             self._shut = False
             self._match_soon()
@@ -237,9 +242,11 @@ class Desk:
         handed: list[list[Claim]] = [[] for _ in requests]
         left = slots
         error: Exception | None = None
+        opened = self._opened
         try:
             handed, left, allowed = await self._store.run(partial(self._claim, slots, requests))
-            if not allowed.jobs:
+            # Unless more was allowed while it looked: then it looks again.
+            if not allowed.jobs and opened == self._opened:
                 self._close_until(allowed.again_ms)
         except Exception as raised:
             error = raised
