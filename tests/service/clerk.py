@@ -2,8 +2,8 @@
 
 Run as `python -m tests.service.clerk URL NAME WALL_OFFSET_MS`. On stdout come "started", then
 "done ID" for each job whose completion was acknowledged and "stale ID" for each that was
-refused, and "stopped" when the node has stopped, which it does after SIGTERM. The machine's
-wall clock seems to be off by so much.
+refused, "contended" when others were faster again and again, and "stopped" when the node has
+stopped, which it does after SIGTERM. The machine's wall clock seems to be off by so much.
 
 The effect of a job is committed together with its completion: it is counted, and if it has an
 order key, written behind the others of that key.
@@ -19,7 +19,7 @@ from random import Random
 from onceward import keys
 from onceward.clock import Clock
 from onceward.engine.postgres import PostgresEngine
-from onceward.errors import StaleToken, Unavailable
+from onceward.errors import Contention, StaleToken, Unavailable
 from onceward.keys import Key
 from onceward.parts.schedule import Claim
 from onceward.service.node import Node
@@ -68,6 +68,9 @@ async def work(node: Node, name: str, random: Random) -> None:
             claims = await node.claims.claim(
                 QUEUE, name, lease_ms=LEASE_MS, most=random.randint(1, 4), wait_s=5
             )
+        except Contention:
+            say("contended")
+            continue
         except Unavailable as error:
             if error.code != "node_stopped":
                 raise

@@ -68,6 +68,7 @@ class Office:
         """Jobs that are done: a clerk has said so, or the database."""
         self.problems: list[str] = []
         self.late_ms_max = 0
+        self.contended = 0
         self._url = url
         self._said: set[str] = set()
         self._news = asyncio.Event()
@@ -222,6 +223,8 @@ class Office:
                 self._done(clerk, id_)
             elif word == "stale":
                 clerk.stale += 1
+            elif word == "contended":
+                self.contended += 1
             elif word == "started":
                 clerk.started = True
             elif word == "stopped":

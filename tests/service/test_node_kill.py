@@ -57,6 +57,7 @@ async def test_every_job_is_effective_once_and_in_order_while_processes_die_and_
         await office.judge()
     print(
         f"\n{len(office.sent)} jobs by {len(office.clerks)} processes, {dict(tally)}, handed over "
-        f"in {max(took_s):.2f} s at the most, late by {office.late_ms_max / 1e3:.1f} s"
+        f"in {max(took_s):.2f} s at the most, late by {office.late_ms_max / 1e3:.1f} s, "
+        f"{office.contended} claims contended"
     )
     assert max(took_s) < AT_ONCE_S
