@@ -8,7 +8,7 @@ sides run in processes of their own, alternating, on a table of their own.
                 1 DELETE, COMMIT, on a connection from a pool
     function    one call of a function in the server for each transaction, reads included
     onceward    the engine: a get, then a commit
-    store       the same as a transaction of the store, with its attempt record
+    store       the same as a transaction of the store
 """
 
 import argparse

@@ -92,12 +92,11 @@ BATCH_WRITES_MAX = 2_000
 BATCH_BYTES_MAX = 8 << 20
 BATCH_KEYS_MAX = 1_000
 BATCH_TRIES_MAX = 20
-# How long the server works on a statement, and waits for a lock; how long the caller waits for
-# an answer; and how late a batch may reach the server: far less than attempt records live.
+# How long the server works on a statement, and waits for a lock; and how long the caller waits
+# for an answer.
 STATEMENT_MS = 10_000
 LOCK_MS = 5_000
 ANSWER_S = 15.0
-BATCH_LIFE_S = 600.0
 # When one member may have failed a batch, each is tried alone: so long it waits for a lock then,
 # and so long all of them may take.
 LOCK_ALONE_MS = 100

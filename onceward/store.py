@@ -242,12 +242,16 @@ class Store:
         """Commit with an attempt record, and find out the outcome if the answer is lost."""
         attempt = self.ids.new()
         key = (keys.join("attempt", attempt[-2:]), attempt)
+        began_ns = self.clock.elapsed_ns()
         try:
             trace = self._trace(key, _COMMITTED)
             return await self.engine.commit([*writes, trace], now_ms, visible)
         except OutcomeUnknown:
             version = await self._outcome(key, now_ms)
         if version is None:
+            if self.clock.elapsed_ns() - began_ns >= limits.ATTEMPT_RETENTION_MS * 1_000_000:
+                # The process stood still: that no record is there means nothing any more.
+                raise OutcomeUnknown("it is too late to ask what became of a commit")
             raise Conflict("a commit whose answer was lost was not applied, and never will be")
         self.engine.found(writes)
         visible(version)

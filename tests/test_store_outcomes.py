@@ -233,6 +233,24 @@ async def test_an_engine_that_was_closed_is_not_asked_for_long() -> None:
     assert len(engine.commits) == 3
 
 
+async def test_who_asks_when_the_record_may_be_gone_learns_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after a suspend: that there is no record means nothing any more."""
+    store, engine, count = await scripted(REQUEST_LOST)
+    clock, commit = store.clock, engine.commit
+    assert isinstance(clock, QuickClock)
+
+    async def suspend(*arguments: Any) -> Any:
+        clock.at_ms += limits.ATTEMPT_RETENTION_MS
+        return await commit(*arguments)
+
+    monkeypatch.setattr(engine, "commit", suspend)
+    with pytest.raises(OutcomeUnknown, match="too late"):
+        await store.run(count)
+    assert count.runs == 1
+
+
 async def test_an_engine_that_is_away_changed_nothing_and_is_not_asked_again() -> None:
     store, engine, count = await scripted(AWAY)
     with pytest.raises(Unavailable):

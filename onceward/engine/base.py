@@ -85,7 +85,8 @@ class Engine(ABC):
     """The six methods, `open` and `close` counted as one, and the sweeper's."""
 
     answers_can_be_lost: ClassVar[bool] = False
-    """Whether `commit` may raise `OutcomeUnknown`; the store then adds attempt records."""
+    """Whether `commit` raises `OutcomeUnknown` without having tried to find out: then the store
+    does, and adds attempt records for that."""
     shared: bool = True
     """Whether other nodes may use the same database at the same time."""
 

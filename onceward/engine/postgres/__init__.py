@@ -6,7 +6,7 @@ are collected likewise. Hints go from node to node by NOTIFY, after the commit a
 connection of their own; polling suffices without them.
 
     engine.py   the contract, and how the pieces below work together
-    commits.py  what waits to be committed, in batches; what a lost answer means
+    commits.py  what waits to be committed, in batches; how lost answers are found again
     batch.py    many commits as the arguments of one call: pure
     reads.py    gets in batches, scans, the sweep and the server's clock
     lanes.py    who comes while all are busy shares the next batch

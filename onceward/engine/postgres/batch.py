@@ -1,6 +1,7 @@
 """Many commits as the arguments of one call, and its answer as their verdicts: pure functions.
 
-`sql/0002_commit_batch.sql` says what the server does with them.
+`sql/0002_commit_batch.sql` says what the server does with them, and `sql/0003_commit_lane.sql`
+how a lost answer is found again.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ _PARTITION_BYTES_KEPT: Final = 1_450
 class Member:
     """One commit on its way: its writes, as the server takes them, and who waits for it."""
 
-    __slots__ = ("done", "now_ms", "rows", "size_bytes", "visible", "writes")
+    __slots__ = ("done", "losses", "now_ms", "rows", "size_bytes", "visible", "writes")
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class Member:
         self.size_bytes = size_bytes
         self.visible = visible
         self.done = done
+        self.losses = 0
         self.rows = [_row(write) for write in self.writes]
 
 
@@ -100,19 +102,15 @@ def stored_partition(partition: str) -> str:
 
 
 CALL: Final = """
-SELECT base, array_to_string(failed, ','), CASE current_setting('synchronous_commit')
-    WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END
-FROM {schema}.commit_batch(
-    $1, $2, $3,
-    string_to_array($5, $4), string_to_array($6, $4), string_to_array($7, $4),
-    $8::text::bigint[], $9::text::bigint[], $10::text::int[], $11::text::int[],
-    $12::text::int[], $13::text::bigint[],
-    $14::text::int[], $15::text::int[], $16::text::int[]
+SELECT base, failed FROM {schema}.commit_lane(
+    $1, $2, $3, $4,
+    string_to_array($6, $5), string_to_array($7, $5), string_to_array($8, $5),
+    $9::text::bigint[], $10::text::bigint[], $11::text::int[], $12::text::int[],
+    $13::text::int[], $14::text::bigint[],
+    $15::text::int[], $16::text::int[], $17::text::int[]
 )
 """
-"""The call: its first argument is the deadline, the others are those of a batch.
-
-What it commits is durable whatever the server, the user or a pooler has set at that moment.
+"""The call: its first arguments are the lane and the number of the batch, the others its own.
 
 Arrays go as text: the driver looks at each element of an array several times, which costs more
 than all else that a node does for a commit; and before the first one of a connection it asks the

@@ -1,12 +1,14 @@
 """What waits to be committed: sent in batches, and answered one by one.
 
-An answer that was lost is never guessed at: its members are told that the outcome is
-unknown. A batch that the server rolled back was not applied, so it is sent again.
+An answer that was lost is never guessed at: the server is asked what became of the batch, and
+keeps it from being applied later. If it was not applied, it is sent again. Only while the
+server cannot be asked, the outcome is unknown.
 """
 
+import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, NamedTuple
 
 from onceward import limits
 from onceward.clock import boot_ns
@@ -17,29 +19,48 @@ from onceward.engine.postgres.link import Link, Links, Lost, Rejected, Target
 from onceward.errors import Conflict, OutcomeUnknown, Unavailable
 
 STATEMENT: Final = "onceward_commit"
-"""The name of the prepared statement, as it goes over the wire."""
+"""The name of the prepared statement, as it goes over the wire; and of the one that asks."""
+QUESTION: Final = "onceward_settle"
+
+_OPEN: Final = "SELECT {schema}.open_lane()"
+_ASK: Final = "SELECT known, base, failed FROM {schema}.settle_batch($1, $2)"
 
 # Rolled back for the sake of others: a record went away meanwhile, or a deadlock.
 _AGAIN: Final = ("40001", "40P01")
-_TOO_LATE: Final = "OW001"
+# The lane was not used for so long that it is gone.
+_GIVEN_UP: Final = "OW001"
 _LOCKED: Final = "55P03"
 # One member may be to blame for these, so each is tried alone: what it writes cannot be stored, or
 # someone else holds a record that it needs.
 _BLAME: Final = ("22", "23", "54", _LOCKED, "57014")
 
 
+class Ticket(NamedTuple):
+    """By which a batch can be asked for: its lane, and its number there."""
+
+    lane: int
+    number: int
+
+
+class LostBatch(Exception):
+    """No answer came to a batch; `ticket` finds it."""
+
+    def __init__(self, ticket: Ticket, error: Lost) -> None:
+        self.ticket = ticket
+        super().__init__(str(error))
+
+
 class CommitLink(Link):
-    """A connection with the statement prepared, and the server's clock compared with ours."""
+    """A connection with the statements prepared, and a lane of its own."""
 
     async def _get_ready(self, target: Target) -> None:
         await super()._get_ready(target)
+        schema = target.schema
         self._lock_ms = limits.LOCK_MS
-        self._call = await self.prepare(STATEMENT, CALL.format(schema=target.schema))
-        before_s = boot_ns() / 1e9
-        [(server_s,)] = await self.fetch(
-            "SELECT extract(epoch FROM clock_timestamp())::double precision"
-        )
-        self._ahead_s = server_s - before_s
+        self._call = await self.prepare(STATEMENT, CALL.format(schema=schema))
+        self._ask = await self.prepare(QUESTION, _ASK.format(schema=schema))
+        [(self._lane,)] = await self.fetch(_OPEN.format(schema=schema))
+        self._number = 0
 
     async def wait_for_locks(self, lock_ms: int) -> None:
         """Have the server wait so long for a lock, from now on."""
@@ -48,14 +69,24 @@ class CommitLink(Link):
             self._lock_ms = lock_ms
 
     async def commit(self, batch: Batch) -> list[int | Conflict]:
-        """The verdict for each member; raises `Rejected` or `Lost`.
-
-        The server refuses a batch that reaches it long after it was sent. So a lost one cannot
-        turn up when the record that fences it out is gone.
-        """
-        deadline_s = boot_ns() / 1e9 + self._ahead_s + limits.BATCH_LIFE_S
-        [(base, failed, _)] = await self._call(deadline_s, *batch.arguments)
+        """The verdict for each member; raises `Rejected` or `LostBatch`."""
+        self._number += 1
+        ticket = Ticket(self._lane, self._number)
+        try:
+            [(base, failed)] = await self._call(*ticket, *batch.arguments)
+        except Lost as error:
+            raise LostBatch(ticket, error) from error
         return batch.verdicts(base, failed)
+
+    async def settle(self, batch: Batch, ticket: Ticket) -> list[int | Conflict] | None:
+        """The verdicts for a batch whose answer was lost; None: it will never be applied.
+
+        Raises `OutcomeUnknown` if its lane is gone, `Rejected` or `Lost`.
+        """
+        [(known, base, failed)] = await self._ask(*ticket)
+        if not known:
+            raise OutcomeUnknown("it is too late to ask what became of a commit")
+        return None if base is None else batch.verdicts(base, failed)
 
 
 class Commits:
@@ -72,11 +103,18 @@ class Commits:
         self._links = Links(connect, lanes)
         self._lanes = Lanes(self._run, cut, lanes)
         self._changed = changed
+        self._asking: set[asyncio.Task[None]] = set()
+        self._closing = False
 
     async def close(self) -> None:
         """Wait until everything is answered, and close the connections."""
+        self._closing = True
         try:
             await self._lanes.drain()
+            while self._asking:
+                await asyncio.wait(self._asking)
+                await asyncio.sleep(0)  # so that those that are done are taken out
+                await self._lanes.drain()
         finally:
             await self._links.close()
 
@@ -90,24 +128,21 @@ class Commits:
         if not members:
             return
         try:
-            self._answer(members, await self._commit(Batch(members), lock_ms or limits.LOCK_MS))
+            batch = Batch(members)
+            self._answer(members, await self._commit(batch, lock_ms or limits.LOCK_MS))
+        except LostBatch as error:
+            # Beside the lanes: they shall tell others at once that the server is away.
+            self._spawn(self._find_out(batch, error))
         except Rejected as error:
             if error.sqlstate.startswith(_BLAME) and len(members) > 1:
                 await self._run_one_by_one(members, error)
             else:
                 _fail(members, error.explained)
-        except Lost as error:
-            text = f"no answer came to a commit ({error}): it may or may not have been applied"
-            _fail(members, lambda: OutcomeUnknown(text))
-            for member in members:
-                self._changed(member.writes, False)
         except Unavailable as error:
             text, code = error.message, error.code
             _fail(members, lambda: Unavailable(text, code=code))
         except Exception as error:
-            # Our own mistake: no one may be left waiting.
-            text = f"a commit failed unexpectedly ({error!r}): it may or may not have been applied"
-            _fail(members, lambda: OutcomeUnknown(text))
+            _fail_unexpectedly(members, error)
 
     async def _run_one_by_one(self, members: Sequence[Member], error: Rejected) -> None:
         """So that those who are not to blame do not fail with the one who is; but not for ever,
@@ -129,14 +164,72 @@ class Commits:
                 return await link.commit(batch)
             except Rejected as error:
                 if not error.sqlstate.startswith((*_AGAIN, *_BLAME)):
-                    # The server's clock was set, it became a standby, its plans are out of
-                    # date: better a new connection.
+                    # The lane is gone, the server became a standby, its plans are out of date:
+                    # better a new connection.
                     link.drop()
                 tries += 1
-                if error.sqlstate not in (*_AGAIN, _TOO_LATE) or tries == limits.BATCH_TRIES_MAX:
+                if error.sqlstate not in (*_AGAIN, _GIVEN_UP) or tries == limits.BATCH_TRIES_MAX:
                     raise
+            except Lost as error:
+                # The batch was not sent yet.
+                tries += 1
+                if tries == limits.BATCH_TRIES_MAX:
+                    raise Unavailable(f"no answer came ({error}); nothing was changed") from error
             finally:
                 self._links.give(link)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _find_out(self, batch: Batch, lost: LostBatch) -> None:
+        """Answer a batch whose answer was lost, or send its members again."""
+        members = batch.members
+        try:
+            verdicts = await self._settle(batch, lost)
+            if verdicts is not None:
+                self._answer(members, verdicts)
+                return
+        except OutcomeUnknown as error:
+            text = error.message
+            _fail(members, lambda: OutcomeUnknown(text))
+            for member in members:
+                self._changed(member.writes, False)
+        except Exception as error:
+            _fail_unexpectedly(members, error)
+        else:
+            self._send_again(members, lost)
+
+    def _send_again(self, members: Sequence[Member], lost: LostBatch) -> None:
+        text = f"a commit was lost again and again ({lost}); nothing was changed"
+        for member in members:
+            member.losses += 1
+            if member.losses < limits.BATCH_TRIES_MAX:
+                self._lanes.add(member)
+            else:
+                _fail([member], lambda: Unavailable(text))
+
+    async def _settle(self, batch: Batch, lost: LostBatch) -> list[int | Conflict] | None:
+        """Ask until there is an answer, for as long as a server may reasonably be away."""
+        pause_ms = 1
+        until_ns = boot_ns() + limits.OUTCOME_MS_MAX * 1_000_000
+        while boot_ns() < until_ns:
+            try:
+                link = await self._links.take()
+                try:
+                    return await link.settle(batch, lost.ticket)
+                finally:
+                    self._links.give(link)
+            except (Rejected, Lost, Unavailable):
+                if self._closing:
+                    break
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, limits.OUTCOME_PAUSE_MS_MAX)
+        raise OutcomeUnknown(
+            f"no answer came to a commit ({lost}), nor to the question what became of it: "
+            "it may or may not have been applied"
+        )
 
     def _answer(self, members: Sequence[Member], verdicts: Sequence[int | Conflict]) -> None:
         for member, verdict in zip(members, verdicts, strict=True):
@@ -174,3 +267,9 @@ def _fail(members: Sequence[Member], error: Callable[[], Exception]) -> None:
     for member in members:
         if not member.done.done():
             member.done.set_exception(error())
+
+
+def _fail_unexpectedly(members: Sequence[Member], error: Exception) -> None:
+    """Our own mistake: no one may be left waiting."""
+    text = f"a commit failed unexpectedly ({error!r}): it may or may not have been applied"
+    _fail(members, lambda: OutcomeUnknown(text))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import ClassVar, Self
+from typing import Self
 
 from onceward import limits
 from onceward.engine.base import (
@@ -33,11 +33,9 @@ class PostgresEngine(Engine):
     """Records in one schema of a PostgreSQL database, shared with all who open it.
 
     Connections that are lost are replaced as soon as the server can be reached again. While
-    it cannot, calls raise `Unavailable` at once. A commit whose connection is lost after it
-    was sent raises `OutcomeUnknown`.
+    it cannot, calls raise `Unavailable` at once. What became of a commit whose connection was
+    lost after it was sent is found out; it raises `OutcomeUnknown` if that takes too long.
     """
-
-    answers_can_be_lost: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -145,9 +143,6 @@ class PostgresEngine(Engine):
 
     def watch(self, partition: str) -> Watch:
         return self._watchers.add(partition)
-
-    def found(self, writes: Sequence[Write]) -> None:
-        self._hints.tell(writes, True)
 
     async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
         self._must_be_open()

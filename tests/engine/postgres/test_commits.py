@@ -13,7 +13,7 @@ from onceward import limits
 from onceward.engine.base import ABSENT, Check, Delete, Put, Write
 from onceward.engine.postgres import PostgresEngine
 from onceward.engine.postgres.batch import Member
-from onceward.engine.postgres.commits import CommitLink, cut
+from onceward.engine.postgres.commits import CommitLink, LostBatch, Ticket, cut
 from onceward.engine.postgres.link import Lost, Rejected
 from onceward.errors import BadInput, Conflict, OutcomeUnknown, StorageFull, Unavailable
 from onceward.testing.postgres import PostgresServer
@@ -53,7 +53,7 @@ async def until_waiting(connection: Any, count: int = 1) -> None:
     """Wait until so many statements of others stand before a lock."""
     query = """
         SELECT count(*) FROM pg_stat_activity
-        WHERE wait_event_type = 'Lock' AND query LIKE '%commit_batch%'
+        WHERE wait_event_type = 'Lock' AND query LIKE '%commit_lane%'
     """
     while await connection.fetchval(query) < count:
         # What a transaction has once seen of the activity, it sees to its end.
@@ -266,18 +266,6 @@ async def test_what_takes_too_long_together_is_tried_one_by_one_for_a_while(
     assert [type(verdict) for verdict in verdicts] == [kind, kind]
 
 
-async def test_a_batch_that_comes_too_late_is_refused_and_sent_again_with_a_new_clock(
-    engine: PostgresEngine,
-) -> None:
-    await engine.commit([Put(A, b"1")], NOW_MS)
-    link = await engine._commits._links.take()
-    link._ahead_s -= 2 * limits.BATCH_LIFE_S
-    engine._commits._links.give(link)
-    await engine.commit([Put(A, b"2")], NOW_MS)
-    assert link.closed
-    assert await values(engine, A) == [b"2"]
-
-
 async def test_commits_of_one_turn_share_one_call(
     engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,7 +379,7 @@ async def test_a_watch_that_raises_fails_no_commit(
         raise ZeroDivisionError("a mistake")
 
     async def lose(self: CommitLink, batch: Any) -> Any:
-        raise Lost("gone")
+        raise LostBatch(Ticket(lane=0, number=1), Lost("gone"))
 
     if lost:
         monkeypatch.setattr(CommitLink, "commit", lose)

@@ -13,11 +13,9 @@ from onceward import limits
 from onceward.engine.base import ABSENT, Put
 from onceward.engine.postgres import PostgresEngine
 from onceward.errors import BadInput, OutcomeUnknown, Unavailable
-from onceward.store import Store
 from onceward.testing.postgres import PostgresServer
 from onceward.testing.proxy import Cut, Proxy
-from onceward.transaction import Transaction
-from tests.engine.postgres.resolving import MARKER
+from tests.engine.postgres.insisting import MARKER
 
 T = TypeVar("T")
 A, B = ("p", "a"), ("p", "b")
@@ -34,11 +32,6 @@ async def engine(proxy: Proxy, schema: str) -> AsyncIterator[PostgresEngine]:
     url = f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres?schema={schema}"
     async with PostgresEngine(url, answer_s=0.3) as engine:
         yield engine
-
-
-def once(cut: Cut) -> Any:
-    cuts = [cut]
-    return lambda: cuts.pop() if cuts else None
 
 
 async def values(engine: PostgresEngine, *keys: tuple[str, str]) -> list[bytes | None]:
@@ -89,61 +82,6 @@ async def test_before_it_is_opened_it_refuses(url: str) -> None:
         await engine.now_ms()
     assert refused.value.code == "engine_closed"
     await engine.close()
-
-
-@pytest.mark.parametrize("cut", list(Cut))
-async def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_for_its_whole_batch(
-    proxy: Proxy, engine: PostgresEngine, cut: Cut
-) -> None:
-    await engine.commit([Put(A, b"0")], 0)
-    proxy.plan = once(cut)
-    visible: list[Any] = []
-    with engine.watch("p") as watch:
-        watch.clear()
-        outcomes = await asyncio.gather(
-            engine.commit([Put(A, b"1")], 0, visible.append),
-            engine.commit([Put(B, b"1")], 0, visible.append),
-            return_exceptions=True,
-        )
-        assert await watch.wait(0), "it may have been applied"
-    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 2
-    assert visible == []
-    seen = await values(engine, A, B)
-    assert seen in ([b"0", None], [b"1", b"1"])
-    if cut in (Cut.ANSWER, Cut.HALF_ANSWER, Cut.MUTE):
-        assert seen == [b"1", b"1"]
-    await engine.commit([Put(A, b"2")], 0)
-    assert await values(engine, A) == [b"2"]
-
-
-@pytest.mark.parametrize("cut", list(Cut))
-async def test_the_store_finds_out_what_became_of_it(
-    proxy: Proxy, engine: PostgresEngine, cut: Cut
-) -> None:
-    store = Store(engine)
-
-    async def count_up(tx: Transaction) -> int:
-        value: int = (await tx.get(A) or 0) + 1
-        tx.put(A, value)
-        return value
-
-    assert await store.run(count_up) == 1
-    proxy.plan = once(cut)
-    assert await store.run(count_up) == 2
-    await proxy.deliver()  # a late one is refused now
-    assert await store.run(count_up) == 3
-    assert await values(engine, A) == [b"3"]
-
-
-async def test_a_late_commit_is_fenced_out(proxy: Proxy, engine: PostgresEngine) -> None:
-    lost, fence = Put(B, b'"committed"', None, ABSENT), Put(B, b'"fenced"', None, ABSENT)
-    await engine.commit([Put(("p", "c"), b"1")], 0)
-    proxy.plan = once(Cut.LATE)
-    with pytest.raises(OutcomeUnknown):
-        await engine.commit([Put(A, b"1"), lost], 0)
-    await engine.commit([fence], 0)
-    await proxy.deliver()
-    assert await values(engine, A, B) == [None, b'"fenced"']
 
 
 async def test_while_the_server_is_away_calls_fail_at_once_and_then_work_again(

@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from onceward import limits
 from onceward.engine.postgres import PostgresEngine
 from onceward.testing.certify import (
     CHECKS,
@@ -20,7 +19,7 @@ from onceward.testing.certify import (
 )
 from onceward.testing.postgres import PostgresServer
 from onceward.testing.proxy import Cut, Proxy, chance
-from tests.engine.postgres.resolving import MARKER, ResolvingEngine
+from tests.engine.postgres.insisting import MARKERS, InsistingEngine
 
 CRASHES = [
     lifetimes.an_answered_commit_survives_a_crash,
@@ -28,10 +27,11 @@ CRASHES = [
     lifetimes.a_checked_read_survives_a_crash,
     lifetimes.versions_are_not_reused_after_a_crash,
 ]
-# Over a network that cuts commits, what matters is what becomes of commits. And who counts every
-# expired record would count those of the attempts too.
-COMMITS = [*commits.CHECKS, *races.CHECKS, *watches.CHECKS, *lifetimes.CHECKS, *model.CHECKS]
-COMMITS += [check for check in expiry.CHECKS if "sweep" not in check_name(check)]
+# Over a network that cuts commits, what matters is what becomes of commits.
+COMMITS = [
+    *(*commits.CHECKS, *races.CHECKS, *expiry.CHECKS),
+    *(*watches.CHECKS, *lifetimes.CHECKS, *model.CHECKS),
+]
 CUTS = dict.fromkeys(
     [Cut.REQUEST, Cut.HALF_REQUEST, Cut.UNDER_WAY, Cut.ANSWER, Cut.HALF_ANSWER, Cut.LATE], 0.03
 )
@@ -49,18 +49,16 @@ async def test_it_keeps_the_contract(check: CheckFunction, url: str) -> None:
 
 @pytest.mark.parametrize("check", [c for c in COMMITS if c not in CRASHES], ids=check_name)
 async def test_it_keeps_the_contract_over_a_network_that_cuts(
-    check: CheckFunction, server: PostgresServer, schema: str, monkeypatch: pytest.MonkeyPatch
+    check: CheckFunction, server: PostgresServer, schema: str
 ) -> None:
-    # Room for the record of the attempt beside the largest commit.
-    monkeypatch.setattr(limits, "COMMIT_WRITES_MAX", limits.COMMIT_WRITES_MAX + 1)
     plan = chance(Random(check_name(check)), CUTS)
-    async with Proxy(server.port, marker=MARKER, plan=plan) as proxy:
+    async with Proxy(server.port, marker=MARKERS, plan=plan) as proxy:
         url = f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres?schema={schema}"
         await run_check(
             check,
-            lambda: ResolvingEngine(url),
-            reopen=lambda _: ResolvingEngine(url),
-            second=lambda _: ResolvingEngine(url),
+            lambda: InsistingEngine(url),
+            reopen=lambda _: InsistingEngine(url),
+            second=lambda _: InsistingEngine(url),
         )
 
 

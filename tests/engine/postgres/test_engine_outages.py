@@ -11,8 +11,8 @@ from onceward.engine.postgres import PostgresEngine
 from onceward.store import Store
 from onceward.testing.postgres import PostgresServer, StopMode
 from onceward.testing.proxy import Cut, Proxy, chance
+from tests.engine.postgres.insisting import MARKERS
 from tests.engine.postgres.ledger import Ledger
-from tests.engine.postgres.resolving import MARKER
 
 pytestmark = pytest.mark.outage
 
@@ -45,7 +45,7 @@ async def test_what_a_cutting_network_does_to_commits_is_found_out(
     server: PostgresServer, schema: str, soak: bool
 ) -> None:
     cuts = 20_000 if soak else 300
-    async with Proxy(server.port, marker=MARKER) as proxy:
+    async with Proxy(server.port, marker=MARKERS) as proxy:
         url = f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres?schema={schema}"
         async with PostgresEngine(url, answer_s=0.25) as engine:
             ledger = Ledger(Store(engine))
@@ -59,7 +59,7 @@ async def test_what_a_cutting_network_does_to_commits_is_found_out(
             transfers = await ledger.audit(engine)
     print(f"\n{transfers} transfers, {dict(proxy.counts)}, {len(ledger.refused)} refused")
     assert proxy.counts.keys() == CUTS.keys()
-    assert not ledger.unknown, "the store finds out in the end"
+    assert not ledger.unknown, "the engine finds out in the end"
 
 
 @pytest.mark.parametrize("mode", ["immediate", "kill"])

@@ -148,18 +148,6 @@ async def test_who_knows_of_his_own_commits_is_hinted_by_those_of_others_only(ur
             assert await watch.wait(WAIT_S)
 
 
-async def test_a_lost_commit_that_was_found_gives_others_another_hint(url: str) -> None:
-    async with PostgresEngine(url) as one, PostgresEngine(url) as other:
-        await until_together(one, other)
-        with one.watch("p") as mine, other.watch("p") as theirs:
-            mine.others_only = True
-            mine.clear()
-            theirs.clear()
-            one.found([Put(("p", "a"), b"1")])
-            assert await theirs.wait(WAIT_S)
-            assert not await mine.wait(0)
-
-
 async def until_together(*engines: PostgresEngine) -> None:
     """Wait until all have heard of each other, and have nothing more to say."""
     for engine in engines:

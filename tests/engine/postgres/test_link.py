@@ -123,7 +123,6 @@ async def test_the_server_gives_up_a_statement_before_the_caller_does(
     """)
     assert (statement, lock) == ("10s", "5s")
     assert limits.STATEMENT_MS / 1e3 < limits.ANSWER_S
-    assert 2 * (limits.ANSWER_S + limits.BATCH_LIFE_S) * 1e3 < limits.ATTEMPT_RETENTION_MS
     await link.close()
 
 

@@ -51,7 +51,10 @@ async def test_schemas_of_one_database_are_apart(server: PostgresServer, schema:
 async def test_migrations_go_on_where_they_stopped(admin: Any, url: str, schema: str) -> None:
     async with PostgresEngine(url) as engine:
         await engine.commit([Put(A, b"1")], 0)
-    await admin.execute(f"DROP FUNCTION {schema}.commit_batch")
+    await admin.execute(f"DROP FUNCTION {schema}.commit_batch, {schema}.commit_lane")
+    await admin.execute(f"DROP FUNCTION {schema}.open_lane, {schema}.settle_batch")
+    await admin.execute(f"DROP FUNCTION {schema}.be_durable")
+    await admin.execute(f"DROP TABLE {schema}.lane")
     await admin.execute(f"UPDATE {schema}.meta SET value = '1'")
     async with PostgresEngine(url) as engine:
         await engine.commit([Put(A, b"2")], 0)
@@ -143,7 +146,7 @@ async def test_who_may_use_the_schema_need_not_be_its_owner(
         CREATE ROLE {schema} LOGIN;
         GRANT USAGE ON SCHEMA {schema} TO {schema};
         GRANT SELECT ON {schema}.meta TO {schema};
-        GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.record TO {schema};
+        GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.record, {schema}.lane TO {schema};
         GRANT USAGE ON SEQUENCE {schema}.batch TO {schema};
     """)
     url = server.url.replace("postgres@", f"{schema}@")

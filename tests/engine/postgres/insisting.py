@@ -1,27 +1,30 @@
-"""An engine that finds out what became of lost commits, as the store does: so that it can be
-certified over a network that cuts."""
+"""An engine that repeats what was refused because the server was away: so that it can be certified
+over a network that cuts."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self, TypeVar
 
-from onceward.engine.base import Check, Engine, Record, Version, Watch, Write, admit
+from onceward.clock import Clock
+from onceward.engine.base import Engine, Record, Version, Watch, Write
 from onceward.engine.postgres import PostgresEngine
-from onceward.errors import Conflict, Unavailable
+from onceward.errors import Unavailable
 from onceward.keys import Key
-from onceward.store import Store
 
 T = TypeVar("T")
 
 MARKER = b"\0onceward_commit\0"
 """In a request that commits, and in no other."""
+MARKERS = b"\0onceward_"
+"""In a request that commits or asks what became of a commit."""
+_PAUSE_S = 0.002
 
 
-class ResolvingEngine(Engine):
-    """Repeats what was refused because the server was away, and settles what was lost."""
+class InsistingEngine(Engine):
+    """Repeats what was refused."""
 
     def __init__(self, url: str) -> None:
         self.inner = PostgresEngine(url)
-        self._store = Store(self.inner)
+        self._clock = Clock()
 
     async def open(self) -> Self:
         await self.inner.open()
@@ -48,28 +51,13 @@ class ResolvingEngine(Engine):
         now_ms: int,
         visible: Callable[[Version], None] | None = None,
     ) -> Version:
-        admit(writes)
-        if all(isinstance(write, Check) for write in writes):
-            return await self._insist(lambda: self.inner.commit(writes, now_ms, visible))
-        while True:
-            try:
-                return await self._insist(
-                    lambda: self._store._commit_traced(
-                        list(writes), now_ms, visible or (lambda _version: None)
-                    )
-                )
-            except Conflict as conflict:
-                # Without keys: it was lost on the way, and is fenced out.
-                if "keys" in conflict.details:
-                    raise
+        return await self._insist(lambda: self.inner.commit(writes, now_ms, visible))
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
-        ask = 0
         while True:
             try:
                 return await call()
             except Unavailable as error:
                 if error.code != "engine_unreachable":
                     raise
-            await self._store._pause(ask)
-            ask += 1
+            await self._clock.sleep(_PAUSE_S)
