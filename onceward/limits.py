@@ -123,16 +123,20 @@ ORDER_KEY_BYTES_MAX = 256  # three times that when escaped, so it fits into a so
 DEDUPE_KEY_BYTES_MAX = 2_048
 CALLER_BYTES_MAX = 256
 WORKER_CHARS_MAX = 256
+APP_CHARS_MAX = 100  # with a queue's name it makes a worker's
 LEASE_MS_MAX = 7 * 24 * 3_600_000
 RECUR_MS_MIN = 100
 QUEUE_LIMIT_MAX = 1_000
 QUEUE_RATE_MAX = 1_000_000
 # What a job's record holds besides its body has room in what is left of a value.
 BODY_BYTES_MAX = 350_000
+STEP_BYTES_MAX = 256
 REASON_CHARS_MAX = 2_000
+REASON_BYTES_MAX = 3_000  # JSON may make six bytes of one
 DELAY_S_MAX = 100 * 366 * 24 * 3_600  # a hundred years
 RETENTION_MS_MAX = 100 * 366 * 24 * 3_600_000
 HISTORY_MAX = 20  # attempts told of in a job's record, the last ones
+HISTORY_BYTES_MAX = 12_000
 
 # Locks. A commit takes what sixteen names need, and one request for as many in their place.
 LOCK_NAMES_MAX = 16
@@ -181,9 +185,12 @@ DESK_IDLE_S = 60.0
 CLAIM_WAIT_S = 20.0
 RENEWALS_PER_LEASE = 10
 DRAIN_S = 30.0
+# How long a handler that is cancelled may take to end.
+HANDLER_END_S = 5.0
 
 # A node is gone when its heartbeat was not seen to change for the length of its lease.
 NODE_LEASE_MS = 10_000
+NODE_LEASE_MS_MIN = 100
 BEATS_PER_LEASE = 4
 # A beat that failed is tried again sooner.
 BEAT_TRIES_PER_LEASE = 40

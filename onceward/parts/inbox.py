@@ -127,9 +127,8 @@ class Inbox:
                 id=known.id,
             )
         known.differences += 1
-        record = tx.seen[record_key]
-        assert record is not None
-        tx.put(record_key, known, expires_at_ms=record.expires_at_ms)
+        record = tx.seen[record_key]  # None if the first one is of this transaction
+        tx.put(record_key, known, expires_at_ms=record.expires_at_ms if record else None)
         return await self._receipt(tx, known, key, same_body=False)
 
     async def _receipt(

@@ -11,7 +11,7 @@ import msgspec
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.keys import after
+from onceward.keys import after, number
 from onceward.parts.schedule import (
     Job,
     Schedule,
@@ -50,20 +50,26 @@ class Page(msgspec.Struct, frozen=True):
 async def configure(tx: Transaction, queue: str, **changes: Any) -> Settings:
     """Change some settings of a queue; the others stay. Raises `BadInput`."""
     admit_queue(queue)
+    before = await tx.get(settings_key(queue), Settings) or Settings()
+    after_ = changed(queue, before, changes)
+    if after_ != before:
+        tx.put(settings_key(queue), after_)
+    return after_
+
+
+def changed(queue: str, before: Settings, changes: dict[str, Any]) -> Settings:
+    """Settings with some changes. Raises `BadInput`."""
     unknown = changes.keys() - set(Settings.__struct_fields__)
     if unknown:
         raise BadInput(f"a queue has no setting {', '.join(sorted(unknown))}")
-    before = await tx.get(settings_key(queue), Settings) or Settings()
-    after_ = msgspec.structs.replace(before, **changes)
     try:
-        after_ = msgspec.convert(msgspec.to_builtins(after_), Settings)
-    except msgspec.ValidationError as error:
+        plain = msgspec.to_builtins(msgspec.structs.replace(before, **changes))
+        after_ = msgspec.convert(plain, Settings)
+    except (msgspec.ValidationError, TypeError) as error:
         raise BadInput(f"the settings of {queue!r}: {error}") from error
     admit_settings(after_)
     if after_.notice:
         admit_queue(after_.notice)
-    if after_ != before:
-        tx.put(settings_key(queue), after_)
     return after_
 
 
@@ -74,7 +80,10 @@ async def dead_letters(
     admit_queue(queue)
     rows = await tx.scan(dead_partition(queue), str, start=start, limit=limit)
     ids = [row.key[1].split("#")[1] for row in rows]
-    jobs = [await tx.get(job_key(id_), Job) for id_ in ids]
+    jobs: list[Job | None] = []
+    for first in range(0, len(ids), limits.GET_KEYS_MAX):
+        some = ids[first : first + limits.GET_KEYS_MAX]
+        jobs += await tx.get_many([job_key(id_) for id_ in some], Job)
     return [
         DeadLetter(id_, job, row.key[1])
         for row, id_, job in zip(rows, ids, jobs, strict=True)
@@ -88,11 +97,14 @@ async def redrive_dead(
     queue: str,
     *,
     start: str = "",
+    before_ms: int = limits.KEY_NUMBER_MAX,
     chosen: Callable[[Job], bool] = lambda job: True,
 ) -> Page:
-    """Let dead jobs of a queue try again, as many as fit into a commit."""
+    """Let dead jobs of a queue try again, as many as fit into a commit; not those that died at
+    `before_ms` or later."""
     admit_queue(queue)
-    rows = await tx.scan(dead_partition(queue), str, start=start, limit=_PAGE)
+    end = number(before_ms)
+    rows = await tx.scan(dead_partition(queue), str, start=start, end=end, limit=_PAGE)
     redriven = 0
     for row in rows:
         if tx.size > limits.COMMIT_WRITES_MAX - _END_WRITES:

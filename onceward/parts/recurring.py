@@ -11,8 +11,8 @@ import msgspec
 from onceward import keys, limits
 from onceward.errors import BadInput
 from onceward.keys import Key
-from onceward.parts.schedule import Schedule, admit_queue, due_partition
-from onceward.transaction import Transaction
+from onceward.parts.schedule import Schedule, admit_job, due_partition
+from onceward.transaction import Transaction, decode, encode
 
 RECURRING_DUE = "recurring"
 """The kind of its entries in due."""
@@ -46,7 +46,7 @@ async def recur(
 ) -> None:
     """Send a job to a queue every `every_ms`, from one such time on; the same again changes
     nothing, other values replace those before. Raises `BadInput`."""
-    admit_queue(queue)
+    admit_job(queue, body, order_key=order_key)
     if not 0 < len(name) <= limits.QUEUE_CHARS_MAX:
         raise BadInput(f"a name has 1 to {limits.QUEUE_CHARS_MAX} characters, not {len(name)}")
     if not limits.RECUR_MS_MIN <= every_ms <= limits.RETENTION_MS_MAX:
@@ -55,6 +55,8 @@ async def recur(
             f"not {every_ms}"
         )
     known = await tx.get(recurring_key(name), Recurring)
+    # As it will be read again, so that the same is known to be the same.
+    body = decode(encode(body, recurring_key(name)), Any, recurring_key(name))
     wanted = Recurring(queue, body, every_ms, 0, order_key)
     if known is not None:
         wanted.next_ms = known.next_ms

@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 
 from onceward.errors import BadInput, NotDead
-from onceward.parts.schedule import Schedule, steps_key
-from onceward.transaction import Transaction
+from onceward.parts.schedule import Schedule, job_key, steps_key
+from onceward.transaction import Transaction, decode, encode
+
+_RESULT = ("steps", "result")
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,6 +29,17 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 Steps = dict[str, Step]
 
 
+def done_step(result: Any) -> Step:
+    """A step that was done, with its result as its record will say it: plain JSON, and no one
+    else's. Raises `BadInput` for what JSON cannot say."""
+    return Step(done=True, result=decode(encode(result, _RESULT), Any, _RESULT))
+
+
+def result_of(step: Step) -> Any:
+    """The result of a step, for whoever asks to keep: changing it changes no record."""
+    return decode(encode(step.result, _RESULT), Any, _RESULT)
+
+
 async def load(tx: Transaction, id_: str) -> Steps:
     """All steps of a job by their names."""
     return await tx.get(steps_key(id_), Steps) or {}
@@ -34,22 +47,21 @@ async def load(tx: Transaction, id_: str) -> Steps:
 
 async def record(
     tx: Transaction, schedule: Schedule, id_: str, token: str, name: str, step: Step | None
-) -> Steps:
-    """Record a step of the attempt that holds the job, or take it out; returns all steps.
+) -> None:
+    """Record a step of the attempt that holds the job, or take it out.
 
     Raises `StaleToken`, `NoSuchJob`, and at the commit `TooLarge`.
     """
-    await schedule.held(tx, id_, token)
+    job = await schedule.held(tx, id_, token)
+    if not job.stepped:
+        job.stepped = True  # so that the record goes when the job ends, whoever ends it
+        tx.put(job_key(id_), job)
     steps = await load(tx, id_)
     if step is None:
         steps.pop(name, None)
     else:
         steps[name] = step
-    if steps:
-        tx.put(steps_key(id_), steps)
-    else:
-        tx.delete(steps_key(id_))
-    return steps
+    tx.put(steps_key(id_), steps)
 
 
 async def settle(
@@ -64,7 +76,7 @@ async def settle(
     if name not in steps or steps[name].done:
         raise BadInput(f"job {id_} has no step {name!r} in doubt")
     if done:
-        steps[name] = Step(done=True, result=result)
+        steps[name] = done_step(result)
     else:
         del steps[name]
     tx.put(steps_key(id_), steps)

@@ -19,6 +19,7 @@ class Book:
         self._settings: dict[str, Settings] = {}
         self._hooks: list[Callable[[str], None]] = []
         self._changed = asyncio.Event()
+        self._noted: set[str] = set()
         self._unhook = store.on_durable(self._saw)
 
     def __call__(self, queue: str, /) -> Settings:
@@ -35,6 +36,7 @@ class Book:
     async def load(self) -> None:
         """Read all settings anew."""
         found: dict[str, Settings] = {}
+        self._noted.clear()
         start, page = "", [Record(("", ""), b"", 0)] * limits.SCAN_RECORDS_MAX
         while len(page) == limits.SCAN_RECORDS_MAX:
             page = await self._store.engine.scan(
@@ -43,7 +45,8 @@ class Book:
             for record in page:
                 found[keys.split(record.key[1])[0]] = _settings(record)
                 start = keys.after(record.key[1])
-        for queue in sorted(found.keys() | self._settings.keys()):
+        # What this node itself has changed meanwhile is newer than what was found.
+        for queue in sorted((found.keys() | self._settings.keys()) - self._noted):
             self._note(queue, found.get(queue))
 
     async def run(self) -> None:
@@ -73,6 +76,7 @@ class Book:
         for write in commit.writes:
             if write.key[0] == SETTINGS and type(write) is not Check:
                 queue = keys.split(write.key[1])[0]
+                self._noted.add(queue)
                 if isinstance(write, Put):
                     self._note(queue, _settings(Record(write.key, write.value, 0)))
                 else:

@@ -1,14 +1,16 @@
 """A job as its handler sees it."""
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+from onceward import keys, limits
 from onceward.errors import BadInput, InDoubt, NotDone
 from onceward.parts import steps as steps_part
 from onceward.parts.inbox import Inbox, Receipt
-from onceward.parts.schedule import Claim, Schedule
-from onceward.parts.steps import Step, Steps
+from onceward.parts.schedule import Claim, Schedule, milliseconds
+from onceward.parts.steps import Step, Steps, done_step, result_of
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -33,12 +35,21 @@ class Job:
     """
 
     def __init__(
-        self, store: Store, schedule: Schedule, inbox: Inbox, claim: Claim, steps: Steps | None
+        self,
+        store: Store,
+        schedule: Schedule,
+        inbox: Inbox,
+        claim: Claim,
+        *,
+        body: Any,
+        steps: Steps | None = None,
+        insist: Callable[[], None] = lambda: None,
     ) -> None:
+        """`steps` are those known already; `insist` raises if the lease is over."""
         self.id = claim.id
         """One for ever, also for all attempts: what receivers can tell repeats by."""
         self.queue = claim.queue
-        self.body = claim.body
+        self.body = body
         self.attempt = claim.attempt
         """1 for the first."""
         self.order_key = claim.order_key
@@ -47,19 +58,28 @@ class Job:
         self.reason = claim.reason
         """Why the attempt before this one failed."""
         self.token = claim.token
-        self.steps = steps
+        self.steps = {} if steps is None and not claim.stepped else steps
         """The steps recorded so far; None while nobody has looked."""
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
+        self.raised: BaseException | None = None
+        """What its last step or sleep has raised."""
         self._store = store
         self._schedule = schedule
         self._inbox = inbox
+        self._insist = insist
         self._tx: Transaction | None = None
         self._names: set[str] = set()
+        self._stepping = 0
         self._sleeps = 0
 
     @property
     def tx(self) -> Transaction:
-        """The transaction that ends the job. It begins with its first use."""
+        """The transaction that ends the job. It begins with its first use, after all steps."""
+        if self._stepping:
+            raise BadInput(
+                "job.tx was used inside a step: a step that is recorded is not run again, and "
+                "what it wrote there would be missing. Return it from the step, and write it later."
+            )
         if self._tx is None:
             self._tx = self._store.begin()
         return self._tx
@@ -76,10 +96,11 @@ class Job:
 
     async def send(self, queue: str, body: Any, **options: Any) -> str:
         """Send a job in the same commit; options as for `App.send`. Returns its id."""
-        return await self._schedule.send(self.tx, queue, body, **options)
+        return await self._schedule.send(self.tx, queue, body, **send_options(self._store, options))
 
     async def accept(self, queue: str, body: Any, **options: Any) -> Receipt:
         """Send a message in the same commit, once for its key; options as for `App.accept`."""
+        options = send_options(self._store, options)
         return await self._inbox.accept(self.tx, queue, body, **options)
 
     async def step(
@@ -90,31 +111,54 @@ class Job:
         at_most_once: bool = False,
         ask: Callable[[], Any] | None = None,
     ) -> Any:
-        """Run `fn(*args)` and record what it returns (JSON); a later attempt gets that instead.
+        """Run `fn(*args)` and record what it returns, as JSON; a later attempt gets that instead.
 
         A step that was cut off before it was recorded runs again. With `at_most_once` it does
         not: its intent is recorded before, and an intent without a result is in doubt. Then
         `ask`, if given, finds out: it returns the result, or raises `NotDone` if nothing was
         done. If it cannot be found out the job is held for someone to settle. Also `fn` may
         raise `NotDone`; any other error of an `at_most_once` step leaves it in doubt.
+
+        Raises what `fn` raises, `InDoubt`, `StaleToken` if this attempt is over, and `BadInput`.
         """
         self._admit(name)
-        steps = await self._load()
-        known = steps.get(name)
-        if known is not None and known.done:
-            return known.result
-        if not at_most_once:
-            result = await _call(fn, *args)
-            await self._record(name, Step(done=True, result=result))
-            return result
-        if known is not None:
-            try:
-                return await self._find_out(name, known, ask)
-            except NotDone:
-                pass
+        try:
+            steps = await self._load()
+            known = steps.get(name)
+            if known is not None and known.done:
+                return result_of(known)
+            if not at_most_once:
+                return await self._done(name, await self._call(fn, *args))
+            if known is not None:
+                try:
+                    return await self._find_out(name, known, ask)
+                except NotDone:
+                    pass
+            return await self._once(name, fn, *args)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self.raised = error
+            raise
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for so long, without a worker, through restarts. The handler starts again from
+        its beginning afterwards, and recorded steps are not run again."""
+        sleep_ms = milliseconds(seconds, "a sleep")
+        self._sleeps += 1
+        name = f"sleep {self._sleeps}"
+        self._admit(name)
+        now_ms = self._store.clock.now_ms()
+        known = (await self._load()).get(name)
+        until_ms = now_ms + sleep_ms if known is None else known.until_ms
+        if until_ms > now_ms:
+            self.raised = Asleep(name, until_ms)
+            raise self.raised
+
+    async def _once(self, name: str, fn: Callable[..., Any], *args: Any) -> Any:
         await self._record(name, Step(intent=self.attempt))
         try:
-            result = await _call(fn, *args)
+            result = await self._call(fn, *args)
         except NotDone:
             await self._record(name, None)
             raise
@@ -122,22 +166,7 @@ class Job:
             raise InDoubt(
                 f"the step {name!r} may or may not have been done: {type(error).__name__}: {error}"
             ) from error
-        await self._record(name, Step(done=True, result=result))
-        return result
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep for so long, without a worker, through restarts. The handler starts again from
-        its beginning afterwards, and recorded steps are not run again."""
-        if not 0 <= seconds < float("inf"):
-            raise BadInput(f"a job sleeps for 0 seconds or more, not {seconds}")
-        self._sleeps += 1
-        name = f"sleep {self._sleeps}"
-        self._admit(name)
-        now_ms = self._store.clock.now_ms()
-        known = (await self._load()).get(name)
-        until_ms = now_ms + int(seconds * 1000) if known is None else known.until_ms
-        if until_ms > now_ms:
-            raise Asleep(name, until_ms)
+        return await self._done(name, result)
 
     async def _find_out(self, name: str, known: Step, ask: Callable[[], Any] | None) -> Any:
         if ask is None:
@@ -146,7 +175,7 @@ class Job:
                 "have been done"
             )
         try:
-            result = await _call(ask)
+            result = await self._call(ask)
         except NotDone:
             raise
         except Exception as error:
@@ -154,10 +183,22 @@ class Job:
                 f"what became of the step {name!r} could not be found out: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        await self._record(name, Step(done=True, result=result))
-        return result
+        return await self._done(name, result)
+
+    async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
+        # Whoever was stopped for longer than the lease finds here that others have gone on.
+        self._insist()
+        self._stepping += 1
+        try:
+            result = fn(*args)
+            return await result if inspect.isawaitable(result) else result
+        finally:
+            self._stepping -= 1
 
     def _admit(self, name: str) -> None:
+        if not 0 < len(name.encode(errors="replace")) <= limits.STEP_BYTES_MAX:
+            raise BadInput(f"a step's name has 1 to {limits.STEP_BYTES_MAX} bytes")
+        keys.join(name)  # raises for what cannot be stored, before the step is run
         if self._tx is not None:
             raise BadInput(
                 f"the step {name!r} comes after the first use of job.tx: what that read might be "
@@ -169,16 +210,40 @@ class Job:
 
     async def _load(self) -> Steps:
         if self.steps is None:
-            self.steps = await self._store.run(lambda tx: steps_part.load(tx, self.id))
+            found = await self._store.run(lambda tx: steps_part.load(tx, self.id))
+            if self.steps is None:  # else a step beside this one was quicker, and may know more
+                self.steps = found
         return self.steps
 
+    async def _done(self, name: str, result: Any) -> Any:
+        step = done_step(result)
+        await self._record(name, step)
+        return result_of(step)
+
     async def _record(self, name: str, step: Step | None) -> None:
-        async def record(tx: Transaction) -> Steps:
-            return await steps_part.record(tx, self._schedule, self.id, self.token, name, step)
+        await self._store.run(
+            lambda tx: steps_part.record(tx, self._schedule, self.id, self.token, name, step)
+        )
+        steps = await self._load()
+        if step is None:
+            steps.pop(name, None)
+        else:
+            steps[name] = step
 
-        self.steps = await self._store.run(record)
+
+def send_options(store: Store, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a job to be sent, as the schedule takes them. Raises `BadInput`."""
+    if "delay_s" not in options:
+        return options
+    if "due_ms" in options:
+        raise BadInput("a job has a delay_s or a due_ms, not both")
+    options = {**options, "due_ms": 0}
+    delay_ms = milliseconds(options.pop("delay_s"), "a delay")
+    if delay_ms:
+        options["due_ms"] = later_ms(store, delay_ms)
+    return options
 
 
-async def _call(fn: Callable[..., Any], *args: Any) -> Any:
-    result = fn(*args)
-    return await result if inspect.isawaitable(result) else result
+def later_ms(store: Store, delay_ms: int) -> int:
+    """The time after a delay: never early, so from the end of this millisecond on."""
+    return -(-store.clock.now_ns() // 1_000_000) + delay_ms

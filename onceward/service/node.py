@@ -1,6 +1,7 @@
 """A node: one process's store, its share of the slots, and what runs on them."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -63,7 +64,11 @@ class Node:
         config = await self.store.run(self._configure)
         store = self.store
         self.book = Book(store)
-        await self.book.load()
+        try:
+            await self.book.load()
+        except BaseException:
+            self.book.close()
+            raise
         schedule = Schedule(store.ids, config.slots, self.book)
         placement = Placement(store, config.slots, name=self._name, lease_ms=self._lease_ms)
         self.schedule, self.placement = schedule, placement
@@ -82,6 +87,15 @@ class Node:
             raise
         self._running = asyncio.create_task(self._run(), name="onceward-node")
         return self
+
+    @property
+    def running(self) -> bool:
+        return self._running is not None and not self._running.done()
+
+    def on_end(self, hook: Callable[[], None]) -> None:
+        """Call `hook` when the node has stopped, for whatever reason. It runs by now."""
+        assert self._running is not None
+        self._running.add_done_callback(lambda _: hook())
 
     async def stop(self) -> None:
         """Finish what is under way and hand the slots over at once; twice is once.

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from onceward.parts import queue as queue_part
+from onceward.parts import recurring as recurring_part
 from onceward.parts import steps as steps_part
 from onceward.parts.queue import DeadLetter, Page
 from onceward.parts.schedule import Job, Schedule, Settings
@@ -48,11 +49,13 @@ class Queues:
         where: Callable[[Job], bool] = lambda job: True,
         progress: Callable[[int], None] = lambda done: None,
     ) -> int:
-        """Let all dead jobs of a queue try again, or those chosen; returns how many. A commit
-        holds some of them: `progress` hears after each how many it has been so far."""
+        """Let all dead jobs of a queue try again, or those chosen; returns how many. Those that
+        die again meanwhile stay dead. A commit holds some of them: `progress` hears after each
+        how many it has been so far."""
+        before_ms = self._store.clock.now_ms() + 1
         return await self._pages(
             lambda start, tx: queue_part.redrive_dead(
-                tx, self._schedule, queue, start=start, chosen=where
+                tx, self._schedule, queue, start=start, before_ms=before_ms, chosen=where
             ),
             progress,
         )
@@ -71,6 +74,11 @@ class Queues:
         await self._store.run(
             lambda tx: steps_part.settle(tx, self._schedule, id_, step, result=result, done=done)
         )
+
+    async def end_recurring(self, name: str) -> bool:
+        """Let what `App.every` has begun recur no more; says whether it did. An application
+        that still declares it begins it again."""
+        return await self._store.run(lambda tx: recurring_part.stop(tx, self._schedule, name))
 
     async def _pages(
         self,

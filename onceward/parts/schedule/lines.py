@@ -87,12 +87,13 @@ async def pass_gate(tx: Transaction, id_: str, job: Job, limit_key: str, limit: 
 
 async def leave_gate(tx: Transaction, job: Job, limit_key: str, limit: int) -> list[str]:
     """A job leaves its place; returns the ids of those that get in: one, or two if the limit
-    has been raised, or none."""
+    has been raised, or none if it was lowered."""
     job.gated = False
     key = gate_key(job.queue, limit_key)
     gate = await tx.get(key, Gate) or Gate(1)
     gate.inside -= 1
-    room = min(max(limit - gate.inside, 1), 2, gate.parked)
+    # While more are inside than a lowered limit allows, nobody gets in.
+    room = min(max(limit - gate.inside, 0) if limit else 2, 2, gate.parked)
     rows = []
     if room:
         rows = await tx.scan(parked_partition(job.queue, limit_key), str, limit=room)

@@ -29,8 +29,11 @@ from onceward.parts.schedule.records import (
     dead_partition,
     due_partition,
     job_key,
+    latest,
     ready_partition,
+    reason_text,
     slot_of,
+    steps_key,
 )
 from onceward.parts.schedule.settings import Lookup, default_settings
 from onceward.transaction import Transaction
@@ -107,9 +110,9 @@ class Places:
             tx.put(job_key(next_id), next_job)
 
     def _note(self, tx: Transaction, job: Job, reason: str) -> None:
-        job.reason = reason[: limits.REASON_CHARS_MAX]
+        job.reason = reason_text(reason)
         over = Attempt(job.attempt, tx.now_ms, job.worker, job.reason)
-        job.history = [*job.history, over][-limits.HISTORY_MAX :]
+        job.history = latest([*job.history, over])
 
     async def _end(
         self, tx: Transaction, id_: str, job: Job, state: str, *, promote: bool = True
@@ -125,6 +128,8 @@ class Places:
                 await self._notify(tx, id_, job, settings.notice)
         else:
             expires_at_ms = _until(tx.now_ms, settings.job_retention_ms)
+            if job.stepped:
+                tx.delete(steps_key(id_))
             if job.dedupe is not None:
                 # Known for as long as the queue says, from the end on: nothing is done twice
                 # because it was done late.

@@ -7,6 +7,7 @@ with nobody.
 
 from typing import NamedTuple
 
+from onceward import limits
 from onceward.parts.schedule.records import permit_key, permit_partition, rate_key
 from onceward.parts.schedule.settings import Settings
 from onceward.transaction import Transaction
@@ -35,8 +36,10 @@ async def quota(tx: Transaction, queue: str, settings: Settings, wanted: int) ->
             wanted, again_ms = allowed, tx.now_ms + 1
     if not settings.limit:
         return Quota(wanted, [], again_ms)
-    rows = await tx.scan(permit_partition(queue), limit=settings.limit)
+    # All of them: while the limit was higher, higher numbers were given out.
+    rows = await tx.scan(permit_partition(queue), limit=limits.QUEUE_LIMIT_MAX)
     taken = {int(row.key[1]) for row in rows}
+    wanted = min(wanted, max(settings.limit - len(taken), 0))
     permits = [number for number in range(settings.limit) if number not in taken][:wanted]
     return Quota(len(permits), permits, again_ms)
 

@@ -1,5 +1,6 @@
 """The records of the schedule: what they hold, where they stand, what they may contain."""
 
+import math
 import re
 from functools import lru_cache
 from typing import Any
@@ -81,6 +82,8 @@ class Job(msgspec.Struct, omit_defaults=True):
     ended_ms: int = 0
     history: list[Attempt] = []
     """The last attempts that failed."""
+    stepped: bool = False
+    """Whether its attempts have recorded steps, which go when it ends."""
 
 
 class Lease(msgspec.Struct):
@@ -124,6 +127,8 @@ class Claim(msgspec.Struct, frozen=True):
     made_ms: int = 0
     reason: str = ""
     """Why the attempt before this one failed."""
+    stepped: bool = False
+    """Whether earlier attempts have recorded steps."""
 
 
 # Both are needed again and again while a job is worked on.
@@ -212,11 +217,11 @@ def dead_partition(queue: str) -> str:
     return keys.join("dead", queue)
 
 
-def admit_queue(queue: str) -> None:
-    if not _QUEUE_NAME.fullmatch(queue):
+def admit_queue(queue: Any) -> None:
+    if not isinstance(queue, str) or not _QUEUE_NAME.fullmatch(queue):
         raise BadInput(
             f"a queue's name has 1 to {limits.QUEUE_CHARS_MAX} letters, digits and . _ : -, "
-            f"not {queue[:200]!r}",
+            f"not {str(queue)[:200]!r}",
             code="bad_key",
         )
 
@@ -236,17 +241,19 @@ def admit_lease(lease_ms: int) -> None:
 def admit_job(
     queue: str,
     body: Any,
-    due_ms: int,
-    order_key: str | None,
-    limit_key: str | None,
-    priority: int,
-    attempts_max: int,
+    due_ms: int = 0,
+    order_key: str | None = None,
+    limit_key: str | None = None,
+    priority: int = PRIORITY_DEFAULT,
+    attempts_max: int = 0,
 ) -> None:
+    """Raise `BadInput` for what cannot be a job, before anything of it is written."""
     admit_queue(queue)
     admit_time(due_ms)
     for what, key in (("an order key", order_key), ("a limit key", limit_key)):
         if key is not None:
-            key_bytes = len(key.encode(errors="surrogatepass"))
+            keys.join(key)  # raises for what cannot stand in a key
+            key_bytes = len(key.encode())
             if not 0 < key_bytes <= limits.ORDER_KEY_BYTES_MAX:
                 raise BadInput(
                     f"{what} has 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, not {key_bytes}",
@@ -267,3 +274,28 @@ def admit_job(
 def admit_time(time_ms: int) -> None:
     if not 0 <= time_ms <= limits.KEY_NUMBER_MAX:
         raise BadInput(f"a time is 0 to {limits.KEY_NUMBER_MAX} ms since 1970, not {time_ms}")
+
+
+def milliseconds(seconds: Any, what: str, most_s: float = limits.DELAY_S_MAX) -> int:
+    """A length of time that a caller gave in seconds, never shorter; raises `BadInput`."""
+    if isinstance(seconds, int | float) and 0 <= seconds <= most_s:
+        return math.ceil(round(seconds * 1000, 6))
+    raise BadInput(f"{what} is 0 to {most_s} seconds, not {str(seconds)[:100]}")
+
+
+def reason_text(reason: str) -> str:
+    """A reason as it is kept: cut to its limit, and without what no record can hold."""
+    text = reason[: limits.REASON_CHARS_MAX].encode(errors="backslashreplace")
+    return text[: limits.REASON_BYTES_MAX].decode(errors="ignore")
+
+
+def latest(history: list[Attempt]) -> list[Attempt]:
+    """The last attempts of a history, as many as there is room for beside the largest body."""
+    kept: list[Attempt] = []
+    left_bytes = limits.HISTORY_BYTES_MAX
+    for attempt in reversed(history[-limits.HISTORY_MAX :]):
+        left_bytes -= len(encode(attempt, ("job", "history")))
+        if left_bytes < 0:
+            break
+        kept.insert(0, attempt)
+    return kept

@@ -2,7 +2,7 @@
 
 from typing import Any, Final, Literal
 
-from onceward import keys, limits
+from onceward import keys
 from onceward.errors import AlreadyEnded, NotDead, StaleToken
 from onceward.keys import Key
 from onceward.parts.schedule.lines import (
@@ -24,8 +24,8 @@ from onceward.parts.schedule.records import (
     due_partition,
     job_key,
     lease_key,
+    reason_text,
     slot_of,
-    steps_key,
 )
 from onceward.parts.schedule.settings import retry_pause_ms
 from onceward.transaction import Transaction
@@ -140,6 +140,7 @@ class Schedule(Places):
             job.due_ms,
             job.made_ms,
             job.reason,
+            job.stepped,
         )
 
     async def extend(self, tx: Transaction, id_: str, token: str, lease_ms: int) -> int:
@@ -208,8 +209,7 @@ class Schedule(Places):
             raise AlreadyEnded(f"job {id_} is {job.state} already", id=id_, state=job.state)
         was_in_line = job.state == "waiting"
         await self._withdraw(tx, id_, job)
-        job.reason = reason[: limits.REASON_CHARS_MAX]
-        tx.delete(steps_key(id_))
+        job.reason = reason_text(reason)
         await self._end(tx, id_, job, "cancelled", promote=not was_in_line)
 
     async def move(self, tx: Transaction, id_: str, due_ms: int) -> None:

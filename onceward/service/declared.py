@@ -1,0 +1,143 @@
+"""What an application declares before it starts: queues, handlers, what recurs."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
+
+from onceward import limits
+from onceward.errors import BadInput
+from onceward.parts.queue import changed
+from onceward.parts.schedule import DEFAULT, admit_job, admit_lease, admit_queue, milliseconds
+from onceward.service.attempt import Handler
+
+Function = TypeVar("Function", bound=Callable[..., Awaitable[Any]])
+
+
+class Recurring(NamedTuple):
+    """A job that is sent again and again."""
+
+    queue: str
+    body: Any
+    every_ms: int
+    order_key: str | None
+
+
+class Declared:
+    """Collects declarations. Each is refused while the application runs."""
+
+    def __init__(self) -> None:
+        self._settings: dict[str, dict[str, Any]] = {}
+        self._handlers: dict[str, Handler] = {}
+        self._recurring: dict[str, Recurring] = {}
+
+    def queue(self, name: str, **settings: Any) -> None:
+        """Declare settings of a queue (see `Settings`); they are written at the start. Those
+        that are not named stay as they are. Raises `BadInput`."""
+        self._must_be_stopped("declare queues")
+        admit_queue(name)
+        wanted = {**self._settings.get(name, {}), **settings}
+        changed(name, DEFAULT, wanted)
+        self._settings[name] = wanted
+
+    def handler(
+        self,
+        queue: str,
+        *,
+        lease_s: float = 30.0,
+        concurrency: int = 16,
+        batch: int = 0,
+        attempts: int | None = None,
+        **settings: Any,
+    ) -> Callable[[Function], Function]:
+        """Run a function on the jobs of a queue: `async def fn(job)`, or `async def fn(jobs)`
+        with a list of up to `batch` of them, which succeed or fail each for itself.
+
+        What it returns is the job's result, for a batch a list of them or None. An error fails
+        the job; in a batch all jobs, unless it comes from a step of one. `concurrency` is how
+        many jobs this process has at hand at once; further settings are those of the queue, as
+        for `queue`. Raises `BadInput`.
+        """
+        lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
+        admit_lease(lease_ms)
+        if not 0 <= batch <= concurrency or concurrency < 1:
+            raise BadInput("concurrency is 1 or more, and batch at most that")
+        if queue in self._handlers:
+            raise BadInput(f"the queue {queue!r} has a handler already")
+        if attempts is not None:
+            settings["attempts_max"] = attempts
+        self.queue(queue, **settings)
+
+        def declare(fn: Function) -> Function:
+            self._must_be_stopped("declare handlers")
+            if not callable(fn):
+                raise BadInput(f"a handler is an async function, not {fn!r}")
+            if queue in self._handlers:
+                raise BadInput(f"the queue {queue!r} has a handler already")
+            self._handlers[queue] = Handler(queue, fn, lease_ms, concurrency, batch)
+            return fn
+
+        return declare
+
+    def outbox(
+        self,
+        queue: str,
+        *,
+        policy: str = "repeat",
+        ask: Callable[[Any], Any] | None = None,
+        **options: Any,
+    ) -> Callable[[Function], Function]:
+        """Let a function make outward calls: `async def fn(job)` makes the one that the job's
+        body describes, and returns what it was answered. `job.id` is the same for ever.
+
+        With the policy `repeat` a call that was cut off is made again; the receiver tells
+        repeats by the id. With `hold` it is not: `ask(job)`, if given, finds out what became
+        of it (or raises `NotDone`), else the job is in doubt until someone settles its step
+        `call`. Options are those of `handler`, but `batch`. Raises `BadInput`.
+        """
+        if policy not in ("repeat", "hold"):
+            raise BadInput(f"the policy of an outbox is repeat or hold, not {policy!r}")
+        if ask is not None and policy != "hold":
+            raise BadInput("only an outbox with the policy hold asks what became of a call")
+        if options.get("batch"):
+            raise BadInput("an outbox makes one call at a time")
+        declare_handler = self.handler(queue, **options)
+
+        def declare(fn: Function) -> Function:
+            async def call(job: Any) -> Any:
+                return await job.step(
+                    "call",
+                    fn,
+                    job,
+                    at_most_once=policy == "hold",
+                    ask=None if ask is None else lambda: ask(job),
+                )
+
+            declare_handler(call)
+            return fn
+
+        return declare
+
+    def every(
+        self,
+        seconds: float,
+        queue: str,
+        body: Any = None,
+        *,
+        name: str | None = None,
+        order_key: str | None = None,
+    ) -> None:
+        """Send a job to a queue every so many seconds, once for all nodes together; what was
+        missed while none ran is made up for by one job. `name` is that of the queue if not
+        given. It goes on, also if it is declared no more, until `Queues.end_recurring`.
+        Raises `BadInput`."""
+        self._must_be_stopped("declare recurring jobs")
+        admit_job(queue, body, order_key=order_key)
+        every_ms = milliseconds(seconds, "the time between two jobs")
+        if every_ms < limits.RECUR_MS_MIN:
+            raise BadInput(f"a job recurs every {limits.RECUR_MS_MIN} ms or more, not {every_ms}")
+        name = queue if name is None else name
+        if name in self._recurring:
+            raise BadInput(f"two jobs recur under the name {name!r}: give each its own")
+        self._recurring[name] = Recurring(queue, body, every_ms, order_key)
+
+    def _must_be_stopped(self, what: str) -> None:
+        raise NotImplementedError

@@ -1,0 +1,89 @@
+"""Intake: takes many messages in, with a verdict for each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from onceward import limits
+from onceward.errors import BadInput, OncewardError
+from onceward.parts.inbox import ACCEPT_WRITES, Inbox, Receipt
+from onceward.parts.schedule import admit_queue
+from onceward.service.job import send_options
+from onceward.store import Store
+from onceward.transaction import Transaction, encode
+
+_AT_ONCE = (limits.COMMIT_WRITES_MAX - 1) // ACCEPT_WRITES
+# What a job has besides its body: its keys, in several records, and the records themselves.
+_BESIDE_BYTES = 20_000
+_OPTIONS = {
+    *("body", "key", "caller", "delay_s", "due_ms"),
+    *("order_key", "limit_key", "priority", "attempts_max"),
+}
+
+Verdict = Receipt | OncewardError
+
+
+async def accept_many(
+    store: Store, inbox: Inbox, queue: str, messages: Sequence[Mapping[str, Any]]
+) -> list[Verdict]:
+    """Take messages in, in as few commits as hold them; one verdict for each, in their order."""
+    admit_queue(queue)
+    verdicts: list[Verdict] = []
+    for piece in _pieces([_message(store, message) for message in messages]):
+        verdicts += await store.run(partial(_accept_each, inbox, queue, piece))
+    return verdicts
+
+
+async def _accept_each(
+    inbox: Inbox, queue: str, messages: list[dict[str, Any] | OncewardError], tx: Transaction
+) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    for message in messages:
+        if isinstance(message, OncewardError):
+            verdicts.append(message)
+            continue
+        try:
+            verdicts.append(await inbox.accept(tx, queue, **message))
+        except BadInput as refused:
+            verdicts.append(refused)
+    return verdicts
+
+
+def _message(store: Store, message: Any) -> dict[str, Any] | OncewardError:
+    """The arguments of `accept` for a message, or why there are none."""
+    if not isinstance(message, Mapping) or "body" not in message:
+        return BadInput(f"a message is a mapping with a body, not {str(message)[:100]}")
+    unknown = [str(name) for name in message if name not in _OPTIONS]
+    if unknown:
+        return BadInput(f"a message has no option {', '.join(sorted(unknown))}")
+    try:
+        return send_options(store, dict(message))
+    except BadInput as refused:
+        return refused
+
+
+def _pieces(
+    messages: list[dict[str, Any] | OncewardError],
+) -> Iterator[list[dict[str, Any] | OncewardError]]:
+    """What fits into one commit each, by number and size."""
+    piece: list[dict[str, Any] | OncewardError] = []
+    piece_bytes = 0
+    for message in messages:
+        message_bytes = _size_bytes(message)
+        full = piece_bytes + message_bytes > limits.COMMIT_BYTES_MAX
+        if piece and (full or len(piece) == _AT_ONCE):
+            yield piece
+            piece, piece_bytes = [], 0
+        piece.append(message)
+        piece_bytes += message_bytes
+    if piece:
+        yield piece
+
+
+def _size_bytes(message: dict[str, Any] | OncewardError) -> int:
+    try:
+        if isinstance(message, dict):
+            return _BESIDE_BYTES + len(encode(message["body"], ("message", "body")))
+    except BadInput:
+        pass  # it will be refused
+    return 0
