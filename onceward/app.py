@@ -1,20 +1,25 @@
 """The application: one object to accept messages, handle them and look after them.
 
-import asyncio, onceward
+import asyncio
+
+import onceward
 
 app = onceward.App("sqlite:///app.db")
+
 
 @app.handler("greetings")
 async def greet(job):
     name = job.body["name"]
     count = (await job.tx.get(("greeted", name)) or 0) + 1
-    job.tx.put(("greeted", name), count)
+    job.tx.put(("greeted", name), count)  # committed together with the end of the job
     return f"Hello {name}, number {count}"
+
 
 async def main():
     async with app:
         receipt = await app.accept("greetings", {"name": "Ann"}, key="message-1")
         print((await app.wait(receipt.id)).result)
+
 
 asyncio.run(main())
 """

@@ -19,7 +19,8 @@ class Book:
         self._settings: dict[str, Settings] = {}
         self._hooks: list[Callable[[str], None]] = []
         self._changed = asyncio.Event()
-        self._noted: set[str] = set()
+        self._own_changes = 0
+        self._own: dict[str, int] = {}
         self._unhook = store.on_durable(self._saw)
 
     def __call__(self, queue: str, /) -> Settings:
@@ -36,7 +37,7 @@ class Book:
     async def load(self) -> None:
         """Read all settings anew."""
         found: dict[str, Settings] = {}
-        self._noted.clear()
+        begun = self._own_changes
         start, page = "", [Record(("", ""), b"", 0)] * limits.SCAN_RECORDS_MAX
         while len(page) == limits.SCAN_RECORDS_MAX:
             page = await self._store.engine.scan(
@@ -46,8 +47,9 @@ class Book:
                 found[keys.split(record.key[1])[0]] = _settings(record)
                 start = keys.after(record.key[1])
         # What this node itself has changed meanwhile is newer than what was found.
-        for queue in sorted((found.keys() | self._settings.keys()) - self._noted):
-            self._note(queue, found.get(queue))
+        for queue in sorted(found.keys() | self._settings.keys()):
+            if self._own.get(queue, 0) <= begun:
+                self._note(queue, found.get(queue))
 
     async def run(self) -> None:
         """Follow what other nodes change, until cancelled. Trouble is waited out."""
@@ -76,7 +78,8 @@ class Book:
         for write in commit.writes:
             if write.key[0] == SETTINGS and type(write) is not Check:
                 queue = keys.split(write.key[1])[0]
-                self._noted.add(queue)
+                self._own_changes += 1
+                self._own[queue] = self._own_changes
                 if isinstance(write, Put):
                     self._note(queue, _settings(Record(write.key, write.value, 0)))
                 else:
