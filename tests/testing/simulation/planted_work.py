@@ -10,8 +10,8 @@ from unittest.mock import patch
 from onceward.parts import inbox, steps
 from onceward.parts.schedule import places, transitions
 from onceward.parts.schedule.records import Job
+from onceward.service import attempt, lease
 from onceward.service import job as job_module
-from onceward.service import lease, worker
 from onceward.testing.simulation import SimulationFailed, simulate
 from onceward.testing.simulation.work import Work
 from onceward.transaction import Transaction
@@ -77,7 +77,7 @@ def last_comes_first() -> Iterator[None]:
 @contextmanager
 def effects_before_the_end() -> Iterator[None]:
     """The handler's effects are committed first, and the end of the job after them."""
-    real = worker.Worker._complete
+    real = attempt.Attempt._complete
 
     async def complete(self: Any, job: Any, claim: Any, result: Any) -> None:
         if job.begun is not None:
@@ -85,7 +85,7 @@ def effects_before_the_end() -> Iterator[None]:
             job._tx = None
         await real(self, job, claim, result)
 
-    with patch.object(worker.Worker, "_complete", complete):
+    with patch.object(attempt.Attempt, "_complete", complete):
         yield
 
 
@@ -133,9 +133,9 @@ PLANTED: dict[str, Bug] = {
     "steps are not recorded": Bug(replace(steps, "record", _not_recorded), 2, ("stuck",)),
     "the next in line is forgotten": Bug(replace(places, "next_head", _nobody), 1, ("stuck",)),
     "the last comes first": Bug(last_comes_first, 1, ("order",)),
-    "effects before the end": Bug(effects_before_the_end, 4, ("not once",)),
-    "an intent is ignored": Bug(intent_is_ignored, 3, ("not at most once",)),
-    "attempts are not counted": Bug(attempts_are_not_counted, 3, ("attempts",)),
+    "effects before the end": Bug(effects_before_the_end, 8, ("not once",)),
+    "an intent is ignored": Bug(intent_is_ignored, 13, ("not at most once",)),
+    "attempts are not counted": Bug(attempts_are_not_counted, 11, ("attempts",)),
     "a place is given to nobody": Bug(replace(places, "leave_gate", _stays_parked), 2, ("stuck",)),
 }
 
