@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceward import limits
 from onceward.errors import BadInput, LockLost
-from onceward.parts.locks import Request, release_writes
+from onceward.parts.locks import Request, hold_key, release_writes
 from onceward.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -68,8 +68,10 @@ class Lock:
 
     async def guard(self, tx: Transaction) -> None:
         """Let a transaction commit only while all names are held. Raises `LockLost`."""
+        table = self._locks.table
+        await tx.fetch([hold_key(name, token, table.slots) for name, token in self.tokens.items()])
         for name, token in self.tokens.items():
-            await self._locks.table.guard(tx, name, token)
+            await table.guard(tx, name, token)
 
 
 class Hold:

@@ -14,6 +14,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from onceward import limits
@@ -59,6 +60,7 @@ class Locks:
         self.store = store
         self.table = table or LockTable(store.ids, dispatcher.placement.slots)
         self._changed: dict[str, asyncio.Event] = {}
+        self._own: set[str] = set()
         self._holds: dict[Hold, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -155,6 +157,7 @@ class Locks:
         patient = terms.wait_s is None or terms.wait_s > 0
 
         async def ask(tx: Transaction) -> Request | None:
+            tx.on_durable(partial(self._own.add, request_key(id_)[0]))
             ask = self.table.join if patient else self.table.acquire
             return await ask(
                 tx, terms.capacities, lease_ms=terms.lease_ms, owner=terms.owner, id_=id_
@@ -207,6 +210,7 @@ class Locks:
 
     async def _look(self, id_: str, *, over: bool, renew: bool) -> Request | None:
         async def look(tx: Transaction) -> Request | None:
+            await tx.fetch(self.table.read_to_renew(id_))
             request = await (self.table.withdraw(tx, id_) if over else self.table.get(tx, id_))
             if request is not None and (request.held or renew):
                 # Renewed by itself, a holder knows from when on its lease counts: whoever
@@ -252,12 +256,14 @@ class Locks:
         If the engine is away, it is tried again until the lease is over in any case.
         """
         clock, pause_s, unknown = self.store.clock, 0.0, False
-        room = terms.release_room
+
+        async def release(tx: Transaction) -> None:
+            await tx.fetch(self.table.read_to_release(id_, terms.capacities))
+            await self.table.release(tx, id_, room=terms.release_room)
+
         while True:
             try:
-                await self.store.run(
-                    lambda tx: self.table.release(tx, id_, room=room), line=terms.line
-                )
+                await self.store.run(release, line=terms.line)
                 return True
             except LockLost:
                 return unknown
@@ -300,15 +306,20 @@ class Locks:
         finally:
             if hints is not None:
                 hints.close()
+            self._own.discard(partition)
             if self._changed.get(partition) is changed:
                 del self._changed[partition]
 
     def _saw(self, commit: Commit) -> None:
         """An own commit is durable: wake whose request it has changed."""
         for write in commit.writes:
-            changed = self._changed.get(write.key[0])
+            partition = write.key[0]
+            changed = self._changed.get(partition)
             if changed is not None and type(write) is not Check:
-                changed.set()
+                if partition in self._own:
+                    self._own.discard(partition)  # by which it has asked: it knows
+                else:
+                    changed.set()
 
     async def _rest(self, changed: asyncio.Event, until_ns: int) -> bool:
         """Wait for an event, or until a time; says whether there was nothing to wait for yet.

@@ -19,7 +19,7 @@ from onceward.service.node import Node
 from onceward.store import Store
 from onceward.testing.locks import LockUser
 
-CAPACITIES = {**{f"m{n}": 1 for n in range(20)}, "s2": 2, "s3": 3, "s5": 5}
+CAPACITIES = {**{f"m{n}": 1 for n in range(60)}, "s2": 2, "s3": 3, "s5": 5}
 LEASE_MS = 1_000
 NODE_LEASE_MS = 2_000
 
@@ -35,7 +35,7 @@ async def live(user: LockUser, clock: Clock, name: str, stop: asyncio.Event) -> 
     number = 0
     while not stop.is_set():
         number += 1
-        names = chance.sample(sorted(CAPACITIES), chance.choice((1, 1, 1, 2, 2, 3)))
+        names = chance.sample(sorted(CAPACITIES), chance.choice((1, 1, 1, 1, 2, 3)))
         pieces = [chance.choice((0, 0, 0, 0.002, 0.02)) for _ in range(chance.choice((0, 1, 1, 2)))]
         if chance.random() < 0.001:
             pieces.append(2 * LEASE_MS / 1000)

@@ -153,7 +153,8 @@ async def judge(url: str, steps: list[Step]) -> Counter[str]:
         table = LockTable(store.ids, 8)
         for name in CAPACITIES:
             status = await store.run(lambda tx, name=name: table.status(tx, name))
-            assert status is not None
+            if status is None:
+                continue  # nobody has used it
             assert (len(status.holders), len(status.waiters)) == (status.held, status.waiting)
     return Counter(step.what for step in steps)
 

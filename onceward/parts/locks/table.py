@@ -114,6 +114,7 @@ class LockTable:
         admit_names(capacities)
         admit_owner(owner)
         _admit_lease(lease_ms)
+        await tx.fetch(self._read_to_ask(capacities, id_))
         if id_ is not None and (known := await self._known(tx, id_, capacities)) is not None:
             return known
         heads, new = await self._heads_for(tx, capacities)
@@ -132,6 +133,11 @@ class LockTable:
             self.lines.stand(tx, request, heads)
         return request
 
+    def _read_to_ask(self, capacities: Mapping[str, int], id_: str | None) -> list[Key]:
+        heads = [head_key(name, self.slots) for name in capacities]
+        fences = {fence_key(name_slot(name, self.slots)): None for name in capacities}
+        return [*heads, *fences, *([] if id_ is None else [request_key(id_)])]
+
     async def _known(
         self, tx: Transaction, id_: str, capacities: Mapping[str, int]
     ) -> Request | None:
@@ -146,8 +152,6 @@ class LockTable:
         self, tx: Transaction, capacities: Mapping[str, int]
     ) -> tuple[dict[str, Head], list[str]]:
         """The heads of these names; those that are new are not written yet."""
-        fences = {fence_key(name_slot(name, self.slots)): None for name in capacities}
-        await tx.fetch([*[head_key(name, self.slots) for name in capacities], *fences])
         heads: dict[str, Head] = {}
         new: list[str] = []
         for name, capacity in capacities.items():
@@ -178,6 +182,7 @@ class LockTable:
         It is never made shorter. Conflicts with nothing but the end of the request and its
         grant. Raises `LockLost`.
         """
+        await tx.fetch(self.read_to_renew(id_))
         request = await self._live(tx, id_)
         if lease_ms is None:
             lease_ms = request.lease_ms
@@ -189,6 +194,9 @@ class LockTable:
             tx.put(renewed_key(id_), renewed, expires_at_ms=until_ms)
         return until_ms
 
+    def read_to_renew(self, id_: str) -> list[Key]:
+        return [request_key(id_), renewed_key(id_)]
+
     async def release(self, tx: Transaction, id_: str, *, room: int = GRANT_ROOM) -> None:
         """Give up what a request holds, or its places, and let those who come next have it.
 
@@ -198,6 +206,9 @@ class LockTable:
         request = await self._live(tx, id_)
         heads = await self.lines.remove(tx, request)
         await self.lines.settle(tx, due_partition(slot_of(id_)), opened(heads), room)
+
+    def read_to_release(self, id_: str, names: Iterable[str]) -> list[Key]:
+        return [request_key(id_), *[head_key(name, self.slots) for name in names]]
 
     async def withdraw(self, tx: Transaction, id_: str) -> Request | None:
         """Wait no longer: give up the places in line. None if that was so already.
@@ -276,8 +287,7 @@ class LockTable:
         await self.lines.settle(tx, entry[0], opened(heads), room)
 
     def read_to_expire(self, entry: Key) -> list[Key]:
-        id_ = entry[1].split("#")[1]
-        return [request_key(id_), renewed_key(id_)]
+        return self.read_to_renew(entry[1].split("#")[1])
 
     async def grant_rest(self, tx: Transaction, entry: Key) -> None:
         """Grant those for whom there was no room in the commit that freed their names."""
