@@ -55,7 +55,7 @@ class Onceward:
 
 class Huey:
     """SqliteHuey with WAL and fsync, called by threads; its worker is a thread of the same
-    process, too. It polls: half a millisecond is the pause that serves one caller best."""
+    process, too, and looks for tasks every half a millisecond."""
 
     durable = (
         "accept: the task is synced; work: it is removed, synced, before it runs: a crash loses "

@@ -14,6 +14,7 @@ import inspect
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -168,6 +169,7 @@ class Bench:
                         if "failed" in result:
                             self.console.print(f"{case} did not run: {result['failed']}")
                         results[side].append(result)
+                        self.save()  # whatever becomes of the rest
 
     def _measure(self, backend: str, side: str, measure: str, url: str, callers: int) -> Run:
         seconds = self.options.seconds
@@ -260,7 +262,7 @@ class Bench:
                 if side in ratios:
                     yield judge(f"{ratios[side]:.2f} × {side}", ratios[side] > 1, "to be ahead")
 
-    def save(self, path: Path) -> None:
+    def save(self) -> None:
         machine = {
             "cores": os.cpu_count(),
             "python": platform.python_version(),
@@ -273,9 +275,9 @@ class Bench:
             for backend, sides in SIDES.items()
         }
         settings = {"seconds": self.options.seconds, "rounds": self.options.rounds}
-        path.parent.mkdir(exist_ok=True)
+        self.options.save.parent.mkdir(exist_ok=True)
         document = {"machine": machine, "durable": durable, **settings, "results": self.results}
-        path.write_text(json.dumps(document, indent=1) + "\n")
+        self.options.save.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def median(runs: list[Run], what: str) -> float:
@@ -337,6 +339,8 @@ def main() -> None:
     if options.step:
         print(json.dumps(step(*json.loads(options.step))))
         return
+    # So that the server and the files go away, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     console = Console(width=None if sys.stdout.isatty() else 110)
     chosen = {side for side in options.sides.split(";") if side}
     with ExitStack() as stack:
@@ -351,7 +355,7 @@ def main() -> None:
             bench.run("postgres", lambda: postgres_database(server), chosen)
         bench.load.append(os.getloadavg()[0])
         bench.show()
-        bench.save(options.save)
+        bench.save()
         console.print(f"saved to {options.save}")
 
 
