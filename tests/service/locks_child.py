@@ -19,7 +19,11 @@ from onceward.service.node import Node
 from onceward.store import Store
 from onceward.testing.locks import LockUser
 
-CAPACITIES = {**{f"m{n}": 1 for n in range(60)}, "s2": 2, "s3": 3, "s5": 5}
+# Most uses are of names that few want at the same time, the others all of the same few: if
+# all were hot, one dead holder would let everybody wait.
+HOT = {"h0": 1, "h1": 1, "h2": 1, "s2": 2, "s3": 3}
+COLD = {f"c{n}": 1 for n in range(200)}
+CAPACITIES = {**HOT, **COLD}
 LEASE_MS = 1_000
 NODE_LEASE_MS = 2_000
 
@@ -35,7 +39,8 @@ async def live(user: LockUser, clock: Clock, name: str, stop: asyncio.Event) -> 
     number = 0
     while not stop.is_set():
         number += 1
-        names = chance.sample(sorted(CAPACITIES), chance.choice((1, 1, 1, 1, 2, 3)))
+        some = HOT if chance.random() < 0.15 else COLD
+        names = chance.sample(sorted(some), chance.choice((1, 1, 1, 2, 3)))
         pieces = [chance.choice((0, 0, 0, 0.002, 0.02)) for _ in range(chance.choice((0, 1, 1, 2)))]
         if chance.random() < 0.001:
             pieces.append(2 * LEASE_MS / 1000)

@@ -165,16 +165,20 @@ async def test_histories_of_processes_that_are_killed_and_paused_are_right(
 ) -> None:
     random, clock = Random(), Clock()
     crowd = Crowd(url, users=16 if soak else 6, random=random)
-    for _ in range(3 if soak else 2):
-        await crowd.add()
     start_ns = clock.elapsed_ns()
-    while crowd.asked < (OPERATIONS if soak else 300):
-        await crowd.progress(random.randrange(1, 1_000) if soak else 60)
-        if random.random() < 0.4 or not crowd.happened:
-            await crowd.kill()
-        else:
-            await crowd.pause(random.choice((0.05, 0.5, 2 * LEASE_MS / 1000)))
-    await crowd.end()
+    try:
+        for _ in range(3 if soak else 2):
+            await crowd.add()
+        while crowd.asked < (OPERATIONS if soak else 300) or crowd.happened.total() < 3:
+            await crowd.progress(random.randrange(1, 1_000) if soak else 100)
+            if not crowd.happened["killed"] or (soak and random.random() < 0.4):
+                await crowd.kill()
+            else:
+                await crowd.pause(random.choice((0.05, 0.5, 2 * LEASE_MS / 1000)))
+        await crowd.end()
+    finally:
+        for child in crowd.alive:
+            child.signal(signal.SIGKILL)
     took_s = (clock.elapsed_ns() - start_ns) / 1e9
     steps = [step for child in crowd.children for step in child.steps]
     counts = await judge(url, steps)
