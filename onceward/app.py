@@ -25,6 +25,7 @@ asyncio.run(main())
 """
 
 import asyncio
+import gc
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
