@@ -222,6 +222,8 @@ class App(Declared):
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)
         async with self:
+            # What is there now stays: no need to look through it for garbage again and again.
+            gc.freeze()
             self.node.on_end(stopped.set)
             await stopped.wait()
 
