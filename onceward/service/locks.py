@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from onceward import limits
-from onceward.engine.base import Check
+from onceward.engine.base import Check, Put
 from onceward.errors import (
     PASSING,
     BadInput,
@@ -45,7 +45,7 @@ from onceward.parts.schedule import admit_lease
 from onceward.service.dispatcher import Dispatcher
 from onceward.service.hold import Hold, Lock, Terms
 from onceward.store import Commit, Store
-from onceward.transaction import Transaction
+from onceward.transaction import Transaction, decode
 
 _COMMIT_WRITES = limits.COMMIT_WRITES_MAX - 1
 
@@ -61,6 +61,7 @@ class Locks:
         self.table = table or LockTable(store.ids, dispatcher.placement.slots)
         self._changed: dict[str, asyncio.Event] = {}
         self._own: set[str] = set()
+        self._news: dict[str, bytes] = {}
         self._holds: dict[Hold, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -186,6 +187,8 @@ class Locks:
                 continue
             self._must_be_open()
             changed.clear()
+            if (lock := self._granted_here(id_, terms)) is not None:
+                return lock
             looked_ns = clock.elapsed_ns()
             over = over_ns is not None and looked_ns >= over_ns
             try:
@@ -207,6 +210,19 @@ class Locks:
                 return None
             if looked_ns >= renew_ns:
                 renewed_ns = looked_ns
+
+    def _granted_here(self, id_: str, terms: Terms) -> Lock | None:
+        """What a commit of this node has granted: its lease is by the clock of this node, so
+        there is no need to renew it in order to know when it ends."""
+        key = request_key(id_)
+        news = self._news.pop(key[0], None)
+        if news is None:
+            return None
+        clock, request = self.store.clock, decode(news, Request, key)
+        left_ms = request.until_ms - clock.now_ms()
+        if not request.held or left_ms < terms.lease_ms // 2:
+            return None
+        return Lock(self, request, clock.elapsed_ns() + left_ms * 1_000_000)
 
     async def _look(self, id_: str, *, over: bool, renew: bool) -> Request | None:
         async def look(tx: Transaction) -> Request | None:
@@ -307,6 +323,7 @@ class Locks:
             if hints is not None:
                 hints.close()
             self._own.discard(partition)
+            self._news.pop(partition, None)
             if self._changed.get(partition) is changed:
                 del self._changed[partition]
 
@@ -318,8 +335,10 @@ class Locks:
             if changed is not None and type(write) is not Check:
                 if partition in self._own:
                     self._own.discard(partition)  # by which it has asked: it knows
-                else:
-                    changed.set()
+                    continue
+                if type(write) is Put:
+                    self._news[partition] = write.value
+                changed.set()
 
     async def _rest(self, changed: asyncio.Event, until_ns: int) -> bool:
         """Wait for an event, or until a time; says whether there was nothing to wait for yet.

@@ -127,6 +127,19 @@ async def test_one_who_is_granted_just_when_he_gives_up_has_it() -> None:
 
 
 @virtual
+async def test_a_lock_given_on_within_a_node_takes_no_more_than_the_release() -> None:
+    locker = await alone()
+    first, second = Holder(locker, "a", lease_ms=9_000), Holder(locker, "a", lease_ms=9_000)
+    await locker.clock.sleep(1)
+    before = len(locker.engine.commits)
+    await first.end()
+    lock = await second.hold()
+    assert len(locker.engine.commits) == before + 1
+    assert lock.left_s == 9
+    assert locker.locks._news == {}
+
+
+@virtual
 async def test_waiting_is_no_work() -> None:
     locker = await alone()
     first = Holder(locker, "a", lease_ms=3_600_000)
