@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -31,6 +31,12 @@ class Config(msgspec.Struct):
 
 class Node:
     """Runs a database's schedule on a store, alone or together with other nodes."""
+
+    # The classes of its parts: a test may put another one in their place.
+    schedule_type: ClassVar[type[Schedule]] = Schedule
+    placement_type: ClassVar[type[Placement]] = Placement
+    dispatcher_type: ClassVar[type[Dispatcher]] = Dispatcher
+    claims_type: ClassVar[type[Claims]] = Claims
 
     book: Book
     schedule: Schedule
@@ -69,14 +75,16 @@ class Node:
         except BaseException:
             self.book.close()
             raise
-        schedule = Schedule(store.ids, config.slots, self.book)
-        placement = Placement(store, config.slots, name=self._name, lease_ms=self._lease_ms)
+        schedule = self.schedule_type(store.ids, config.slots, self.book)
+        placement = self.placement_type(
+            store, config.slots, name=self._name, lease_ms=self._lease_ms
+        )
         self.schedule, self.placement = schedule, placement
-        self.dispatcher = Dispatcher(store, schedule, placement)
+        self.dispatcher = self.dispatcher_type(store, schedule, placement)
         self.dispatcher.on_due(
             RECURRING_DUE, partial(come_due, schedule), reads=read_to_recur, writes=RECUR_WRITES
         )
-        self.claims = Claims(store, schedule, placement, self.book)
+        self.claims = self.claims_type(store, schedule, placement, self.book)
         self.sweeper = Sweeper(store, placement)
         try:
             await placement.step()

@@ -387,10 +387,10 @@ PLANTED = {
         with_engine(EarlyReadAnswer), (*STALE, "two holders"), 9
     ),
     "commits are applied by half": Bug(
-        with_engine(HalfApplied), ("lost", "lost update", "torn read", "not durable"), 5
+        with_engine(HalfApplied), ("lost", "lost update", "torn read", "not durable"), 2
     ),
     "expired records are shown": Bug(with_engine(ExpiredShown), ("expired",), 3),
-    "duplicates are looked up apart": Bug(ApartCore, ("lost", "lost update", "wrong answer"), 2),
+    "duplicates are looked up apart": Bug(ApartCore, ("lost", "lost update", "wrong answer"), 9),
 }
 
 

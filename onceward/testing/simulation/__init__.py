@@ -7,9 +7,9 @@ leases, and have their wall clocks set; the database conflicts, is away, loses a
 applies commits that were given up on. All of it, the order of every callback included, is
 drawn from the seed and happens in virtual time: the same seed is the same run.
 
-The code under test is the real one: `Store`, `Transaction`, `Clock` and `Ids`. Judged is
-only what clients were told and what stands in the database in the end, by code that shares
-nothing with it.
+The code under test is the real one: `Store`, `Transaction`, `Clock` and `Ids`, and whatever
+a scenario runs on them. Judged is only what was told, what was committed, and what stands in
+the database in the end, by code that shares nothing with it.
 
 To put code of your own to the test, derive from `Scenario`; its docstring says how:
 
@@ -38,15 +38,17 @@ To put code of your own to the test, derive from `Scenario`; its docstring says 
 
 A failure names its seed and the call that replays it. `simulate_many` also fails if some
 kind of fault never happened in its runs. From the command line:
-`python -m onceward.testing.simulate --seeds 50000 --jobs 2`.
+`python -m onceward.testing.simulate --scenario schedule --seeds 10000 --jobs 2`.
 
 Where things are: `scenario` is the class to derive from, `world` runs it, `weather` decides
 what goes wrong, `network` and `database` carry it out, `history` is what a judge sees,
-`linear` decides whether a register was linearizable, `run` is the way in, and `core` is the
-scenario that judges the store itself.
+`linear` decides whether a register was linearizable, and `run` is the way in. `core` is the
+scenario that judges the store itself, `schedule` the one for jobs and the nodes that divide
+them among themselves.
 """
 
 from onceward.testing.simulation.history import (
+    Applied,
     Call,
     History,
     Span,
@@ -68,6 +70,7 @@ from onceward.testing.simulation.weather import Weather
 from onceward.testing.simulation.world import Node
 
 __all__ = [
+    "Applied",
     "Call",
     "Client",
     "Combined",

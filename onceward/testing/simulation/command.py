@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from onceward.testing.simulation.run import SimulationFailed, simulate, simulate_many
 from onceward.testing.simulation.scenario import Scenario
 
-CORE = "onceward.testing.simulation.core:Core"
+SCENARIOS = {
+    "core": "onceward.testing.simulation.core:Core",
+    "schedule": "onceward.testing.simulation.schedule:Jobs",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +48,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m onceward.testing.simulate",
         description="Run whole nodes from a seed, with everything going wrong, and judge them.",
     )
-    parser.add_argument("--scenario", default=CORE, help="module:Class (default: the core)")
+    parser.add_argument(
+        "--scenario", default="core", help="core, schedule or module:Class (default: core)"
+    )
     many = parser.add_argument_group("many runs")
     many.add_argument("--seeds", type=int, help="how many (default: until the time is up)")
     many.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
@@ -60,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _scenario(place: str) -> type[Scenario]:
-    module, _, name = place.partition(":")
+    module, _, name = SCENARIOS.get(place, place).partition(":")
     found = getattr(importlib.import_module(module), name, None)
     if not (isinstance(found, type) and issubclass(found, Scenario)):
         raise SystemExit(f"{place} is not a Scenario: write module:Class")

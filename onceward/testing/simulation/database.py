@@ -21,13 +21,14 @@ from onceward.engine.base import Check, Delete, Engine, Put, Record, Version, Wa
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.keys import Key
 from onceward.testing.faults import FaultEngine, LocalFaultEngine
-from onceward.testing.simulation.history import Stored
+from onceward.testing.simulation.history import Applied, Stored
 
 
 class Database(ABC):
     """Where the records of a world are, whatever happens to its nodes."""
 
     faults: type[FaultEngine]
+    journal: list[Applied]
 
     @abstractmethod
     def connect(self) -> Engine:
@@ -40,6 +41,14 @@ class Database(ABC):
     @abstractmethod
     def settled(self) -> bool:
         """Whether all that was committed is durable."""
+
+    def commits(self) -> list[Applied]:
+        """What was committed and would still be there after everything has crashed."""
+        return self.journal
+
+    @abstractmethod
+    def calm(self) -> None:
+        """From now on nothing is slow."""
 
     @abstractmethod
     def memory(self) -> Memory:
@@ -62,13 +71,17 @@ class SharedDatabase(Database):
     faults = FaultEngine
 
     def __init__(self) -> None:
+        self.journal = []
         self._memory = Memory()
 
     def connect(self) -> Engine:
-        return MemoryEngine(self._memory)
+        return SharedEngine(self._memory, self.journal)
 
     def crash(self) -> int:
         return 0
+
+    def calm(self) -> None:
+        pass
 
     def settled(self) -> bool:
         return True
@@ -77,13 +90,33 @@ class SharedDatabase(Database):
         return self._memory
 
 
+class SharedEngine(MemoryEngine):
+    """Notes what it has applied."""
+
+    def __init__(self, memory: Memory, journal: list[Applied]) -> None:
+        super().__init__(memory)
+        self._journal = journal
+
+    async def commit(
+        self,
+        writes: Sequence[Write],
+        now_ms: int,
+        visible: Callable[[Version], None] | None = None,
+    ) -> Version:
+        version = await super().commit(writes, now_ms, visible)
+        assert isinstance(version, int)
+        if not all(type(write) is Check for write in writes):
+            self._journal.append(Applied(_now_ns(), version, writes))
+        return version
+
+
 class LocalDatabase(Database):
     """A disk, and the engine of the process that has it open."""
 
     faults = LocalFaultEngine
 
     def __init__(self, random: random.Random, sync_s: float, slow_sync_s: float) -> None:
-        self.journal: list[tuple[int, Sequence[Write]]] = []
+        self.journal = []
         self.durable = 0
         self.sync_s = sync_s
         self.slow_sync_s = slow_sync_s
@@ -97,7 +130,7 @@ class LocalDatabase(Database):
 
     def append(self, version: int, writes: Sequence[Write]) -> int:
         self._version = max(version, self._version)
-        self.journal.append((version, writes))
+        self.journal.append(Applied(_now_ns(), version, writes))
         return len(self.journal)
 
     def sync_time_s(self) -> float:
@@ -120,9 +153,15 @@ class LocalDatabase(Database):
     def settled(self) -> bool:
         return self.durable == len(self.journal)
 
+    def commits(self) -> list[Applied]:
+        return self.journal[: self.durable]
+
+    def calm(self) -> None:
+        self.slow_sync_s = 0
+
     def memory(self) -> Memory:
         memory = Memory()
-        for version, writes in self.journal[: self.durable]:
+        for _, version, writes in self.commits():
             for write in writes:
                 if type(write) is Put:
                     record = Record(write.key, write.value, version, write.expires_at_ms)
@@ -139,6 +178,8 @@ class LocalDatabase(Database):
 
 class LocalEngine(Engine):
     """Shows a commit at once, and returns from it when it is durable."""
+
+    shared = False
 
     def __init__(self, disk: LocalDatabase, memory: Memory) -> None:
         self.dead = False
@@ -234,3 +275,7 @@ class LocalEngine(Engine):
             if not future.done():
                 future.set_result(None)
         self._sync()
+
+
+def _now_ns() -> int:
+    return round(asyncio.get_running_loop().time() * 1e9)

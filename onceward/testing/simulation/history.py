@@ -1,14 +1,17 @@
 """What a run leaves behind: the trace, the messages, the final state; and the verdict on it.
 
 A judge sees a `History` and nothing else: what clients asked and were answered, what nodes
-told on the side, and the records that stand in the database at the end.
+told on the side, every commit that lasted, and the records that stand in the database at the
+end.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
+from onceward.engine.base import Write
 from onceward.keys import Key
 
 Mode = Literal["shared", "local"]
@@ -80,6 +83,14 @@ class Note(NamedTuple):
     body: Any
 
 
+class Applied(NamedTuple):
+    """A commit that the database has applied."""
+
+    at_ns: int
+    version: int
+    writes: Sequence[Write]
+
+
 class Stored(NamedTuple):
     """A record that stands in the database when all is over, its value decoded."""
 
@@ -97,6 +108,12 @@ class History:
     final: dict[Key, Stored]
     clock_error_ms: int
     """How far a node's clock may rightly be off the true time."""
+    commits: list[Applied] = field(default_factory=list)
+    """All that lasted, in the order of the database."""
+    calm_ns: int = 0
+    """When the last trouble was over: all nodes up, and no call from before under way."""
+    seen: Counter[str] = field(default_factory=Counter)
+    """What a judge found to have happened, counted with the faults: see `Scenario.kinds`."""
 
     def values(self, partition: str) -> dict[str, Any]:
         """The final values of a partition, by sort key."""

@@ -79,10 +79,10 @@ class Summary:
 
     def missing(self, scenario: type[Scenario]) -> list[str]:
         """Kinds of faults that should have happened and never did."""
+        faults = [kind for mode in scenario.modes for kind in KINDS[mode]]
         return [
             kind
-            for mode in scenario.modes
-            for kind in KINDS[mode]
+            for kind in dict.fromkeys((*faults, *scenario.kinds))
             if not self.counts[kind] and kind not in scenario.without
         ]
 

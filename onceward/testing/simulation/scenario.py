@@ -42,8 +42,16 @@ class Scenario:
     servers: ClassVar[tuple[int, int]] = (1, 3)
     clients: ClassVar[tuple[int, int]] = (2, 6)
     operations: ClassVar[tuple[int, int]] = (30, 70)
+    lasts_s: ClassVar[tuple[float, ...]] = (5.0, 20.0, 60.0)
+    """For how long things go wrong, one of these; or until all clients are done."""
     without: ClassVar[frozenset[str]] = frozenset()
     """Kinds of faults that cannot happen here, such as lost hints where nothing watches."""
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """What else must happen in a set of runs: what `judge` counts in `history.seen`, and
+    ends of nodes named in `node.crash`."""
+    calm_s: float = 0.0
+    """How long the world goes on when all is calm and all clients are done, before it is judged;
+    `setup` may draw it."""
 
     def setup(self, random: random.Random) -> None:
         """Choose what is different from run to run."""

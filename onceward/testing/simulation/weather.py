@@ -5,7 +5,7 @@ would hide each other meet alone in some runs and together in others.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -67,7 +67,9 @@ class Weather:
     """After that time all is calm, so that whoever is still waiting can get an answer."""
 
     @classmethod
-    def draw(cls, random: random.Random, mode: Mode) -> "Weather":
+    def draw(
+        cls, random: random.Random, mode: Mode, lasts_s: Sequence[float] = (30.0,)
+    ) -> "Weather":
         """A mixture for one run."""
 
         def rate(most: float) -> float:
@@ -92,7 +94,7 @@ class Weather:
             delay_s=random.choice((0.001, 0.005, 0.03)),
             slow_delay_s=random.choice((0.05, 1.0, 10.0)),
             gaps_s=gaps_s,
-            lasts_s=random.choice((5.0, 20.0, 60.0)),
+            lasts_s=random.choice(lasts_s),
         )
 
     def plan(self, random: random.Random) -> Chance:

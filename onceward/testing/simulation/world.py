@@ -15,7 +15,15 @@ from onceward.testing.clock import Stuck, VirtualClock, VirtualLoop
 from onceward.testing.faults import FaultEngine
 from onceward.testing.plan import Chance
 from onceward.testing.simulation.database import Database, LocalDatabase, SharedDatabase
-from onceward.testing.simulation.history import Call, History, Mode, Note, Trace, Violation
+from onceward.testing.simulation.history import (
+    NEVER_NS,
+    Call,
+    History,
+    Mode,
+    Note,
+    Trace,
+    Violation,
+)
 from onceward.testing.simulation.network import Client, Message, Network
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.weather import CLOCK_OFFSET_MS_MAX, Chaos, Weather
@@ -25,6 +33,8 @@ T = TypeVar("T")
 
 CALM_S_MAX: Final = 300.0
 """How long clients may wait for answers once nothing goes wrong any more."""
+RESTART_S: Final = (0.01, 2.01)
+"""How long a server that crashed takes to start again."""
 
 
 class Node:
@@ -82,6 +92,11 @@ class Node:
         """Background work; if it fails, the simulation does. Ends with the node."""
         self._watch(self.process.spawn(work))
 
+    @property
+    def calm(self) -> bool:
+        """Whether nothing goes wrong any more; then nobody should end a node on purpose."""
+        return self._world.calm_ns != NEVER_NS
+
     def crash(self, how: str = "") -> None:
         """End this life at once; the server starts again after a while."""
         if self.process.dead:
@@ -93,7 +108,7 @@ class Node:
         if lost := world.database.crash():
             world.happened("unsynced commit gone in a crash", f"{lost} of {self.name}")
         self._server.node = None
-        world.later(0.01 + self._server.random.random() * 2, self._server.start)
+        world.later(self._server.random.uniform(*RESTART_S), self._server.start)
 
     def resume(self) -> None:
         if not self.process.dead and not self.process.running:
@@ -177,9 +192,10 @@ class World:
         self.calls: list[Call] = []
         self.notes: list[Note] = []
         self.ended = False
+        self.calm_ns = NEVER_NS
         self._context = copy_context()
         self._over: asyncio.Future[None] = self.loop.create_future()
-        self.weather = weather or Weather.draw(self.stream("weather"), mode)
+        self.weather = weather or Weather.draw(self.stream("weather"), mode, scenario.lasts_s)
         scenario.setup(self.stream("setup"))
         self.database: Database = SharedDatabase()
         if mode == "local":
@@ -217,6 +233,7 @@ class World:
                     raise error
             history = self._history()
             self.scenario.judge(history)
+            self.counts.update(history.seen)
             return history
         except Stuck as error:
             raise Violation("stuck", str(error)) from error
@@ -244,8 +261,11 @@ class World:
             if self._over in done:
                 self._over.result()
         self._calm()
-        while not self._settled():
-            await asyncio.wait([self._over], timeout=1.0)
+        until_ns = self.calm_ns + round(self.scenario.calm_s * 1e9) if self.scenario.calm_s else 0
+        look = self.stream("end")
+        while not self._settled() or self.loop.time_ns() < until_ns:
+            # Not in step with what nodes do every so often.
+            await asyncio.wait([self._over], timeout=look.random())
             if self._over.done():
                 self._over.result()
         self.ended = True
@@ -274,6 +294,11 @@ class World:
     def _calm(self) -> None:
         """Let nothing go wrong any more, and let everyone go on."""
         self._chaos.end()
+        self.database.calm()
+        if self.calm_ns == NEVER_NS:
+            under_way_s = 2 * self.weather.slow_s + RESTART_S[1]
+            self.calm_ns = self.loop.time_ns() + round(under_way_s * 1e9)
+            self.trace.note("all is calm")
         self.weather = Weather(latency_s=self.weather.latency_s)
         for server in self.servers:
             if server.node is not None:
@@ -303,4 +328,12 @@ class World:
         # A clock that follows a small step of its wall clock does so by half a ms per second.
         slewed_ms = int(self.loop.time() * CLOCK_SLEW_PPM / 1000) + 1
         error_ms = CLOCK_OFFSET_MS_MAX + slewed_ms
-        return History(self.mode, self.calls, self.notes, self.database.final(), error_ms)
+        return History(
+            self.mode,
+            self.calls,
+            self.notes,
+            self.database.final(),
+            error_ms,
+            self.database.commits(),
+            self.calm_ns,
+        )

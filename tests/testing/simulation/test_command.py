@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from onceward.testing.simulation.command import main
+from onceward.testing.simulation.command import SCENARIOS, main
 
 TOY = "tests.testing.simulation.toy"
 
@@ -36,6 +36,12 @@ def test_a_violation_is_told_with_its_replay_and_exit_code_1(capsys):
     [command] = re.findall(r"or: python -m onceward.testing.simulate (.*)", said)
     assert main(command.split()) == 1
     assert "miscounted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_scenarios_of_the_project_have_short_names(name, capsys):
+    assert main(["--scenario", name, "--seed", "1", "--mode", "local"]) == 0
+    assert "seed 1 (local, 1 servers)" in capsys.readouterr().out
 
 
 def test_what_is_no_scenario_is_refused():

@@ -130,6 +130,36 @@ def test_a_dead_engine_reports_nothing_more():
     run_virtual(main())
 
 
+def test_commits_that_last_are_noted_with_their_time():
+    async def main():
+        clock = VirtualClock()
+        shared, disk = SharedDatabase(), local()
+        for database in (shared, disk):
+            engine = await database.connect().open()
+            await clock.sleep(1)
+            await engine.commit([Put(KEY, b"1")], 0)
+            await engine.commit([Check(KEY, ANY)], 0)
+            with pytest.raises(Conflict):
+                await engine.commit([Put(KEY, b"2", None, ABSENT)], 0)
+        assert [(c.at_ns, c.writes) for c in shared.commits()] == [(10**9, [Put(KEY, b"1")])]
+        # The disk's own pace counts until it is durable, not for when it was applied.
+        assert [c.at_ns for c in disk.commits()] == [2 * 10**9]
+        unsynced = asyncio.create_task(engine.commit([Put(KEY, b"3")], 0))
+        await asyncio.sleep(0)
+        assert len(disk.commits()) == 1
+        await unsynced
+        assert len(disk.commits()) == 2
+
+    run_virtual(main())
+
+
+def test_a_disk_that_calms_down_is_never_slow_again():
+    disk = LocalDatabase(random.Random(0), 0.001, 5.0)
+    assert max(disk.sync_time_s() for _ in range(100)) > 1
+    disk.calm()
+    assert max(disk.sync_time_s() for _ in range(100)) <= 0.002
+
+
 def test_final_records_are_decoded_and_in_order():
     async def main():
         database = SharedDatabase()

@@ -78,6 +78,19 @@ def test_many_runs_fail_if_some_fault_never_happened():
         simulate_many(Greeting, [1])
 
 
+def test_many_runs_fail_if_something_else_that_should_happen_never_did():
+    class Lucky(Greeting):
+        kinds = ("a prize",)
+        without = frozenset((*KINDS["shared"], *KINDS["local"]))
+
+        def judge(self, history):
+            super().judge(history)
+            history.seen["a prize"] += len(history.calls) > 100
+
+    with pytest.raises(SimulationFailed, match="never happened: a prize"):
+        simulate_many(Lucky, [1])
+
+
 def test_many_runs_stop_at_the_first_violation():
     class Counted(Forgetful):
         made = 0

@@ -161,6 +161,23 @@ def test_what_never_settles_is_a_violation():
     assert found.value.kind == "stuck"
 
 
+def test_a_world_goes_on_for_a_while_when_all_is_calm_if_a_scenario_wants_that():
+    class Calm(Greeting):
+        calm_s = 50.0
+
+        def judge(self, history):
+            super().judge(history)
+            history.seen["judged"] += 1
+
+    calm = world(Calm, slow_s=1, gaps_s={"crash": 0.3}, lasts_s=1)
+    history = calm.run()
+    assert calm.counts["judged"] == 1
+    # A call under way may take twice what is slow, and a server two seconds to start.
+    assert history.calm_ns == pytest.approx((1 + 2 + 2.01) * 1e9)
+    assert calm.loop.time_ns() >= history.calm_ns + 50 * 10**9
+    assert all(server.node is not None and server.node.calm for server in calm.servers)
+
+
 def test_the_judge_is_told_what_nodes_tell():
     class Talking(Greeting):
         clients = operations = (1, 1)

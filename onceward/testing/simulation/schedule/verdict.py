@@ -1,0 +1,123 @@
+"""What must be true of the jobs of a run in the end."""
+
+import json
+from collections.abc import Iterable
+
+from onceward.engine import rules as all_rules
+from onceward.engine.base import Delete, Put, Record
+from onceward.engine.rules import Rule, kind_of
+from onceward.keys import Key
+from onceward.parts.schedule import rules as schedule_rules
+from onceward.testing.simulation.history import History, Span, check_real_time, violated
+from onceward.testing.simulation.schedule.replay import ENDS, Replay, replay
+
+_RULES = (*all_rules.RULES, *schedule_rules.RULES)
+# How often the rules for records are held against them on the way.
+_LOOKS = 5
+
+
+def judge_jobs(history: History) -> None:
+    """Raise a `Violation` if the schedule has broken a promise about some job."""
+    followed = replay(history)
+    _judge_sends(history, followed)
+    _judge_ends(history, followed)
+    _judge_lines(history, followed)
+    _judge_workers(history, followed)
+    for note in history.notes:
+        if note.topic == "trouble":
+            violated("trouble", f"{note.node} could not act on {note.body}")
+    judge_records(history)
+
+
+def _judge_sends(history: History, followed: Replay) -> None:
+    """What was acknowledged is there, and the same for all who asked."""
+    for call in history.calls:
+        if call.request[0] != "send":
+            continue
+        for answer in call.answers:
+            if answer.body != followed.sent.get(call.id):
+                sent = followed.sent.get(call.id)
+                violated("lost", f"{call.id} was told {answer.body}; it has sent {sent}")
+    spans = {call.id: Span(call.called_ns, call.returned_ns, call.id) for call in history.calls}
+    messages = {id_: message for message, ids in followed.sent.items() for id_ in ids}
+    for line, jobs in followed.lines.items():
+        order = dict.fromkeys(messages[job.id] for job in jobs)
+        check_real_time([spans[message] for message in order if message in spans], line)
+
+
+def _judge_ends(history: History, followed: Replay) -> None:
+    """Every job has ended, and those that are done had their effect once."""
+    effects = history.values("effect")
+    for job in followed.jobs.values():
+        if job.state not in ENDS:
+            violated("lost", f"{job} has not ended")
+        had = effects.pop(job.id, [])
+        if len(had) > 1:
+            violated("applied twice", f"{job} had the effects {had}")
+        if [effect["token"] for effect in had] != [job.completed] * (job.state == "done"):
+            violated("lost", f"{job} had the effects {had}")
+        if had and had[0]["attempt"] != job.attempts:
+            violated("miscounted", f"{job} had the effects {had}")
+    if effects:
+        violated("unsent", f"there are effects of jobs that nobody has sent: {effects}")
+
+
+def _judge_lines(history: History, followed: Replay) -> None:
+    """The jobs of an order key had their effects in the order they were sent."""
+    logs = history.values("log")
+    for line, jobs in followed.lines.items():
+        expected = [job.id for job in jobs if job.state == "done"]
+        if logs.get(line, []) != expected:
+            violated("out of order", f"{line}: {logs.get(line)} should be {expected}")
+
+
+def _judge_workers(history: History, followed: Replay) -> None:
+    """What workers were told is true: of their claims, and of what they did."""
+    at_work_ns: dict[str, int] = {}
+    for note in history.notes:
+        if note.topic == "claimed":
+            id_, number, token, _ = note.body
+            attempt = followed.attempts.get(token)
+            if attempt is None or (attempt.job.id, attempt.number) != (id_, number):
+                violated("told", f"{note} is not so: {attempt}")
+        elif note.topic in ("did", "refused"):
+            act, what, token = note.body
+            at_work_ns[token] = note.at_ns
+            if (act in followed.acts) != (note.topic == "did"):
+                violated("told", f"{note}, but there is {followed.acts.get(act)}")
+            if note.topic == "refused":
+                if note.at_ns < followed.attempts[token].ended_ns:
+                    violated("told", f"{note} though it held {followed.attempts[token]}")
+                history.seen["stale completion refused"] += what == "complete"
+    for token, attempt in followed.attempts.items():
+        late = attempt.ran_out and at_work_ns.get(token, 0) > attempt.ended_ns
+        history.seen["lease ran out at work"] += late
+
+
+def judge_records(history: History) -> None:
+    """The records fit together, at some moments on the way and in the end."""
+    records: dict[Key, Record] = {}
+    every = len(history.commits) // _LOOKS + 1
+    for number, commit in enumerate(history.commits):
+        for write in commit.writes:
+            if type(write) is Put:
+                records[write.key] = Record(write.key, write.value, 0, write.expires_at_ms)
+            elif type(write) is Delete:
+                records.pop(write.key, None)
+        if number % every == every - 1:
+            _hold_against(_RULES, records, f"after commit {commit.version}")
+    final = {
+        key: Record(key, json.dumps(found.value).encode(), 0, found.expires_at_ms)
+        for key, found in history.final.items()
+    }
+    _hold_against(_RULES, final, "in the end")
+
+
+def _hold_against(rules: Iterable[Rule], records: dict[Key, Record], when: str) -> None:
+    by_kind: dict[str, list[Rule]] = {}
+    for rule in rules:
+        by_kind.setdefault(rule.kind, []).append(rule)
+    for key, record in records.items():
+        for rule in by_kind.get(kind_of(key[0]), ()):
+            for problem in rule.judge(record, records.get):
+                violated("records", f"{when}: {'/'.join(key)}: {problem}")
