@@ -36,7 +36,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work \
-	soak-kill soak-postgres soak-schedule soak-locks soak-simulate soak-power docs lock clean
+	soak-kill soak-inbox soak-workers soak-postgres soak-schedule soak-locks soak-simulate soak-power docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -79,6 +79,12 @@ bench-work: $(BENCH) ## jobs accepted and done, against huey, DBOS, procrastinat
 
 soak-kill: $(DEV) ## kill real processes under load, 1,000 times
 	@$(SOAK) -m kill
+
+soak-inbox: $(DEV) ## send 10,000 keys 10 times each to a process that is killed
+	@$(SOAK) -m inbox
+
+soak-workers: $(DEV) ## kill and stop workers on PostgreSQL for 20 minutes
+	@$(SOAK) -m workers
 
 soak-postgres: $(DEV) ## cut connections 20,000 times, and crash a server 300 times
 	@$(SOAK) -m outage
