@@ -1,0 +1,123 @@
+"""A worker to be killed and stopped: handles jobs of several steps on PostgreSQL.
+
+Run as `python -m tests.worker_child URL NAME FOLDER LEASE_S`. Whatever its steps do to the
+outside is a line in a file of that job in FOLDER: no database to undo it.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+
+from onceward.app import App
+from onceward.clock import boot_ns
+from onceward.errors import NotDone
+from onceward.keys import Key
+from onceward.service.job import Job
+
+STEPS = ("first", "second", "third")
+POISON_ATTEMPTS = 3
+
+
+class Line(msgspec.Struct, array_like=True):
+    """Something that happened to a job, outside of the database."""
+
+    what: str
+    """A step's name, when it runs; `recorded` and its name, once that is recorded."""
+    at_ns: int
+    attempt: int
+    token: str
+
+
+def effect_key(id_: str) -> Key:
+    """Where the effects of a job are counted."""
+    return "effect", id_
+
+
+def write(folder: Path, id_: str, line: Line) -> None:
+    """Append a line to a job's file, in one piece."""
+    with open(folder / id_, "ab", buffering=0) as file:
+        file.write(msgspec.json.encode(line) + b"\n")
+
+
+def read(folder: Path, id_: str) -> list[Line]:
+    file = folder / id_
+    if not file.exists():
+        return []
+    return [msgspec.json.decode(line, type=Line) for line in file.read_bytes().splitlines()]
+
+
+class Child:
+    """The application, with its handlers."""
+
+    def __init__(self, url: str, name: str, folder: Path, lease_s: float) -> None:
+        self.folder = folder
+        self.app = app = App(url, name=name, slots=16, node_lease_s=lease_s, drain_s=lease_s)
+        app.handler("work", lease_s=lease_s, concurrency=8, attempts=0)(self.work)
+        app.handler(
+            "raising", lease_s=lease_s, attempts=POISON_ATTEMPTS, retry_first_ms=10, retry_max_ms=50
+        )(self.poison)
+        app.handler("killing", lease_s=lease_s, attempts=POISON_ATTEMPTS)(self.poison)
+
+    async def step(self, job: Job, name: str, at_ns: int) -> str:
+        """What a step does: note that it ran, and take its time."""
+        write(self.folder, job.id, Line(name, at_ns, job.attempt, job.token))
+        await self.app.store.clock.sleep(0.05)
+        return job.token
+
+    def begin(self, job: Job, name: str) -> Any:
+        # Read first of all: what counts is when it began.
+        at_ns = boot_ns()
+        return self.step(job, name, at_ns)
+
+    def ask(self, job: Job) -> str:
+        """What became of a payment: the file tells."""
+        for line in read(self.folder, job.id):
+            if line.what == "pay":
+                return line.token
+        raise NotDone("nothing was paid")
+
+    async def work(self, job: Job) -> dict[str, str]:
+        done: dict[str, str] = {}
+        for name in STEPS:
+            done[name] = await job.step(name, self.begin, job, name)
+            self.recorded(job, name)
+        done["pay"] = await job.step(
+            "pay", self.begin, job, "pay", at_most_once=True, ask=lambda: self.ask(job)
+        )
+        self.recorded(job, "pay")
+        key = effect_key(job.id)
+        job.tx.put(key, (await job.tx.get(key) or 0) + 1)
+        return done
+
+    def recorded(self, job: Job, name: str) -> None:
+        write(self.folder, job.id, Line(f"recorded {name}", boot_ns(), job.attempt, job.token))
+
+    async def poison(self, job: Job) -> None:
+        write(self.folder, job.id, Line("poison", boot_ns(), job.attempt, job.token))
+        if job.queue == "killing":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError("poison")
+
+    async def run(self) -> None:
+        async with self.app:
+            await asyncio.Event().wait()
+
+
+def main() -> None:
+    url, name, folder, lease_s = sys.argv[1:]
+    logging.basicConfig(
+        filename=Path(folder) / f"{name}.log", level=logging.INFO, format="%(message)s"
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(Child(url, name, Path(folder), float(lease_s)).run())
+
+
+if __name__ == "__main__":
+    main()
