@@ -35,7 +35,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work \
+.PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
 	soak-kill soak-inbox soak-workers soak-postgres soak-schedule soak-locks soak-simulate soak-power docs lock clean
 
 help: ## list the targets
@@ -73,6 +73,9 @@ bench-schedule: $(DEV) ## a million jobs that wait, on both engines
 
 bench-postgres: $(DEV) ## the PostgreSQL engine against the usual ways to use PostgreSQL
 	@$(PY) benchmarks/postgres.py
+
+bench-poison: $(DEV) ## healthy jobs beside as many that fail
+	@$(PY) benchmarks/poison.py
 
 bench-work: $(BENCH) ## jobs accepted and done, against huey, DBOS, procrastinate and pgmq
 	@.venv-bench/bin/python benchmarks/work.py

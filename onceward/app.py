@@ -46,6 +46,7 @@ from onceward.service.declared import Declared, Recurring
 from onceward.service.job import later_ms, send_options
 from onceward.service.locks import Locks
 from onceward.service.node import Node
+from onceward.service.quarantine import Quarantine
 from onceward.service.queues import Queues
 from onceward.service.results import Results
 from onceward.service.worker import Worker
@@ -145,8 +146,10 @@ class App(Declared):
         for name, recurring in self._recurring.items():
             await self.store.run(partial(self._recur, name, recurring))
         stack.push_async_callback(self._stop_workers)
+        quarantine = Quarantine()
         for handler in self._handlers.values() if work else ():
-            worker = Worker(node, self.inbox, handler, f"{self._name}/{handler.queue}")
+            name = f"{self._name}/{handler.queue}"
+            worker = Worker(node, self.inbox, handler, name, quarantine)
             self._workers.append(worker)
             worker.start()
 

@@ -18,8 +18,8 @@ config      schedule                       what was chosen when the database was
 node        name                           the heartbeat of a node
 slot        slot                           which node owns the slot
 due#slot    due_ms#id#…#kind               what waits for time; kind says what it is
-ready#slot# priority#ready_ms#id           what waits for a worker of that queue
-queue
+ready#slot# rank#ready_ms#id               what waits for a worker of that queue; rank is the
+queue                                      priority, and whether it has failed before
 line#slot#  number                         what waits behind the head of its order key
 queue#key
 order#slot  queue#key                      the head of an order key

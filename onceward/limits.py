@@ -187,6 +187,8 @@ RENEWALS_PER_LEASE = 10
 DRAIN_S = 30.0
 # How long a handler that is cancelled may take to end.
 HANDLER_END_S = 5.0
+# For how long a job that may bring its process down keeps others out, and they it.
+ALONE_S = 10.0
 
 # A node is gone when its heartbeat was not seen to change for the length of its lease.
 NODE_LEASE_MS = 10_000

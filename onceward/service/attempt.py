@@ -77,7 +77,7 @@ class Attempt:
         self._task: asyncio.Task[None] | None = None
         self._handling = False
         self._interrupts = 0
-        self._giving_up = False
+        self.giving_up = False
         self._held = [
             Held(
                 claim,
@@ -93,7 +93,7 @@ class Attempt:
         conflicts = 0
         try:
             while held := [one for one in self._held if self._goes_on(one)]:
-                if self._giving_up:
+                if self.giving_up:
                     await self.give_back()
                     return
                 if await self._round(held, conflicts):
@@ -107,8 +107,8 @@ class Attempt:
 
     def give_up(self) -> None:
         """End the handler, if it runs, and give back what it holds; twice is once."""
-        if not self._giving_up:
-            self._giving_up = True
+        if not self.giving_up:
+            self.giving_up = True
             self._interrupt()
 
     async def give_back(self) -> None:
@@ -242,7 +242,7 @@ class Attempt:
         claim = one.claim
         try:
             await self._store.run(lambda tx: self._schedule.held(tx, claim.id, claim.token))
-        except OncewardError as stale:
+        except Exception as stale:
             return self._over(one, stale)
         return False
 

@@ -14,6 +14,7 @@ from onceward.parts.inbox import Inbox
 from onceward.parts.schedule import Claim
 from onceward.service.attempt import Attempt, Handler
 from onceward.service.node import Node
+from onceward.service.quarantine import Quarantine
 
 logger = logging.getLogger("onceward")
 
@@ -21,12 +22,15 @@ logger = logging.getLogger("onceward")
 class Worker:
     """Runs one handler on one node."""
 
-    def __init__(self, node: Node, inbox: Inbox, handler: Handler, name: str) -> None:
+    def __init__(
+        self, node: Node, inbox: Inbox, handler: Handler, name: str, quarantine: Quarantine
+    ) -> None:
         self.name = name
         self.handler = handler
         self.running: dict[asyncio.Task[None], Attempt] = {}
         self._node = node
         self._inbox = inbox
+        self._quarantine = quarantine
         self._free = asyncio.Event()
         self._hurry = asyncio.Event()
         self._claiming: asyncio.Task[None] | None = None
@@ -47,6 +51,7 @@ class Worker:
         await self._drain(drain_s)
         for attempt in self.running.values():
             attempt.give_up()
+        self._quarantine.look()
         if self.running:
             await asyncio.wait(self.running, timeout=limits.HANDLER_END_S)
         for task, attempt in list(self.running.items()):
@@ -67,6 +72,7 @@ class Worker:
         """Claim jobs as long as there are hands for them. Trouble is waited out."""
         handler, pause_s = self.handler, 0.05
         while True:
+            await self._quarantine.opened()
             free = handler.concurrency - len(self.running) * max(handler.batch, 1)
             if free <= 0:
                 self._free.clear()
@@ -90,21 +96,45 @@ class Worker:
                 await self._node.store.clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, limits.POLL_S)
                 continue
-            if handler.batch and claims:
-                self._spawn(claims)
-            else:
-                for claim in claims:
-                    self._spawn([claim])
+            self._begin(claims)
 
-    def _spawn(self, claims: list[Claim]) -> None:
+    def _begin(self, claims: list[Claim]) -> None:
+        suspect = next((claim for claim in claims if claim.suspect), None)
+        if suspect is not None or self._quarantine.closed:
+            # A suspect has the process to itself: what else is at hand must not die with it.
+            mine = None if self._quarantine.closed else suspect
+            others = [claim for claim in claims if claim is not mine]
+            if others:
+                self._spawn(others).give_up()
+            if mine is not None:
+                self._quarantine.close(mine.token)
+                self._spawn([mine])
+        elif self.handler.batch and claims:
+            self._spawn(claims)
+        else:
+            for claim in claims:
+                self._spawn([claim])
+
+    def _spawn(self, claims: list[Claim]) -> Attempt:
         node = self._node
         attempt = Attempt(node.store, node.schedule, self._inbox, self.handler, claims)
-        task = asyncio.create_task(attempt.run(), name=f"onceward-job-{claims[0].id}")
+        run = self._run_alone(attempt, claims[0]) if claims[0].suspect else attempt.run()
+        task = asyncio.create_task(run, name=f"onceward-job-{claims[0].id}")
         self.running[task] = attempt
+        self._quarantine.begun()
         task.add_done_callback(self._ended)
+        return attempt
+
+    async def _run_alone(self, attempt: Attempt, claim: Claim) -> None:
+        try:
+            await self._quarantine.alone(lambda: attempt.giving_up)
+            await attempt.run()
+        finally:
+            self._quarantine.open(claim.token)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self.running[task]
+        self._quarantine.ended()
         self._free.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s: %s", self.name, error, exc_info=error)

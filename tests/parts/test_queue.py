@@ -141,6 +141,63 @@ async def test_in_no_second_are_there_more_jobs_than_the_rate_allows() -> None:
     assert 29 <= len(taken) <= 31
 
 
+async def test_a_limit_that_was_lowered_counts_all_that_is_at_work() -> None:
+    jobs = await jobs_with()
+    limit = 4
+    jobs.schedule.settings = lambda queue: Settings(limit=limit)
+    for _ in range(8):
+        await jobs.send()
+    claims = await Desk(jobs).claim(10)
+    limit = 2
+    for claim in claims[:2]:  # the lowest permits are free again
+        await jobs.complete(claim)
+    assert await Desk(jobs).claim(10) == []
+    await jobs.complete(claims[2])
+    assert len(await Desk(jobs).claim(10)) == 1
+
+
+async def test_a_limit_of_a_key_that_was_lowered_lets_nobody_in_before_there_is_room() -> None:
+    jobs = await jobs_with()
+    limit = 3
+    jobs.schedule.settings = lambda queue: Settings(limit_per_key=limit)
+    ids = [await jobs.send(limit_key="k") for _ in range(6)]
+    limit = 1
+    for ready in (2, 1, 1, 1):
+        await jobs.complete(await jobs.claimed())
+        assert (await states(jobs, ids)).count("ready") == ready
+
+
+async def test_what_has_failed_comes_behind_what_has_not_but_before_lower_priorities() -> None:
+    jobs = await jobs_with()
+    await jobs.send("failed")
+    await jobs.fail(await jobs.claimed(), 0)
+    await jobs.send("released")
+    await jobs.release(await jobs.claimed())
+    await jobs.send("fresh")
+    await jobs.send("less urgent", priority=6)
+    await jobs.send("urgent", priority=4)
+    seen = []
+    while claim := await jobs.claim():
+        seen.append(claim.body)
+        await jobs.complete(claim)
+    assert seen == ["urgent", "released", "fresh", "failed", "less urgent"]
+
+
+async def test_a_last_attempt_after_one_that_was_cut_off_is_a_suspect() -> None:
+    jobs = await jobs_with(attempts_max=3)
+    id_ = await jobs.send()
+    for suspect in (False, False, True):
+        claim = await jobs.claimed(lease_ms=100)
+        assert claim.suspect == suspect
+        await jobs.pass_ms(100)
+    assert await jobs.state(id_) == "dead"
+    await jobs.store.run(lambda tx: jobs.schedule.redrive(tx, id_))
+    await jobs.claimed(lease_ms=100)
+    await jobs.pass_ms(100)
+    await jobs.fail(await jobs.claimed(), 0)
+    assert not (await jobs.claimed()).suspect, "the one before has failed by itself"
+
+
 async def test_a_paused_queue_hands_out_nothing() -> None:
     jobs = await jobs_with(paused=True)
     await jobs.send()

@@ -281,3 +281,34 @@ async def test_batches_are_as_large_as_there_are_jobs_and_hands(
     assert sum(sizes) == 30
     assert max(sizes) == 10
     assert sizes[:3] == [10, 10, 5], "no more than the concurrency at a time"
+
+
+@virtual
+async def test_poison_hardly_slows_down_its_neighbours(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    apps = Apps(shared=False)
+    rate, count = 60, 900  # of 200 a second that the workers can do
+
+    async def took(poison: bool) -> list[float]:
+        app, took = apps.make(), []
+
+        @app.handler("q", concurrency=4, attempts=5)
+        async def work(job: Job) -> None:
+            await apps.sleep(0.02)
+            if job.body is None:
+                raise ValueError("poison")
+            took.append(apps.loop.time() - job.body)
+
+        async with app:
+            for _ in range(count):
+                await app.send("q", apps.loop.time())
+                if poison:
+                    await app.send("q", None)
+                await apps.sleep(1 / rate)
+            await apps.sleep(1)
+        return sorted(took)
+
+    alone, beside_poison = await took(False), await took(True)
+    assert len(alone) == len(beside_poison) == count
+    p99 = int(0.99 * count)
+    assert beside_poison[p99] < 2 * alone[p99]

@@ -183,7 +183,10 @@ class Places:
             if limit and not await pass_gate(tx, id_, job, job.limit_key, limit):
                 return
         since_ms = tx.now_ms if ready_ms is None else ready_ms
-        job.state, job.place = "ready", keys.join(job.priority, since_ms, id_)
+        # What has failed before comes behind what has not, of the same priority: so poison, which
+        # is tried again and again, takes only what time the others leave.
+        rank = 2 * job.priority + (job.attempt > 0)
+        job.state, job.place = "ready", keys.join(rank, since_ms, id_)
         tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
 
 

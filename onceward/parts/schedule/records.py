@@ -84,6 +84,8 @@ class Job(msgspec.Struct, omit_defaults=True):
     """The last attempts that failed."""
     stepped: bool = False
     """Whether its attempts have recorded steps, which go when it ends."""
+    cut_off: bool = False
+    """Whether the lease of its last attempt ran out: by a crash, maybe of its own making."""
 
 
 class Lease(msgspec.Struct):
@@ -129,6 +131,8 @@ class Claim(msgspec.Struct, frozen=True):
     """Why the attempt before this one failed."""
     stepped: bool = False
     """Whether earlier attempts have recorded steps."""
+    suspect: bool = False
+    """Whether this is the last attempt, after one that was cut off: better run it alone."""
 
 
 # Both are needed again and again while a job is worked on.

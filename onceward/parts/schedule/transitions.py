@@ -141,6 +141,7 @@ class Schedule(Places):
             job.made_ms,
             job.reason,
             job.stepped,
+            job.cut_off and job.attempt == job.attempts_max,
         )
 
     async def extend(self, tx: Transaction, id_: str, token: str, lease_ms: int) -> int:
@@ -176,6 +177,7 @@ class Schedule(Places):
         if retry_ms is not None and retry_ms != AFTER_PAUSE:
             admit_time(retry_ms)
         job = await self.held(tx, id_, token)
+        job.cut_off = False
         await self._unlease(tx, id_, job)
         await self._attempt_over(tx, id_, job, reason, retry_ms)
         return job.state
@@ -234,7 +236,7 @@ class Schedule(Places):
         if job.state not in ("dead", "doubt"):
             raise NotDead(f"job {id_} is not dead: it is {job.state}", id=id_, state=job.state)
         tx.delete((dead_partition(job.queue), job.place))
-        job.attempt, job.due_ms, job.ended_ms = 0, 0, 0
+        job.attempt, job.due_ms, job.ended_ms, job.cut_off = 0, 0, 0, False
         if job.order_key is None or await become_head(tx, id_, job, job.order_key):
             await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
@@ -258,6 +260,7 @@ class Schedule(Places):
         tx.delete(entry)
         await self._unlease(tx, id_, job)
         # At once: that took a lease's time already.
+        job.cut_off = True
         reason = f"the lease of {job.worker} ran out"
         await self._attempt_over(tx, id_, job, reason, tx.now_ms)
 
