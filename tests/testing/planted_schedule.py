@@ -404,7 +404,7 @@ PLANTED = {
     "surplus slots are kept": Bug(with_placement(SurplusKept), ("slots", "stuck"), 23),
     "slots are taken from the living": Bug(with_placement(TakenFromTheLiving), ("slots",), 14),
     "claims are handed out before they last": Bug(
-        with_parts(claims_type=HandedBeforeDurable), ("told", "error"), 2
+        with_parts(claims_type=HandedBeforeDurable), ("told", "error"), 13
     ),
     "effects are committed apart": Bug(EffectApart, ("applied twice", "lost"), 1),
     "duplicates are looked up apart": Bug(DedupeApart, ("applied twice", "lost"), 2),
