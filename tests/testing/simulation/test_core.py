@@ -9,7 +9,7 @@ from onceward.testing.simulation import Weather, simulate, simulate_many
 from onceward.testing.simulation.core import Core
 from tests.testing.planted import PLANTED, find
 
-SOAK_SEEDS = 50_000
+SOAK_SEEDS = 25_000
 
 
 @pytest.mark.parametrize("mode", ["shared", "local"])
