@@ -10,7 +10,7 @@ from tests.testing.planted import find
 from tests.testing.simulation.core.judging import Judged
 from tests.testing.simulation.planted_locks import PLANTED
 
-SOAK_SEEDS = 3_000
+SOAK_SEEDS = 5_000
 
 
 class OneLock(LockUses):
