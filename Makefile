@@ -44,7 +44,7 @@ help: ## list the targets
 demo: $(RUN) ## commit, be killed, and show that nothing was lost
 	@$(PY) examples/crash.py
 
-test: lint types ## everything a change must pass, in under 3 minutes
+test: lint types ## everything a change must pass, in under 8 minutes
 	@$(PYTEST) -n $(WORKERS) --dist worksteal --cov --cov-report=term --durations=10
 
 check: lint types tidy deps audit ## style, types, layers, dependencies and their advisories
