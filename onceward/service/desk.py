@@ -254,7 +254,8 @@ class Desk:
         self._busy.difference_update(slots)
         for slot in slots:
             if slot in self._again:
-                left[slot] = min(self._again.pop(slot), left.get(slot, limits.PRIORITY_MAX))
+                again = self._again.pop(slot)
+                left[slot] = min(again, left.get(slot, again))
         self._slots.update(left)
         unserved: list[Request] = []
         for request, claims in zip(requests, handed, strict=True):
@@ -326,41 +327,52 @@ class Desk:
     async def _find(
         self, tx: Transaction, slots: dict[int, int], most: int
     ) -> tuple[dict[Key, Key], dict[int, int]]:
-        """Ready entries with the keys of their jobs; and the slots that may have more, with
-        the priority of the next one."""
-        found: dict[Key, Key] = {}
-        left = dict(slots)
+        """The most urgent ready entries with the keys of their jobs; and the slots that may have
+        more, with the priority of the next one."""
+        pages: dict[int, list[Row[Any]]] = {}
+        cut: set[int] = set()
         # One slot may have enough. If not, most have little, and where a call is a journey
         # several are asked together.
-        unseen, together = list(slots), 1
-        while unseen and len(found) < most:
+        unseen, together, urgent = list(slots), 1, 0
+        while unseen and urgent < most:
             asked, unseen = unseen[:together], unseen[together:]
             # One more than needed, to see what is next.
-            limit = min(most - len(found) + len(self._damaged) + 1, limits.SCAN_RECORDS_MAX)
+            limit = min(most + len(self._damaged) + 1, limits.SCAN_RECORDS_MAX)
             scans = [tx.scan(ready_partition(slot, self._queue), limit=limit) for slot in asked]
-            pages = [await scans[0]] if len(scans) == 1 else await asyncio.gather(*scans)
-            for slot, rows in zip(asked, pages, strict=True):
-                looked = self._take(rows, found, most)
-                del left[slot]
-                if looked < len(rows) or looked == limit:
-                    next_row = rows[min(looked, limit - 1)]
-                    left[slot] = priority_of(next_row.key[1])  # behind those not looked into
-            together = most - len(found) if self._store.engine.shared else 1
-        await tx.fetch(list(found.values()))
-        return found, left
+            found = [await scans[0]] if len(scans) == 1 else await asyncio.gather(*scans)
+            for slot, rows in zip(asked, found, strict=True):
+                pages[slot] = [row for row in rows if self._is_sound(row)]
+                if len(rows) == limit:
+                    cut.add(slot)
+            # What is less urgent than what the next slot may have has to wait until that is known.
+            most_urgent = slots[unseen[0]] if unseen else 0
+            rows_seen = [row for rows in pages.values() for row in rows]
+            urgent = sum(priority_of(row.key[1]) <= most_urgent for row in rows_seen)
+            together = max(most - urgent, limits.READERS) if self._store.engine.shared else 1
+        rows_seen = [row for rows in pages.values() for row in rows]
+        rows_seen.sort(key=lambda row: priority_of(row.key[1]))
+        chosen = {row.key: job_key(row.value) for row in rows_seen[:most]}
+        left = {slot: slots[slot] for slot in slots if slot not in pages}
+        # Whoever has given something comes last, so that they take turns.
+        gave = {key[0] for key in chosen}
+        for slot in sorted(pages, key=lambda slot: ready_partition(slot, self._queue) in gave):
+            rows = pages[slot]
+            rest = [row for row in rows if row.key not in chosen] or (rows[-1:] * (slot in cut))
+            if rest:
+                left[slot] = priority_of(rest[0].key[1])
+        await tx.fetch(list(chosen.values()))
+        return chosen, left
 
-    def _take(self, rows: list[Row[Any]], found: dict[Key, Key], most: int) -> int:
-        """Add entries to those found, until there are enough; returns how many it looked at."""
-        for number, (entry, id_) in enumerate(rows):
-            if entry in self._damaged:
-                continue
-            if len(found) >= most:
-                return number
-            try:
-                found[entry] = job_key(id_)
-            except (NoSuchJob, TypeError):
-                self._damaged.add(entry)
-        return len(rows)
+    def _is_sound(self, row: Row[Any]) -> bool:
+        """Whether an entry names a job; one that does not is left alone."""
+        if row.key in self._damaged:
+            return False
+        try:
+            job_key(row.value)
+        except (NoSuchJob, TypeError):
+            self._damaged.add(row.key)
+            return False
+        return True
 
     def _give_back(self, claims: list[Claim]) -> None:
         if claims:

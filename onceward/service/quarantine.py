@@ -62,7 +62,8 @@ class Quarantine:
 
     def ended(self) -> None:
         self._running -= 1
-        self.look()
+        if self._suspect is not None:
+            self.look()
 
     def look(self) -> None:
         """Let those who wait look again."""

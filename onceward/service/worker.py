@@ -108,17 +108,17 @@ class Worker:
                 self._spawn(others).give_up()
             if mine is not None:
                 self._quarantine.close(mine.token)
-                self._spawn([mine])
+                self._spawn([mine], alone=True)
         elif self.handler.batch and claims:
             self._spawn(claims)
         else:
             for claim in claims:
                 self._spawn([claim])
 
-    def _spawn(self, claims: list[Claim]) -> Attempt:
+    def _spawn(self, claims: list[Claim], *, alone: bool = False) -> Attempt:
         node = self._node
         attempt = Attempt(node.store, node.schedule, self._inbox, self.handler, claims)
-        run = self._run_alone(attempt, claims[0]) if claims[0].suspect else attempt.run()
+        run = self._run_alone(attempt, claims[0]) if alone else attempt.run()
         task = asyncio.create_task(run, name=f"onceward-job-{claims[0].id}")
         self.running[task] = attempt
         self._quarantine.begun()

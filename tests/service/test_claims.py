@@ -108,6 +108,19 @@ async def test_an_urgent_job_overtakes_a_backlog_in_all_slots(shared: bool) -> N
     assert sorted(bodies[10:]) == [f"less urgent {n}" for n in range(10)]
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@virtual
+async def test_many_jobs_at_once_are_the_most_urgent_of_all_slots(shared: bool) -> None:
+    cluster = Cluster(16, shared=shared, deaf=shared)
+    member = await cluster.start()
+    for n in range(500):
+        await member.send(n, priority=9)
+    for n in range(16):
+        await member.send(f"urgent {n}", priority=3)
+    bodies = [claim.body for claim in await member.claim(most=16)]
+    assert sorted(bodies) == sorted(f"urgent {n}" for n in range(16))
+
+
 @virtual
 async def test_slots_with_equally_urgent_jobs_take_turns() -> None:
     cluster = Cluster(16, shared=False)
