@@ -103,6 +103,13 @@ async def test_a_while_after_the_last_commit_everything_is_in_the_table(
         assert in_table(path) == {"a": b"1"}
 
 
+def size_of(segment: str) -> int:
+    try:
+        return os.path.getsize(segment)
+    except FileNotFoundError:  # folded and removed since it was listed
+        return 0
+
+
 async def test_a_long_journal_is_folded_and_its_segments_are_used_again(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +119,7 @@ async def test_a_long_journal_is_folded_and_its_segments_are_used_again(
         sizes = []
         for seed in range(30):
             await work(engine, history, Random(seed), rounds=10)
-            sizes.append(sum(os.path.getsize(p) for p in segment_paths(f"{path}-log.")))
+            sizes.append(sum(size_of(p) for p in segment_paths(f"{path}-log.")))
         await judge(engine, history)
         assert engine._table.folded_seq > 100
     assert max(sizes) < 20 * limits.SEGMENT_BYTES_MAX, "the journal does not grow for ever"
