@@ -27,10 +27,13 @@ class Ids:
         self._now_ms = now_ms
         self._randbytes = randbytes
         self._last = 0
+        self._time = (0, _encode(0, 50))
 
-    def new(self) -> str:
-        """A new id, larger than all before it from here."""
-        now_ms = self._now_ms()
+    def new(self, now_ms: int | None = None) -> str:
+        """A new id, larger than all before it from here. Who has just read the clock can give
+        the time."""
+        if now_ms is None:
+            now_ms = self._now_ms()
         if now_ms > self._last >> 80:
             value = (now_ms << 80) | int.from_bytes(self._randbytes(10))
         else:
@@ -38,7 +41,10 @@ class Ids:
             # a random step so that the next id cannot be guessed from this one.
             value = self._last + 1 + int.from_bytes(self._randbytes(4))
         self._last = value
-        return _encode(value)
+        time_ms = value >> 80
+        if time_ms != self._time[0]:
+            self._time = (time_ms, _encode(time_ms, 50))
+        return self._time[1] + _encode(value, 80)
 
     def fraction(self) -> float:
         """A random number in [0, 1), for jitter."""
@@ -50,8 +56,9 @@ class Ids:
         return self._randbytes(size_bytes).hex()
 
 
-def _encode(value: int) -> str:
-    return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
+def _encode(value: int, bits: int) -> str:
+    """The lowest bits of a number, two characters for ten."""
+    return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(bits - 10, -1, -10)])
 
 
 def made_ms(id_: str) -> int:

@@ -66,12 +66,19 @@ def join(*parts: str | int) -> str:
     """Encode a tuple of words and numbers; raises `BadInput` for what cannot be a key."""
     if not parts:
         raise BadInput("a key needs at least one part", code="bad_key")
-    return "#".join([_encode(part) for part in parts])
+    return "#".join(
+        [part if type(part) is str and _PLAIN(part) else _encode(part) for part in parts]
+    )
 
 
 def split(text: str) -> tuple[str, ...]:
     """Decode what `join` made. Numbers come back as sixteen digits: `int()` them."""
     return tuple(_decode(part) for part in text.split("#"))
+
+
+def kind_of(partition: str) -> str:
+    """The first word of a partition: what kind of records it holds."""
+    return partition.partition("#")[0]
 
 
 def number(value: int) -> str:
@@ -98,8 +105,6 @@ def after(sort: str) -> str:
 def _encode(part: str | int) -> str:
     if isinstance(part, int):
         return number(part)
-    if _PLAIN(part):
-        return part
     if any("\ud800" <= char <= "\udfff" for char in part):
         raise BadInput("a key may not contain lone surrogates", code="bad_key")
     return part.translate(_ESCAPES)

@@ -172,6 +172,8 @@ TROUBLES_MAX = 200  # so many of each slot are remembered
 CLAIM_ROUNDS_MAX = 4
 CLAIM_SLOTS = 16
 CLAIM_BYTES = 2_000_000
+# How many ready entries of a slot a node keeps in mind.
+SHELF_ENTRIES_MAX = 1_000
 # A claim whose worker is gone is given back, tried so often, after a pause that doubles.
 GIVE_BACK_TRIES_MAX = 6
 GIVE_BACK_PAUSE_S = 0.1

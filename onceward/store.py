@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from onceward import keys, limits
 from onceward.clock import Clock
-from onceward.engine.base import ABSENT, ANY, Check, Engine, Put, Record, Version, Write
+from onceward.engine.base import ABSENT, ANY, Check, Delete, Engine, Put, Record, Version, Write
 from onceward.errors import (
     PASSING,
     Conflict,
@@ -55,6 +55,7 @@ class Store:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         self._heads = Heads()
         self._hooks: list[Callable[[Commit], None]] = []
+        self._change_hooks: dict[str, list[Callable[[Put | Delete], None]]] = {}
         # What was applied is numbered, and what was then left by its caller is kept by number.
         self._applied = 0
         self._left: dict[int, tuple[Transaction, Commit]] = {}
@@ -71,6 +72,12 @@ class Store:
         """
         self._hooks.append(hook)
         return lambda: self._hooks.remove(hook)
+
+    def on_change(self, kind: str, hook: Callable[[Put | Delete], None]) -> Callable[[], None]:
+        """The same for every single write to partitions of a kind, which is their first word."""
+        hooks = self._change_hooks.setdefault(kind, [])
+        hooks.append(hook)
+        return lambda: hooks.remove(hook)
 
     async def read_time(self) -> bool:
         """Set `clock` to the database's, or, if it is set, keep it there; says whether the
@@ -216,6 +223,11 @@ class Store:
             hook()
         for commit_hook in tuple(self._hooks):  # a hook may take itself out
             commit_hook(commit)
+        for write in commit.writes:
+            hooks = self._change_hooks.get(keys.kind_of(write.key[0]))
+            if hooks and type(write) is not Check:
+                for change_hook in tuple(hooks):
+                    change_hook(write)  # type: ignore[arg-type]
 
     def _tell_left(self, last: int) -> None:
         """Tell of what was left by its caller, up to a number."""
@@ -326,6 +338,8 @@ class Store:
         await self.clock.sleep(pause_ms * (0.5 + self.ids.fraction() / 2) / 1000)
 
     def _refresh_heads(self, tx: Transaction, writes: list[Write], version: Version) -> None:
+        if not self._heads and not tx.heads_used:
+            return
         for write in writes:
             key = write.key
             if type(write) is not Check and (key in tx.heads_used or key in self._heads):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeGuard, TypeVar, overload
 
 import msgspec
 
@@ -216,7 +216,7 @@ class Transaction:
             raise BadInput(f"{key} is there already; `put` replaces it")
         if own is None:
             self._added.add(key)
-        self.put(key, value, expires_at_ms=expires_at_ms)
+        self._writes[key] = Put(key, encode(value, key), expires_at_ms)
 
     def delete(self, key: Key) -> None:
         """Remove a record; if the key was read in this transaction, only if unchanged since."""
@@ -275,10 +275,11 @@ class Transaction:
             raise BadInput("this transaction is over; use the one given to the function")
 
 
-def encode(value: Any, key: Key) -> bytes:
-    """JSON for a value; raises `BadInput` for what JSON cannot say."""
+def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> bytes:
+    """JSON for a value, maybe with its members sorted; raises `BadInput` for what JSON cannot
+    say."""
     try:
-        text = msgspec.json.encode(value)
+        text = msgspec.json.encode(value, order=order)
         if b"null" in text and _has_no_number(msgspec.to_builtins(value)):
             raise ValueError("NaN and infinity are not JSON")
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

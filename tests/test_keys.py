@@ -3,7 +3,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onceward.errors import BadInput
-from onceward.keys import after, below, join, number, split
+from onceward.keys import after, below, join, kind_of, number, split
 from onceward.limits import KEY_NUMBER_MAX
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.text(
@@ -74,6 +74,11 @@ def test_after_is_behind_a_key_and_not_behind_any_other(
 @given(tuples)
 def test_a_key_holds_no_character_below_its_separator(parts: tuple[str, ...]) -> None:
     assert min(join(*parts), default="#") >= "#"
+
+
+def test_a_kind_is_the_first_word_of_a_partition() -> None:
+    assert kind_of(join("due", 7)) == "due"
+    assert kind_of("account") == "account"
 
 
 def test_a_key_needs_a_part() -> None:

@@ -240,9 +240,11 @@ class Watchers:
                 del self._by_partition[watch.partition]
 
     def hint(self, writes: Sequence[Write], *, own: bool = False) -> None:
-        if self._by_partition:
-            for partition in {w.key[0]: None for w in writes if type(w) is not Check}:
-                for watch in tuple(self._by_partition.get(partition, ())):
+        watched = self._by_partition
+        if watched:
+            changed = [write.key[0] for write in writes if type(write) is not Check]
+            for partition in dict.fromkeys(filter(watched.__contains__, changed)):
+                for watch in tuple(watched.get(partition, ())):
                     watch.hint(own=own)
 
 

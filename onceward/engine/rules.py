@@ -25,11 +25,6 @@ class Rule(NamedTuple):
     judge: Callable[[Record, Lookup], Iterable[str]]
 
 
-def kind_of(partition: str) -> str:
-    """The first word of a partition."""
-    return partition.partition("#")[0]
-
-
 def due_ms(sort: str) -> int:
     """When a due entry is due; raises `BadInput` if that is not its key."""
     first, _, rest = sort.partition("#")

@@ -148,7 +148,7 @@ def dedupe_key(queue: str, caller: str, key: str) -> Key:
         # Any text of four bytes a character fits; what is longer stands under its digest,
         # which no shorter key can be: those have no "!" at the front.
         sort = "!" + blake2b(sort.encode(), digest_size=32).hexdigest()
-    return keys.join("inbox", spread, queue), sort
+    return f"inbox#{spread}#{queue}", sort
 
 
 def derived_key(body: Any, fields: Sequence[str], queue: str) -> str:
@@ -170,7 +170,7 @@ def derived_key(body: Any, fields: Sequence[str], queue: str) -> str:
         )
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
-    return _canonical(values)
+    return _canonical(values).decode()
 
 
 def fingerprint(body: Any, fields: Sequence[str] | None) -> str:
@@ -178,17 +178,19 @@ def fingerprint(body: Any, fields: Sequence[str] | None) -> str:
     if fields is not None:
         values = [_field(body, name) for name in fields]
         body = [None if value is msgspec.UNSET else [value] for value in values]
-    return blake2b(_canonical(body).encode(), digest_size=16).hexdigest()
+    return blake2b(_canonical(body), digest_size=16).hexdigest()
 
 
 def admit_key(key: str, caller: str) -> None:
-    for what, text, least, most in (
-        ("a dedupe key", key, 1, limits.DEDUPE_KEY_BYTES_MAX),
-        ("a caller's name", caller, 0, limits.CALLER_BYTES_MAX),
-    ):
-        size_bytes = len(text.encode(errors="surrogatepass"))
-        if not least <= size_bytes <= most:
-            raise BadInput(f"{what} has {least} to {most} bytes, not {size_bytes}", code="bad_key")
+    _admit_bytes("a dedupe key", key, 1, limits.DEDUPE_KEY_BYTES_MAX)
+    if caller:
+        _admit_bytes("a caller's name", caller, 0, limits.CALLER_BYTES_MAX)
+
+
+def _admit_bytes(what: str, text: str, least: int, most: int) -> None:
+    size_bytes = len(text.encode(errors="surrogatepass"))
+    if not least <= size_bytes <= most:
+        raise BadInput(f"{what} has {least} to {most} bytes, not {size_bytes}", code="bad_key")
 
 
 def _field(body: Any, path: str) -> Any:
@@ -199,7 +201,6 @@ def _field(body: Any, path: str) -> Any:
     return body
 
 
-def _canonical(value: Any) -> str:
+def _canonical(value: Any) -> bytes:
     """The same text for the same JSON, whatever the order of its members."""
-    encode(value, ("message", "body"))  # raises what is to be raised
-    return msgspec.json.encode(value, order="sorted").decode()
+    return encode(value, ("message", "body"), order="sorted")

@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any
 
 import msgspec
@@ -181,7 +182,7 @@ class Attempt:
         self._handling = True
         try:
             results = self.handler.fn(jobs if self.handler.batch else jobs[0])
-            if inspect.isawaitable(results):
+            if type(results) is CoroutineType or inspect.isawaitable(results):
                 results = await results
         except asyncio.CancelledError as cancelled:
             if self._interrupts:

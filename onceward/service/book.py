@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 
 from onceward import keys, limits
-from onceward.engine.base import Check, Put, Record
+from onceward.engine.base import Delete, Put, Record
 from onceward.errors import OncewardError, Unavailable
 from onceward.parts.schedule import DEFAULT, SETTINGS, Settings
-from onceward.store import Commit, Store
+from onceward.store import Store
 from onceward.transaction import decode
 
 
@@ -21,7 +21,7 @@ class Book:
         self._changed = asyncio.Event()
         self._own_changes = 0
         self._own: dict[str, int] = {}
-        self._unhook = store.on_durable(self._saw)
+        self._unhook = store.on_change(SETTINGS, self._saw)
 
     def __call__(self, queue: str, /) -> Settings:
         return self._settings.get(queue, DEFAULT)
@@ -74,16 +74,15 @@ class Book:
         self._unhook, unhook = (lambda: None), self._unhook
         unhook()
 
-    def _saw(self, commit: Commit) -> None:
-        for write in commit.writes:
-            if write.key[0] == SETTINGS and type(write) is not Check:
-                queue = keys.split(write.key[1])[0]
-                self._own_changes += 1
-                self._own[queue] = self._own_changes
-                if isinstance(write, Put):
-                    self._note(queue, _settings(Record(write.key, write.value, 0)))
-                else:
-                    self._note(queue, None)
+    def _saw(self, write: Put | Delete) -> None:
+        """An own commit is durable."""
+        queue = keys.split(write.key[1])[0]
+        self._own_changes += 1
+        self._own[queue] = self._own_changes
+        settings = None
+        if isinstance(write, Put):
+            settings = _settings(Record(write.key, write.value, 0))
+        self._note(queue, settings)
 
     def _note(self, queue: str, settings: Settings | None) -> None:
         if self._settings.get(queue) == settings:

@@ -17,12 +17,11 @@ from onceward.parts.schedule import (
     admit_lease,
     admit_queue,
     admit_worker,
-    priority_of,
 )
 from onceward.service.book import Book
 from onceward.service.desk import CLAIMS_AT_ONCE, Desk, Request
 from onceward.service.placement import Placement
-from onceward.store import Commit, Store
+from onceward.store import Store
 
 
 class Claims:
@@ -35,7 +34,10 @@ class Claims:
         self._placement = placement
         self._desks: dict[str, Desk] = {}
         self._closed = False
-        self._unhook = store.on_durable(self._saw)
+        self._unhook = [
+            store.on_change("ready", self._made_ready),
+            store.on_change("permit", self._permitted),
+        ]
         placement.on_change(self._placed)
         book.on_change(self._set)
 
@@ -107,21 +109,24 @@ class Claims:
         """Answer those who wait with nothing, and finish what is under way; twice is once."""
         if not self._closed:
             self._closed = True
-            self._unhook()
+            for unhook in self._unhook:
+                unhook()
         for desk in self._desks.values():
             desk.close()
             await desk.finish()
 
-    def _saw(self, commit: Commit) -> None:
-        """An own commit is durable: note what it made ready, and which permits it gave back."""
-        for write in commit.writes:
-            partition = write.key[0]
-            if partition.startswith("permit#") and type(write) is Delete:
-                self._set(partition[7:])
-            if partition.startswith("ready#") and type(write) is Put:
-                desk = self._desks.get(partition[11:])
-                if desk is not None:
-                    desk.arrived(int(partition[6:10]), priority_of(write.key[1]))
+    def _made_ready(self, write: Put | Delete) -> None:
+        """An own commit is durable: note what it made ready, or took away."""
+        partition, sort = write.key
+        slot, desk = partition[6:10], self._desks.get(partition[11:])
+        if desk is not None and slot.isdecimal():
+            note = desk.arrived if type(write) is Put else desk.taken
+            note(int(slot), sort)
+
+    def _permitted(self, write: Put | Delete) -> None:
+        """The same for permits that were given back."""
+        if type(write) is Delete:
+            self._set(write.key[0][7:])
 
     def _set(self, queue: str) -> None:
         """More may be allowed than before."""

@@ -26,17 +26,18 @@ from onceward.parts.schedule import (
     Claim,
     Quota,
     Schedule,
-    job_key,
     permit_partition,
     priority_of,
     quota,
     ready_partition,
+    slot_of_ready,
     spend,
 )
 from onceward.service.book import Book
 from onceward.service.placement import Placement
+from onceward.service.shelf import Shelf
 from onceward.store import Store
-from onceward.transaction import Row, Transaction
+from onceward.transaction import Transaction
 
 _ROOM = limits.COMMIT_WRITES_MAX - 1 - CLAIM_WRITES_SHARED
 CLAIMS_AT_ONCE = _ROOM // CLAIM_WRITES
@@ -84,7 +85,7 @@ class Desk:
         self._again: dict[int, int] = {}
         self._elsewhere: dict[int, None] = {}
         self._elsewhere_ns = 0
-        self._damaged: set[Key] = set()
+        self._shelf = Shelf(queue)
         self._rounds = 0
         self._shut = False  # while the queue's settings allow no more jobs to be handed out
         self._opened = 0
@@ -103,7 +104,7 @@ class Desk:
             for slot in range(placement.slots):
                 watch = store.engine.watch(ready_partition(slot, queue))
                 watch.others_only = True
-                watch.on_hint = partial(self.arrived, slot)
+                watch.on_hint = partial(self.hinted, slot)
                 self._watches.append(watch)
         # All of them, its own first: who does not wait is told of what is there, wherever.
         owned = placement.owned
@@ -135,12 +136,27 @@ class Desk:
         elif answer.done() and not answer.cancelled() and answer.exception() is None:
             self._give_back(answer.result())
 
-    def arrived(self, slot: int, priority: int = 0) -> None:
-        """Something may have become ready in a slot; 0 is the most urgent."""
+    def arrived(self, slot: int, sort: str) -> None:
+        """An own commit has made a job ready."""
+        self._shelf.put(slot, sort)
+        self._mark(slot, priority_of(sort))
+
+    def taken(self, slot: int, sort: str) -> None:
+        """An own commit has taken an entry away."""
+        self._shelf.take(slot, sort)
+
+    def hinted(self, slot: int) -> None:
+        """Something may have become ready in a slot."""
+        self._shelf.forget(slot)
+        self._mark(slot, 0)
+
+    def _mark(self, slot: int, priority: int) -> None:
+        """There may be something in a slot; 0 is the most urgent."""
         if slot in self._placement.owned:
             marked = self._marked(slot)
             marked[slot] = min(priority, marked.get(slot, priority))
-            self.look([slot])
+            if self._line:
+                self._match_soon()
         else:
             # Those who own it come first: what they leave is looked for later.
             if not self._elsewhere:
@@ -159,6 +175,7 @@ class Desk:
     def look(self, slots: Iterable[int]) -> None:
         """Look into these slots when somebody asks, or now if somebody waits."""
         for slot in slots:
+            self._shelf.forget(slot)
             self._marked(slot).setdefault(slot, 0)
         if self._line:
             self._match_soon()
@@ -300,7 +317,7 @@ class Desk:
         found, left = await self._find(tx, slots, len(wanting))
         jobs_bytes = 0
         for entry, key in found.items():
-            record = tx.seen[key]
+            record = tx.seen.get(key)
             jobs_bytes += len(record.value) if record is not None else 0
             if jobs_bytes > limits.CLAIM_BYTES and claimed:
                 left = slots
@@ -314,10 +331,12 @@ class Desk:
             except OncewardError as error:
                 if error.code != "damaged":
                     raise
-                self._damaged.add(entry)
-                left.setdefault(int(entry[0][6:10]), 0)
+                self._shelf.set_aside(entry)
+                left.setdefault(slot_of_ready(entry[0]), 0)
                 continue
-            if claim is not None:
+            if claim is None:
+                self._shelf.take(slot_of_ready(entry[0]), entry[1])
+            else:
                 handed[wanting.pop(0)].append(claim)
                 claimed += 1
                 del permits[:1]
@@ -329,50 +348,39 @@ class Desk:
     ) -> tuple[dict[Key, Key], dict[int, int]]:
         """The most urgent ready entries with the keys of their jobs; and the slots that may have
         more, with the priority of the next one."""
-        pages: dict[int, list[Row[Any]]] = {}
+        pages: dict[int, dict[Key, Key]] = {}
         cut: set[int] = set()
         # One slot may have enough. If not, most have little, and where a call is a journey
         # several are asked together.
         unseen, together, urgent = list(slots), 1, 0
+        seen: list[Key] = []
         while unseen and urgent < most:
             asked, unseen = unseen[:together], unseen[together:]
             # One more than needed, to see what is next.
-            limit = min(most + len(self._damaged) + 1, limits.SCAN_RECORDS_MAX)
-            scans = [tx.scan(ready_partition(slot, self._queue), limit=limit) for slot in asked]
-            found = [await scans[0]] if len(scans) == 1 else await asyncio.gather(*scans)
-            for slot, rows in zip(asked, found, strict=True):
-                pages[slot] = [row for row in rows if self._is_sound(row)]
-                if len(rows) == limit:
+            looks = [self._shelf.first(tx, slot, most + 1) for slot in asked]
+            found = [await looks[0]] if len(looks) == 1 else await asyncio.gather(*looks)
+            for slot, (entries, more) in zip(asked, found, strict=True):
+                pages[slot] = entries
+                seen += entries
+                if more:
                     cut.add(slot)
             # What is less urgent than what the next slot may have has to wait until that is known.
             most_urgent = slots[unseen[0]] if unseen else 0
-            rows_seen = [row for rows in pages.values() for row in rows]
-            urgent = sum(priority_of(row.key[1]) <= most_urgent for row in rows_seen)
+            urgent = sum([priority_of(sort) <= most_urgent for _, sort in seen])
             together = max(most - urgent, limits.READERS) if self._store.engine.shared else 1
-        rows_seen = [row for rows in pages.values() for row in rows]
-        rows_seen.sort(key=lambda row: priority_of(row.key[1]))
-        chosen = {row.key: job_key(row.value) for row in rows_seen[:most]}
+        seen.sort(key=lambda entry: priority_of(entry[1]))
+        chosen = {entry: pages[slot_of_ready(entry[0])][entry] for entry in seen[:most]}
         left = {slot: slots[slot] for slot in slots if slot not in pages}
         # Whoever has given something comes last, so that they take turns.
-        gave = {key[0] for key in chosen}
-        for slot in sorted(pages, key=lambda slot: ready_partition(slot, self._queue) in gave):
-            rows = pages[slot]
-            rest = [row for row in rows if row.key not in chosen] or (rows[-1:] * (slot in cut))
+        gave = {slot_of_ready(partition) for partition, _ in chosen}
+        for slot in sorted(pages, key=gave.__contains__):
+            rest = [entry for entry in pages[slot] if entry not in chosen]
             if rest:
-                left[slot] = priority_of(rest[0].key[1])
-        await tx.fetch(list(chosen.values()))
+                left[slot] = priority_of(rest[0][1])
+            elif slot in cut:
+                left[slot] = slots[slot]
+        await tx.fetch([*chosen, *chosen.values()])
         return chosen, left
-
-    def _is_sound(self, row: Row[Any]) -> bool:
-        """Whether an entry names a job; one that does not is left alone."""
-        if row.key in self._damaged:
-            return False
-        try:
-            job_key(row.value)
-        except (NoSuchJob, TypeError):
-            self._damaged.add(row.key)
-            return False
-        return True
 
     def _give_back(self, claims: list[Claim]) -> None:
         if claims:

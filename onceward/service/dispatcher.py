@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
 from onceward import keys, limits
-from onceward.engine.base import Check, Put
+from onceward.engine.base import Delete, Put
 from onceward.errors import (
     PASSING,
     BadInput,
@@ -32,7 +32,7 @@ from onceward.parts.schedule import (
 )
 from onceward.service.agenda import Agenda, Troubles, kind_of
 from onceward.service.placement import Placement
-from onceward.store import Commit, Store
+from onceward.store import Store
 from onceward.transaction import Transaction
 
 # What an act is given the time to get over, and no entry is blamed for.
@@ -59,7 +59,7 @@ class Dispatcher:
         self._runners: dict[int, SlotRunner] = {}
         self._group: asyncio.TaskGroup | None = None
         self._stopping = asyncio.Event()
-        self._unhook = store.on_durable(self._saw)
+        self._unhook = store.on_change("due", self._saw)
         placement.on_change(self._placed)
         self.on_due(
             JOB_DUE, schedule.promote, reads=schedule.read_to_promote, writes=PROMOTE_WRITES
@@ -124,17 +124,16 @@ class Dispatcher:
             if self._group is not None:
                 self._group.create_task(runner.run())
 
-    def _saw(self, commit: Commit) -> None:
+    def _saw(self, write: Put | Delete) -> None:
         """An own commit is durable: note what has changed in due."""
-        for write in commit.writes:
-            partition, sort = write.key
-            if partition.startswith("due#") and type(write) is not Check:
-                runner = self._runners.get(int(partition[4:]))
-                if runner is not None:
-                    if type(write) is Put:
-                        runner.added(sort)
-                    else:
-                        runner.removed(sort)
+        partition, sort = write.key
+        slot = partition[4:]
+        runner = self._runners.get(int(slot)) if slot.isdecimal() else None
+        if runner is not None:
+            if type(write) is Put:
+                runner.added(sort)
+            else:
+                runner.removed(sort)
 
 
 class SlotRunner:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from onceward import limits
-from onceward.engine.base import Check, Put
+from onceward.engine.base import Delete, Put
 from onceward.errors import (
     PASSING,
     BadInput,
@@ -44,7 +44,7 @@ from onceward.parts.locks import (
 from onceward.parts.schedule import admit_lease
 from onceward.service.dispatcher import Dispatcher
 from onceward.service.hold import Hold, Lock, Terms
-from onceward.store import Commit, Store
+from onceward.store import Store
 from onceward.transaction import Transaction, decode
 
 _COMMIT_WRITES = limits.COMMIT_WRITES_MAX - 1
@@ -65,7 +65,7 @@ class Locks:
         self._holds: dict[Hold, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
-        self._unhook = store.on_durable(self._saw)
+        self._unhook = store.on_change("ask", self._saw)
         table = self.table
         dispatcher.on_due(LOCK_DUE, table.expire, reads=table.read_to_expire, writes=_COMMIT_WRITES)
         dispatcher.on_due(
@@ -327,18 +327,18 @@ class Locks:
             if self._changed.get(partition) is changed:
                 del self._changed[partition]
 
-    def _saw(self, commit: Commit) -> None:
+    def _saw(self, write: Put | Delete) -> None:
         """An own commit is durable: wake whose request it has changed."""
-        for write in commit.writes:
-            partition = write.key[0]
-            changed = self._changed.get(partition)
-            if changed is not None and type(write) is not Check:
-                if partition in self._own:
-                    self._own.discard(partition)  # by which it has asked: it knows
-                    continue
-                if type(write) is Put:
-                    self._news[partition] = write.value
-                changed.set()
+        partition = write.key[0]
+        changed = self._changed.get(partition)
+        if changed is None:
+            return
+        if partition in self._own:
+            self._own.discard(partition)  # by which it has asked: it knows
+            return
+        if type(write) is Put:
+            self._news[partition] = write.value
+        changed.set()
 
     async def _rest(self, changed: asyncio.Event, until_ns: int) -> bool:
         """Wait for an event, or until a time; says whether there was nothing to wait for yet.

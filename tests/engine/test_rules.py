@@ -2,13 +2,8 @@ import pytest
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.rules import RULES, due_ms, kind_of
+from onceward.engine.rules import RULES, due_ms
 from onceward.errors import BadInput
-
-
-def test_a_kind_is_the_first_word_of_a_partition() -> None:
-    assert kind_of(keys.join("due", 7)) == "due"
-    assert kind_of("account") == "account"
 
 
 def test_a_due_entry_says_when_it_is_due() -> None:

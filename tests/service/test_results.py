@@ -63,6 +63,24 @@ async def test_when_the_time_is_over_the_job_is_shown_as_it_is() -> None:
 
 
 @virtual
+async def test_the_end_during_the_first_look_is_heard_of() -> None:
+    for latency_ms in range(1, 20):
+        apps = Apps(shared=False)
+        app = apps.make()
+
+        @app.handler("q")
+        async def work(job: Job) -> str:
+            return "quick"
+
+        async with app:
+            apps.engines[0].latency_s = latency_ms / 1000
+            id_ = await app.send("q", None)
+            await apps.sleep(latency_ms * 0.005)
+            assert (await app.wait(id_, 60)).result == "quick"
+            apps.engines[0].latency_s = 0.0
+
+
+@virtual
 async def test_to_wait_for_what_is_not_there_is_an_error() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:

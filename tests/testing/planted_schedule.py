@@ -401,7 +401,7 @@ PLANTED = {
     ),
     "the dead are not buried": Bug(with_placement(DeadNotBuried), ("slots", "stuck"), 3),
     "the living are buried": Bug(with_placement(BuriedAlive), ("slots",), 13),
-    "surplus slots are kept": Bug(with_placement(SurplusKept), ("slots", "stuck"), 23),
+    "surplus slots are kept": Bug(with_placement(SurplusKept), ("slots", "stuck"), 0),
     "slots are taken from the living": Bug(with_placement(TakenFromTheLiving), ("slots",), 14),
     "claims are handed out before they last": Bug(
         with_parts(claims_type=HandedBeforeDurable), ("told", "error"), 13

@@ -15,11 +15,11 @@ import msgspec
 
 from onceward import limits
 from onceward.engine.base import Record, key_bytes
-from onceward.engine.rules import RULES, Rule, kind_of
+from onceward.engine.rules import RULES, Rule
 from onceward.engine.sqlite.reader import Progress, Snapshot, read
 from onceward.engine.sqlite.table import connect, create_schema
 from onceward.errors import BadInput
-from onceward.keys import Key
+from onceward.keys import Key, kind_of
 
 # As bytes, since damaged text may not be text.
 _ROWS = """

@@ -61,10 +61,14 @@ class Layers:
 
     def _under(self, key: Key) -> Record | None:
         """What the layers under the memtable have for a key, deletions included."""
+        partition, sort = key
         if self.frozen.count:
             row = self.frozen.get(key)
             if row is not None:
                 return row
+        gap = self._gaps.get(partition)
+        if gap is not None and gap[0] <= sort and (gap[1] is None or sort < gap[1]):
+            return None
         return self._beneath(key)
 
     def range(
@@ -209,10 +213,6 @@ class Layers:
                         yield rows[start : start + ROWS_AT_ONCE]
 
     def _beneath(self, key: Key) -> Record | None:
-        partition, sort = key
-        gap = self._gaps.get(partition)
-        if gap is not None and gap[0] <= sort and (gap[1] is None or sort < gap[1]):
-            return None
         record = self._cache.get(key)
         if record is not None:
             return record
@@ -220,7 +220,7 @@ class Layers:
         if record is not None and record.key == key:
             self._cache.put(record)
             return record
-        self._learn_gap(partition, sort, None if record is None else record.key[1])
+        self._learn_gap(*key, None if record is None else record.key[1])
         return None
 
     def _learn_gap(self, partition: str, start: str, end: str | None) -> None:

@@ -43,6 +43,7 @@ from onceward.parts.schedule.records import (
     priority_of,
     ready_partition,
     slot_of,
+    slot_of_ready,
     steps_key,
 )
 from onceward.parts.schedule.settings import (
@@ -100,6 +101,7 @@ __all__ = [
     "ready_partition",
     "settings_key",
     "slot_of",
+    "slot_of_ready",
     "spend",
     "steps_key",
 ]

@@ -69,7 +69,7 @@ class Places:
         if attempts_max is None:
             attempts_max = self.settings(queue).attempts_max
         admit_job(queue, body, due_ms, order_key, limit_key, priority, attempts_max)
-        id_ = self._ids.new()
+        id_ = self._ids.new(tx.now_ms)
         spread = id_ if order_key is None else keys.join(queue, order_key)
         slot = crc32(spread.encode()) % self.slots
         id_ += f"{slot:03x}"
@@ -186,7 +186,7 @@ class Places:
         # What has failed before comes behind what has not, of the same priority: so poison, which
         # is tried again and again, takes only what time the others leave.
         rank = 2 * job.priority + (job.attempt > 0)
-        job.state, job.place = "ready", keys.join(rank, since_ms, id_)
+        job.state, job.place = "ready", f"{rank:016d}#{since_ms:016d}#{id_}"
         tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
 
 

@@ -180,6 +180,11 @@ def ready_partition(slot: int, queue: str) -> str:
     return f"ready#{slot:04d}#{queue}"
 
 
+def slot_of_ready(partition: str) -> int:
+    """The slot of a partition of ready entries."""
+    return int(partition[6:10])
+
+
 def priority_of(sort: str) -> int:
     """How urgent a ready entry is, by its sort key; one that does not say is the first."""
     try:
@@ -222,12 +227,17 @@ def dead_partition(queue: str) -> str:
 
 
 def admit_queue(queue: Any) -> None:
-    if not isinstance(queue, str) or not _QUEUE_NAME.fullmatch(queue):
+    if not isinstance(queue, str) or not _is_queue(queue):
         raise BadInput(
             f"a queue's name has 1 to {limits.QUEUE_CHARS_MAX} letters, digits and . _ : -, "
             f"not {str(queue)[:200]!r}",
             code="bad_key",
         )
+
+
+@lru_cache(maxsize=1_024)
+def _is_queue(name: str) -> bool:
+    return _QUEUE_NAME.fullmatch(name) is not None
 
 
 def admit_worker(worker: str) -> None:
@@ -254,15 +264,10 @@ def admit_job(
     """Raise `BadInput` for what cannot be a job, before anything of it is written."""
     admit_queue(queue)
     admit_time(due_ms)
-    for what, key in (("an order key", order_key), ("a limit key", limit_key)):
-        if key is not None:
-            keys.join(key)  # raises for what cannot stand in a key
-            key_bytes = len(key.encode())
-            if not 0 < key_bytes <= limits.ORDER_KEY_BYTES_MAX:
-                raise BadInput(
-                    f"{what} has 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, not {key_bytes}",
-                    code="bad_key",
-                )
+    if order_key is not None:
+        _admit_spread("an order key", order_key)
+    if limit_key is not None:
+        _admit_spread("a limit key", limit_key)
     if not 0 <= priority <= limits.PRIORITY_MAX:
         raise BadInput(f"a priority is 0 (first) to {limits.PRIORITY_MAX}, not {priority}")
     if attempts_max < 0:
@@ -272,6 +277,15 @@ def admit_job(
         raise TooLarge(
             f"a job's body has at most {limits.BODY_BYTES_MAX} bytes as JSON, not {body_bytes}",
             code="value_too_large",
+        )
+
+
+def _admit_spread(what: str, key: str) -> None:
+    keys.join(key)  # raises for what cannot stand in a key
+    key_bytes = len(key.encode())
+    if not 0 < key_bytes <= limits.ORDER_KEY_BYTES_MAX:
+        raise BadInput(
+            f"{what} has 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, not {key_bytes}", code="bad_key"
         )
 
 

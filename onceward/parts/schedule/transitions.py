@@ -2,7 +2,6 @@
 
 from typing import Any, Final, Literal
 
-from onceward import keys
 from onceward.errors import AlreadyEnded, NotDead, StaleToken
 from onceward.keys import Key
 from onceward.parts.schedule.lines import (
@@ -302,4 +301,4 @@ class Schedule(Places):
 
 def _lease_place(until_ms: int, id_: str, job: Job) -> str:
     # With the token, so that no attempt meets what another one has left behind.
-    return keys.join(until_ms, id_, job.token, LEASE_DUE)
+    return f"{until_ms:016d}#{id_}#{job.token}#{LEASE_DUE}"

@@ -128,14 +128,14 @@ class Bug(NamedTuple):
 
 
 PLANTED: dict[str, Bug] = {
-    "any token will do": Bug(any_token_will_do, 519, ("not once", "wrong end")),
+    "any token will do": Bug(any_token_will_do, 1545, ("not once", "wrong end")),
     "every message is new": Bug(every_message_is_new, 1, ("two jobs",)),
     "steps are not recorded": Bug(replace(steps, "record", _not_recorded), 2, ("stuck",)),
     "the next in line is forgotten": Bug(replace(places, "next_head", _nobody), 1, ("stuck",)),
     "the last comes first": Bug(last_comes_first, 1, ("order",)),
-    "effects before the end": Bug(effects_before_the_end, 5, ("not once",)),
-    "an intent is ignored": Bug(intent_is_ignored, 13, ("not at most once",)),
-    "attempts are not counted": Bug(attempts_are_not_counted, 0, ("attempts",)),
+    "effects before the end": Bug(effects_before_the_end, 15, ("not once",)),
+    "an intent is ignored": Bug(intent_is_ignored, 3, ("not at most once",)),
+    "attempts are not counted": Bug(attempts_are_not_counted, 118, ("attempts",)),
     "a place is given to nobody": Bug(replace(places, "leave_gate", _stays_parked), 2, ("stuck",)),
 }
 

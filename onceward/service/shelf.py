@@ -1,0 +1,88 @@
+"""The shelf: what is ready in the slots of one queue, as far as this node knows.
+
+After a look into a slot the node's own commits tell what has changed since, so that it need
+not look again before something may have changed unseen. A shelf may have what is gone
+already: who claims it finds that out.
+"""
+
+from bisect import bisect_left, insort
+from typing import Any
+
+from onceward import limits
+from onceward.errors import NoSuchJob
+from onceward.keys import Key
+from onceward.parts.schedule import job_key, ready_partition
+from onceward.transaction import Row, Transaction
+
+
+class Shelf:
+    """The sort keys of ready entries, in order, by slot; only of slots where all are known."""
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+        self._known: dict[int, list[str]] = {}
+        self._damaged: set[Key] = set()
+
+    def put(self, slot: int, sort: str) -> None:
+        """An own commit has made an entry."""
+        known = self._known.get(slot)
+        if known is None:
+            return
+        if len(known) >= limits.SHELF_ENTRIES_MAX:
+            del self._known[slot]
+        elif not _has(known, sort):
+            insort(known, sort)
+
+    def take(self, slot: int, sort: str) -> None:
+        """An own commit has removed an entry, or it was found to be gone."""
+        known = self._known.get(slot)
+        if known and _has(known, sort):
+            del known[bisect_left(known, sort)]
+
+    def forget(self, slot: int) -> None:
+        """Something may have changed unseen."""
+        self._known.pop(slot, None)
+
+    def set_aside(self, entry: Key) -> None:
+        """Leave an entry alone from now on: it is damaged, or its job is."""
+        self._damaged.add(entry)
+
+    async def first(self, tx: Transaction, slot: int, most: int) -> tuple[dict[Key, Key], bool]:
+        """The first entries of a slot with the keys of their jobs, and whether there may be
+        more."""
+        most = min(most + len(self._damaged), limits.SCAN_RECORDS_MAX)
+        partition = ready_partition(slot, self._queue)
+        known = self._known.get(slot)
+        if known is None:
+            rows = await self._look(tx, slot, partition, most)
+            entries = [(row.key, row.value) for row in rows]
+        else:
+            entries = [((partition, sort), sort.rpartition("#")[2]) for sort in known[:most]]
+        found: dict[Key, Key] = {}
+        for entry, id_ in entries:
+            if entry not in self._damaged:
+                try:
+                    found[entry] = job_key(id_)
+                except (NoSuchJob, TypeError):
+                    self.set_aside(entry)  # it names no job
+        return found, len(entries) == most
+
+    async def _look(self, tx: Transaction, slot: int, partition: str, most: int) -> list[Row[Any]]:
+        # From now on own commits are noted, since the look may miss them.
+        known = self._known[slot] = []
+        try:
+            rows = await tx.scan(partition, limit=most)
+        except BaseException:
+            self.forget(slot)
+            raise
+        if self._known.get(slot) is known:
+            if len(rows) == most:
+                self.forget(slot)  # there may be more
+            else:
+                self._known[slot] = sorted({*known, *(row.key[1] for row in rows)})
+        return rows
+
+
+def _has(known: list[str], sort: str) -> bool:
+    index = bisect_left(known, sort)
+    return index < len(known) and known[index] == sort
