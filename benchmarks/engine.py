@@ -7,7 +7,8 @@ check both, durably (fsync). Both sides run in processes of their own, alternati
     slow     the same, with 1 ms added to every sync (needs a C compiler)
     large    short, with 10 million other records in the table
     ordered  short, with keys in the order of their making
-    uniform  keys drawn uniformly from 10 million records
+    uniform  keys drawn uniformly from 10 million records; and bare writes of the same pattern,
+             for how long the disk itself keeps one waiting at times
     callers  short with 1, 16 and 512 callers; one caller against bare fdatasync
 """
 
@@ -29,6 +30,7 @@ from typing import Any
 
 import apsw
 import uvloop
+from bare import TimedDisk, fdatasync_rate, stalls
 from rich.console import Console
 from rich.table import Table
 from rows import RowEngine, fill
@@ -138,8 +140,9 @@ def memory_mib() -> float:
 async def work(side: str, workload: str, path: str, callers: int, seconds: float) -> None:
     """One side's run, in a process of its own; prints what it measured as JSON."""
     memory_before = memory_mib()
+    disk = TimedDisk()
     engine: Any = (
-        SQLiteEngine(path, memtable_bytes=MEMTABLE_BYTES, cache_bytes=CACHE_BYTES)
+        SQLiteEngine(path, memtable_bytes=MEMTABLE_BYTES, cache_bytes=CACHE_BYTES, disk=disk)
         if side == "onceward"
         else RowEngine(path, CACHE_BYTES)
     )
@@ -171,35 +174,10 @@ async def work(side: str, workload: str, path: str, callers: int, seconds: float
                 "max_ms": latencies[-1] * 1e3,
                 "memory_mib": peak_mib - memory_before,
                 "conflicts": sum(c.conflicts for c in crowd),
+                "disk_ms": disk.longest_s * 1e3,
             }
         )
     )
-
-
-def fdatasync_rate(folder: str, seconds: float) -> dict[str, float]:
-    """Bare 1 KiB writes, each synced, to a file written out before: the machine's limit."""
-    path = os.path.join(folder, "bare")
-    with open(path, "wb") as file:
-        file.write(bytes(64 << 20))
-        os.fsync(file.fileno())
-    fd = os.open(path, os.O_RDWR)
-    data, took = bytes(1024), []
-    until = time.perf_counter() + seconds
-    offset = 0
-    while (start := time.perf_counter()) < until:
-        os.pwrite(fd, data, offset % (64 << 20))
-        os.fdatasync(fd)
-        offset += 1024
-        took.append(time.perf_counter() - start)
-    os.close(fd)
-    os.unlink(path)
-    took.sort()
-    return {
-        "per_second": len(took) / sum(took),
-        "p50_ms": took[len(took) // 2] * 1e3,
-        "p99_ms": took[int(len(took) * 0.99)] * 1e3,
-        "max_ms": took[-1] * 1e3,
-    }
 
 
 class Bench:
@@ -233,6 +211,8 @@ class Bench:
                 )
                 if side == "fdatasync":
                     measured = fdatasync_rate(self.folder, seconds)
+                elif side == "bare":
+                    measured = stalls(self.folder, self._large(), seconds)
                 else:
                     measured = self._measure(side, workload, callers, seconds, large, preload)
                 self.results.setdefault(case, {}).setdefault(side, []).append(measured)
@@ -297,6 +277,12 @@ class Bench:
             if {"fdatasync", "onceward"} <= set(sides):
                 rate = [self.median(case, side, "per_second") for side in ("onceward", "fdatasync")]
                 lines.append(f"{case}: {rate[0] / rate[1]:.0%} of the fdatasync rate")
+        for case, sides in self.results.items():
+            for run, bare in zip(sides.get("onceward", ()), sides.get("bare", ()), strict=False):
+                lines.append(
+                    f"{case}: longest {run['max_ms']:.0f} ms, of which a single write to the disk "
+                    f"{run['disk_ms']:.0f} ms; a bare write {bare['max_ms']:.0f} ms"
+                )
         if {"short", "large"} <= set(self.results):
             rate = [self.median(case, "onceward", "per_second") for case in ("large", "short")]
             lines.append(f"large: {rate[0] / rate[1]:.0%} of the rate on an empty table")
@@ -355,7 +341,7 @@ def main() -> None:
         if "large" in cases:
             bench.compare("large", "short", large=True)
         if "uniform" in cases:
-            bench.compare("uniform", "uniform", large=True)
+            bench.compare("uniform", "uniform", large=True, sides=("rows", "bare", "onceward"))
         if "callers" in cases:
             sides = ("rows", "onceward", "fdatasync")
             bench.compare("1 caller", "short", 1, sides=sides, part=1 / 3)

@@ -30,7 +30,7 @@ from typing import Any
 import asyncpg
 import peers
 import uvloop
-from engine import fdatasync_rate
+from bare import fdatasync_rate
 from rich.console import Console
 from rich.table import Table
 

@@ -1,0 +1,97 @@
+"""What the disk itself does, without any engine: the limits that the others are measured by."""
+
+import mmap
+import os
+import random
+import shutil
+import time
+
+from onceward.engine.sqlite.disk import Disk, aligned
+
+FILE_BYTES = 64 << 20
+# As much as folding writes at a time, when every row is on a page of its own.
+_PAGES = 4_000
+_PAGE_BYTES = 4_096
+_LOG_PIECE_BYTES = 4 << 20
+
+
+def fdatasync_rate(folder: str, seconds: float) -> dict[str, float]:
+    """Bare 1 KiB writes, each synced, to a file written out before: the machine's limit."""
+    path = os.path.join(folder, "bare")
+    fd = Disk().create(path, FILE_BYTES, b"")
+    data, took = bytes(1024), []
+    until = time.perf_counter() + seconds
+    offset = 0
+    while (start := time.perf_counter()) < until:
+        os.pwrite(fd, data, offset % FILE_BYTES)
+        os.fdatasync(fd)
+        offset += 1024
+        took.append(time.perf_counter() - start)
+    os.close(fd)
+    os.unlink(path)
+    return summary(took)
+
+
+def stalls(folder: str, table: str, seconds: float) -> dict[str, float]:
+    """Durable writes such as the journal's, while another process writes what folding writes:
+    a log in large pieces, then pages all over a table. How long does the disk keep one waiting?"""
+    copy = os.path.join(folder, "bare.table")
+    shutil.copyfile(table, copy)
+    os.sync()
+    until = time.perf_counter() + seconds
+    child = os.fork()
+    if child == 0:
+        try:
+            _fold(copy, os.path.join(folder, "bare.log"), until)
+        finally:
+            os._exit(0)
+    disk = Disk()
+    path = os.path.join(folder, "bare")
+    fd = disk.create(path, FILE_BYTES, b"")
+    frame = aligned(bytes(32 << 10))
+    disk.bypass_cache(fd, mmap.PAGESIZE)
+    took: list[float] = []
+    while (start := time.perf_counter()) < until:
+        disk.write_durably(fd, frame, len(took) * len(frame) % FILE_BYTES)
+        took.append(time.perf_counter() - start)
+        time.sleep(0.002)
+    os.close(fd)
+    os.waitpid(child, 0)
+    for name in ("bare", "bare.table", "bare.log"):
+        os.unlink(os.path.join(folder, name))
+    return summary(took)
+
+
+def _fold(table: str, log: str, until: float) -> None:
+    pages = os.path.getsize(table) // _PAGE_BYTES
+    table_fd = os.open(table, os.O_RDWR)
+    log_fd = Disk().create(log, FILE_BYTES, b"")
+    piece, page, dice = os.urandom(_LOG_PIECE_BYTES), os.urandom(_PAGE_BYTES), random.Random(1)
+    while time.perf_counter() < until:
+        for offset in range(0, _PAGES * _PAGE_BYTES, _LOG_PIECE_BYTES):
+            os.pwrite(log_fd, piece, offset)
+            os.fdatasync(log_fd)
+        for number in sorted(dice.sample(range(pages), _PAGES)):
+            os.pwrite(table_fd, page, number * _PAGE_BYTES)
+        os.fdatasync(table_fd)
+
+
+class TimedDisk(Disk):
+    """Notes how long the longest durable write took."""
+
+    longest_s = 0.0
+
+    def write_durably(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        start = time.perf_counter()
+        super().write_durably(fd, data, offset)
+        self.longest_s = max(self.longest_s, time.perf_counter() - start)
+
+
+def summary(took: list[float]) -> dict[str, float]:
+    took.sort()
+    return {
+        "per_second": len(took) / sum(took),
+        "p50_ms": took[len(took) // 2] * 1e3,
+        "p99_ms": took[int(len(took) * 0.99)] * 1e3,
+        "max_ms": took[-1] * 1e3,
+    }
