@@ -110,11 +110,11 @@ docs: $(DOCS) ## build the documentation into site/
 
 lock: $(UV) ## write requirements/*.lock from pyproject.toml and bench.in
 	@$(call compile,uv,--group lock)
-	@$(call compile,run,pyproject.toml --group build)
-	@$(call compile,dev,pyproject.toml --extra postgres --group build --group test --group check \
+	@$(call compile,run,pyproject.toml --extra server --extra client --group build)
+	@$(call compile,dev,pyproject.toml --all-extras --group build --group test --group check \
 		--constraints requirements/run.lock)
 	@$(call compile,docs,--group docs)
-	@$(call compile,bench,pyproject.toml --extra postgres --group build requirements/bench.in \
+	@$(call compile,bench,pyproject.toml --all-extras --group build requirements/bench.in \
 		--constraints requirements/dev.lock)
 	@! grep -nE '://|--(index|extra-index|find-links)' requirements/*.lock
 

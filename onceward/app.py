@@ -230,6 +230,19 @@ class App(Declared):
             self.node.on_end(stopped.set)
             await stopped.wait()
 
+    async def probe(self) -> None:
+        """Find out whether this node can work now, by a small commit. Raises what hinders it."""
+        self._must_run()
+
+        async def fn(tx: Transaction) -> None:
+            tx.put(("probe", self._name), tx.now_ms)
+
+        try:
+            async with asyncio.timeout(limits.PROBE_S):
+                await self.store.run(fn)
+        except TimeoutError as error:
+            raise Unavailable(f"storage did not answer within {limits.PROBE_S:.0f} s") from error
+
     # Messages and jobs.
 
     async def run(self, fn: Callable[[Transaction], Awaitable[T]], *, line: str | None = None) -> T:
@@ -258,7 +271,11 @@ class App(Declared):
         async def accept(tx: Transaction) -> Receipt:
             return await self.inbox.accept(tx, queue, body, key=key, **options)
 
-        return await (self.store.run(accept) if tx is None else accept(tx))
+        if tx is not None:
+            return await accept(tx)
+        receipt = await self.store.run(accept)
+        self.store.meters.count("accepted", queue=queue, duplicate=_yes(receipt.duplicate))
+        return receipt
 
     async def accept_many(
         self, queue: str, messages: Sequence[Mapping[str, Any]]
@@ -358,3 +375,7 @@ class App(Declared):
     def _must_be_stopped(self, what: str) -> None:
         if self._stack is not None or self._starting:
             raise BadInput(f"the application is running: {what} before it starts")
+
+
+def _yes(truth: bool) -> str:
+    return "yes" if truth else "no"

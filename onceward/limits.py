@@ -182,6 +182,26 @@ POLL_ELSEWHERE_S = 5.0
 # A queue that no worker has asked for so long is forgotten.
 DESK_IDLE_S = 60.0
 
+# Jobs are counted again and again: so many at a time, with pauses so many times as long as
+# that takes, and so long between two counts.
+CENSUS_JOBS = 500
+CENSUS_REST = 10
+CENSUS_S = 1.0
+
+# HTTP. A message's body and what surrounds it, or the messages of a batch.
+REQUEST_BYTES_MAX = 1 << 20
+BATCH_BYTES_MAX = 8 << 20
+BATCH_MESSAGES_MAX = 1_000
+JSON_DEPTH_MAX = 100
+WAIT_MS_MAX = 60_000
+PROBE_S = 5.0
+LIST_MAX = 1_000
+PAGE_MS = 500  # how long a request works on many jobs before it answers
+# How far the clocks of those who sign tokens may be off, and how many answers about scopes are
+# kept for a caller.
+TOKEN_SLACK_MS = 5_000
+SCOPES_KNOWN_MAX = 1_000
+
 # How long a handler's worker waits for jobs before it asks again; how often in the length of
 # a lease it tries again to renew it after a failure.
 CLAIM_WAIT_S = 20.0

@@ -28,6 +28,7 @@ from onceward.errors import (
 from onceward.heads import Heads
 from onceward.ids import Ids
 from onceward.keys import Key
+from onceward.meters import Meters
 from onceward.transaction import Transaction
 
 T = TypeVar("T")
@@ -51,6 +52,9 @@ class Store:
         self.engine = engine
         self.clock = clock or Clock()
         self.ids = ids or Ids(self.clock.now_ms)
+        self.meters = Meters()
+        """What this process counts and measures."""
+        self._commit_seconds = self.meters.histogram("commit_seconds")
         self._timed = False
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         self._heads = Heads()
@@ -144,6 +148,7 @@ class Store:
             try:
                 await self.end(tx, write=error is None, end_turn=end_turn)
             except Conflict:
+                self.meters.count("conflicts")
                 await self.pause_before(attempt)
                 continue
             except TooLarge as too_large:
@@ -201,6 +206,7 @@ class Store:
                 f"a transaction has less than {limits.COMMIT_WRITES_MAX} writes and checked "
                 f"reads, not {len(writes)}: some engines need one for the attempt record"
             )
+        begun_ns = self.clock.elapsed_ns()
         try:
             if self.engine.answers_can_be_lost:
                 version = await self._commit_traced(writes, tx.now_ms, visible)
@@ -214,6 +220,7 @@ class Store:
                 self._telling.add(telling)
                 telling.add_done_callback(self._telling.discard)
             raise
+        self._commit_seconds.observe((self.clock.elapsed_ns() - begun_ns) / 1e9)
         if self._left:
             self._tell_left(number)  # they are durable with this one
         self._tell(tx, Commit(version, writes, tx.now_ms))

@@ -345,7 +345,7 @@ def test_a_signal_ends_a_command_and_leaves_nothing_behind(
 ) -> None:
     path = asyncio.run(closed(tmp_path / "a.db", *FOLDED))
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(cli._Display, "show", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(cli.files.Display, "show", lambda *_: os.kill(os.getpid(), number))
     assert run("backup", path, tmp_path / "copy.db") == code
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db-owner"]
     assert signal.getsignal(signal.SIGTERM) is before
@@ -354,7 +354,7 @@ def test_a_signal_ends_a_command_and_leaves_nothing_behind(
 async def test_progress_is_shown_on_a_terminal_and_only_there(tmp_path: Path) -> None:
     path = await closed(tmp_path / "a.db", *FOLDED)
     script = (
-        "import sys; from onceward import cli; cli._PATIENCE_NS = -1; "
+        "import sys; from onceward import cli; cli.display.PATIENCE_NS = -1; "
         f"sys.exit(cli.main(['backup', {str(path)!r}, {str(tmp_path / 'copy.db')!r}, '--force']))"
     )
 
@@ -386,7 +386,7 @@ async def test_progress_is_not_shown_when_told_to_be_quiet(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = await closed(tmp_path / "a.db", *FOLDED)
-    monkeypatch.setattr(cli, "_PATIENCE_NS", -1)
+    monkeypatch.setattr(cli.display, "PATIENCE_NS", -1)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert run("backup", "--quiet", path, tmp_path / "copy.db") == 0
     assert capsys.readouterr() == ("", "")

@@ -33,7 +33,7 @@ LAYERS = (
     "engine.memory engine.sqlite* engine.postgres* engine.dynamodb*",
     "engine.memtable engine.rules",
     "engine.base",  # the contract
-    "clock ids keys",
+    "clock ids keys meters",
     "errors limits",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.

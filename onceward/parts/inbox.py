@@ -96,6 +96,7 @@ class Inbox:
             priority=priority,
             attempts_max=attempts_max,
             dedupe=Dedupe(*record_key, mark),
+            caller=caller,
         )
         tx.put(record_key, Accepted(id_, mark))
         return Receipt(id_, key, job.state, duplicate=False)

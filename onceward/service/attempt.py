@@ -237,6 +237,7 @@ class Attempt:
         tx = job.tx
         await self._schedule.complete(tx, claim.id, claim.token, result)
         await self._store.end(tx)
+        self._store.meters.count("ended", queue=claim.queue, state="done")
 
     async def _moved_on(self, one: Held) -> bool:
         """Whether the job is not held any more; then there is no use in another run."""
@@ -272,6 +273,7 @@ class Attempt:
             return
         one.ended = True
         one.lease.close()
+        self._store.meters.count("ended", queue=one.claim.queue, state=state)
         if state == "asleep":
             return
         logger.log(

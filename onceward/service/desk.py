@@ -281,6 +281,7 @@ class Desk:
             elif error is not None:
                 request.answer.set_exception(error)
             elif claims:
+                self._store.meters.count("claimed", len(claims), queue=self._queue)
                 request.answer.set_result(claims)
             elif request.time_is_up:
                 request.dismiss()

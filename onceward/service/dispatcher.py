@@ -53,6 +53,7 @@ class Dispatcher:
     def __init__(self, store: Store, schedule: Schedule, placement: Placement) -> None:
         self.acted = 0
         """How many due entries this node has acted on."""
+        self.lateness = store.meters.histogram("lateness_seconds")
         self.kinds: dict[str, Kind] = {}
         self.store = store
         self.placement = placement
@@ -291,6 +292,9 @@ class SlotRunner:
                 self.troubles.add(batch[0][1][1], error, self._clock.now_ms())
             return
         self._dispatcher.acted += len(batch)
+        lateness, now_ms = self._dispatcher.lateness, self._clock.now_ms()
+        for _, (_, sort) in batch:
+            lateness.observe(max(now_ms - due_ms_of(sort), 0) / 1000)
         if self.troubles:
             self.troubles.settle([entry[1] for _, entry in batch])
 

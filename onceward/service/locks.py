@@ -135,22 +135,31 @@ class Locks:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def acquire(self, terms: Terms) -> Lock:
+    async def acquire(self, terms: Terms, id_: str | None = None) -> Lock:
+        """Hold what the terms say, or wait for it. With an id by `LockTable.new_id` it can be
+        called again, for who has not heard the answer; what was cut off is then left as it is,
+        until its lease runs out.
+
+        Raises what `hold` raises, `LockHeld`, and `LockLost` if the place with that id is lost.
+        """
         clock = self.store.clock
         over_ns = None if terms.wait_s is None else clock.elapsed_ns() + int(terms.wait_s * 1e9)
         while True:
             self._must_be_open()
-            id_ = self.table.new_id(terms.capacities)
+            new_id = id_ or self.table.new_id(terms.capacities)
             try:
-                lock = await self._stand(id_, terms, over_ns)
+                lock = await self._stand(new_id, terms, over_ns)
             except (BadInput, LineFull, LockHeld):
                 raise
             except (Exception, asyncio.CancelledError):
-                # Cancelled, or cut off: it may stand in line, or hold.
-                self.spawn(self.release(id_, terms, clock.elapsed_ns() + terms.lease_ns))
+                if id_ is None:
+                    # Cancelled, or cut off: it may stand in line, or hold.
+                    self.spawn(self.release(new_id, terms, clock.elapsed_ns() + terms.lease_ns))
                 raise
             if lock is not None:
                 return lock
+            if id_ is not None:
+                raise LockLost(f"the place of request {id_} in line was lost", id=id_)
             # This process stood still for longer than its place lasts: to the end of the line.
 
     async def _stand(self, id_: str, terms: Terms, over_ns: int | None) -> Lock | None:

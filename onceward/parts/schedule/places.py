@@ -64,6 +64,7 @@ class Places:
         priority: int = PRIORITY_DEFAULT,
         attempts_max: int | None = None,
         dedupe: Dedupe | None = None,
+        caller: str = "",
     ) -> tuple[str, Job]:
         """`send`, for those who need the job's record too, or know it by a dedupe key."""
         if attempts_max is None:
@@ -76,6 +77,7 @@ class Places:
         job = Job(queue, body, "", tx.now_ms, due_ms, priority, order_key, attempts_max)
         job.limit_key = limit_key
         job.dedupe = dedupe
+        job.caller = caller
         if order_key is None or await become_head(tx, id_, job, order_key):
             await self._place(tx, id_, job)
         tx.add(job_key(id_), job)

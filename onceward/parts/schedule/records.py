@@ -39,6 +39,11 @@ class Dedupe(msgspec.Struct, frozen=True, array_like=True):
     sort: str
     fingerprint: str
 
+    @property
+    def key(self) -> str | None:
+        """The key as it was sent; None if it was too long to stand in a record."""
+        return None if self.sort.startswith("!") else keys.split(self.sort)[-1]
+
 
 class Accepted(msgspec.Struct):
     """What stands in that record."""
@@ -86,6 +91,10 @@ class Job(msgspec.Struct, omit_defaults=True):
     """Whether its attempts have recorded steps, which go when it ends."""
     cut_off: bool = False
     """Whether the lease of its last attempt ran out: by a crash, maybe of its own making."""
+    caller: str = ""
+    """Who has sent it, where that matters."""
+    ended_by: str = ""
+    """The token of the attempt that has completed or failed it, until the next one."""
 
 
 class Lease(msgspec.Struct):
@@ -133,6 +142,7 @@ class Claim(msgspec.Struct, frozen=True):
     """Whether earlier attempts have recorded steps."""
     suspect: bool = False
     """Whether this is the last attempt, after one that was cut off: better run it alone."""
+    dedupe: Dedupe | None = None
 
 
 # Both are needed again and again while a job is worked on.

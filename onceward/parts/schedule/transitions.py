@@ -120,7 +120,7 @@ class Schedule(Places):
         job.state = "leased"
         job.attempt += 1
         job.token = self._ids.token(8)
-        job.worker = worker
+        job.worker, job.ended_by = worker, ""
         if permit is not None:
             job.permit = permit
             take_permit(tx, job.queue, permit, id_)
@@ -141,6 +141,7 @@ class Schedule(Places):
             job.reason,
             job.stepped,
             job.cut_off and job.attempt == job.attempts_max,
+            job.dedupe,
         )
 
     async def extend(self, tx: Transaction, id_: str, token: str, lease_ms: int) -> int:
@@ -164,7 +165,7 @@ class Schedule(Places):
         """
         job = await self.held(tx, id_, token)
         await self._unlease(tx, id_, job)
-        job.result = result
+        job.result, job.ended_by = result, token
         await self._end(tx, id_, job, "done")
 
     async def fail(
@@ -176,7 +177,7 @@ class Schedule(Places):
         if retry_ms is not None and retry_ms != AFTER_PAUSE:
             admit_time(retry_ms)
         job = await self.held(tx, id_, token)
-        job.cut_off = False
+        job.cut_off, job.ended_by = False, token
         await self._unlease(tx, id_, job)
         await self._attempt_over(tx, id_, job, reason, retry_ms)
         return job.state

@@ -1,85 +1,31 @@
-"""The `onceward` command.
-
-Results go to standard output, progress and errors to standard error. An error is one
-line, `onceward: what happened [code]`; its exit code stands beside the code in
-`onceward.errors.TABLE`.
-"""
+"""Commands that look after a database file. Its owner may be running meanwhile, and none of them
+changes it."""
 
 import argparse
-import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from types import FrameType
-from typing import NoReturn
+from typing import Any
 
 import msgspec
 from rich import box
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from onceward import __version__
-from onceward.clock import Clock, boot_ns
+from onceward.cli.display import Display, complain, console
+from onceward.clock import Clock
 from onceward.engine.rules import RULES
 from onceward.engine.sqlite.backup import back_up
 from onceward.engine.sqlite.check import check
 from onceward.engine.sqlite.summary import Due, JournalSummary, Summary, summarise
-from onceward.errors import TABLE, OncewardError
+from onceward.errors import TABLE
 from onceward.parts.locks.rules import RULES as LOCK_RULES
 from onceward.parts.schedule.rules import RULES as SCHEDULE_RULES
 
-# Work that is over sooner shows no progress.
-_PATIENCE_NS = 1_000_000_000
-# For output that goes elsewhere than to a terminal.
-_WIDTH = 100
 
-_EXIT_INTERRUPTED = 128 + signal.SIGINT
-_EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
-_EXIT_TERMINATED = 128 + signal.SIGTERM
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; returns the exit code."""
-    try:
-        with _terminable():
-            arguments = _parser().parse_args(argv)
-            code: int = arguments.run(arguments)
-            sys.stdout.flush()
-            return code
-    except OncewardError as error:
-        _complain(str(error))
-        return error.kind.exit
-    except KeyboardInterrupt:
-        return _EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output has gone. What is still buffered goes nowhere, quietly.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _EXIT_BROKEN_PIPE
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 1
-
-
-def _parser() -> argparse.ArgumentParser:
-    exits = {kind.exit: code for code, kind in TABLE.items() if 65 <= kind.exit <= 74}
-    parser = argparse.ArgumentParser(
-        prog="onceward",
-        description="Once. In order. On time. These commands look after a database file; its "
-        "owner may be running meanwhile, and none of them changes it.",
-        epilog="An error is one line on standard error that ends with its code. Exit codes: 0 "
-        "fine, 2 wrong usage, 75 try again, "
-        + ", ".join(f"{number} {code}" for number, code in sorted(exits.items()))
-        + ".",
-    )
-    parser.add_argument("--version", action="version", version=f"onceward {__version__}")
-    parser.set_defaults(run=lambda _: parser.error("say what to do: inspect, backup or check"))
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-
+def add_commands(commands: Any) -> None:
+    """Add them to the parser."""
     inspect = commands.add_parser(
         "inspect",
         help="say what is in a database",
@@ -120,7 +66,6 @@ def _parser() -> argparse.ArgumentParser:
     examine.add_argument(
         "--quiet", action="store_true", help="show no progress; print problems only"
     )
-    return parser
 
 
 def _takes_file(command: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
@@ -129,7 +74,7 @@ def _takes_file(command: argparse.ArgumentParser, run: Callable[[argparse.Namesp
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
-    with _Display(quiet=arguments.json) as display:
+    with Display(quiet=arguments.json) as display:
         summary = summarise(arguments.file, Clock().now_ms(), display.show)
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(summary)).decode())
@@ -139,7 +84,7 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 def _backup(arguments: argparse.Namespace) -> int:
-    with _Display(quiet=arguments.quiet) as display:
+    with Display(quiet=arguments.quiet) as display:
         copy = back_up(arguments.file, arguments.to, force=arguments.force, progress=display.show)
     if not arguments.quiet:
         print(
@@ -150,7 +95,7 @@ def _backup(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    with _Display(quiet=arguments.quiet) as display:
+    with Display(quiet=arguments.quiet) as display:
         report = check(arguments.file, [*RULES, *SCHEDULE_RULES, *LOCK_RULES], display.show)
     if not report.problems:
         if not arguments.quiet:
@@ -162,7 +107,7 @@ def _check(arguments: argparse.Namespace) -> int:
         print(problem)
     sys.stdout.flush()
     count = f"more than {len(report.problems)}" if report.more else str(len(report.problems))
-    _complain(
+    complain(
         f"{arguments.file} is damaged: {count} problem{'s' * (len(report.problems) > 1)} found. "
         "Restore a backup. [damaged]"
     )
@@ -170,7 +115,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _print_summary(summary: Summary) -> None:
-    console = _Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    out = console()
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
@@ -192,8 +137,8 @@ def _print_summary(summary: Summary) -> None:
     kinds.add_column("bytes", decimal(summary.total.bytes), justify="right", no_wrap=True)
     for kind, amount in summary.kinds.items():
         kinds.add_row(Text(kind), f"{amount.records:,}", decimal(amount.bytes))
-    console.print(facts)
-    console.print(kinds)
+    out.print(facts)
+    out.print(kinds)
 
 
 def _journal_text(journal: JournalSummary) -> str:
@@ -216,68 +161,3 @@ def _due_text(due: Due | None) -> str:
     distance = timedelta(seconds=abs(due.late_ms) // 1000)
     relation = f"{distance} late" if due.late_ms >= 0 else f"in {distance}"
     return f"{when} ({relation}), {due.partition} {due.sort}"
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> NoReturn:
-        raise  # noqa: PLE0704
-
-
-class _Display:
-    """Shows on a terminal what goes on, if it takes a while."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._shown = sys.stderr.isatty() and not quiet
-        self._since_ns = boot_ns()
-        self._progress: Progress | None = None
-        self._what = ""
-
-    def show(self, what: str, done: int, total: int | None) -> None:
-        if not self._shown or boot_ns() - self._since_ns < _PATIENCE_NS:
-            return
-        if self._progress is None:
-            self._progress = Progress(
-                SpinnerColumn(),
-                "{task.description}",
-                BarColumn(),
-                TaskProgressColumn(),
-                TimeElapsedColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self._progress.start()
-        if what != self._what:
-            # A new task, since one that had an end cannot go on without.
-            for task in self._progress.task_ids:
-                self._progress.remove_task(task)
-            self._progress.add_task(what, total=total)
-            self._what = what
-        self._progress.update(self._progress.task_ids[0], completed=done)
-
-    def __enter__(self) -> "_Display":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the command the way Ctrl-C does: nothing half-made is left behind."""
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(_EXIT_TERMINATED)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals come to the main thread alone
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _complain(text: str) -> None:
-    print("onceward:", " ".join(text.split()), file=sys.stderr)

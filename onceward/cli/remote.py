@@ -1,0 +1,315 @@
+"""Commands that talk to a server."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from onceward.cli.display import Display, console
+from onceward.errors import BadInput, NoSuchJob
+
+if TYPE_CHECKING:
+    from onceward.client import Client, Job, Queue
+
+SERVER = "http://localhost:8080"
+_STATES = ("waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled")
+
+Command = Callable[["Client", argparse.Namespace], Awaitable[int]]
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the parser."""
+    send = _add(
+        commands,
+        "send",
+        _send,
+        "send a message",
+        'onceward send orders \'{"item": "lamp"}\' --key order-1042',
+    )
+    send.add_argument("queue", metavar="QUEUE")
+    send.add_argument("body", metavar="BODY", help="JSON; - reads it from standard input")
+    send.add_argument("--key", help="what is the same message: sent again, it takes effect once")
+    send.add_argument("--delay-ms", type=int, help="when it is due")
+    send.add_argument("--order-key", help="what must not overtake each other")
+    send.add_argument("--priority", type=int, help="0 comes first; 5 is usual")
+    send.add_argument("--wait-s", type=float, default=0.0, help="wait so long for the result")
+
+    queues = _add(
+        commands, "queues", _queues, "list queues, or change one", "onceward queues orders --pause"
+    )
+    queues.add_argument("queue", metavar="QUEUE", nargs="?")
+    change = queues.add_mutually_exclusive_group()
+    change.add_argument("--pause", action="store_true", help="hand out no jobs")
+    change.add_argument("--resume", action="store_true", help="hand them out again")
+    change.add_argument("--purge", action="store_true", help="cancel all jobs that wait")
+    change.add_argument(
+        "--set", action="append", metavar="NAME=VALUE", help="a setting, the value as JSON"
+    )
+    queues.add_argument("--yes", action="store_true", help="do not ask before a purge")
+
+    jobs = _add(commands, "jobs", _jobs, "show a job, or cancel it", "onceward jobs 01HF…")
+    jobs.add_argument("id", metavar="ID")
+    jobs.add_argument("--wait-s", type=float, default=0.0, help="wait so long for its end")
+    jobs.add_argument("--cancel", action="store_true", help="end it")
+
+    dead = _add(
+        commands,
+        "dead",
+        _dead,
+        "list dead letters, or redrive them",
+        "onceward dead orders --redrive",
+    )
+    dead.add_argument("queue", metavar="QUEUE")
+    dead.add_argument("--redrive", action="store_true", help="let them try again")
+    dead.add_argument("--id", help="only this one")
+    dead.add_argument("--reason", help="only those whose reason contains this")
+    dead.add_argument("--limit", type=int, default=50, help="list so many (50)")
+
+    locks = _add(
+        commands, "locks", _locks, "show who holds a lock and who waits", "onceward locks printer"
+    )
+    locks.add_argument("name", metavar="NAME")
+
+
+def _add(
+    commands: Any, name: str, run: Command, help_: str, example: str
+) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help_,
+        description=f"{help_[0].upper()}{help_[1:]}, by a server.",
+        epilog=f"example: {example}",
+    )
+    command.add_argument(
+        "--server",
+        default=os.environ.get("ONCEWARD_SERVER", SERVER),
+        help=f"its address (ONCEWARD_SERVER, or {SERVER})",
+    )
+    command.add_argument(
+        "--api-key",
+        default=os.environ.get("ONCEWARD_KEY"),
+        help="an API key or a token (ONCEWARD_KEY)",
+    )
+    command.add_argument("--json", action="store_true", help="write JSON, for programs")
+    command.set_defaults(run=lambda arguments: asyncio.run(_call(run, arguments)))
+    return command
+
+
+async def _call(run: Command, arguments: argparse.Namespace) -> int:
+    from onceward.client import Client  # here: it takes long to load
+
+    async with Client(arguments.server, key=arguments.api_key, patience_s=10) as client:
+        return await run(client, arguments)
+
+
+async def _send(client: "Client", arguments: argparse.Namespace) -> int:
+    text = sys.stdin.read() if arguments.body == "-" else arguments.body
+    options = {name: getattr(arguments, name) for name in ("delay_ms", "order_key", "priority")}
+    receipt = await client.accept(
+        arguments.queue,
+        _json(text, "the body"),
+        key=arguments.key,
+        wait_s=arguments.wait_s,
+        **{name: value for name, value in options.items() if value is not None},
+    )
+    if arguments.json:
+        return _print_json(receipt)
+    again = "was accepted before" if receipt.duplicate else "is accepted"
+    print(f"{receipt.id} {again} and is {receipt.state}")
+    if receipt.state == "done":
+        print(msgspec.json.format(msgspec.json.encode(receipt.result)).decode())
+    elif receipt.reason:
+        print(receipt.reason)
+    return 0
+
+
+async def _queues(client: "Client", arguments: argparse.Namespace) -> int:
+    name = arguments.queue
+    if name is None:
+        if arguments.pause or arguments.resume or arguments.purge or arguments.set:
+            raise BadInput("name the queue that is to be changed")
+        found = await client.queues()
+    elif arguments.purge:
+        return await _purge(client, arguments)
+    elif arguments.pause:
+        found = [await client.pause(name)]
+    elif arguments.resume:
+        found = [await client.resume(name)]
+    elif arguments.set:
+        found = [await client.configure(name, **_assignments(arguments.set))]
+    else:
+        found = [await client.queue(name)]
+    if arguments.json:
+        return _print_json(found)
+    _print_queues(found)
+    return 0
+
+
+def _print_queues(queues: "list[Queue]") -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("queue", overflow="fold")
+    used = [state for state in _STATES if any(queue.jobs.get(state) for queue in queues)]
+    for state in used:
+        table.add_column(state, justify="right", no_wrap=True)
+    table.add_column("settings", overflow="fold")
+    for queue in queues:
+        settings = ", ".join(f"{name} {value}" for name, value in queue.settings.items())
+        counts = [f"{queue.jobs.get(state, 0):,}" for state in used]
+        table.add_row(Text(queue.name), *counts, Text(settings))
+    console().print(table)
+    counted = max((queue.counted_ms or 0 for queue in queues), default=0)
+    print(f"counted at {_time(counted)}" if counted else "jobs have not been counted yet")
+
+
+async def _purge(client: "Client", arguments: argparse.Namespace) -> int:
+    if not arguments.yes:
+        if not sys.stdin.isatty():
+            raise BadInput("to cancel all jobs that wait, say --yes")
+        print(f"Cancel all jobs of {arguments.queue} that wait? [y/N] ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            return 1
+    with Display(quiet=arguments.json) as display:
+        count = await client.purge(
+            arguments.queue, progress=lambda done: display.show("cancelled", done, None)
+        )
+    return _print_json({"jobs": count}) if arguments.json else _said(f"{count:,} jobs cancelled")
+
+
+async def _jobs(client: "Client", arguments: argparse.Namespace) -> int:
+    if arguments.cancel:
+        await client.cancel(arguments.id)
+    job = await client.job(arguments.id)
+    if arguments.wait_s and not job.ended:
+        job = await client.wait(arguments.id, arguments.wait_s)
+    if arguments.json:
+        return _print_json(job)
+    _print_job(job)
+    return 0
+
+
+def _print_job(job: "Job") -> None:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    attempts = f"{job.attempt} of {job.attempts_max or 'any number'}"
+    for name, fact in (
+        ("job", job.id),
+        ("queue", job.queue),
+        ("state", job.state),
+        ("key", job.key or ""),
+        ("order key", job.order_key or ""),
+        ("sent", _time(job.made_ms)),
+        ("due", _time(job.due_ms) if job.due_ms else ""),
+        ("ended", _time(job.ended_ms) if job.ended_ms else ""),
+        ("attempts", attempts),
+        ("worker", job.worker),
+        ("reason", job.reason),
+        ("body", msgspec.json.encode(job.body).decode()),
+        ("result", msgspec.json.encode(job.result).decode() if job.state == "done" else ""),
+    ):
+        if fact:
+            facts.add_row(name, Text(fact))
+    for past in job.history:
+        text = f"{_time(past['ended_ms'])} {past['worker']}: {past['reason']}"
+        facts.add_row(f"attempt {past['attempt']}", Text(text))
+    console().print(facts)
+
+
+async def _dead(client: "Client", arguments: argparse.Namespace) -> int:
+    if arguments.redrive:
+        return await _redrive(client, arguments)
+    if arguments.id is not None:
+        job = await client.job(arguments.id)
+        if job.queue != arguments.queue:
+            raise NoSuchJob(f"{arguments.queue!r} has no job {arguments.id}")
+        jobs, more = [job], None
+    else:
+        jobs, more = await client.dead(arguments.queue, limit=arguments.limit)
+    if arguments.reason is not None:
+        jobs = [job for job in jobs if arguments.reason in job.reason]
+    if arguments.json:
+        return _print_json(jobs)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("job", no_wrap=True)
+    for column in ("state", "died", "attempts", "reason", "key"):
+        table.add_column(column, overflow="fold")
+    for job in jobs:
+        cells = (job.state, _time(job.ended_ms), str(job.attempt), job.reason, job.key or "")
+        table.add_row(job.id, *[Text(cell) for cell in cells])
+    console().print(table)
+    if more is not None:
+        print(f"There are more than {arguments.limit}.")
+    return 0
+
+
+async def _redrive(client: "Client", arguments: argparse.Namespace) -> int:
+    if arguments.id is not None:
+        await client.redrive(arguments.id)
+        count = 1
+    else:
+        chosen = {} if arguments.reason is None else {"reason": arguments.reason}
+        with Display(quiet=arguments.json) as display:
+            count = await client.redrive_all(
+                arguments.queue,
+                progress=lambda done: display.show("redriven", done, None),
+                **chosen,
+            )
+    return _print_json({"jobs": count}) if arguments.json else _said(f"{count:,} jobs redriven")
+
+
+async def _locks(client: "Client", arguments: argparse.Namespace) -> int:
+    lock = await client.lock(arguments.name)
+    if arguments.json:
+        return _print_json(lock)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2))
+    for column in ("", "owner", "since", "token or place"):
+        table.add_column(column, overflow="fold")
+    for what, people in (("holds", lock.holders), ("waits", lock.waiters)):
+        for one in people:
+            table.add_row(what, Text(one.owner), _time(one.since_ms), str(one.number))
+    print(f"{lock.name}: {lock.held} of {lock.capacity} held, {lock.waiting} wait")
+    if lock.holders or lock.waiters:
+        console().print(table)
+    return 0
+
+
+def _assignments(texts: list[str]) -> dict[str, Any]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadInput(f"a setting is NAME=VALUE, not {text!r}")
+        found[name] = _json(value, name)
+    return found
+
+
+def _json(text: str, what: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"{what} is not JSON: {error}", code="not_json") from error
+
+
+def _print_json(value: Any) -> int:
+    print(msgspec.json.format(msgspec.json.encode(value)).decode())
+    return 0
+
+
+def _said(text: str) -> int:
+    print(text)
+    return 0
+
+
+def _time(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"

@@ -1,0 +1,190 @@
+"""Commands that run a server or workers, and set them up."""
+
+import argparse
+import sys
+from typing import Any
+
+import msgspec
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from onceward import ids
+from onceward.cli.display import console
+from onceward.clock import Clock
+from onceward.errors import OncewardError
+from onceward.web.auth import (
+    HS256_BYTES_MIN,
+    KEY_PREFIX,
+    admit_caller,
+    admit_scopes,
+    digest_of,
+)
+from onceward.web.settings import FILE, MEANING, PREFIX, SECRET, Settings, load
+
+# 256 random bits.
+_KEY_BYTES = 32
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the parser."""
+    serve = commands.add_parser(
+        "serve",
+        help="run the server",
+        description="Run the server: the HTTP API, and the handlers of an application if one is "
+        "named. On this machine's own address it needs no keys (dev mode). SIGTERM and Ctrl-C "
+        "stop it: what is at hand is answered first.",
+        epilog="example: onceward serve --database sqlite:///app.db --port 8080",
+    )
+    _takes_settings(serve)
+    serve.set_defaults(run=_serve)
+
+    config = commands.add_parser(
+        "config",
+        help="list the server's settings",
+        description=f"List all settings, their values, and where each comes from: a file "
+        f"({FILE}, or --config), the environment ({PREFIX}…) and the command line, of which the "
+        "last counts.",
+    )
+    _takes_settings(config)
+    config.add_argument("--json", action="store_true", help="write JSON, for programs")
+    config.set_defaults(run=_config)
+
+    token = commands.add_parser(
+        "token",
+        help="make an API key, or sign a token",
+        description="Make an API key for a caller: it is shown once, and the server's settings "
+        "get its digest. With --secret, sign a JSON Web Token (HS256) instead.",
+        epilog="example: onceward token billing --scope 'send:invoices.*' --scope lock:billing",
+    )
+    token.add_argument("name", metavar="NAME", help="the caller's name")
+    token.add_argument(
+        "--scope", action="append", default=[], help="what it may do, such as send:orders, or all"
+    )
+    token.add_argument("--secret", help="sign a token with this secret")
+    token.add_argument("--audience", default="onceward", help="the token's aud (onceward)")
+    token.add_argument("--expires-s", type=int, default=3_600, help="its lifetime (an hour)")
+    token.set_defaults(run=_token)
+
+    work = commands.add_parser(
+        "work",
+        help="run the handlers of an application",
+        description="Run the handlers of an application until SIGTERM or Ctrl-C, without an HTTP "
+        "server. On PostgreSQL any number of such processes share the work.",
+        epilog="example: onceward work shop:app",
+    )
+    work.add_argument("app", metavar="MODULE:NAME", help="where the App is")
+    work.set_defaults(run=_work)
+
+
+def _takes_settings(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--config", help=f"the file of settings ({FILE}, if it is there)")
+    for name in Settings.__struct_fields__:
+        if name not in SECRET:
+            option = f"--{name.replace('_', '-')}"
+            if name == "telemetry":
+                command.add_argument(
+                    option, action=argparse.BooleanOptionalAction, help=MEANING[name]
+                )
+            else:
+                command.add_argument(option, help=MEANING[name])
+
+
+def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
+    names = [name for name in Settings.__struct_fields__ if name not in SECRET]
+    return {name: getattr(arguments, name) for name in names}
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    settings, _ = load(_flags(arguments), file=arguments.config)
+    from onceward.web.serve import serve  # here: what only a server needs takes long to load
+
+    sys.path.insert(0, "")
+    dev = not settings.keys and not settings.jwt
+
+    def announce(url: str) -> None:
+        mode = "dev mode: no keys, this machine only" if dev else f"{len(settings.keys)} API keys"
+        print(f"onceward serves {settings.app or settings.database} at {url} ({mode})")
+        print(f"  {url}/docs shows the API; Ctrl-C stops it", flush=True)
+
+    serve(settings, announce)
+    return 0
+
+
+def _config(arguments: argparse.Namespace) -> int:
+    _, found = load(_flags(arguments), file=arguments.config)
+    if arguments.json:
+        shown = [
+            {"name": s.name, "value": _shown(s.name, s.value), "source": s.source} for s in found
+        ]
+        print(msgspec.json.format(msgspec.json.encode(shown)).decode())
+        return 0
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2))
+    for column in ("setting", "value", "from", "meaning"):
+        table.add_column(column, overflow="fold")
+    for setting in found:
+        value = str(_shown(setting.name, setting.value))
+        table.add_row(setting.name, Text(value), Text(setting.source), MEANING[setting.name])
+    console().print(table)
+    return 0
+
+
+def _shown(name: str, value: Any) -> Any:
+    """A setting without what is secret in it."""
+    if name == "keys":
+        return [{"name": key.name, "scopes": list(key.scopes)} for key in value]
+    if name == "jwt":
+        return [{"algorithm": key.algorithm, "audience": key.audience} for key in value]
+    if name == "database" and "@" in value:
+        scheme, _, rest = value.partition("://")
+        return f"{scheme}://…@{rest.rpartition('@')[2]}"
+    return value
+
+
+def _token(arguments: argparse.Namespace) -> int:
+    name, scopes = arguments.name, arguments.scope
+    admit_caller(name)
+    admit_scopes(scopes)
+    if not scopes:
+        raise OncewardError("say what it may do: --scope all, --scope send:orders, …")
+    if arguments.secret is not None:
+        print(_signed(name, scopes, arguments))
+        return 0
+    key = KEY_PREFIX + ids.random_bytes(_KEY_BYTES).hex()
+    listed = ", ".join(f'"{scope}"' for scope in scopes)
+    print(f"{key}\n")
+    print(f"That is the key; it is shown this once. For {FILE}:\n")
+    print(f'[[keys]]\nname = "{name}"\ndigest = "{digest_of(key)}"\nscopes = [{listed}]')
+    return 0
+
+
+def _signed(name: str, scopes: list[str], arguments: argparse.Namespace) -> str:
+    import jwt
+
+    if len(arguments.secret.encode()) < HS256_BYTES_MIN:
+        raise OncewardError(
+            f"a secret for tokens has at least {HS256_BYTES_MIN} bytes", code="bad_settings"
+        )
+    if arguments.expires_s <= 0:
+        raise OncewardError("a token has a lifetime of a second or more")
+    now_s = Clock().now_ms() // 1000
+    claims = {
+        "sub": name,
+        "aud": arguments.audience,
+        "scope": " ".join(scopes),
+        "iat": now_s,
+        "exp": now_s + arguments.expires_s,
+    }
+    return jwt.encode(claims, arguments.secret, algorithm="HS256")
+
+
+def _work(arguments: argparse.Namespace) -> int:
+    from onceward.web import logs
+    from onceward.web.serve import load_app
+
+    sys.path.insert(0, "")
+    app = load_app(arguments.app)
+    logs.set_up("text", "info")
+    print(f"working on the jobs of {arguments.app}; Ctrl-C stops it", file=sys.stderr, flush=True)
+    app.work()
+    return 0

@@ -1,0 +1,27 @@
+"""The Python client: all of the API, with retries that are safe.
+
+    async with Client("http://localhost:8080", key="ow_…") as client:
+        receipt = await client.accept("orders", {"item": "lamp"}, key="order-1042")
+        job = await client.wait(receipt.id)
+
+A call whose answer was lost, or that met a server on its way down or up, is made again until
+`patience_s` is over. That never does anything twice: messages have their keys, ends of jobs their
+tokens, and requests for locks their ids.
+"""
+
+from onceward.client.client import Client
+from onceward.client.locks import HeldLock
+from onceward.client.views import Claim, Job, Lock, LockStatus, Queue, Receipt
+from onceward.client.work import Worker
+
+__all__ = [
+    "Claim",
+    "Client",
+    "HeldLock",
+    "Job",
+    "Lock",
+    "LockStatus",
+    "Queue",
+    "Receipt",
+    "Worker",
+]

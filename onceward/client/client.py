@@ -1,0 +1,272 @@
+"""The calls of the API, one method each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from onceward.client.locks import HeldLock
+from onceward.client.transport import Transport, problem
+from onceward.client.views import (
+    Answer,
+    Claim,
+    Claims,
+    Job,
+    Jobs,
+    Lock,
+    LockStatus,
+    Queue,
+    Queues,
+    Receipt,
+    Verdict,
+    Verdicts,
+)
+from onceward.client.work import Handler, Worker
+from onceward.clock import Clock
+from onceward.errors import OncewardError
+from onceward.ids import Ids
+
+# How long one request waits on the server before the client asks again.
+_WAIT_S = 20.0
+
+
+class Client(Transport):
+    """A client of a server. Use it with `async with`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        patience_s: float = 60.0,
+        connections: int = 100,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        """`key` is an API key or a token. For `patience_s` calls are made again while the server
+        does not answer. Raises `BadInput`."""
+        super().__init__(
+            url, key=key, patience_s=patience_s, connections=connections, clock=clock, ids=ids
+        )
+
+    # Messages.
+
+    async def accept(
+        self,
+        queue: str,
+        body: Any,
+        *,
+        key: str | None = None,
+        wait_s: float = 0.0,
+        **options: Any,
+    ) -> Receipt:
+        """Send a message, once for its key: durable when this returns. With `wait_s`, waits so
+        long for its end. Options: delay_ms or due_ms, order_key, limit_key, priority,
+        attempts_max. Raises what `App.accept` raises."""
+        message = {"body": body, **options}
+        if key is not None:
+            message["key"] = key
+        query = {"wait_ms": int(wait_s * 1000)} if wait_s else None
+        return await self.call(
+            "POST", "v1", "inbox", queue, type=Receipt, body=message, query=query, wait_s=wait_s
+        )
+
+    async def accept_many(
+        self, queue: str, messages: Sequence[Mapping[str, Any]]
+    ) -> list[Receipt | OncewardError]:
+        """Send messages, mappings with `body`, `key` and the options of `accept`; a verdict for
+        each, in their order."""
+        found = await self.call(
+            "POST", "v1", "inbox", queue, "batch", type=Verdicts, body={"messages": messages}
+        )
+        return [_verdict(result) for result in found.results]
+
+    # Jobs.
+
+    async def claim(
+        self,
+        queue: str,
+        *,
+        max: int = 1,
+        lease_s: float = 30.0,
+        wait_s: float = 0.0,
+        worker: str = "",
+    ) -> list[Claim]:
+        """Lease ready jobs, or wait for some. Each is to be completed, failed or extended."""
+        ask = {
+            "max": max,
+            "lease_ms": int(lease_s * 1000),
+            "wait_ms": int(wait_s * 1000),
+            "worker": worker,
+        }
+        found = await self.call(
+            "POST", "v1", "queues", queue, "claim", type=Claims, body=ask, wait_s=wait_s
+        )
+        return found.jobs
+
+    async def complete(self, id_: str, token: str, result: Any = None) -> None:
+        """End a job well. Raises `StaleToken`, `NoSuchJob`."""
+        said = {"token": token, "result": result}
+        await self.call("POST", "v1", "jobs", id_, "complete", type=Answer, body=said)
+
+    async def fail(
+        self,
+        id_: str,
+        token: str,
+        reason: str,
+        *,
+        retry_after_s: float | None = None,
+        final: bool = False,
+    ) -> str:
+        """End an attempt badly; returns the job's state. Raises `StaleToken`, `NoSuchJob`."""
+        said: dict[str, Any] = {"token": token, "reason": reason, "final": final}
+        if retry_after_s is not None:
+            said["retry_after_ms"] = int(retry_after_s * 1000)
+        path = ("v1", "jobs", id_, "fail")
+        return (await self.call("POST", *path, type=Answer, body=said)).state
+
+    async def extend(self, id_: str, token: str, lease_s: float) -> int:
+        """Renew a lease; returns until when, in ms. Raises `StaleToken`, `NoSuchJob`."""
+        said = {"token": token, "lease_ms": int(lease_s * 1000)}
+        path = ("v1", "jobs", id_, "extend")
+        return (await self.call("POST", *path, type=Answer, body=said)).lease_until
+
+    async def job(self, id_: str, *, wait_s: float = 0.0) -> Job:
+        """A job as it is, or as it is once it has ended if that is within `wait_s` (at most a
+        minute). Raises `NoSuchJob`."""
+        query = {"wait_ms": int(wait_s * 1000)} if wait_s else None
+        return await self.call("GET", "v1", "jobs", id_, type=Job, query=query, wait_s=wait_s)
+
+    async def wait(self, id_: str, timeout_s: float | None = None) -> Job:
+        """A job once it has ended, or as it is when the time is over. Raises `NoSuchJob`."""
+        begun_ns = self.clock.elapsed_ns()
+        while True:
+            left_s = _WAIT_S
+            if timeout_s is not None:
+                left_s = timeout_s - (self.clock.elapsed_ns() - begun_ns) / 1e9
+            job = await self.job(id_, wait_s=max(min(left_s, _WAIT_S), 0.0))
+            if job.ended or left_s <= 0:
+                return job
+
+    async def cancel(self, id_: str) -> None:
+        """End a job that has not ended. Raises `NoSuchJob`, `AlreadyEnded`."""
+        await self.call("DELETE", "v1", "jobs", id_, type=Answer)
+
+    async def redrive(self, id_: str) -> None:
+        """Let a dead job try again. Raises `NoSuchJob`, `NotDead`."""
+        await self.call("POST", "v1", "jobs", id_, "redrive", type=Answer)
+
+    def worker(self, queue: str, handler: Handler, **options: Any) -> Worker:
+        """Runs a function on the jobs of a queue; see `Worker`."""
+        return Worker(self, queue, handler, **options)
+
+    # Queues.
+
+    async def queues(self) -> list[Queue]:
+        """The queues that have jobs or settings."""
+        return (await self.call("GET", "v1", "queues", type=Queues)).queues
+
+    async def queue(self, name: str) -> Queue:
+        return await self.call("GET", "v1", "queues", name, type=Queue)
+
+    async def configure(self, queue: str, **settings: Any) -> Queue:
+        """Change some settings of a queue; the others stay."""
+        return await self.call("PUT", "v1", "queues", queue, type=Queue, body=settings)
+
+    async def pause(self, queue: str) -> Queue:
+        return await self.call("POST", "v1", "queues", queue, "pause", type=Queue)
+
+    async def resume(self, queue: str) -> Queue:
+        return await self.call("POST", "v1", "queues", queue, "resume", type=Queue)
+
+    async def dead(
+        self, queue: str, *, start: str | None = None, limit: int = 100
+    ) -> tuple[list[Job], str | None]:
+        """Dead jobs and those in doubt, and where the next ones start."""
+        query = {"limit": limit, **({"start": start} if start else {})}
+        found = await self.call("GET", "v1", "queues", queue, "dead", type=Jobs, query=query)
+        return found.jobs, found.next
+
+    async def redrive_all(
+        self,
+        queue: str,
+        *,
+        progress: Callable[[int], None] = lambda done: None,
+        **chosen: Any,
+    ) -> int:
+        """Let all dead jobs of a queue try again, or those chosen by reason, order_key or
+        since_ms; returns how many."""
+        return await self._pages(progress, chosen, "v1", "queues", queue, "redrive")
+
+    async def purge(
+        self, queue: str, *, progress: Callable[[int], None] = lambda done: None
+    ) -> int:
+        """Cancel all jobs of a queue that wait; returns how many."""
+        return await self._pages(progress, {}, "v1", "queues", queue, "purge")
+
+    async def _pages(
+        self, progress: Callable[[int], None], chosen: dict[str, Any], *path: str
+    ) -> int:
+        done, start = 0, ""
+        while True:
+            found = await self.call("POST", *path, type=Answer, body={**chosen, "start": start})
+            done += found.jobs
+            progress(done)
+            if found.next is None:
+                return done
+            start = found.next
+
+    # Locks.
+
+    async def acquire(
+        self,
+        *names: str,
+        lease_s: float = 30.0,
+        wait_s: float = 0.0,
+        owner: str = "",
+        capacity: int = 1,
+    ) -> Lock:
+        """Hold all these names, or none; waits in line for up to `wait_s` (at most a minute).
+        Raises `LockHeld`, `LineFull`, `BadInput`. See `hold` for what renews itself."""
+        asked = {
+            "names": names,
+            "owner": owner,
+            "lease_ms": int(lease_s * 1000),
+            "wait_ms": int(wait_s * 1000),
+            "capacity": capacity,
+            "request": self.ids.new(),  # so that it can be asked again
+        }
+        return await self.call(
+            "POST", "v1", "locks", "acquire", type=Lock, body=asked, wait_s=wait_s
+        )
+
+    async def renew(self, id_: str, lease_s: float | None = None) -> int:
+        """Renew a lease; returns until when, in ms. Raises `LockLost`."""
+        asked: dict[str, Any] = {"id": id_}
+        if lease_s is not None:
+            asked["lease_ms"] = int(lease_s * 1000)
+        return (
+            await self.call("POST", "v1", "locks", "renew", type=Answer, body=asked)
+        ).lease_until
+
+    async def release(self, id_: str) -> bool:
+        """Let go; says whether it was held until now."""
+        asked = {"id": id_}
+        return (await self.call("POST", "v1", "locks", "release", type=Answer, body=asked)).released
+
+    async def lock(self, name: str) -> LockStatus:
+        """Who holds a lock and who waits for it. Raises `BadInput` if it was not used lately."""
+        return await self.call("GET", "v1", "locks", name, type=LockStatus)
+
+    def hold(
+        self, *names: str, lease_s: float = 30.0, wait_s: float = 0.0, **options: Any
+    ) -> HeldLock:
+        """Hold names for the time of an `async with`, renewed as long as it lasts."""
+        return HeldLock(self, names, lease_s, wait_s, options)
+
+
+def _verdict(verdict: Verdict) -> Receipt | OncewardError:
+    if verdict.accepted is not None:
+        return verdict.accepted
+    assert verdict.refused is not None
+    return problem(verdict.refused.status, msgspec.json.encode(verdict.refused))

@@ -1,0 +1,159 @@
+"""A worker over HTTP: claims jobs, runs a function on them, and says how they ended."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from onceward.client.views import Claim
+from onceward.errors import Fail, NoSuchJob, OncewardError, Retry, StaleToken
+
+if TYPE_CHECKING:
+    from onceward.client.client import Client
+
+logger = logging.getLogger("onceward.client")
+
+Handler = Callable[[Claim], Awaitable[Any]]
+
+_RENEWALS_PER_LEASE = 3
+_PAUSE_S_MAX = 5.0
+
+
+class Worker:
+    """Runs a handler on the jobs of a queue, several at once, until it is stopped.
+
+    What the handler returns is the job's result. What it raises fails the attempt: `Retry` names
+    the time of the next one, `Fail` is final. The lease is renewed meanwhile; when it is lost,
+    the handler is cancelled, since others may be at work by then.
+    """
+
+    def __init__(
+        self,
+        client: "Client",
+        queue: str,
+        handler: Handler,
+        *,
+        concurrency: int = 16,
+        lease_s: float = 30.0,
+        wait_s: float = 20.0,
+        name: str = "",
+    ) -> None:
+        self._client = client
+        self._queue = queue
+        self._handler = handler
+        self._concurrency = concurrency
+        self._lease_s = lease_s
+        self._wait_s = wait_s
+        self._name = name
+        self._running: set[asyncio.Task[None]] = set()
+        self._free = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Take no more jobs; `run` returns when those at hand have ended."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Work until `stop`. Cancelled, it gives up what is at hand: others get it when its
+        leases run out."""
+        stopping = asyncio.create_task(self._stopping.wait())
+        pause_s = 0.1
+        try:
+            while not self._stopping.is_set():
+                free = self._concurrency - len(self._running)
+                if free <= 0:
+                    self._free.clear()
+                    await self._free.wait()
+                    continue
+                claiming = asyncio.create_task(
+                    self._client.claim(
+                        self._queue,
+                        max=free,
+                        lease_s=self._lease_s,
+                        wait_s=self._wait_s,
+                        worker=self._name,
+                    )
+                )
+                await asyncio.wait([claiming, stopping], return_when=asyncio.FIRST_COMPLETED)
+                if not claiming.done():
+                    claiming.cancel()
+                    await asyncio.wait([claiming])
+                if claiming.cancelled():
+                    continue
+                try:
+                    claims = claiming.result()
+                    pause_s = 0.1
+                except OncewardError as error:
+                    if not error.kind.retry:
+                        raise
+                    logger.warning("no jobs of %s: %s", self._queue, error)
+                    await self._client.clock.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+                    continue
+                for claim in claims:
+                    task = asyncio.create_task(self._run(claim))
+                    self._running.add(task)
+                    task.add_done_callback(self._ended)
+            if self._running:
+                await asyncio.wait(self._running)
+        finally:
+            stopping.cancel()
+            for task in self._running:
+                task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._free.set()
+
+    async def _run(self, claim: Claim) -> None:
+        handling = asyncio.ensure_future(self._handler(claim))
+        keeping = asyncio.create_task(self._keep(claim, handling))
+        try:
+            await asyncio.wait([handling])
+        except asyncio.CancelledError:
+            handling.cancel()
+            raise
+        finally:
+            keeping.cancel()
+        try:
+            if handling.cancelled():
+                logger.warning("job %s: its lease was lost in attempt %d", claim.id, claim.attempt)
+            elif (error := handling.exception()) is None:
+                await self._client.complete(claim.id, claim.token, handling.result())
+            else:
+                await self._fail(claim, error)
+        except (StaleToken, NoSuchJob) as stale:
+            logger.info("job %s in attempt %d: %s", claim.id, claim.attempt, stale)
+        except OncewardError as trouble:
+            # The lease runs out, and another attempt finds out.
+            logger.warning("job %s in attempt %d: %s", claim.id, claim.attempt, trouble)
+
+    async def _fail(self, claim: Claim, error: BaseException) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        after_s = None
+        if isinstance(error, OncewardError):
+            reason = error.message
+        if isinstance(error, Retry):
+            after_s = error.after_s
+            if error.at_ms is not None:
+                after_s = max(error.at_ms - self._client.clock.now_ms(), 0) / 1000
+        state = await self._client.fail(
+            claim.id, claim.token, reason, retry_after_s=after_s, final=isinstance(error, Fail)
+        )
+        logger.warning(
+            "job %s failed in attempt %d and is %s: %s", claim.id, claim.attempt, state, reason
+        )
+
+    async def _keep(self, claim: Claim, handling: "asyncio.Future[Any]") -> None:
+        clock = self._client.clock
+        until_ns = clock.elapsed_ns() + int(self._lease_s * 1e9)
+        while True:
+            await clock.sleep(self._lease_s / _RENEWALS_PER_LEASE)
+            after_ns = clock.elapsed_ns() + int(self._lease_s * 1e9)
+            try:
+                async with asyncio.timeout(max(until_ns - clock.elapsed_ns(), 0) / 1e9):
+                    await self._client.extend(claim.id, claim.token, self._lease_s)
+                until_ns = after_ns
+            except (TimeoutError, OncewardError):
+                handling.cancel()
+                return

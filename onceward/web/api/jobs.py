@@ -1,0 +1,334 @@
+"""Jobs: claimed by workers, ended by whoever holds their token, and looked at by their senders."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from onceward import limits
+from onceward.errors import NoSuchJob
+from onceward.parts.schedule import Attempt, Claim, Job
+from onceward.parts.schedule.transitions import AFTER_PAUSE, RetryAt
+from onceward.service.job import later_ms
+from onceward.transaction import Transaction
+from onceward.web.auth import Caller
+from onceward.web.bodies import parse
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
+
+
+class Ask(msgspec.Struct, forbid_unknown_fields=True):
+    """A worker asks for jobs."""
+
+    max: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 1
+    lease_ms: LeaseMs = 30_000
+    wait_ms: Annotated[int, Meta(ge=0, le=limits.WAIT_MS_MAX)] = 0
+    worker: str = ""
+
+
+class Claimed(msgspec.Struct):
+    """A job at hand. Whoever completes, fails or extends it shows its token."""
+
+    id: str
+    key: str | None
+    body: Any
+    attempt: int
+    token: str
+    lease_until: int
+    order_key: str | None
+    made_ms: int
+    reason: str
+    """Why the attempt before this one failed."""
+
+
+class Claims(msgspec.Struct):
+    """Jobs for a worker; none if there were none in time."""
+
+    jobs: list[Claimed]
+
+
+class Complete(msgspec.Struct, forbid_unknown_fields=True):
+    """The job is done."""
+
+    token: str
+    result: Any = None
+
+
+class Fail(msgspec.Struct, forbid_unknown_fields=True):
+    """The attempt has failed."""
+
+    token: str
+    reason: str
+    retry_after_ms: Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)] | None = None
+    """When to try again; if not given, after the pause that the queue's settings say."""
+    final: bool = False
+    """Whether not to try again at all."""
+
+
+class Extend(msgspec.Struct, forbid_unknown_fields=True):
+    """The worker needs more time."""
+
+    token: str
+    lease_ms: LeaseMs
+
+
+class Ended(msgspec.Struct):
+    """What a job has become."""
+
+    id: str
+    state: str
+
+
+class Extended(msgspec.Struct):
+    lease_until: int
+
+
+class JobView(msgspec.Struct, omit_defaults=True):
+    """A job as it is now."""
+
+    id: str
+    queue: str
+    state: str
+    body: Any
+    made_ms: int
+    due_ms: int
+    attempt: int
+    attempts_max: int
+    priority: int
+    key: str | None = None
+    order_key: str | None = None
+    result: Any = UNSET
+    reason: str | UnsetType = UNSET
+    ended_ms: int | UnsetType = UNSET
+    worker: str | UnsetType = UNSET
+    history: list[dict[str, Any]] = []
+
+
+def view(id_: str, job: Job) -> JobView:
+    """What callers are shown of a job."""
+    return JobView(
+        id_,
+        job.queue,
+        job.state,
+        job.body,
+        job.made_ms,
+        job.due_ms,
+        job.attempt,
+        job.attempts_max,
+        job.priority,
+        job.dedupe.key if job.dedupe else None,
+        job.order_key,
+        job.result if job.state == "done" else UNSET,
+        job.reason or UNSET,
+        job.ended_ms or UNSET,
+        job.worker or UNSET,
+        [_past(attempt) for attempt in job.history],
+    )
+
+
+async def claim(server: "Server", request: Request) -> Response:
+    queue = request.parameters["queue"]
+    caller = server.caller(request)
+    caller.insist("work", queue)
+    ask = parse(await request.body(), Ask)
+    claiming = server.app.claim(
+        queue,
+        ask.worker or caller.name,
+        lease_s=ask.lease_ms / 1000,
+        most=ask.max,
+        wait_s=ask.wait_ms / 1000,
+    )
+    claims = await (server.patiently(request, claiming) if ask.wait_ms else claiming)
+    return Response.of(Claims([_claimed(claim) for claim in claims or ()]))
+
+
+async def complete(server: "Server", request: Request) -> Response:
+    id_, caller = request.parameters["id"], server.caller(request)
+    said = parse(await request.body(), Complete)
+
+    async def fn(tx: Transaction) -> str | None:
+        job = await _workable(server, caller, tx, id_)
+        if job.state == "done" and job.ended_by == said.token:
+            return None  # whoever asks again has not heard the answer
+        await server.app.node.schedule.complete(tx, id_, said.token, said.result)
+        return job.queue
+
+    queue = await server.app.run(fn)
+    if queue is not None:
+        server.app.store.meters.count("ended", queue=queue, state="done")
+    return Response.of(Ended(id_, "done"))
+
+
+async def fail(server: "Server", request: Request) -> Response:
+    id_, caller = request.parameters["id"], server.caller(request)
+    said = parse(await request.body(), Fail)
+    when: RetryAt = AFTER_PAUSE
+    if said.final:
+        when = None
+    elif said.retry_after_ms is not None:
+        when = later_ms(server.app.store, said.retry_after_ms)
+
+    async def fn(tx: Transaction) -> tuple[str, str | None]:
+        job = await _workable(server, caller, tx, id_)
+        if job.state not in ("leased", "done") and job.ended_by == said.token:
+            return job.state, None
+        schedule = server.app.node.schedule
+        return await schedule.fail(tx, id_, said.token, said.reason, when), job.queue
+
+    state, queue = await server.app.run(fn)
+    if queue is not None:
+        server.app.store.meters.count("ended", queue=queue, state=state)
+    return Response.of(Ended(id_, state))
+
+
+async def extend(server: "Server", request: Request) -> Response:
+    id_, caller = request.parameters["id"], server.caller(request)
+    said = parse(await request.body(), Extend)
+
+    async def fn(tx: Transaction) -> int:
+        await _workable(server, caller, tx, id_)
+        return await server.app.node.schedule.extend(tx, id_, said.token, said.lease_ms)
+
+    return Response.of(Extended(await server.app.run(fn)))
+
+
+async def get(server: "Server", request: Request) -> Response:
+    id_, caller = request.parameters["id"], server.caller(request)
+    wait_ms = request.number("wait_ms", limits.WAIT_MS_MAX)
+    job = await server.app.run(lambda tx: _visible(server, caller, tx, id_))
+    if wait_ms and not job.ended_ms:
+        job = await server.patiently(request, server.app.wait(id_, wait_ms / 1000)) or job
+    return Response.of(view(id_, job))
+
+
+async def cancel(server: "Server", request: Request) -> Response:
+    id_, caller = request.parameters["id"], server.caller(request)
+
+    async def fn(tx: Transaction) -> None:
+        job = await _visible(server, caller, tx, id_)
+        if job.caller != caller.name:
+            caller.insist("manage", job.queue)
+        await server.app.node.schedule.cancel(tx, id_, f"cancelled by {caller.name}")
+
+    await server.app.run(fn)
+    return Response.of(Ended(id_, "cancelled"))
+
+
+async def redrive(server: "Server", request: Request) -> Response:
+    id_, caller = request.parameters["id"], server.caller(request)
+
+    async def fn(tx: Transaction) -> str:
+        job = await _visible(server, caller, tx, id_)
+        caller.insist("manage", job.queue)
+        await server.app.node.schedule.redrive(tx, id_)
+        return (await server.app.node.schedule.get(tx, id_)).state
+
+    return Response.of(Ended(id_, await server.app.run(fn)))
+
+
+async def _visible(server: "Server", caller: Caller, tx: Transaction, id_: str) -> Job:
+    """A job that a caller may see; others' are not there for it. Raises `NoSuchJob`."""
+    job = await server.app.node.schedule.get(tx, id_)
+    own = job.caller == caller.name and caller.may("send", job.queue)
+    if own or caller.may("manage", job.queue) or caller.may("work", job.queue):
+        return job
+    raise NoSuchJob(f"there is no job {id_}", id=id_)
+
+
+async def _workable(server: "Server", caller: Caller, tx: Transaction, id_: str) -> Job:
+    """A job that a caller may work on. Raises `NoSuchJob`."""
+    job = await server.app.node.schedule.get(tx, id_)
+    if not caller.may("work", job.queue):
+        raise NoSuchJob(f"there is no job {id_}", id=id_)
+    return job
+
+
+def _claimed(claim: Claim) -> Claimed:
+    return Claimed(
+        claim.id,
+        claim.dedupe.key if claim.dedupe else None,
+        claim.body,
+        claim.attempt,
+        claim.token,
+        claim.lease_until_ms,
+        claim.order_key,
+        claim.made_ms,
+        claim.reason,
+    )
+
+
+def _past(attempt: Attempt) -> dict[str, Any]:
+    return msgspec.structs.asdict(attempt)
+
+
+_OWN = ("no_such_job",)
+_HELD = ("no_such_job", "stale_token")
+
+ROUTES = [
+    Route(
+        "POST",
+        "/v1/queues/{queue}/claim",
+        claim,
+        "Claim ready jobs, or wait for some",
+        takes=Ask,
+        gives=Claims,
+        problems=("bad_name",),
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{id}/complete",
+        complete,
+        "End a job well",
+        takes=Complete,
+        gives=Ended,
+        problems=_HELD,
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{id}/fail",
+        fail,
+        "Fail an attempt",
+        takes=Fail,
+        gives=Ended,
+        problems=_HELD,
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{id}/extend",
+        extend,
+        "Renew the lease of a job",
+        takes=Extend,
+        gives=Extended,
+        problems=_HELD,
+    ),
+    Route(
+        "GET",
+        "/v1/jobs/{id}",
+        get,
+        "A job as it is",
+        gives=JobView,
+        problems=_OWN,
+        query=("wait_ms",),
+    ),
+    Route(
+        "DELETE",
+        "/v1/jobs/{id}",
+        cancel,
+        "Cancel a job",
+        gives=Ended,
+        problems=("no_such_job", "already_ended"),
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{id}/redrive",
+        redrive,
+        "Let a dead job try again",
+        gives=Ended,
+        problems=("no_such_job", "not_dead"),
+    ),
+]

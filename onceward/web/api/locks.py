@@ -1,0 +1,219 @@
+"""Locks over HTTP: the caller renews its lease by itself, and shows the id it got."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from onceward import limits
+from onceward.errors import BadInput, LockLost
+from onceward.ids import LENGTH
+from onceward.parts.locks import Request as LockRequest
+from onceward.parts.locks import Stand, admit_names, admit_owner
+from onceward.parts.locks.records import name_slot
+from onceward.service.hold import Terms
+from onceward.transaction import Transaction
+from onceward.web.auth import Caller
+from onceward.web.bodies import parse
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
+
+
+class Acquire(msgspec.Struct, forbid_unknown_fields=True):
+    """All these names, or none."""
+
+    names: list[str]
+    owner: str = ""
+    lease_ms: LeaseMs = limits.LOCK_LEASE_MS
+    wait_ms: Annotated[int, Meta(ge=0, le=limits.WAIT_MS_MAX)] = 0
+    """How long to stand in line; 0: not at all."""
+    capacity: Annotated[int, Meta(ge=1, le=limits.LOCK_CAPACITY_MAX)] = 1
+    """How many may hold a name at the same time."""
+    request: str | None = None
+    """26 letters and digits that the caller has made up. With the same, the request can be
+    made again by who has not heard the answer, and is one request."""
+
+
+class Acquired(msgspec.Struct):
+    """What is held, until the lease runs out or is renewed."""
+
+    id: str
+    """To renew and to release it by."""
+    token: int
+    """The fencing token, of the first name if there are several."""
+    tokens: dict[str, int]
+    lease_until: int
+
+
+class Renew(msgspec.Struct, forbid_unknown_fields=True):
+    """A lease that is to last longer."""
+
+    id: str
+    lease_ms: LeaseMs | None = None
+
+
+class Renewed(msgspec.Struct):
+    lease_until: int
+
+
+class Release(msgspec.Struct, forbid_unknown_fields=True):
+    """A lock that is not needed any more."""
+
+    id: str
+
+
+class Released(msgspec.Struct):
+    """Whether it was held, or waited for, until now; if not, it is released all the same."""
+
+    released: bool
+
+
+class Someone(msgspec.Struct):
+    """A holder, or one who waits."""
+
+    owner: str
+    since_ms: int
+    number: int
+    """A holder's token, or a place in line."""
+
+
+class LockView(msgspec.Struct):
+    """A lock, with those who hold it and those who wait, in order."""
+
+    name: str
+    capacity: int
+    token: int
+    """The newest one granted."""
+    held: int
+    waiting: int
+    holders: list[Someone]
+    waiters: list[Someone]
+
+
+async def acquire(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    asked = parse(await request.body(), Acquire)
+    for name in asked.names:
+        _admit(name)
+        caller.insist("lock", name)
+    if len(set(asked.names)) < len(asked.names):
+        raise BadInput("a lock is named twice in one request, and would wait for itself")
+    capacities = dict.fromkeys(asked.names, asked.capacity)
+    admit_names(capacities)
+    owner = asked.owner or caller.name
+    admit_owner(owner)
+    terms = Terms(capacities, asked.lease_ms, asked.wait_ms / 1000, owner)
+    locks, store = server.app.locks, server.app.store
+    id_ = None if asked.request is None else _id(asked.request, capacities, locks.table.slots)
+    acquiring = locks.acquire(terms, id_)
+    lock = await (server.patiently(request, acquiring) if asked.wait_ms else acquiring)
+    if lock is None:
+        raise LockLost("the server is stopping, or nobody waits for the lock any more")
+    until_ms = store.clock.now_ms() + int(lock.left_s * 1000)
+    return Response.of(Acquired(lock.id, lock.tokens[asked.names[0]], lock.tokens, until_ms))
+
+
+async def renew(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    asked = parse(await request.body(), Renew)
+    table = server.app.locks.table
+
+    async def fn(tx: Transaction) -> int:
+        await tx.fetch(table.read_to_renew(asked.id))
+        _insist(caller, await table.get(tx, asked.id))
+        return await table.renew(tx, asked.id, asked.lease_ms)
+
+    return Response.of(Renewed(await server.app.run(fn)))
+
+
+async def release(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    asked = parse(await request.body(), Release)
+    table = server.app.locks.table
+
+    async def fn(tx: Transaction) -> bool:
+        held = await table.get(tx, asked.id)
+        if held is None:
+            return False
+        _insist(caller, held)
+        await table.release(tx, asked.id)
+        return True
+
+    return Response.of(Released(await server.app.run(fn)))
+
+
+async def status(server: "Server", request: Request) -> Response:
+    name, caller = request.parameters["name"], server.caller(request)
+    caller.insist("lock", name)
+    found = await server.app.locks.status(name)
+    if found is None:
+        raise BadInput(f"the lock {name!r} was not used lately", code="no_such_lock", name=name)
+    holders, waiters = _shown(found.holders), _shown(found.waiters)
+    return Response.of(
+        LockView(name, found.capacity, found.token, found.held, found.waiting, holders, waiters)
+    )
+
+
+def _shown(stands: list[Stand]) -> list[Someone]:
+    """Without the ids, by which whoever knows them may release."""
+    return [Someone(stand.owner, stand.since_ms, stand.number) for stand in stands]
+
+
+def _insist(caller: Caller, request: LockRequest | None) -> None:
+    for name in [] if request is None else request.names:
+        caller.insist("lock", name)
+
+
+def _admit(name: str) -> None:
+    if "\x00" in name:
+        raise BadInput("a lock's name has no NUL in it", code="bad_name")
+
+
+def _id(made_up: str, capacities: dict[str, int], slots: int) -> str:
+    if len(made_up) != LENGTH or not (made_up.isascii() and made_up.isalnum()):
+        raise BadInput(f"request is {LENGTH} letters and digits, made up by the caller")
+    return f"{made_up}{name_slot(min(capacities), slots):03x}"
+
+
+ROUTES = [
+    Route(
+        "POST",
+        "/v1/locks/acquire",
+        acquire,
+        "Hold names, all or none",
+        takes=Acquire,
+        gives=Acquired,
+        problems=("bad_name", "bad_key", "lock_held", "line_full", "lock_capacity", "lock_lost"),
+    ),
+    Route(
+        "POST",
+        "/v1/locks/renew",
+        renew,
+        "Renew a lease",
+        takes=Renew,
+        gives=Renewed,
+        problems=("bad_key", "lock_lost"),
+    ),
+    Route(
+        "POST",
+        "/v1/locks/release",
+        release,
+        "Let go",
+        takes=Release,
+        gives=Released,
+        problems=("bad_key",),
+    ),
+    Route(
+        "GET",
+        "/v1/locks/{name}",
+        status,
+        "Who holds a lock, and who waits",
+        gives=LockView,
+        problems=("no_such_lock", "bad_name"),
+    ),
+]

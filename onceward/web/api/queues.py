@@ -1,0 +1,262 @@
+"""Queues, for those who look after them."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from onceward import keys, limits
+from onceward.errors import BadInput
+from onceward.parts import queue as queue_part
+from onceward.parts.queue import Page
+from onceward.parts.schedule import Job, Settings, admit_queue
+from onceward.transaction import Transaction
+from onceward.web.api.jobs import JobView, view
+from onceward.web.bodies import parse
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+
+class QueueView(msgspec.Struct):
+    """A queue: its settings, and how many jobs it has in which state."""
+
+    name: str
+    jobs: dict[str, int]
+    oldest_ready_ms: int | None
+    counted_ms: int | None
+    """When they were counted; None: they have not been yet."""
+    settings: Settings
+
+
+class QueueList(msgspec.Struct):
+    """The queues that have jobs or settings."""
+
+    queues: list[QueueView]
+
+
+class DeadPage(msgspec.Struct):
+    """Dead jobs and those in doubt, the first that died first."""
+
+    jobs: list[JobView]
+    next: str | None
+    """Where the next page starts; None: there is none."""
+
+
+class Redrive(msgspec.Struct, forbid_unknown_fields=True):
+    """Which dead jobs are to try again: all that fit."""
+
+    start: str = ""
+    """Where to go on: the member next of the last answer."""
+    reason: str | None = None
+    """Whose last attempt failed with a reason that contains this."""
+    order_key: str | None = None
+    since_ms: Annotated[int, Meta(ge=0)] | None = None
+    """Which died at this time or later."""
+
+
+class Purge(msgspec.Struct, forbid_unknown_fields=True):
+    """All jobs that wait are to be cancelled."""
+
+    start: str = ""
+    """Where to go on: the member next of the last answer."""
+
+
+class Changed(msgspec.Struct):
+    """How many jobs that was. There may be more: it does not take long for any request."""
+
+    jobs: int
+    next: str | None
+    """For the next request, to go on; None: that was all."""
+
+
+async def list_(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    names = {*server.app.node.book.names(), *server.census.queues}
+    allowed = [name for name in sorted(names) if caller.may("manage", name)]
+    return Response.of(QueueList([_view(server, name) for name in allowed]))
+
+
+async def get(server: "Server", request: Request) -> Response:
+    return Response.of(_view(server, _managed(server, request)))
+
+
+async def configure(server: "Server", request: Request) -> Response:
+    queue = _managed(server, request)
+    changes = parse(await request.body(), dict[str, Any])
+    for name, value in changes.items():
+        if isinstance(value, list):
+            changes[name] = tuple(value)
+    await server.app.queues.configure(queue, **changes)
+    return Response.of(_view(server, queue))
+
+
+async def pause(server: "Server", request: Request) -> Response:
+    queue = _managed(server, request)
+    await server.app.queues.pause(queue)
+    return Response.of(_view(server, queue))
+
+
+async def resume(server: "Server", request: Request) -> Response:
+    queue = _managed(server, request)
+    await server.app.queues.resume(queue)
+    return Response.of(_view(server, queue))
+
+
+async def dead(server: "Server", request: Request) -> Response:
+    queue = _managed(server, request)
+    query = request.query(["start", "limit"])
+    limit = query.get("limit", "100")
+    if not (limit.isascii() and limit.isdigit()) or not 0 < int(limit[:9]) <= limits.LIST_MAX:
+        raise BadInput(f"limit is 1 to {limits.LIST_MAX}", code="bad_parameter")
+    start = query.get("start", "")
+    if len(start.encode()) > limits.SORT_BYTES_MAX or "\x00" in start:
+        raise _bad_start()
+    letters = await server.app.queues.dead(queue, start=start, limit=int(limit))
+    more = keys.after(letters[-1].place) if len(letters) == int(limit) else None
+    return Response.of(DeadPage([view(letter.id, letter.job) for letter in letters], more))
+
+
+async def redrive(server: "Server", request: Request) -> Response:
+    queue = _managed(server, request)
+    raw = await request.body()
+    chosen = parse(raw, Redrive) if raw else Redrive()
+
+    def fits(job: Job) -> bool:
+        return (
+            (chosen.reason is None or chosen.reason in job.reason)
+            and (chosen.order_key is None or chosen.order_key == job.order_key)
+            and (chosen.since_ms is None or job.ended_ms >= chosen.since_ms)
+        )
+
+    # Not what dies again meanwhile: that would have no end.
+    before, _, start = chosen.start.partition("/")
+    if before and not (before.isascii() and before.isdigit() and len(before) <= 16):
+        raise _bad_start()
+    before_ms = int(before) if before else server.app.store.clock.now_ms() + 1
+    changed = await _for_a_while(
+        server,
+        start,
+        lambda start, tx: queue_part.redrive_dead(
+            tx, server.app.node.schedule, queue, start=start, before_ms=before_ms, chosen=fits
+        ),
+    )
+    if changed.next is not None:
+        changed.next = f"{before_ms}/{changed.next}"
+    return Response.of(changed)
+
+
+async def purge(server: "Server", request: Request) -> Response:
+    queue = _managed(server, request)
+    raw = await request.body()
+    start = (parse(raw, Purge) if raw else Purge()).start
+    slot = start.partition("/")[0]
+    if start and not (slot.isascii() and slot.isdigit() and len(slot) <= 4):
+        raise _bad_start()
+    changed = await _for_a_while(
+        server,
+        start,
+        lambda start, tx: queue_part.purge(tx, server.app.node.schedule, queue, start=start),
+    )
+    return Response.of(changed)
+
+
+async def _for_a_while(
+    server: "Server", start: str, page: Callable[[str, Transaction], Awaitable[Page]]
+) -> Changed:
+    """Do as many commits of a long work as a request may take."""
+    if len(start.encode()) > limits.SORT_BYTES_MAX or "\x00" in start:
+        raise _bad_start()
+    clock, changed = server.app.store.clock, Changed(0, start)
+    until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
+    while changed.next is not None and (clock.elapsed_ns() < until_ns or not changed.jobs):
+        found = await server.app.run(partial(page, changed.next))
+        changed.jobs += found.done
+        changed.next = found.next
+    return changed
+
+
+def _bad_start() -> BadInput:
+    return BadInput("start is the member next of the last answer", code="bad_parameter")
+
+
+def _managed(server: "Server", request: Request) -> str:
+    queue = request.parameters["queue"]
+    server.caller(request).insist("manage", queue)
+    admit_queue(queue)
+    return queue
+
+
+def _view(server: "Server", name: str) -> QueueView:
+    found = server.census.queues.get(name)
+    return QueueView(
+        name,
+        dict(found.jobs) if found else {},
+        found.oldest_ready_ms if found else None,
+        server.census.counted_ms,
+        server.app.node.book(name),
+    )
+
+
+_NAME = ("bad_name",)
+
+ROUTES = [
+    Route("GET", "/v1/queues", list_, "The queues", gives=QueueList),
+    Route("GET", "/v1/queues/{queue}", get, "A queue", gives=QueueView, problems=_NAME),
+    Route(
+        "PUT",
+        "/v1/queues/{queue}",
+        configure,
+        "Change some settings of a queue",
+        takes=Settings,
+        gives=QueueView,
+        problems=_NAME,
+    ),
+    Route(
+        "POST",
+        "/v1/queues/{queue}/pause",
+        pause,
+        "Hand out no jobs",
+        gives=QueueView,
+        problems=_NAME,
+    ),
+    Route(
+        "POST",
+        "/v1/queues/{queue}/resume",
+        resume,
+        "Hand out jobs again",
+        gives=QueueView,
+        problems=_NAME,
+    ),
+    Route(
+        "GET",
+        "/v1/queues/{queue}/dead",
+        dead,
+        "Dead jobs, and those in doubt",
+        gives=DeadPage,
+        problems=_NAME,
+        query=("start", "limit"),
+    ),
+    Route(
+        "POST",
+        "/v1/queues/{queue}/redrive",
+        redrive,
+        "Let dead jobs try again",
+        takes=Redrive,
+        gives=Changed,
+        problems=_NAME,
+    ),
+    Route(
+        "POST",
+        "/v1/queues/{queue}/purge",
+        purge,
+        "Cancel all jobs that wait",
+        takes=Purge,
+        gives=Changed,
+        problems=_NAME,
+    ),
+]

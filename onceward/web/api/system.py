@@ -1,0 +1,58 @@
+"""Whether the server is well, what it measures, and how it is called."""
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onceward.errors import Unavailable
+from onceward.web import metrics as metrics_text
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+_PAGE = files("onceward.web").joinpath("api.html").read_bytes()
+
+
+class Health(msgspec.Struct):
+    """Whether the server is well."""
+
+    status: str
+
+
+async def healthz(server: "Server", request: Request) -> Response:
+    """The process runs and answers. Whether storage works is for readiness to say."""
+    return Response.of(Health("ok"))
+
+
+async def readyz(server: "Server", request: Request) -> Response:
+    """Whether it can do its work now. Raises what hinders it."""
+    if server.draining.is_set():
+        raise Unavailable("the server is stopping", code="node_stopped")
+    await server.app.probe()
+    return Response.of(Health("ready"))
+
+
+async def metrics(server: "Server", request: Request) -> Response:
+    now_ms = server.app.store.clock.now_ms()
+    text = metrics_text.text(server.app.store.meters, server.census, now_ms)
+    return Response(200, text, metrics_text.KIND)
+
+
+async def openapi(server: "Server", request: Request) -> Response:
+    return Response(200, server.openapi)
+
+
+async def page(server: "Server", request: Request) -> Response:
+    return Response(200, _PAGE, b"text/html; charset=utf-8")
+
+
+ROUTES = [
+    Route("GET", "/healthz", healthz, "Whether the process is alive", gives=Health, public=True),
+    Route("GET", "/readyz", readyz, "Whether it can work now", gives=Health, public=True),
+    Route("GET", "/metrics", metrics, "Metrics for Prometheus", public=True),
+    Route("GET", "/openapi.json", openapi, "This document", public=True),
+    Route("GET", "/docs", page, "This document as a page", public=True),
+]

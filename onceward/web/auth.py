@@ -1,0 +1,236 @@
+"""Who calls, and what they may do.
+
+Servers have API keys, of which only digests are kept; people have JSON Web Tokens. Both name
+their caller, whose dedupe keys and jobs are its own, and carry scopes: an action and a pattern
+of names, as in `send:orders` or `work:mail.*`. Actions:
+
+    send    send messages to queues that match, and see what became of one's own
+    work    claim jobs of queues that match, and complete, fail and extend them
+    manage  see all of queues that match, set, pause, redrive and purge them
+    lock    acquire locks whose names match, and see who holds them
+    all     everything
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import BadInput, OncewardError
+
+ACTIONS = ("send", "work", "manage", "lock")
+ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
+KEY_PREFIX = "ow_"
+HS256_BYTES_MIN = 32
+
+Action = Literal["send", "work", "manage", "lock"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever has made a request."""
+
+    name: str
+    scopes: tuple[str, ...]
+    _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
+
+    def may(self, action: Action, name: str) -> bool:
+        """Whether a scope covers an action on a name."""
+        asked = (action, name)
+        allowed = self._known.get(asked)
+        if allowed is None:
+            allowed = any(_covers(scope, action, name) for scope in self.scopes)
+            if len(self._known) < limits.SCOPES_KNOWN_MAX:
+                self._known[asked] = allowed
+        return allowed
+
+    def insist(self, action: Action, name: str) -> None:
+        """Raise `not_allowed` if no scope covers it."""
+        if not self.may(action, name):
+            raise OncewardError(
+                f"{self.name!r} has no scope for {action}:{name[:100]}", code="not_allowed"
+            )
+
+
+DEVELOPER = Caller("developer", ("all",))
+"""Everyone, in dev mode."""
+
+
+class ApiKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An API key as the settings have it: not the key, but its digest."""
+
+    name: str
+    """The caller's."""
+    digest: str
+    """`sha256:` and 64 hex digits; `onceward token` prints it."""
+    scopes: tuple[str, ...]
+
+
+class JwtKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whose tokens are taken: signed with this key by this algorithm, and by no other."""
+
+    algorithm: str
+    key: str
+    """The secret, or the public key as PEM."""
+    audience: str
+    issuer: str | None = None
+    id: str | None = None
+    """If given, only for tokens that name it as their `kid`."""
+
+
+class Auth:
+    """Tells callers by their credentials."""
+
+    def __init__(
+        self, api_keys: Iterable[ApiKey] = (), jwt_keys: Iterable[JwtKey] = (), *, dev: bool = False
+    ) -> None:
+        """With `dev` there are none, and everyone may do everything. Raises `bad_settings`."""
+        self.dev = dev
+        self._keys: dict[bytes, Caller] = {}
+        for key in api_keys:
+            admit_caller(key.name)
+            admit_scopes(key.scopes)
+            self._keys[_digest(key)] = Caller(key.name, key.scopes)
+        self._jwt_keys = [_prepared(key) for key in jwt_keys]
+
+    def caller(self, authorization: str | None, now_ms: int) -> Caller:
+        """The caller by the header Authorization. Raises `no_credentials`."""
+        if self.dev:
+            return DEVELOPER
+        scheme, _, credentials = (authorization or "").partition(" ")
+        credentials = credentials.strip()
+        if scheme.lower() != "bearer" or not credentials:
+            raise _refused("send an API key or a token: Authorization: Bearer …")
+        if credentials.startswith(KEY_PREFIX):
+            caller = self._keys.get(sha256(credentials.encode()).digest())
+            if caller is None:
+                raise _refused("this API key is not known")
+            return caller
+        return self._caller_by_token(credentials, now_ms)
+
+    def _caller_by_token(self, token: str, now_ms: int) -> Caller:
+        import jwt  # here, since few need it and it takes long to load
+
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError as error:
+            raise _refused(f"this is no token: {error}") from error
+        reason = "no key of this server fits its algorithm and kid"
+        for key, material in self._jwt_keys:
+            if header.get("alg") != key.algorithm or key.id not in (None, header.get("kid")):
+                continue
+            try:
+                claims = jwt.decode(
+                    token,
+                    material,
+                    algorithms=[key.algorithm],
+                    audience=key.audience,
+                    issuer=key.issuer,
+                    options={
+                        "require": ["exp", "aud", "sub"],
+                        # By the clock of the server, below.
+                        "verify_exp": False,
+                        "verify_nbf": False,
+                        "verify_iat": False,
+                    },
+                )
+                return _caller(claims, now_ms)
+            except jwt.PyJWTError as error:
+                reason = str(error)
+        raise _refused(f"the token is refused: {reason}")
+
+
+def _caller(claims: dict[str, Any], now_ms: int) -> Caller:
+    expires, begins = claims["exp"], claims.get("nbf", 0)
+    if not all(isinstance(time, int | float) for time in (expires, begins)):
+        raise _refused("the token's exp and nbf must be numbers")
+    slack_ms = limits.TOKEN_SLACK_MS
+    if expires * 1000 + slack_ms <= now_ms:
+        raise _refused("the token has expired")
+    if begins * 1000 - slack_ms > now_ms:
+        raise _refused("the token is not valid yet")
+    name, scope = claims["sub"], claims.get("scope", "")
+    if not isinstance(name, str) or not isinstance(scope, str):
+        raise _refused("the token's sub and scope must be text")
+    try:
+        admit_caller(name)
+    except OncewardError as error:
+        raise _refused(error.message) from error
+    return Caller(name, tuple(scope.split()))
+
+
+def admit_caller(name: str) -> None:
+    """Raise `bad_settings` for what cannot be a caller's name."""
+    if not 0 < len(name.encode(errors="replace")) <= limits.CALLER_BYTES_MAX:
+        raise OncewardError(
+            f"a caller's name has 1 to {limits.CALLER_BYTES_MAX} bytes", code="bad_settings"
+        )
+
+
+def admit_scopes(scopes: Sequence[str]) -> None:
+    """Raise `bad_settings` for scopes that mean nothing."""
+    for scope in scopes:
+        action, colon, pattern = scope.partition(":")
+        if scope != "all" and (action not in ACTIONS or not colon or not pattern):
+            raise OncewardError(
+                f"{scope!r} is no scope: write all, or an action ({', '.join(ACTIONS)}), a colon "
+                "and a pattern of names, as in send:orders.*",
+                code="bad_settings",
+            )
+
+
+def digest_of(key: str) -> str:
+    """The digest of an API key, as the settings have it."""
+    return f"sha256:{sha256(key.encode()).hexdigest()}"
+
+
+def _covers(scope: str, action: str, name: str) -> bool:
+    if scope == "all":
+        return True
+    allowed, _, pattern = scope.partition(":")
+    return allowed == action and fnmatchcase(name, pattern)
+
+
+def _digest(key: ApiKey) -> bytes:
+    kind, _, digits = key.digest.partition(":")
+    try:
+        digest = bytes.fromhex(digits)
+    except ValueError:
+        digest = b""
+    if kind != "sha256" or len(digest) != sha256().digest_size:
+        raise OncewardError(
+            f"the digest of the API key of {key.name!r} is not sha256: and 64 hex digits",
+            code="bad_settings",
+        )
+    return digest
+
+
+def _prepared(key: JwtKey) -> tuple[JwtKey, Any]:
+    """A key with what its algorithm makes of it. Raises `bad_settings`."""
+    if key.algorithm not in ALGORITHMS:
+        raise OncewardError(
+            f"{key.algorithm!r} is not taken for tokens: {', '.join(ALGORITHMS)} are",
+            code="bad_settings",
+        )
+    if key.algorithm == "HS256":
+        if len(key.key.encode()) < HS256_BYTES_MIN:
+            raise OncewardError(
+                f"a secret for tokens has at least {HS256_BYTES_MIN} bytes", code="bad_settings"
+            )
+        return key, key.key
+    import jwt
+
+    try:
+        return key, jwt.get_algorithm_by_name(key.algorithm).prepare_key(key.key)
+    except (ValueError, TypeError, jwt.PyJWTError) as error:
+        raise OncewardError(
+            f"the key for {key.algorithm} is not a public key as PEM: {error}", code="bad_settings"
+        ) from error
+
+
+def _refused(why: str) -> BadInput:
+    return BadInput(why, code="no_credentials")

@@ -1,0 +1,171 @@
+"""Requests and answers over ASGI: no more than the API needs, so that little stands between
+a socket and a commit."""
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import TABLE, BadInput, OncewardError
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON = b"application/json"
+PROBLEM = b"application/problem+json"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Gone(Exception):
+    """The caller has gone before its request was whole."""
+
+
+class Request:
+    """One request. Its body is read when it is asked for, and once."""
+
+    __slots__ = ("_headers", "_receive", "method", "parameters", "route", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope = scope
+        self.method: str = scope["method"]
+        self.parameters: dict[str, str] = {}
+        """Those in its path, by name."""
+        self.route = ""
+        """The pattern of its path, once found."""
+        self._receive = receive
+        self._headers: dict[bytes, bytes] | None = None
+
+    def header(self, name: bytes) -> str | None:
+        """A header by its name in lower case; the last one if there are several. Raises
+        `BadInput` if it is not text."""
+        if self._headers is None:
+            self._headers = dict(self.scope["headers"])
+        value = self._headers.get(name)
+        if value is None:
+            return None
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise BadInput(
+                f"the header {name.decode()} is not UTF-8: {error}", code="not_text"
+            ) from error
+
+    def query(self, known: Iterable[str]) -> dict[str, str]:
+        """The parameters after the question mark. Raises `BadInput` for those not known, or
+        there twice."""
+        raw: bytes = self.scope["query_string"]
+        if not raw:
+            return {}
+        try:
+            pairs = parse_qsl(
+                raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100
+            )
+        except (UnicodeDecodeError, ValueError) as error:
+            raise BadInput(f"the query is not valid: {error}", code="bad_parameter") from error
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise BadInput("a parameter is there twice", code="bad_parameter")
+        unknown = sorted(found.keys() - set(known))
+        if unknown:
+            raise BadInput(f"there is no parameter {unknown[0][:100]!a}", code="bad_parameter")
+        return found
+
+    def number(self, name: str, most: int, default: int = 0) -> int:
+        """The one parameter of the query, a number from 0 to `most`. Raises `BadInput`."""
+        text = self.query([name]).get(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= most):
+            raise BadInput(f"{name} is 0 to {most}, not {text[:100]!a}", code="bad_parameter")
+        return int(text)
+
+    async def body(self, most_bytes: int = limits.REQUEST_BYTES_MAX) -> bytes:
+        """All of the body. Raises `BadInput` if it is too large, or not JSON by its type;
+        `Gone` if it does not come."""
+        kind = self.header(b"content-type")
+        if kind is not None and kind.partition(";")[0].strip().lower() != "application/json":
+            raise BadInput(
+                f"the body must be application/json, not {kind[:100]!a}", code="not_this_type"
+            )
+        length = self.header(b"content-length")
+        if length is not None and length.isdigit() and int(length) > most_bytes:
+            raise _too_large(most_bytes)
+        message = await self._receive()
+        whole: bytes = message.get("body", b"")
+        if not message.get("more_body") and message["type"] == "http.request":
+            if len(whole) > most_bytes:
+                raise _too_large(most_bytes)
+            return whole
+        pieces, size_bytes = [whole], len(whole)
+        while message["type"] == "http.request" and message.get("more_body"):
+            if size_bytes > most_bytes:
+                raise _too_large(most_bytes)
+            message = await self._receive()
+            pieces.append(message.get("body", b""))
+            size_bytes += len(pieces[-1])
+        if message["type"] != "http.request":
+            raise Gone
+        if size_bytes > most_bytes:
+            raise _too_large(most_bytes)
+        return b"".join(pieces)
+
+    async def gone(self) -> None:
+        """Return when the caller has gone. The body has been read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class Response:
+    """An answer: a status and, as a rule, JSON."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes = b"",
+        kind: bytes = JSON,
+        headers: Iterable[tuple[bytes, bytes]] = (),
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.headers = [(b"content-length", str(len(body)).encode()), *headers]
+        if body:
+            self.headers.append((b"content-type", kind))
+
+    @classmethod
+    def of(cls, value: Any, status: int = 200) -> "Response":
+        """A value as JSON."""
+        return cls(status, _encode(value))
+
+    async def send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+def problem(error: OncewardError, headers: Iterable[tuple[bytes, bytes]] = ()) -> Response:
+    """The problem document (RFC 9457) of an error."""
+    kind = TABLE[error.code]
+    members: dict[str, object] = {
+        "type": f"urn:onceward:problem:{error.code}",
+        "title": kind.title,
+        "status": kind.status,
+        "detail": error.message,
+        "code": error.code,
+        "retry": kind.retry,
+    }
+    for name, value in error.details.items():
+        members.setdefault(name, value)
+    more = [(b"retry-after", b"1")] if kind.retry and kind.status in (429, 503) else []
+    body = msgspec.json.encode(members, enc_hook=str)
+    return Response(kind.status, body, PROBLEM, [*headers, *more])
+
+
+def _too_large(most_bytes: int) -> BadInput:
+    return BadInput(
+        f"the body of this request has at most {most_bytes} bytes", code="body_too_large"
+    )

@@ -1,0 +1,36 @@
+"""Logs: as text for people, or as JSON, one object on a line, for programs."""
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def set_up(form: str, level: str) -> None:
+    """Log to standard error in a form, from a level on."""
+    handler = logging.StreamHandler()
+    if form == "json":
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # What uvicorn says of its start and end we say ourselves.
+    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, root.level))

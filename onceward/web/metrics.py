@@ -1,0 +1,76 @@
+"""Metrics as Prometheus reads them."""
+
+from collections.abc import Iterator, Mapping
+
+from onceward.meters import Histogram, Labels, Meters
+from onceward.service.census import Census
+
+KIND = b"text/plain; version=0.0.4; charset=utf-8"
+
+HELP = {
+    "accepted": "Messages accepted, by queue and whether they were duplicates",
+    "claimed": "Jobs handed out to workers, by queue",
+    "ended": "Attempts that ended, by queue and what the job became",
+    "requests": "HTTP requests, by route, method and status",
+    "conflicts": "Transactions that ran again because something they read had changed",
+    "commit_seconds": "How long commits took to be durable",
+    "lateness_seconds": "How late due entries were acted on",
+    "request_seconds": "How long HTTP requests took, by route",
+    "jobs": "Jobs by queue and state, as of the last count",
+    "oldest_ready_seconds": "Age of the oldest job that waits for a worker, by queue",
+    "counted_seconds": "When jobs were counted last, in seconds since 1970",
+}
+
+
+def text(meters: Meters, census: Census, now_ms: int) -> bytes:
+    """All metrics of this process."""
+    return "".join(_lines(meters, census, now_ms)).encode()
+
+
+def _lines(meters: Meters, census: Census, now_ms: int) -> Iterator[str]:
+    for name, values in meters.counters():
+        yield from _head(f"{name}_total", name, "counter")
+        for labels, value in values.items():
+            yield _line(f"{name}_total", labels, value)
+    for name, histograms in meters.histograms():
+        yield from _head(name, name, "histogram")
+        for labels, histogram in histograms.items():
+            yield from _histogram(name, labels, histogram)
+    if census.counted_ms is not None:
+        yield from _head("counted_seconds", "counted_seconds", "gauge")
+        yield _line("counted_seconds", (), census.counted_ms / 1000)
+        yield from _head("jobs", "jobs", "gauge")
+        for name, queue in sorted(census.queues.items()):
+            for state, count in sorted(queue.jobs.items()):
+                yield _line("jobs", (("queue", name), ("state", state)), count)
+        yield from _head("oldest_ready_seconds", "oldest_ready_seconds", "gauge")
+        for name, queue in sorted(census.queues.items()):
+            if queue.oldest_ready_ms is not None:
+                age_s = max(now_ms - queue.oldest_ready_ms, 0) / 1000
+                yield _line("oldest_ready_seconds", (("queue", name),), age_s)
+
+
+def _head(name: str, help_: str, kind: str) -> Iterator[str]:
+    yield f"# HELP onceward_{name} {HELP.get(help_, help_)}\n"
+    yield f"# TYPE onceward_{name} {kind}\n"
+
+
+def _histogram(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
+    so_far = 0
+    for bound, count in zip((*histogram.bounds, "+Inf"), histogram.counts, strict=True):
+        so_far += count
+        yield _line(f"{name}_bucket", (*labels, ("le", str(bound))), so_far)
+    yield _line(f"{name}_sum", labels, histogram.sum)
+    yield _line(f"{name}_count", labels, so_far)
+
+
+def _line(name: str, labels: Labels, value: float) -> str:
+    shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
+    return f"onceward_{name}{{{shown}}} {value}\n" if shown else f"onceward_{name} {value}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+_ESCAPES: Mapping[int, str] = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n"}

@@ -1,0 +1,112 @@
+"""The table of routes: which function answers which method and path, and what it takes.
+
+A path is split before it is decoded, so that a name may have a slash in it (as %2F). The same
+table makes the OpenAPI document.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from onceward.errors import BadInput
+from onceward.web.http import Request, Response
+
+Handle = Callable[[Any, Request], Awaitable[Response]]
+
+
+class Route(NamedTuple):
+    """One method of one path."""
+
+    method: str
+    path: str
+    """With parameters in braces: /v1/jobs/{id}."""
+    handle: Handle
+    """Gets the server and the request."""
+    summary: str
+    takes: Any = None
+    """The struct of its body."""
+    gives: Any = None
+    """The struct of its answer."""
+    statuses: tuple[int, ...] = (200,)
+    """Of answers that are no problems."""
+    problems: tuple[str, ...] = ()
+    """The codes of its own problems, beside those of all."""
+    query: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    public: bool = False
+    """Whether it is answered without credentials."""
+
+
+class _Node:
+    """A place in the tree of paths."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, _Node] = {}
+        self.any: _Node | None = None
+        self.routes: dict[str, Route] = {}
+
+
+class Routes:
+    """Finds the route of a request."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        self._root = _Node()
+        self._routes = routes
+        for route in routes:
+            node = self._root
+            for word in route.path.split("/")[1:]:
+                if word.startswith("{"):
+                    node.any = node.any or _Node()
+                    node = node.any
+                else:
+                    node = node.words.setdefault(word, _Node())
+            assert route.method not in node.routes, route
+            node.routes[route.method] = route
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self._routes)
+
+    def find(self, request: Request) -> Route:
+        """The route of a request, whose parameters are set. Raises `BadInput`: there is none,
+        it takes another method, or a parameter is no text."""
+        scope = request.scope
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        raw = raw.removeprefix(scope.get("root_path", "").encode())
+        node: _Node | None = self._root
+        values: list[str] = []
+        for word in raw.partition(b"?")[0].split(b"/")[1:]:
+            text = _decode(word)
+            assert node is not None
+            after = node.words.get(text)
+            if after is None and text:
+                after = node.any
+                values.append(text)
+            if after is None:
+                raise BadInput("there is nothing at this address", code="not_found")
+            node = after
+        assert node is not None
+        method = "GET" if request.method == "HEAD" else request.method
+        route = node.routes.get(method)
+        if route is None:
+            if not node.routes:
+                raise BadInput("there is nothing at this address", code="not_found")
+            allowed = ", ".join(sorted(node.routes))
+            raise BadInput(
+                f"this address takes {allowed}, not {request.method[:20]}",
+                code="method_not_allowed",
+                allow=allowed,
+            )
+        names = [word[1:-1] for word in route.path.split("/") if word.startswith("{")]
+        request.parameters = dict(zip(names, values, strict=True))
+        request.route = route.path
+        return route
+
+
+def _decode(word: bytes) -> str:
+    try:
+        text = unquote_to_bytes(word).decode() if b"%" in word else word.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the address is not UTF-8: {error}", code="not_text") from error
+    if "\x00" in text:
+        raise BadInput("an address has no NUL in it", code="bad_name")
+    return text

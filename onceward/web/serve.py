@@ -1,0 +1,118 @@
+"""Runs a server on a port until it is told to stop."""
+
+import asyncio
+import gc
+import ipaddress
+import socket
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from onceward.app import App
+from onceward.errors import OncewardError
+from onceward.web import logs
+from onceward.web.auth import Auth
+from onceward.web.server import Server
+from onceward.web.settings import Settings
+
+
+def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT: then answer what is at hand, hand over, and close.
+
+    `announce` hears where, once it listens. Raises `bad_settings`, what `App.start` raises, and
+    what has ended the node, if that was no signal.
+    """
+    dev = not settings.keys and not settings.jwt
+    if dev and not is_loopback(settings.host):
+        raise OncewardError(
+            f"without keys anybody could use the server at {settings.host}. Set up keys "
+            "(`onceward token` makes one), or listen at 127.0.0.1.",
+            code="bad_settings",
+        )
+    auth = Auth(settings.keys, settings.jwt, dev=dev)
+    app = load_app(settings.app) if settings.app else App(settings.database, name=settings.name)
+    logs.set_up(settings.log, settings.log_level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, app, auth, announce))
+
+
+async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[str], None]) -> None:
+    listening = _listen(settings.host, settings.port)
+    try:
+        async with Server(app, auth, telemetry=settings.telemetry) as server:
+            config = uvicorn.Config(
+                server,
+                loop="uvloop",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=int(settings.drain_s) or 1,
+            )
+            listener = _Listener(config, server)
+            app.node.on_end(listener.leave)
+            gc.collect()
+            gc.freeze()  # what is there now stays: no need to look through it again and again
+            host, port = listening.getsockname()[:2]
+            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+            await listener.serve(sockets=[listening])
+    finally:
+        listening.close()
+
+
+class _Listener(uvicorn.Server):
+    """Lets those who wait go first when it stops: else it would wait for them."""
+
+    def __init__(self, config: uvicorn.Config, server: Server) -> None:
+        super().__init__(config)
+        self._answering = server
+
+    def leave(self) -> None:
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._answering.drain()
+        await super().shutdown(sockets)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(1024)
+    except (OSError, UnicodeError) as error:
+        listening.close()
+        raise OncewardError(
+            f"cannot listen at {host}:{port}: {error}", code="bad_settings"
+        ) from error
+    return listening
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def load_app(path: str) -> App:
+    """The application that `module:name` says. Raises `bad_settings`."""
+    module, _, name = path.partition(":")
+    try:
+        found: Any = getattr(import_module(module), name or "app")
+    except (ImportError, AttributeError, ValueError) as error:
+        raise OncewardError(f"{path!r} cannot be loaded: {error}", code="bad_settings") from error
+    if not isinstance(found, App):
+        raise OncewardError(f"{path!r} is no onceward.App", code="bad_settings")
+    return found

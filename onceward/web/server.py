@@ -1,0 +1,170 @@
+"""The server: an ASGI application around an `App`. Run it by `onceward serve`, or mount it."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from onceward.app import App
+from onceward.clock import boot_ns
+from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.service.census import Census
+from onceward.web.api import ROUTES
+from onceward.web.auth import Auth, Caller
+from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, problem
+from onceward.web.openapi import document
+from onceward.web.routes import Route, Routes
+from onceward.web.telemetry import Telemetry
+
+logger = logging.getLogger("onceward.http")
+
+T = TypeVar("T")
+
+
+class Server:
+    """Answers the `/v1` API for an application.
+
+    By itself it starts and stops the application when the ASGI server does. Mounted in another
+    one, whose lifespan does not reach it, use it with `async with`.
+    """
+
+    def __init__(self, app: App, auth: Auth, *, work: bool = True, telemetry: bool = False) -> None:
+        """`work`: whether this process runs the application's handlers, too. `telemetry`: whether
+        it makes OpenTelemetry spans."""
+        self.app = app
+        self.auth = auth
+        self.routes = Routes(ROUTES)
+        self.draining = asyncio.Event()
+        """Set when the server stops: whoever waits for something is answered at once."""
+        self.openapi = document(self.routes)
+        self._work = work
+        self._telemetry = Telemetry() if telemetry else None
+        self._counting: asyncio.Task[None] | None = None
+
+    async def start(self) -> Self:
+        """Open the database and begin; raises what `App.start` raises."""
+        await self.app.start(work=self._work)
+        self.census = Census(self.app.store, self.app.node.schedule.slots)
+        self._counting = asyncio.create_task(self.census.run(), name="onceward-census")
+        self.draining.clear()
+        return self
+
+    def drain(self) -> None:
+        """Let nobody wait any longer; twice is once."""
+        self.draining.set()
+
+    async def stop(self) -> None:
+        """Finish what is at hand and close; twice is once."""
+        self.drain()
+        if self._counting is not None:
+            self._counting.cancel()
+            await asyncio.wait([self._counting])
+        await self.app.stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(Request(scope, receive), send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 4404})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.start()
+        except Exception as error:
+            message = str(error)
+            await send({"type": "lifespan.startup.failed", "message": message})
+            raise
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _http(self, request: Request, send: Send) -> None:
+        begun_ns = boot_ns()
+        route: Route | None = None
+        try:
+            route = self.routes.find(request)
+            if self._counting is None:
+                raise Unavailable("the server is not started", code="node_stopped")
+            if self._telemetry is None:
+                response = await route.handle(self, request)
+            else:
+                with self._telemetry.span(request):
+                    response = await route.handle(self, request)
+        except OncewardError as error:
+            response = self._problem(request, error)
+        except Gone:
+            return
+        except Exception:
+            logger.exception("%s %s", request.method, request.route or "?")
+            response = problem(OncewardError("the server has a bug; it is logged", code="internal"))
+        if request.method == "HEAD":
+            response.body = b""
+        await response.send(send)
+        took_s = (boot_ns() - begun_ns) / 1e9
+        name = route.path if route is not None else "none"
+        meters = self.app.store.meters
+        method = request.method if route is not None else "any"  # others are made up by callers
+        meters.count("requests", route=name, method=method, status=str(response.status))
+        meters.histogram("request_seconds", route=name).observe(took_s)
+
+    def _problem(self, request: Request, error: OncewardError) -> Response:
+        headers: list[tuple[bytes, bytes]] = []
+        if error.code == "no_credentials":
+            headers.append((b"www-authenticate", b"Bearer"))
+        if error.code == "method_not_allowed":
+            headers.append((b"allow", str(error.details["allow"]).encode()))
+        if error.kind.status >= 500:
+            logger.error("%s %s: %s", request.method, request.route, error)
+        return problem(error, headers)
+
+    def caller(self, request: Request) -> Caller:
+        """Who has made a request. Raises `no_credentials`."""
+        if self.auth.dev:
+            _insist_local(request)
+        return self.auth.caller(request.header(b"authorization"), self.app.store.clock.now_ms())
+
+    async def patiently(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+        """Do something that may wait long. It is given up, with None, when the caller goes
+        away or the server stops."""
+        working = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(request.gone())
+        draining = asyncio.ensure_future(self.draining.wait())
+        try:
+            await asyncio.wait([working, gone, draining], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            draining.cancel()
+            if not working.done():
+                working.cancel()
+                await asyncio.wait([working])
+        return None if working.cancelled() else working.result()
+
+
+def _insist_local(request: Request) -> None:
+    """In dev mode nobody is asked for credentials: so no page of another site may get a
+    browser on this machine to call, by its own name or by one that leads here."""
+    host = (request.header(b"host") or "").rpartition(":")[0] or request.header(b"host") or ""
+    origin = request.header(b"origin")
+    if host.strip("[]") not in ("localhost", "127.0.0.1", "::1", ""):
+        raise BadInput(
+            f"dev mode answers at localhost, not {host[:100]!a}: set up keys for other names",
+            code="no_credentials",
+        )
+    if origin is not None and origin.partition("://")[2] != request.header(b"host"):
+        raise BadInput("dev mode answers no page of another site", code="no_credentials")
