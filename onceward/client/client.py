@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from onceward.client.locks import HeldLock
-from onceward.client.transport import Transport, problem
+from onceward.client.transport import Course, Transport, problem
 from onceward.client.views import (
     Answer,
     Claim,
@@ -23,8 +23,9 @@ from onceward.client.views import (
 )
 from onceward.client.work import Handler, Worker
 from onceward.clock import Clock
-from onceward.errors import OncewardError
+from onceward.errors import AlreadyEnded, NotDead, OncewardError
 from onceward.ids import Ids
+from onceward.parts.schedule import milliseconds
 
 # How long one request waits on the server before the client asks again.
 _WAIT_S = 20.0
@@ -66,7 +67,7 @@ class Client(Transport):
         message = {"body": body, **options}
         if key is not None:
             message["key"] = key
-        query = {"wait_ms": int(wait_s * 1000)} if wait_s else None
+        query = _wait_query(wait_s)
         return await self.call(
             "POST", "v1", "inbox", queue, type=Receipt, body=message, query=query, wait_s=wait_s
         )
@@ -95,8 +96,8 @@ class Client(Transport):
         """Lease ready jobs, or wait for some. Each is to be completed, failed or extended."""
         ask = {
             "max": max,
-            "lease_ms": int(lease_s * 1000),
-            "wait_ms": int(wait_s * 1000),
+            "lease_ms": _lease_ms(lease_s),
+            "wait_ms": _wait_ms(wait_s),
             "worker": worker,
         }
         found = await self.call(
@@ -121,24 +122,26 @@ class Client(Transport):
         """End an attempt badly; returns the job's state. Raises `StaleToken`, `NoSuchJob`."""
         said: dict[str, Any] = {"token": token, "reason": reason, "final": final}
         if retry_after_s is not None:
-            said["retry_after_ms"] = int(retry_after_s * 1000)
+            said["retry_after_ms"] = milliseconds(retry_after_s, "a delay")
         path = ("v1", "jobs", id_, "fail")
         return (await self.call("POST", *path, type=Answer, body=said)).state
 
     async def extend(self, id_: str, token: str, lease_s: float) -> int:
         """Renew a lease; returns until when, in ms. Raises `StaleToken`, `NoSuchJob`."""
-        said = {"token": token, "lease_ms": int(lease_s * 1000)}
+        said = {"token": token, "lease_ms": _lease_ms(lease_s)}
         path = ("v1", "jobs", id_, "extend")
         return (await self.call("POST", *path, type=Answer, body=said)).lease_until
 
     async def job(self, id_: str, *, wait_s: float = 0.0) -> Job:
         """A job as it is, or as it is once it has ended if that is within `wait_s` (at most a
         minute). Raises `NoSuchJob`."""
-        query = {"wait_ms": int(wait_s * 1000)} if wait_s else None
+        query = _wait_query(wait_s)
         return await self.call("GET", "v1", "jobs", id_, type=Job, query=query, wait_s=wait_s)
 
     async def wait(self, id_: str, timeout_s: float | None = None) -> Job:
         """A job once it has ended, or as it is when the time is over. Raises `NoSuchJob`."""
+        if timeout_s is not None:
+            milliseconds(timeout_s, "a time limit")
         begun_ns = self.clock.elapsed_ns()
         while True:
             left_s = _WAIT_S
@@ -149,12 +152,21 @@ class Client(Transport):
                 return job
 
     async def cancel(self, id_: str) -> None:
-        """End a job that has not ended. Raises `NoSuchJob`, `AlreadyEnded`."""
-        await self.call("DELETE", "v1", "jobs", id_, type=Answer)
+        """End a job that has not ended; twice is once. Raises `NoSuchJob`, `AlreadyEnded`."""
+        try:
+            await self.call("DELETE", "v1", "jobs", id_, type=Answer)
+        except AlreadyEnded as ended:
+            if ended.details.get("state") != "cancelled":
+                raise
 
     async def redrive(self, id_: str) -> None:
         """Let a dead job try again. Raises `NoSuchJob`, `NotDead`."""
-        await self.call("POST", "v1", "jobs", id_, "redrive", type=Answer)
+        course = Course()
+        try:
+            await self.call("POST", "v1", "jobs", id_, "redrive", type=Answer, course=course)
+        except NotDead:
+            if not course.lost:
+                raise
 
     def worker(self, queue: str, handler: Handler, **options: Any) -> Worker:
         """Runs a function on the jobs of a queue; see `Worker`."""
@@ -231,8 +243,8 @@ class Client(Transport):
         asked = {
             "names": names,
             "owner": owner,
-            "lease_ms": int(lease_s * 1000),
-            "wait_ms": int(wait_s * 1000),
+            "lease_ms": _lease_ms(lease_s),
+            "wait_ms": _wait_ms(wait_s),
             "capacity": capacity,
             "request": self.ids.new(),  # so that it can be asked again
         }
@@ -244,15 +256,17 @@ class Client(Transport):
         """Renew a lease; returns until when, in ms. Raises `LockLost`."""
         asked: dict[str, Any] = {"id": id_}
         if lease_s is not None:
-            asked["lease_ms"] = int(lease_s * 1000)
+            asked["lease_ms"] = _lease_ms(lease_s)
         return (
             await self.call("POST", "v1", "locks", "renew", type=Answer, body=asked)
         ).lease_until
 
     async def release(self, id_: str) -> bool:
         """Let go; says whether it was held until now."""
-        asked = {"id": id_}
-        return (await self.call("POST", "v1", "locks", "release", type=Answer, body=asked)).released
+        asked, course = {"id": id_}, Course()
+        path = ("v1", "locks", "release")
+        found = await self.call("POST", *path, type=Answer, body=asked, course=course)
+        return found.released or course.lost
 
     async def lock(self, name: str) -> LockStatus:
         """Who holds a lock and who waits for it. Raises `BadInput` if it was not used lately."""
@@ -263,6 +277,18 @@ class Client(Transport):
     ) -> HeldLock:
         """Hold names for the time of an `async with`, renewed as long as it lasts."""
         return HeldLock(self, names, lease_s, wait_s, options)
+
+
+def _wait_ms(wait_s: float) -> int:
+    return milliseconds(wait_s, "a time to wait")
+
+
+def _wait_query(wait_s: float) -> dict[str, int] | None:
+    return {"wait_ms": _wait_ms(wait_s)} if wait_s else None
+
+
+def _lease_ms(lease_s: float) -> int:
+    return milliseconds(lease_s, "a lease")
 
 
 def _verdict(verdict: Verdict) -> Receipt | OncewardError:

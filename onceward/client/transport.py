@@ -1,16 +1,20 @@
 """Requests to a server, made again until it answers or patience ends."""
 
 import asyncio
+from dataclasses import dataclass
+from io import BytesIO
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 import msgspec
 
 from onceward.clock import Clock
-from onceward.errors import TABLE, BadInput, OncewardError, OutcomeUnknown, Unavailable
+from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
 from onceward.ids import Ids
+from onceward.parts.schedule import milliseconds
+from onceward.transaction import encode
 
 T = TypeVar("T")
 
@@ -18,6 +22,16 @@ _PAUSE_S_MIN = 0.05
 _PAUSE_S_MAX = 2.0
 # How long a single request may take beyond the time that the server is asked to wait.
 _ANSWER_S = 30.0
+_PIECE_BYTES = 1 << 16
+
+
+@dataclass(slots=True)
+class Course:
+    """How a call went."""
+
+    lost: bool = False
+    """Whether an answer was lost: then an earlier request may have done already what the last
+    one found done."""
 
 
 class Transport:
@@ -33,13 +47,16 @@ class Transport:
         clock: Clock | None,
         ids: Ids | None,
     ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise BadInput(f"a server's address begins with http:// or https://, not {url[:100]!r}")
+        _admit_address(url)
+        if type(connections) is not int or connections < 1:
+            raise BadInput(f"a client has 1 or more connections, not {connections!r}")
+        if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+            raise BadInput("an API key or a token is one word", code="no_credentials")
         self.clock = clock or Clock()
         self.ids = ids or Ids(self.clock.now_ms)
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._patience_s = patience_s
+        self._patience_s = milliseconds(patience_s, "patience") / 1000
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
 
@@ -75,19 +92,21 @@ class Transport:
         type: type[T],
         body: Any = None,
         query: dict[str, Any] | None = None,
-        headers: dict[str, str] | None = None,
         wait_s: float = 0.0,
+        course: Course | None = None,
     ) -> T:
         """Make a request until it is answered; returns what the server says.
 
-        `wait_s` is how long the server may take on purpose. Raises the error that the server
-        names; `Unavailable` if it was out of reach for too long.
+        `wait_s` is how long the server may take on purpose; `course` hears how it went. Raises
+        `BadInput` for what cannot be sent, the error that the server names, and `Unavailable` if
+        it was out of reach for too long.
         """
-        address = f"{self._url}/" + "/".join(quote(word, safe="") for word in path)
+        course = course or Course()
+        address = f"{self._url}/" + "/".join(_word(word) for word in path)
         if query:
             address += f"?{urlencode(query)}"
-        data = None if body is None else msgspec.json.encode(body)
-        sent = {**(headers or {}), **({"Content-Type": "application/json"} if data else {})}
+        data = None if body is None else _data(body)
+        sent = {"Content-Type": "application/json"} if data else {}
         until_ns = self.clock.elapsed_ns() + int((self._patience_s + wait_s) * 1e9)
         tries = 0
         while True:
@@ -95,12 +114,14 @@ class Transport:
             after_s = 0.0
             try:
                 status, raw, after = await self._once(method, address, data, sent, wait_s)
-                if status < 400:
+                if status < 300:
                     return msgspec.json.decode(raw, type=type)
                 error, after_s = problem(status, raw), after
                 if not error.kind.retry or error.code in _TOLD:
                     raise error
+                course.lost = True  # a proxy answers in place of a server that may have done it
             except (aiohttp.ClientError, TimeoutError, ConnectionError) as lost:
+                course.lost = True
                 error = Unavailable(f"{self._url} does not answer: {str(lost) or repr(lost)}")
             except msgspec.MsgspecError as odd:
                 raise OncewardError(
@@ -118,9 +139,18 @@ class Transport:
     ) -> tuple[int, bytes, float]:
         if self._session is None:
             raise BadInput("the client is closed: use it within `async with client`")
+        # What is large goes in pieces, so that nothing else has to wait for it.
+        whole = data is None or len(data) <= _PIECE_BYTES
         async with (
             asyncio.timeout(wait_s + _ANSWER_S),
-            self._session.request(method, address, data=data, headers=headers) as answer,
+            # Not to another address: what is sent there would become a GET.
+            self._session.request(
+                method,
+                address,
+                data=data if whole else BytesIO(data or b""),
+                headers=headers,
+                allow_redirects=False,
+            ) as answer,
         ):
             raw = await answer.read()
             try:
@@ -146,29 +176,79 @@ def problem(status: int, raw: bytes) -> OncewardError:
         details = msgspec.json.decode(raw)
     except msgspec.MsgspecError:
         found, details = _Problem("", raw[:200].decode(errors="replace")), {}
-    for name in ("type", "title", "status", "detail", "code", "retry", "message"):
-        details.pop(name, None)
     if found.code in TABLE:
-        kind = _KINDS.get(found.code, OncewardError)
-        return kind(found.detail, code=found.code, **details)
-    if status in (429, 502, 503, 504):
-        return Unavailable(f"the server answers {status}: {found.detail}")
-    return OncewardError(f"the server answers {status}: {found.detail}", code="internal")
+        error = _kind_of(found.code)(found.detail, code=found.code)
+        error.details |= {name: details[name] for name in details if name not in _MEMBERS}
+        return error
+    text = f"the server answers {status}: {found.detail or 'nothing else'}"
+    if status in _PASSING:
+        return Unavailable(text)
+    return OncewardError(text, code="internal")
+
+
+# Of proxies that stand in for a server for a while.
+_PASSING = (408, 425, 429, 502, 503, 504)
+# Members of every problem document; the others are details of this one.
+_MEMBERS = ("type", "title", "status", "detail", "code", "retry")
+
+
+def _kind_of(code: str) -> type[OncewardError]:
+    """The class of a code, so that callers can tell errors apart as in the package."""
+    kind = TABLE[code]
+    if code in _KINDS:
+        return _KINDS[code]
+    if kind.retry:
+        return Unavailable
+    return BadInput if kind.status < 500 else OncewardError
 
 
 def _kinds() -> dict[str, type[OncewardError]]:
-    """The class of each code, so that callers can tell errors apart as in the package."""
     found: dict[str, type[OncewardError]] = {}
     todo: list[type[OncewardError]] = [OncewardError]
     while todo:
         kind = todo.pop()
         todo += kind.__subclasses__()
-        if "default_code" in vars(kind) and kind.__name__ not in ("Retry",):
+        # Not those that only handlers raise, to say something of their own.
+        if "default_code" in vars(kind) and kind.__module__ == OncewardError.__module__:
             found.setdefault(kind.default_code, kind)
-    found.pop(OncewardError.default_code, None)
-    found["bad_request"] = BadInput
-    found["outcome_unknown"] = OutcomeUnknown
+    for code in ("bad_request", "retry"):
+        del found[code]
     return found
 
 
 _KINDS = _kinds()
+
+
+def _admit_address(url: Any) -> None:
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except (ValueError, TypeError, AttributeError):
+        fine = False
+    if not fine or parts.query or parts.fragment:
+        raise BadInput(
+            f"a server's address is http:// or https:// and its name, not {str(url)[:100]!a}"
+        )
+
+
+def _word(word: Any) -> str:
+    """A part of an address; raises `BadInput`."""
+    if not isinstance(word, str) or not word:
+        raise BadInput(f"a name is text, and not empty, not {str(word)[:100]!a}", code="bad_name")
+    try:
+        text = quote(word, safe="")
+    except UnicodeEncodeError as error:
+        raise BadInput(f"a name is valid Unicode: {error}", code="not_text") from error
+    if text in (".", ".."):
+        raise BadInput(f"{text} means another place in an address", code="bad_name")
+    return text
+
+
+def _data(body: Any) -> bytes:
+    """JSON to send; raises `BadInput`."""
+    try:
+        return encode(body, ("request", "body"))
+    except BadInput as error:
+        raise BadInput(
+            f"this cannot be sent as JSON: {error.__cause__}", code="bad_value"
+        ) from error

@@ -5,8 +5,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from onceward import limits
 from onceward.client.views import Claim
-from onceward.errors import Fail, NoSuchJob, OncewardError, Retry, StaleToken
+from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken
+from onceward.parts.schedule.records import reason_text
+from onceward.service.outcome import reason_of
 
 if TYPE_CHECKING:
     from onceward.client.client import Client
@@ -16,6 +19,7 @@ logger = logging.getLogger("onceward.client")
 Handler = Callable[[Claim], Awaitable[Any]]
 
 _RENEWALS_PER_LEASE = 3
+_TRIES_PER_LEASE = 30
 _PAUSE_S_MAX = 5.0
 
 
@@ -38,6 +42,13 @@ class Worker:
         wait_s: float = 20.0,
         name: str = "",
     ) -> None:
+        """Raises `BadInput`; what the server refuses is raised by `run`."""
+        if type(concurrency) is not int or not 1 <= concurrency <= limits.LIST_MAX:
+            raise BadInput(f"a worker has 1 to {limits.LIST_MAX} jobs at once, not {concurrency!r}")
+        wait_s_max = limits.WAIT_MS_MAX / 1000
+        if not (isinstance(wait_s, int | float) and 1 <= wait_s <= wait_s_max):
+            # Less would ask the server all the time.
+            raise BadInput(f"a worker waits 1 to {wait_s_max:.0f} seconds for jobs, not {wait_s!r}")
         self._client = client
         self._queue = queue
         self._handler = handler
@@ -100,26 +111,32 @@ class Worker:
             stopping.cancel()
             for task in self._running:
                 task.cancel()
+            if self._running:
+                await asyncio.wait(self._running)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         self._free.set()
 
     async def _run(self, claim: Claim) -> None:
-        handling = asyncio.ensure_future(self._handler(claim))
+        handling = asyncio.create_task(self._handle(claim))
         keeping = asyncio.create_task(self._keep(claim, handling))
         try:
             await asyncio.wait([handling])
         except asyncio.CancelledError:
             handling.cancel()
+            await asyncio.wait([handling])
             raise
         finally:
+            lost = keeping.done()
             keeping.cancel()
         try:
-            if handling.cancelled():
+            if lost:
                 logger.warning("job %s: its lease was lost in attempt %d", claim.id, claim.attempt)
+            elif handling.cancelled():
+                await self._fail(claim, BadInput("the handler has cancelled itself"))
             elif (error := handling.exception()) is None:
-                await self._client.complete(claim.id, claim.token, handling.result())
+                await self._complete(claim, handling.result())
             else:
                 await self._fail(claim, error)
         except (StaleToken, NoSuchJob) as stale:
@@ -128,11 +145,21 @@ class Worker:
             # The lease runs out, and another attempt finds out.
             logger.warning("job %s in attempt %d: %s", claim.id, claim.attempt, trouble)
 
+    async def _handle(self, claim: Claim) -> Any:
+        return await self._handler(claim)
+
+    async def _complete(self, claim: Claim, result: Any) -> None:
+        try:
+            await self._client.complete(claim.id, claim.token, result)
+        except (StaleToken, NoSuchJob):
+            raise
+        except BadInput as refused:
+            # The result, too large or not JSON: that is the handler's mistake, to be heard of.
+            await self._fail(claim, refused)
+
     async def _fail(self, claim: Claim, error: BaseException) -> None:
-        reason = f"{type(error).__name__}: {error}"
+        reason = reason_text(reason_of(error))
         after_s = None
-        if isinstance(error, OncewardError):
-            reason = error.message
         if isinstance(error, Retry):
             after_s = error.after_s
             if error.at_ms is not None:
@@ -144,16 +171,22 @@ class Worker:
             "job %s failed in attempt %d and is %s: %s", claim.id, claim.attempt, state, reason
         )
 
-    async def _keep(self, claim: Claim, handling: "asyncio.Future[Any]") -> None:
+    async def _keep(self, claim: Claim, handling: "asyncio.Task[Any]") -> None:
+        """Renew a lease until cancelled; when it is lost, cancel the handler and return."""
         clock = self._client.clock
         until_ns = clock.elapsed_ns() + int(self._lease_s * 1e9)
+        pause_s = self._lease_s / _RENEWALS_PER_LEASE
         while True:
-            await clock.sleep(self._lease_s / _RENEWALS_PER_LEASE)
+            await clock.sleep(pause_s)
             after_ns = clock.elapsed_ns() + int(self._lease_s * 1e9)
             try:
                 async with asyncio.timeout(max(until_ns - clock.elapsed_ns(), 0) / 1e9):
                     await self._client.extend(claim.id, claim.token, self._lease_s)
                 until_ns = after_ns
-            except (TimeoutError, OncewardError):
+                pause_s = self._lease_s / _RENEWALS_PER_LEASE
+            except (TimeoutError, OncewardError) as error:
+                if isinstance(error, OncewardError) and error.kind.retry:
+                    pause_s = self._lease_s / _TRIES_PER_LEASE
+                    continue
                 handling.cancel()
                 return

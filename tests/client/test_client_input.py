@@ -1,0 +1,104 @@
+"""Whatever is wrong with the input of a call is told with a code, and nothing is done."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from onceward.client import Client
+from onceward.errors import TABLE, BadInput
+from tests.client.served import Served
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client() -> AsyncIterator[Client]:
+    async with Served() as served, Client(served.url, patience_s=5) as client:
+        yield client
+
+
+Call = Callable[[Client], Awaitable[Any]]
+NAN = float("nan")
+ENDLESS: Any = []
+ENDLESS.append(ENDLESS)
+BAD: dict[str, tuple[Call, str]] = {
+    "accept without a key": (lambda c: c.accept("q", 1), "missing_key"),
+    "accept a set of functions": (lambda c: c.accept("q", print, key="k"), "bad_value"),
+    "accept NaN": (lambda c: c.accept("q", [1, NAN], key="k"), "bad_value"),
+    "accept what contains itself": (lambda c: c.accept("q", ENDLESS, key="k"), "bad_value"),
+    "accept too much": (lambda c: c.accept("q", 400_000 * "x", key="k"), "value_too_large"),
+    "accept far too much": (lambda c: c.accept("q", 2_000_000 * "x", key="k"), "body_too_large"),
+    "accept half a character": (lambda c: c.accept("q", "\ud800", key="k"), "bad_value"),
+    "accept under half a character": (lambda c: c.accept("q", 1, key="\ud800"), "bad_value"),
+    "accept under NUL": (lambda c: c.accept("q", 1, key="\x00"), "bad_key"),
+    "accept under a long key": (lambda c: c.accept("q", 1, key="k" * 3_000), "bad_key"),
+    "accept with an option unheard of": (
+        lambda c: c.accept("q", 1, key="k", colour="red"),
+        "unknown_member",
+    ),
+    "accept with a wrong option": (
+        lambda c: c.accept("q", 1, key="k", priority="high"),
+        "wrong_type",
+    ),
+    "accept and wait for NaN": (lambda c: c.accept("q", 1, key="k", wait_s=NAN), "bad_request"),
+    "accept and wait too long": (lambda c: c.accept("q", 1, key="k", wait_s=61), "bad_parameter"),
+    "accept into nothing": (lambda c: c.accept("", 1, key="k"), "bad_name"),
+    "accept into half a character": (lambda c: c.accept("\ud800", 1, key="k"), "not_text"),
+    "accept into a place further up": (lambda c: c.accept("..", 1, key="k"), "bad_name"),
+    "accept into a number": (lambda c: c.accept(5, 1, key="k"), "bad_name"),  # type: ignore[arg-type]
+    "accept into a path": (lambda c: c.accept("a/b", 1, key="k"), "bad_key"),
+    "accept many that are no messages": (lambda c: c.accept_many("q", [{}]), "missing_member"),
+    "accept many strangers": (
+        lambda c: c.accept_many("q", [{"body": 1, "colour": "red"}]),
+        "unknown_member",
+    ),
+    "claim none": (lambda c: c.claim("q", max=0), "wrong_type"),
+    "claim half a job": (lambda c: c.claim("q", max=1.5), "wrong_type"),  # type: ignore[arg-type]
+    "claim for no time": (lambda c: c.claim("q", lease_s=0), "wrong_type"),
+    "claim for less": (lambda c: c.claim("q", lease_s=-1), "bad_request"),
+    "claim and wait too long": (lambda c: c.claim("q", wait_s=61), "wrong_type"),
+    "complete nothing": (lambda c: c.complete("x", "t"), "no_such_job"),
+    "complete with NaN": (lambda c: c.complete("x", "t", NAN), "bad_value"),
+    "complete without a token": (lambda c: c.complete("x", None), "wrong_type"),  # type: ignore[arg-type]
+    "fail nothing": (lambda c: c.fail("x", "t", "why"), "no_such_job"),
+    "fail for NaN": (lambda c: c.fail("x", "t", "why", retry_after_s=NAN), "bad_request"),
+    "extend nothing": (lambda c: c.extend("x", "t", 1), "no_such_job"),
+    "extend by infinity": (lambda c: c.extend("x", "t", float("inf")), "bad_request"),
+    "look at no job": (lambda c: c.job("x"), "no_such_job"),
+    "look at a job for too long": (lambda c: c.job("x", wait_s=61), "bad_parameter"),
+    "wait for no job": (lambda c: c.wait("x"), "no_such_job"),
+    "wait for less than no time": (lambda c: c.wait("x", -1), "bad_request"),
+    "cancel nothing": (lambda c: c.cancel("x"), "no_such_job"),
+    "redrive nothing": (lambda c: c.redrive("x"), "no_such_job"),
+    "look at a queue without a name": (lambda c: c.queue("a b"), "bad_key"),
+    "set something unheard of": (lambda c: c.configure("q", colour="red"), "bad_request"),
+    "set something wrong": (lambda c: c.configure("q", attempts_max="x"), "bad_request"),
+    "pause a path": (lambda c: c.pause("a/b"), "bad_key"),
+    "resume a path": (lambda c: c.resume("a/b"), "bad_key"),
+    "list no dead": (lambda c: c.dead("q", limit=0), "bad_parameter"),
+    "list from nowhere": (lambda c: c.dead("q", start="\x00"), "bad_parameter"),
+    "redrive by a stranger": (lambda c: c.redrive_all("q", colour="red"), "unknown_member"),
+    "redrive since text": (lambda c: c.redrive_all("q", since_ms="x"), "wrong_type"),
+    "purge a path": (lambda c: c.purge("a/b"), "bad_key"),
+    "acquire nothing": (lambda c: c.acquire(), "bad_request"),
+    "acquire twice the same": (lambda c: c.acquire("a", "a"), "bad_request"),
+    "acquire a number": (lambda c: c.acquire(5), "wrong_type"),  # type: ignore[arg-type]
+    "acquire NUL": (lambda c: c.acquire("\x00"), "bad_name"),
+    "acquire for NaN": (lambda c: c.acquire("a", lease_s=NAN), "bad_request"),
+    "acquire and wait too long": (lambda c: c.acquire("a", wait_s=61), "wrong_type"),
+    "acquire no place": (lambda c: c.acquire("a", capacity=0), "wrong_type"),
+    "renew nothing": (lambda c: c.renew("x"), "bad_key"),
+    "renew for NaN": (lambda c: c.renew("x", NAN), "bad_request"),
+    "look at no lock": (lambda c: c.lock("unused"), "no_such_lock"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+async def test_bad_input_is_refused_with_a_code(client: Client, what: str) -> None:
+    call, code = BAD[what]
+    with pytest.raises(BadInput) as raised:
+        await call(client)
+    assert (raised.value.code, raised.value.kind) == (code, TABLE[code])
+    assert raised.value.message

@@ -1,0 +1,35 @@
+"""What a newer server says beyond what is known here is no obstacle."""
+
+import msgspec
+import pytest
+
+from onceward.client.views import Job, Receipt, Verdict
+from onceward.service.results import ENDED
+
+
+def test_what_is_new_is_ignored() -> None:
+    raw = b'{"id": "1", "key": "k", "state": "ready", "duplicate": false, "novelty": [1]}'
+    assert msgspec.json.decode(raw, type=Receipt) == Receipt("1", "k", "ready", False)
+
+
+def test_what_is_missing_is_an_error() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"id": "1"}', type=Receipt)
+
+
+@pytest.mark.parametrize("state", [*ENDED, "ready", "leased", "due", "waiting", "parked"])
+def test_a_job_says_whether_it_has_ended_as_the_server_does(state: str) -> None:
+    job = Job("1", "q", state, None, 0, 0, 1, 5, 5)
+    assert job.ended is (state in ENDED)
+
+
+def test_histories_are_not_shared() -> None:
+    first, second = (Job("1", "q", "ready", None, 0, 0, 1, 5, 5) for _ in range(2))
+    assert first.history is not second.history
+
+
+def test_a_verdict_is_one_or_the_other() -> None:
+    raw = b'{"refused": {"code": "bad_key", "detail": "why", "status": 422}}'
+    verdict = msgspec.json.decode(raw, type=Verdict)
+    assert verdict.accepted is None
+    assert verdict.refused is not None
