@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onceward import limits
 from onceward.client.views import Claim
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken
+from onceward.parts.schedule import milliseconds
 from onceward.parts.schedule.records import reason_text
 from onceward.service.outcome import reason_of
 
@@ -21,6 +22,7 @@ Handler = Callable[[Claim], Awaitable[Any]]
 _RENEWALS_PER_LEASE = 3
 _TRIES_PER_LEASE = 30
 _PAUSE_S_MAX = 5.0
+_WAIT_MS_MIN = 1_000  # less would ask the server all the time
 
 
 class Worker:
@@ -45,10 +47,8 @@ class Worker:
         """Raises `BadInput`; what the server refuses is raised by `run`."""
         if type(concurrency) is not int or not 1 <= concurrency <= limits.LIST_MAX:
             raise BadInput(f"a worker has 1 to {limits.LIST_MAX} jobs at once, not {concurrency!r}")
-        wait_s_max = limits.WAIT_MS_MAX / 1000
-        if not (isinstance(wait_s, int | float) and 1 <= wait_s <= wait_s_max):
-            # Less would ask the server all the time.
-            raise BadInput(f"a worker waits 1 to {wait_s_max:.0f} seconds for jobs, not {wait_s!r}")
+        if milliseconds(wait_s, "the wait for jobs", limits.WAIT_MS_MAX / 1000) < _WAIT_MS_MIN:
+            raise BadInput("a worker waits for jobs for a second or more")
         self._client = client
         self._queue = queue
         self._handler = handler

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from onceward import limits
-from onceward.errors import BadInput, LockLost
+from onceward.errors import BadInput, Unavailable
 from onceward.ids import LENGTH
 from onceward.parts.locks import Request as LockRequest
 from onceward.parts.locks import Stand, admit_names, admit_owner
@@ -113,7 +113,8 @@ async def acquire(server: "Server", request: Request) -> Response:
     acquiring = locks.acquire(terms, id_)
     lock = await (server.patiently(request, acquiring) if asked.wait_ms else acquiring)
     if lock is None:
-        raise LockLost("the server is stopping, or nobody waits for the lock any more")
+        # Its place in line is kept for its lease, for who asks again with the same request.
+        raise Unavailable("the server is stopping: ask again", code="node_stopped")
     until_ms = store.clock.now_ms() + int(lock.left_s * 1000)
     return Response.of(Acquired(lock.id, lock.tokens[asked.names[0]], lock.tokens, until_ms))
 
