@@ -36,7 +36,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
-	soak-kill soak-inbox soak-workers soak-postgres soak-schedule soak-locks soak-simulate soak-power docs lock clean
+	bench-http soak-kill soak-inbox soak-workers soak-postgres soak-schedule soak-locks soak-simulate soak-power docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -79,6 +79,9 @@ bench-poison: $(DEV) ## healthy jobs beside as many that fail
 
 bench-work: $(BENCH) ## jobs accepted and done, against huey, DBOS, procrastinate and pgmq
 	@.venv-bench/bin/python benchmarks/work.py
+
+bench-http: $(BENCH) ## over HTTP on one core, against FastAPI, and Celery with Valkey behind it
+	@.venv-bench/bin/python benchmarks/http
 
 soak-kill: $(DEV) ## kill real processes under load, 1,000 times
 	@$(SOAK) -m kill
