@@ -4,7 +4,7 @@ Used by the memory engine as its whole store, and by the SQLite engine for what 
 yet in its table; there a record with an empty value stands for a deletion.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from sortedcontainers import SortedList
 
@@ -124,6 +124,23 @@ class Memtable:
             self.size_bytes -= row_bytes(old)
             if not partition.rows:
                 del self.partitions[name]
+
+    def drop_all(self, name: str, rows: Iterable[Record]) -> None:
+        """Forget the rows of one partition under the keys of these, whatever stands there."""
+        partition = self.partitions.get(name)
+        if partition is None:
+            return
+        pop, count, size_bytes = partition.rows.pop, 0, 0
+        for row in rows:
+            sort = row.key[1]
+            old = pop(sort, None)
+            if old is not None:
+                count += 1
+                size_bytes += len(old.value) + len(sort)
+        self.count -= count
+        self.size_bytes -= size_bytes + count * (len(name) + ROW_OVERHEAD_BYTES)
+        if not partition.rows:
+            del self.partitions[name]
 
     def drop_fresh(self, key: Key) -> bool:
         """Forget the row if it is known to be nowhere else; says whether it was."""

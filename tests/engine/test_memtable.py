@@ -225,3 +225,13 @@ def test_a_row_known_to_be_nowhere_else_can_be_dropped_for_good() -> None:
     assert not table.drop_fresh(("p", "b"))
     assert not table.drop_fresh(("none", "b"))
     assert scan(table) == ["b"]
+
+
+def test_many_rows_of_a_partition_are_dropped_at_once() -> None:
+    table, kept = filled("a", "b", "c"), filled("c")
+    table.drop_all("p", [Record(("p", sort), b"", 9) for sort in ("a", "b", "gone")])
+    assert scan(table) == ["c"]
+    assert (table.count, table.size_bytes) == (kept.count, kept.size_bytes)
+    table.drop_all("q", [Record(("q", "c"), b"1", 1)])
+    table.drop_all("p", [Record(("p", "c"), b"1", 1)])
+    assert (table.count, table.size_bytes, table.partitions) == (0, 0, {})

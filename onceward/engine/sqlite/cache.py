@@ -1,5 +1,7 @@
 """A bounded memory of what the table holds: two generations, the older one thrown away."""
 
+from collections.abc import Iterable
+
 from onceward.engine.base import Record
 from onceward.engine.memtable import row_bytes
 from onceward.keys import Key
@@ -28,6 +30,26 @@ class Cache:
         self.drop(key)
         self._young[key] = record
         self._young_bytes += row_bytes(record)
+        self._turn()
+
+    def take(self, rows: Iterable[Record]) -> None:
+        """Put records of one partition, or drop those without a value."""
+        young, old = self._young, self._old
+        added_bytes = 0
+        for row in rows:
+            key = row.key
+            if old:
+                old.pop(key, None)
+            before = young.pop(key, None)
+            if before is not None:
+                added_bytes -= row_bytes(before)
+            if row.value:
+                young[key] = row
+                added_bytes += row_bytes(row)
+        self._young_bytes += added_bytes
+        self._turn()
+
+    def _turn(self) -> None:
         if self._young_bytes > self._generation_bytes_max:
             self._old, self._young, self._young_bytes = self._young, {}, 0
 

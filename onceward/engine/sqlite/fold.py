@@ -198,7 +198,9 @@ def steps(rows: Iterable[Record | None], gone_ms: int) -> Iterator[list[Record]]
         if len(step) >= limits.FOLD_ROWS or step_bytes >= limits.FOLD_STEP_BYTES:
             yield step
             step, step_bytes = [], 0
-        step.append(Record(row.key, b"", row.version) if row.absent_at(gone_ms) else row)
+        expires_at_ms = row.expires_at_ms
+        gone = expires_at_ms is not None and expires_at_ms <= gone_ms
+        step.append(Record(row.key, b"", row.version) if gone else row)
         step_bytes += len(row.value)
     if step:
         yield step

@@ -11,9 +11,10 @@ asking the table. And queues are drained from the front: the other one lets a sc
 the last one found something, not with all that is deleted and not yet folded.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import islice
+from itertools import groupby, islice
 
 from onceward import limits
 from onceward.engine.base import ABSENT, ANY, Delete, Put, Record, Write, judge
@@ -178,14 +179,12 @@ class Layers:
             yield from self.active.move_older(upto_seq, self.frozen)
 
     def release(self, rows: Sequence[Record]) -> None:
-        """Let go of frozen rows that the table now shows."""
-        for row in rows:
-            self.frozen.drop(row.key)
-            if row.value:
-                self._cache.put(row)
-                self._end_gaps(row.key)
-            else:
-                self._cache.drop(row.key)
+        """Let go of frozen rows that the table now shows; they come in the order of their keys."""
+        for name, group in groupby(rows, key=_partition_of):
+            folded = list(group)
+            self.frozen.drop_all(name, folded)
+            self._cache.take(folded)
+            self._end_gaps(name, [row.key[1] for row in folded if row.value])
 
     def expired(self, now_ms: int, limit: int) -> list[Key] | None:
         """Keys of up to `limit` expired records in the table that nothing newer covers, of the next
@@ -237,14 +236,14 @@ class Layers:
             self._fronts.clear()
         self._fronts[partition] = (start, end)
 
-    def _end_gaps(self, key: Key) -> None:
-        """The table has something there now that memory does not cover."""
-        partition, sort = key
+    def _end_gaps(self, partition: str, sorts: Sequence[str]) -> None:
+        """The table has something under these keys now, which are in order, that memory does not
+        cover."""
         gap = self._gaps.get(partition)
-        if gap is not None and gap[0] <= sort and (gap[1] is None or sort < gap[1]):
+        if gap is not None and _any_within(sorts, *gap):
             del self._gaps[partition]
         front = self._fronts.get(partition)
-        if front is not None and front[0] <= sort < front[1]:
+        if front is not None and _any_within(sorts, *front):
             del self._fronts[partition]
 
     def _in_gap(self, partition: str, start: str, end: str | None) -> bool:
@@ -252,6 +251,16 @@ class Layers:
         if gap is None or start < gap[0]:
             return False
         return gap[1] is None or (end is not None and end <= gap[1])
+
+
+def _partition_of(row: Record) -> str:
+    return row.key[0]
+
+
+def _any_within(sorts: Sequence[str], start: str, end: str | None) -> bool:
+    """Whether one of the keys, which are in order, is in [start, end)."""
+    index = bisect_left(sorts, start)
+    return index < len(sorts) and (end is None or sorts[index] < end)
 
 
 def _rows(table: Memtable, partition: str) -> Mapping[str, Record]:

@@ -37,6 +37,20 @@ def test_what_is_used_stays_and_what_is_not_is_forgotten() -> None:
     assert cache.get(("p", "0")) is None
 
 
+def test_many_are_put_or_dropped_at_once() -> None:
+    cache, one_by_one = Cache(20 * row_bytes(record("a"))), Cache(20 * row_bytes(record("a")))
+    for number in range(30):
+        rows = [record(f"{(number * 7 + step) % 11}", number % 3 * 10, number) for step in range(3)]
+        cache.take(rows)
+        for row in rows:
+            if row.value:
+                one_by_one.put(row)
+            else:
+                one_by_one.drop(row.key)
+        assert held(cache) == held(one_by_one)
+        assert cache._young_bytes == sum(row_bytes(row) for row in cache._young.values())
+
+
 def test_a_drop_reaches_what_has_grown_old() -> None:
     cache = Cache(4 * row_bytes(record("0")))
     for number in range(3):
