@@ -231,7 +231,8 @@ class App(Declared):
             await stopped.wait()
 
     async def probe(self) -> None:
-        """Find out whether this node can work now, by a small commit. Raises what hinders it."""
+        """Find out whether this node can work now: whether there is room for the largest
+        message, and a small commit is made. Raises what hinders it."""
         self._must_run()
 
         async def fn(tx: Transaction) -> None:
@@ -239,6 +240,7 @@ class App(Declared):
 
         try:
             async with asyncio.timeout(limits.PROBE_S):
+                await self.store.engine.make_room(limits.VALUE_BYTES_MAX)
                 await self.store.run(fn)
         except TimeoutError as error:
             raise Unavailable(f"storage did not answer within {limits.PROBE_S:.0f} s") from error

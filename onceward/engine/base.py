@@ -131,6 +131,10 @@ class Engine(ABC):
         A commit of checks alone waits until all that its reads may have seen is durable.
         """
 
+    async def make_room(self, size_bytes: int) -> None:  # noqa: B027
+        """Raise what a commit of that size would be refused with for want of space, as far as
+        the engine can tell without one. Changes nothing that a read would show."""
+
     @abstractmethod
     def watch(self, partition: str) -> "Watch":
         """A hint when something changes in the partition; close it after use."""

@@ -206,11 +206,9 @@ class SQLiteEngine(Engine):
         self._must_work()
         size_bytes = admit(writes) + len(writes) * ROW_OVERHEAD_BYTES
         writer, layers = self._writer, self._layers
-        if layers.size_bytes > self._ease_bytes and _changes(writes):
-            await self._ease()
-        if not writer.has_room(size_bytes) and _changes(writes):
-            await writer.make_room(size_bytes)
-            self._must_work()
+        eased = layers.size_bytes > self._ease_bytes
+        if (eased or not writer.has_room(size_bytes)) and _changes(writes):
+            await self.make_room(size_bytes)
         nowhere = layers.judge(writes, now_ms)
         seq = writer.seq + 1
         rows = layers.apply(writes, seq, nowhere)
@@ -234,6 +232,14 @@ class SQLiteEngine(Engine):
             await asyncio.sleep(0)  # others get their turn, however fast the disk is
         await durable
         return seq
+
+    async def make_room(self, size_bytes: int) -> None:
+        self._must_work()
+        if self._layers.size_bytes > self._ease_bytes:
+            await self._ease()
+        if not self._writer.has_room(size_bytes):
+            await self._writer.make_room(size_bytes)
+            self._must_work()
 
     def watch(self, partition: str) -> Watch:
         return self._watchers.add(partition)

@@ -28,6 +28,9 @@ from tests.engine.sqlite.history import (
     work,
 )
 
+# Less than a small segment has.
+ROOM_BYTES = 2_000
+
 
 class Space(Observer):
     """A disk that can be full: nothing new fits, what has its place can be written."""
@@ -94,6 +97,21 @@ async def test_on_a_full_disk_commits_are_refused_and_reads_go_on(tmp_path: Path
         assert not history.refused
         await judge(engine, history)
     await reopen_and_judge(path, history)
+
+
+@pytest.mark.usefixtures("small")
+async def test_room_is_not_made_on_a_full_disk_for_what_would_be_refused(tmp_path: Path) -> None:
+    path, space, history = str(tmp_path / "app.db"), Space(), History()
+    async with asyncio.timeout(30), opened(path, space) as engine:
+        await engine.make_room(ROOM_BYTES)
+        space.full = True
+        await commit_until_full(engine, history)
+        with pytest.raises(StorageFull, match="no space is left"):
+            await engine.make_room(ROOM_BYTES)
+        await judge(engine, history)
+        space.full = False
+        await commit_until_accepted(engine, history)
+        await engine.make_room(ROOM_BYTES)
 
 
 @pytest.mark.usefixtures("small")
