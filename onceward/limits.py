@@ -100,7 +100,7 @@ ANSWER_S = 15.0
 # When one member may have failed a batch, each is tried alone: so long it waits for a lock then,
 # and so long all of them may take.
 LOCK_ALONE_MS = 100
-ALONE_S = 30.0
+BATCH_ALONE_S = 30.0
 # How long a node waits for migrations, its own or another's: an index may take hours to build.
 MIGRATE_S = 86_400.0
 # Coming and going.
@@ -190,13 +190,20 @@ CENSUS_S = 1.0
 
 # HTTP. A message's body and what surrounds it, or the messages of a batch.
 REQUEST_BYTES_MAX = 1 << 20
-BATCH_BYTES_MAX = 8 << 20
+MESSAGES_BYTES_MAX = 8 << 20
 BATCH_MESSAGES_MAX = 1_000
+HEAD_BYTES_MAX = 64 << 10  # and what one read brings beyond
+REQUEST_S = 60.0  # for all of a request to come
 JSON_DEPTH_MAX = 100
 WAIT_MS_MAX = 60_000
 PROBE_S = 5.0
 LIST_MAX = 1_000
 PAGE_MS = 500  # how long a request works on many jobs before it answers
+# A page of jobs is as long as was asked for, or has this many bytes.
+PAGE_BYTES_MAX = 4 << 20
+PAGE_JOBS = 50  # so many are read at once
+# So many counters of one name: what has other labels is counted together.
+METERS_MAX = 1_000
 # How far the clocks of those who sign tokens may be off, and how many answers about scopes are
 # kept for a caller.
 TOKEN_SLACK_MS = 5_000

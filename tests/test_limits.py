@@ -28,6 +28,12 @@ def test_every_limit_is_a_positive_number() -> None:
         assert value > 0, name
 
 
+def test_no_limit_has_the_name_of_another() -> None:
+    source = Path(limits.__file__ or "").read_text()
+    set_ = re.findall(r"^([A-Z_]+) =", source, re.MULTILINE)
+    assert sorted(set_) == sorted(NAMES)
+
+
 def test_every_group_of_limits_is_explained() -> None:
     source = Path(limits.__file__ or "").read_text()
     groups = re.split(r"\n\n", source.split('"""', 2)[2].strip())

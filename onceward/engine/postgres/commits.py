@@ -148,7 +148,7 @@ class Commits:
         """So that those who are not to blame do not fail with the one who is; but not for ever,
         and without waiting long for locks again: others come behind them."""
         lock_ms = limits.LOCK_ALONE_MS if error.sqlstate == _LOCKED else None
-        until_ns = boot_ns() + int(limits.ALONE_S * 1e9)
+        until_ns = boot_ns() + int(limits.BATCH_ALONE_S * 1e9)
         for member in members:
             if boot_ns() < until_ns:
                 await self._run([member], lock_ms)

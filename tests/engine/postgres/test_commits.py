@@ -261,7 +261,7 @@ async def test_what_takes_too_long_together_is_tried_one_by_one_for_a_while(
         return await commit(self, batch)
 
     monkeypatch.setattr(CommitLink, "commit", refuse)
-    monkeypatch.setattr(limits, "ALONE_S", patience_s)
+    monkeypatch.setattr(limits, "BATCH_ALONE_S", patience_s)
     verdicts = await together(engine, [Put(A, b"1")], [Put(B, b"1")])
     assert [type(verdict) for verdict in verdicts] == [kind, kind]
 
