@@ -93,7 +93,7 @@ class Locks:
         another capacity, `LineFull`, and what `Store.run` raises.
         """
         if any(type(name) is not str for name in names):
-            raise BadInput("a lock's name is text", code="bad_key")
+            raise BadInput("a lock's name is text", code="bad_name")
         if len(set(names)) < len(names):
             raise BadInput("a lock is named twice in one request, and would wait for itself")
         capacities = _capacities(names, capacity)

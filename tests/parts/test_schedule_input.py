@@ -13,12 +13,12 @@ from tests.quick import START_MS
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        ({"queue": ""}, "bad_key", "a queue's name has 1 to 128 letters"),
-        ({"queue": "x" * 129}, "bad_key", "a queue's name"),
-        ({"queue": "a b"}, "bad_key", "not 'a b'"),
-        ({"queue": "a#b"}, "bad_key", "not 'a#b'"),
-        ({"queue": "grün"}, "bad_key", "not 'grün'"),
-        ({"queue": "a\n"}, "bad_key", "a queue's name"),
+        ({"queue": ""}, "bad_name", "a queue's name has 1 to 128 letters"),
+        ({"queue": "x" * 129}, "bad_name", "a queue's name"),
+        ({"queue": "a b"}, "bad_name", "not 'a b'"),
+        ({"queue": "a#b"}, "bad_name", "not 'a#b'"),
+        ({"queue": "grün"}, "bad_name", "not 'grün'"),
+        ({"queue": "a\n"}, "bad_name", "a queue's name"),
         ({"priority": -1}, "bad_request", r"0 \(first\) to 9, not -1"),
         ({"priority": 10}, "bad_request", r"0 \(first\) to 9, not 10"),
         ({"due_ms": -1}, "bad_request", "a time is 0 to"),

@@ -166,14 +166,14 @@ def admit_names(capacities: Mapping[str, int]) -> None:
 
 def admit_name(name: Any, what: str) -> None:
     if type(name) is not str:
-        raise BadInput(f"{what} is text, not {type(name).__name__}", code="bad_key")
+        raise BadInput(f"{what} is text, not {type(name).__name__}", code="bad_name")
     if any("\ud800" <= char <= "\udfff" for char in name):
-        raise BadInput(f"{what} may not contain lone surrogates", code="bad_key")
+        raise BadInput(f"{what} may not contain lone surrogates", code="bad_name")
     name_bytes = len(name.encode())
     if not 0 < name_bytes <= limits.LOCK_NAME_BYTES_MAX:
         raise BadInput(
             f"{what} has 1 to {limits.LOCK_NAME_BYTES_MAX} bytes, not {name_bytes}",
-            code="bad_key",
+            code="bad_name",
         )
 
 

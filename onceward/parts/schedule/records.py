@@ -154,7 +154,7 @@ def slot_of(id_: str) -> int:
             return int(id_[LENGTH:], 16)
         except ValueError:
             pass
-    raise NoSuchJob(f"{id_[:100]!r} is not the id of a job", id=id_)
+    raise NoSuchJob(f"{id_[:100]!r} is not the id of a job", id=id_[:100])
 
 
 @lru_cache(maxsize=8_192)
@@ -241,7 +241,7 @@ def admit_queue(queue: Any) -> None:
         raise BadInput(
             f"a queue's name has 1 to {limits.QUEUE_CHARS_MAX} letters, digits and . _ : -, "
             f"not {str(queue)[:200]!r}",
-            code="bad_key",
+            code="bad_name",
         )
 
 
