@@ -1,7 +1,9 @@
 """Meters: what is counted while it runs, for whoever watches."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from onceward import limits
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -29,8 +31,8 @@ class Histogram:
 
 
 class Meters:
-    """The meters of one process, by name and labels. There are only as many as the code and
-    the queues have names: labels never hold what callers make up."""
+    """The meters of one process, by name and labels. Callers make up names of queues: where there
+    are too many, what is new is counted together, under labels that say `other`."""
 
     def __init__(self) -> None:
         self._counters: dict[str, dict[Labels, float]] = {}
@@ -39,15 +41,27 @@ class Meters:
     def count(self, name: str, by: float = 1, **labels: str) -> None:
         """Add to a counter."""
         counters = self._counters.setdefault(name, {})
-        key = tuple(labels.items())
+        key = _key(counters, labels)
         counters[key] = counters.get(key, 0) + by
 
     def histogram(self, name: str, **labels: str) -> Histogram:
         """The histogram of that name, to observe values with."""
-        return self._histograms.setdefault(name, {}).setdefault(tuple(labels.items()), Histogram())
+        histograms = self._histograms.setdefault(name, {})
+        key = _key(histograms, labels)
+        histogram = histograms.get(key)
+        if histogram is None:
+            histogram = histograms[key] = Histogram()
+        return histogram
 
     def counters(self) -> Iterator[tuple[str, dict[Labels, float]]]:
         yield from sorted(self._counters.items())
 
     def histograms(self) -> Iterator[tuple[str, dict[Labels, Histogram]]]:
         yield from sorted(self._histograms.items())
+
+
+def _key(known: Mapping[Labels, object], labels: dict[str, str]) -> Labels:
+    key = tuple(labels.items())
+    if key in known or len(known) < limits.METERS_MAX:
+        return key
+    return tuple((name, "other") for name in labels)
