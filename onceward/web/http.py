@@ -18,6 +18,7 @@ JSON = b"application/json"
 PROBLEM = b"application/problem+json"
 
 _encode = msgspec.json.Encoder().encode
+_DIGITS_MAX = 16
 
 
 class Gone(Exception):
@@ -40,13 +41,16 @@ class Request:
         self._headers: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> str | None:
-        """A header by its name in lower case; the last one if there are several. Raises
-        `BadInput` if it is not text."""
+        """A header by its name in lower case. Raises `BadInput` if it is there twice, since
+        others on the way may have read the other one, and if it is not text."""
+        headers = self.scope["headers"]
         if self._headers is None:
-            self._headers = dict(self.scope["headers"])
+            self._headers = dict(headers)
         value = self._headers.get(name)
         if value is None:
             return None
+        if len(self._headers) < len(headers) and [n for n, _ in headers].count(name) > 1:
+            raise BadInput(f"the header {name.decode()} is there twice", code="bad_header")
         try:
             return value.decode()
         except UnicodeDecodeError as error:
@@ -79,9 +83,7 @@ class Request:
         text = self.query([name]).get(name)
         if text is None:
             return default
-        if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= most):
-            raise BadInput(f"{name} is 0 to {most}, not {text[:100]!a}", code="bad_parameter")
-        return int(text)
+        return whole(name, text, 0, most)
 
     async def body(self, most_bytes: int = limits.REQUEST_BYTES_MAX) -> bytes:
         """All of the body. Raises `BadInput` if it is too large, or not JSON by its type;
@@ -92,8 +94,14 @@ class Request:
                 f"the body must be application/json, not {kind[:100]!a}", code="not_this_type"
             )
         length = self.header(b"content-length")
-        if length is not None and length.isdigit() and int(length) > most_bytes:
-            raise _too_large(most_bytes)
+        if length is not None:
+            if self.header(b"transfer-encoding") is not None:
+                # Whoever has passed it on may think that it ends elsewhere.
+                raise BadInput(
+                    "Content-Length and Transfer-Encoding contradict each other", code="bad_header"
+                )
+            if len(length) > _DIGITS_MAX or (length.isdecimal() and int(length) > most_bytes):
+                raise _too_large(most_bytes)
         message = await self._receive()
         whole: bytes = message.get("body", b"")
         if not message.get("more_body") and message["type"] == "http.request":
@@ -133,7 +141,12 @@ class Response:
     ) -> None:
         self.status = status
         self.body = body
-        self.headers = [(b"content-length", str(len(body)).encode()), *headers]
+        # What an answer says is true for its caller, and now.
+        self.headers = [
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            *headers,
+        ]
         if body:
             self.headers.append((b"content-type", kind))
 
@@ -145,6 +158,15 @@ class Response:
     async def send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
         await send({"type": "http.response.body", "body": self.body})
+
+
+def whole(name: str, text: str, least: int, most: int) -> int:
+    """The number that a parameter is. Raises `BadInput`."""
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX:
+        number = int(text)
+        if least <= number <= most:
+            return number
+    raise BadInput(f"{name} is {least} to {most}, not {text[:100]!a}", code="bad_parameter")
 
 
 def problem(error: OncewardError, headers: Iterable[tuple[bytes, bytes]] = ()) -> Response:

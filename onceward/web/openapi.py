@@ -12,7 +12,8 @@ from onceward.web.routes import Route, Routes
 _REF = "#/components/schemas/{name}"
 # What can go wrong with any request; with any that has a body; with any that needs credentials.
 _ALL = (
-    *("not_text", "bad_parameter", "method_not_allowed", "bad_request", "internal"),
+    *("not_text", "bad_parameter", "bad_header", "method_not_allowed", "bad_request"),
+    *("head_too_large", "too_slow", "internal"),
     *("engine_unreachable", "storage_full", "node_stopped", "contention"),
 )
 _BODY = (

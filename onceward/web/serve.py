@@ -2,10 +2,10 @@
 
 import asyncio
 import gc
-import ipaddress
 import socket
 from collections.abc import Callable
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -15,7 +15,8 @@ from onceward.app import App
 from onceward.errors import OncewardError
 from onceward.web import logs
 from onceward.web.auth import Auth
-from onceward.web.server import Server
+from onceward.web.protocol import Protocol
+from onceward.web.server import Server, is_loopback
 from onceward.web.settings import Settings
 
 
@@ -46,12 +47,13 @@ async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[s
             config = uvicorn.Config(
                 server,
                 loop="uvloop",
-                http="httptools",
+                http=Protocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=int(settings.drain_s) or 1,
             )
@@ -72,6 +74,13 @@ class _Listener(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, server: Server) -> None:
         super().__init__(config)
         self._answering = server
+        self._signalled = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal ends it well, so it does not go on to end the process. A second one lets it
+        wait for nothing more."""
+        self.force_exit, self._signalled = self._signalled, True
+        self.should_exit = True
 
     def leave(self) -> None:
         self.should_exit = True
@@ -94,16 +103,6 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen at {host}:{port}: {error}", code="bad_settings"
         ) from error
     return listening
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def load_app(path: str) -> App:

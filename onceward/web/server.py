@@ -1,6 +1,7 @@
 """The server: an ASGI application around an `App`. Run it by `onceward serve`, or mount it."""
 
 import asyncio
+import ipaddress
 import logging
 from collections.abc import Coroutine
 from types import TracebackType
@@ -41,6 +42,7 @@ class Server:
         self._work = work
         self._telemetry = Telemetry() if telemetry else None
         self._counting: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
 
     async def start(self) -> Self:
         """Open the database and begin; raises what `App.start` raises."""
@@ -60,6 +62,7 @@ class Server:
         if self._counting is not None:
             self._counting.cancel()
             await asyncio.wait([self._counting])
+            self._counting = None
         await self.app.stop()
 
     async def __aenter__(self) -> Self:
@@ -91,7 +94,11 @@ class Server:
             raise
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await self.stop()
+        try:
+            await self.stop()
+        except Exception as error:
+            await send({"type": "lifespan.shutdown.failed", "message": str(error)})
+            raise
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, request: Request, send: Send) -> None:
@@ -99,29 +106,42 @@ class Server:
         route: Route | None = None
         try:
             route = self.routes.find(request)
-            if self._counting is None:
-                raise Unavailable("the server is not started", code="node_stopped")
-            if self._telemetry is None:
-                response = await route.handle(self, request)
-            else:
-                with self._telemetry.span(request):
-                    response = await route.handle(self, request)
         except OncewardError as error:
-            response = self._problem(request, error)
-        except Gone:
+            response: Response | None = self._problem(request, error)
+        else:
+            if self._telemetry is None:
+                response = await self._answer(route, request)
+            else:
+                with self._telemetry.span(request) as span:
+                    response = await self._answer(route, request)
+                    span.answered(response)
+        if response is None:
             return
-        except Exception:
-            logger.exception("%s %s", request.method, request.route or "?")
-            response = problem(OncewardError("the server has a bug; it is logged", code="internal"))
         if request.method == "HEAD":
             response.body = b""
         await response.send(send)
+        if self._counting is None:
+            return  # there are no meters before the start
         took_s = (boot_ns() - begun_ns) / 1e9
         name = route.path if route is not None else "none"
         meters = self.app.store.meters
         method = request.method if route is not None else "any"  # others are made up by callers
         meters.count("requests", route=name, method=method, status=str(response.status))
         meters.histogram("request_seconds", route=name).observe(took_s)
+
+    async def _answer(self, route: Route, request: Request) -> Response | None:
+        """What to answer; None if the caller has gone."""
+        try:
+            if self._counting is None:
+                raise Unavailable("the server is not started", code="node_stopped")
+            return await route.handle(self, request)
+        except OncewardError as error:
+            return self._problem(request, error)
+        except Gone:
+            return None
+        except Exception:
+            logger.exception("%s %s", request.method, request.route)
+            return problem(OncewardError("the server has a bug; it is logged", code="internal"))
 
     def _problem(self, request: Request, error: OncewardError) -> Response:
         headers: list[tuple[bytes, bytes]] = []
@@ -138,6 +158,15 @@ class Server:
         if self.auth.dev:
             _insist_local(request)
         return self.auth.caller(request.header(b"authorization"), self.app.store.clock.now_ms())
+
+    async def probe(self) -> None:
+        """Find out whether the node can work now; raises what hinders it. However many ask, one
+        commit at a time is made for them: anybody may ask."""
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self.app.probe(), name="onceward-probe")
+        probing = self._probing
+        await asyncio.wait([probing])
+        probing.result()
 
     async def patiently(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
         """Do something that may wait long. It is given up, with None, when the caller goes
@@ -159,12 +188,28 @@ class Server:
 def _insist_local(request: Request) -> None:
     """In dev mode nobody is asked for credentials: so no page of another site may get a
     browser on this machine to call, by its own name or by one that leads here."""
-    host = (request.header(b"host") or "").rpartition(":")[0] or request.header(b"host") or ""
-    origin = request.header(b"origin")
-    if host.strip("[]") not in ("localhost", "127.0.0.1", "::1", ""):
+    host, origin = request.header(b"host"), request.header(b"origin")
+    if host and not is_loopback(_without_port(host)):
         raise BadInput(
             f"dev mode answers at localhost, not {host[:100]!a}: set up keys for other names",
             code="no_credentials",
         )
-    if origin is not None and origin.partition("://")[2] != request.header(b"host"):
+    if origin is not None and origin.partition("://")[2] != host:
         raise BadInput("dev mode answers no page of another site", code="no_credentials")
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.lower().rpartition(":")
+    if not colon or not port.isdecimal():
+        name = host.lower()
+    return name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

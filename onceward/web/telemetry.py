@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from onceward.errors import OncewardError
-from onceward.web.http import Request
+from onceward.errors import BadInput, OncewardError
+from onceward.web.http import Request, Response
 
 
 class Telemetry:
@@ -25,11 +25,12 @@ class Telemetry:
         self._tracer = trace.get_tracer("onceward")
 
     @contextmanager
-    def span(self, request: Request) -> Iterator[Any]:
+    def span(self, request: Request) -> Iterator["Span"]:
+        """A span around the answer to a request."""
         carrier = {
             name: value
             for name in ("traceparent", "tracestate")
-            if (value := request.header(name.encode())) is not None
+            if (value := _header(request, name)) is not None
         }
         with self._tracer.start_as_current_span(
             f"{request.method} {request.route}",
@@ -37,4 +38,26 @@ class Telemetry:
             kind=self._trace.SpanKind.SERVER,
             attributes={"http.request.method": request.method, "http.route": request.route},
         ) as span:
-            yield span
+            yield Span(span, self._trace.Status(self._trace.StatusCode.ERROR))
+
+
+class Span:
+    """What is known of a request once it is answered."""
+
+    def __init__(self, span: Any, failed: Any) -> None:
+        self._span = span
+        self._failed = failed
+
+    def answered(self, response: Response | None) -> None:
+        """Say with what; None: the caller has gone."""
+        if response is not None:
+            self._span.set_attribute("http.response.status_code", response.status)
+            if response.status >= 500:
+                self._span.set_status(self._failed)
+
+
+def _header(request: Request, name: str) -> str | None:
+    try:
+        return request.header(name.encode())
+    except BadInput:
+        return None  # of another trace, or of none: no reason to refuse a request

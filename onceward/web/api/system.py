@@ -31,7 +31,7 @@ async def readyz(server: "Server", request: Request) -> Response:
     """Whether it can do its work now. Raises what hinders it."""
     if server.draining.is_set():
         raise Unavailable("the server is stopping", code="node_stopped")
-    await server.app.probe()
+    await server.probe()
     return Response.of(Health("ready"))
 
 

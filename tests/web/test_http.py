@@ -1,0 +1,158 @@
+"""Requests and answers, as ASGI has them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
+from onceward.web.http import Gone, Request, Response, problem, whole
+
+
+def request(
+    *pieces: Any, headers: list[tuple[bytes, bytes]] | None = None, query: bytes = b""
+) -> Request:
+    """A request whose body comes in these pieces; None: the caller goes away."""
+    left = [
+        {"type": "http.disconnect"}
+        if piece is None
+        else {"type": "http.request", "body": piece, "more_body": number < len(pieces)}
+        for number, piece in enumerate(pieces, 1)
+    ]
+
+    async def receive() -> dict[str, Any]:
+        return left.pop(0)
+
+    scope = {"method": "POST", "headers": headers or [], "query_string": query}
+    return Request(scope, receive)
+
+
+async def refusal(asked: Request, most_bytes: int = 10) -> str:
+    with pytest.raises(BadInput) as refused:
+        await asked.body(most_bytes)
+    return refused.value.code
+
+
+async def test_a_body_is_put_together_from_its_pieces() -> None:
+    assert await request(b"").body() == b""
+    assert await request(b"whole").body() == b"whole"
+    assert await request(b"", b"in ", b"pieces", b"").body() == b"in pieces"
+    assert await request(b"12345", b"67890").body(10) == b"1234567890"
+
+
+async def test_a_body_over_the_limit_is_refused_as_soon_as_it_is_known() -> None:
+    assert await refusal(request(headers=[(b"content-length", b"11")])) == "body_too_large"
+    assert await refusal(request(headers=[(b"content-length", b"9" * 5_000)])) == "body_too_large"
+    assert await refusal(request(b"12345678901")) == "body_too_large"
+    assert await refusal(request(b"12345", b"678901")) == "body_too_large"
+    # The third piece is not even asked for.
+    assert await refusal(request(b"12345", b"678901", None)) == "body_too_large"
+
+
+async def test_a_caller_who_goes_before_the_body_is_whole_is_noticed() -> None:
+    with pytest.raises(Gone):
+        await request(None).body()
+    with pytest.raises(Gone):
+        await request(b"12", None).body()
+
+
+@pytest.mark.parametrize("kind", [b"text/plain", b"", b"application/jsonp", b"multipart/form-data"])
+async def test_only_json_is_taken(kind: bytes) -> None:
+    assert await refusal(request(b"{}", headers=[(b"content-type", kind)])) == "not_this_type"
+
+
+@pytest.mark.parametrize("kind", [b"application/json", b"Application/JSON ; charset=utf-8"])
+async def test_json_may_be_called_so_in_different_ways(kind: bytes) -> None:
+    assert await request(b"{}", headers=[(b"content-type", kind)]).body() == b"{}"
+
+
+async def test_a_length_and_a_transfer_encoding_contradict_each_other() -> None:
+    headers = [(b"content-length", b"2"), (b"transfer-encoding", b"chunked")]
+    assert await refusal(request(b"{}", headers=headers)) == "bad_header"
+
+
+async def test_a_length_that_is_no_number_is_left_to_the_server() -> None:
+    assert await request(b"{}", headers=[(b"content-length", "²".encode())]).body() == b"{}"
+
+
+def test_a_header_that_is_there_twice_is_refused_if_it_matters() -> None:
+    asked = request(headers=[(b"a", b"1"), (b"b", b"2"), (b"a", b"1")])
+    assert asked.header(b"b") == "2"
+    assert asked.header(b"c") is None
+    with pytest.raises(BadInput) as refused:
+        asked.header(b"a")
+    assert refused.value.code == "bad_header"
+
+
+def test_a_header_is_text() -> None:
+    assert request(headers=[(b"a", "grün".encode())]).header(b"a") == "grün"
+    with pytest.raises(BadInput) as refused:
+        request(headers=[(b"a", b"\xff")]).header(b"a")
+    assert refused.value.code == "not_text"
+
+
+@pytest.mark.parametrize(
+    "query", [b"other=1", b"n=1&n=1", b"n=%ff", b"\xff=1", b"&".join([b"n=1"] * 200), b"n=1&o="]
+)
+def test_a_query_that_is_not_understood_is_refused(query: bytes) -> None:
+    with pytest.raises(BadInput) as refused:
+        request(query=query).query(["n"])
+    assert refused.value.code == "bad_parameter"
+
+
+def test_a_query_gives_its_parameters() -> None:
+    assert request().query(["n"]) == {}
+    assert request(query=b"n=%C3%BC+x&m=").query(["n", "m"]) == {"n": "ü x", "m": ""}
+    assert request(query=b"n=7").number("n", 9) == 7
+    assert request().number("n", 9, 3) == 3
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", "0x1", "10", "٣", "²", "1 ", "0" * 17])
+def test_a_parameter_that_is_no_number_within_bounds_is_refused(text: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        whole("n", text, 1, 9)
+    assert refused.value.code == "bad_parameter"
+
+
+async def test_who_waits_for_the_caller_to_go_hears_it() -> None:
+    await asyncio.wait_for(request(b"late", None).gone(), 5)
+
+
+async def test_an_answer_is_never_kept_by_caches() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await Response.of({"a": 1}, 202).send(send)
+    start, body = sent
+    assert start["status"] == 202
+    assert dict(start["headers"]) == {
+        b"content-length": b"7",
+        b"content-type": b"application/json",
+        b"cache-control": b"no-store",
+    }
+    assert body["body"] == b'{"a":1}'
+    assert b"content-type" not in dict(Response(204).headers)
+
+
+def test_a_problem_says_what_happened_and_whether_to_try_again() -> None:
+    told = problem(OncewardError("held", code="lock_held", names=["a"], status=1, other={1}))
+    assert told.status == 423
+    assert dict(told.headers)[b"content-type"] == b"application/problem+json"
+    assert told.body == (
+        b'{"type":"urn:onceward:problem:lock_held",'
+        b'"title":"The lock is held, and was not free in time","status":423,"detail":"held",'
+        b'"code":"lock_held","retry":true,"names":["a"],"other":[1]}'
+    )
+
+
+def test_a_problem_that_passes_says_when_to_try_again() -> None:
+    assert (b"retry-after", b"1") in problem(Unavailable("away")).headers
+    assert (b"retry-after", b"1") not in problem(BadInput("wrong")).headers
+
+
+@pytest.mark.parametrize("code", TABLE)
+def test_every_error_can_be_a_problem(code: str) -> None:
+    told = problem(OncewardError("…", code=code))
+    assert 400 <= told.status < 600
