@@ -1,5 +1,6 @@
 """Messages in: once for each key, durable before the answer."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -16,10 +17,13 @@ from onceward.web.routes import Route
 if TYPE_CHECKING:
     from onceward.web.server import Server
 
+# In a quoted string, as the header Idempotency-Key may be.
+_ESCAPED = re.compile(r'\\(["\\])')
+
 Milliseconds = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
 
 
-class Message(msgspec.Struct, forbid_unknown_fields=True):
+class Message(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A message."""
 
     body: Any
@@ -34,7 +38,7 @@ class Message(msgspec.Struct, forbid_unknown_fields=True):
     attempts_max: Annotated[int, Meta(ge=0)] | None = None
 
 
-class Batch(msgspec.Struct, forbid_unknown_fields=True):
+class Batch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Messages, each accepted or refused for itself."""
 
     messages: Annotated[list[Message], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
@@ -97,14 +101,19 @@ async def accept_batch(server: "Server", request: Request) -> Response:
     queue = request.parameters["queue"]
     caller = server.caller(request)
     caller.insist("send", queue)
-    batch = parse(await request.body(limits.BATCH_BYTES_MAX), Batch)
+    batch = parse(await request.body(limits.MESSAGES_BYTES_MAX), Batch)
+    verdicts: list[Receipt | OncewardError | None] = []
     messages: list[dict[str, Any]] = []
     for message in batch.messages:
-        if message.key is not None:
+        try:
             _admit_key(message.key)
+        except BadInput as refused:
+            verdicts.append(refused)
+            continue
+        verdicts.append(None)
         messages.append({"body": message.body, **_options(message), "caller": caller.name})
-    verdicts = await server.app.accept_many(queue, messages)
-    return Response.of(Verdicts([_verdict(verdict) for verdict in verdicts]))
+    found = iter(await server.app.accept_many(queue, messages))
+    return Response.of(Verdicts([_verdict(verdict or next(found)) for verdict in verdicts]))
 
 
 def _key(request: Request, key: str | None) -> str | None:
@@ -112,17 +121,16 @@ def _key(request: Request, key: str | None) -> str | None:
     header = request.header(b"idempotency-key")
     if header is not None:
         if len(header) > 1 and header[0] == header[-1] == '"':
-            header = header[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+            header = _ESCAPED.sub(r"\1", header[1:-1])
         if key is not None and key != header:
             raise BadInput("the header Idempotency-Key and the member key differ", code="bad_key")
         key = header
-    if key is not None:
-        _admit_key(key)
+    _admit_key(key)
     return key
 
 
-def _admit_key(key: str) -> None:
-    if "\x00" in key:
+def _admit_key(key: str | None) -> None:
+    if key is not None and "\x00" in key:
         raise BadInput("a dedupe key has no NUL in it", code="bad_key")
 
 

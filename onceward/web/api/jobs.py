@@ -19,10 +19,11 @@ from onceward.web.routes import Route
 if TYPE_CHECKING:
     from onceward.web.server import Server
 
+Token = Annotated[str, Meta(min_length=1)]
 LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
 
 
-class Ask(msgspec.Struct, forbid_unknown_fields=True):
+class Ask(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A worker asks for jobs."""
 
     max: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 1
@@ -52,17 +53,17 @@ class Claims(msgspec.Struct):
     jobs: list[Claimed]
 
 
-class Complete(msgspec.Struct, forbid_unknown_fields=True):
+class Complete(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The job is done."""
 
-    token: str
+    token: Token
     result: Any = None
 
 
-class Fail(msgspec.Struct, forbid_unknown_fields=True):
+class Fail(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The attempt has failed."""
 
-    token: str
+    token: Token
     reason: str
     retry_after_ms: Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)] | None = None
     """When to try again; if not given, after the pause that the queue's settings say."""
@@ -70,10 +71,10 @@ class Fail(msgspec.Struct, forbid_unknown_fields=True):
     """Whether not to try again at all."""
 
 
-class Extend(msgspec.Struct, forbid_unknown_fields=True):
+class Extend(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The worker needs more time."""
 
-    token: str
+    token: Token
     lease_ms: LeaseMs
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
 
 
-class Acquire(msgspec.Struct, forbid_unknown_fields=True):
+class Acquire(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """All these names, or none."""
 
     names: list[str]
@@ -50,7 +50,7 @@ class Acquired(msgspec.Struct):
     lease_until: int
 
 
-class Renew(msgspec.Struct, forbid_unknown_fields=True):
+class Renew(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A lease that is to last longer."""
 
     id: str
@@ -61,7 +61,7 @@ class Renewed(msgspec.Struct):
     lease_until: int
 
 
-class Release(msgspec.Struct, forbid_unknown_fields=True):
+class Release(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A lock that is not needed any more."""
 
     id: str

@@ -15,7 +15,7 @@ from onceward.parts.schedule import Job, Settings, admit_queue
 from onceward.transaction import Transaction
 from onceward.web.api.jobs import JobView, view
 from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
+from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class DeadPage(msgspec.Struct):
     """Where the next page starts; None: there is none."""
 
 
-class Redrive(msgspec.Struct, forbid_unknown_fields=True):
+class Redrive(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Which dead jobs are to try again: all that fit."""
 
     start: str = ""
@@ -59,7 +59,7 @@ class Redrive(msgspec.Struct, forbid_unknown_fields=True):
     """Which died at this time or later."""
 
 
-class Purge(msgspec.Struct, forbid_unknown_fields=True):
+class Purge(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """All jobs that wait are to be cancelled."""
 
     start: str = ""
@@ -87,10 +87,9 @@ async def get(server: "Server", request: Request) -> Response:
 
 async def configure(server: "Server", request: Request) -> Response:
     queue = _managed(server, request)
-    changes = parse(await request.body(), dict[str, Any])
-    for name, value in changes.items():
-        if isinstance(value, list):
-            changes[name] = tuple(value)
+    raw = await request.body()
+    settings = parse(raw, Settings)
+    changes = {name: getattr(settings, name) for name in parse(raw, dict[str, Any])}
     await server.app.queues.configure(queue, **changes)
     return Response.of(_view(server, queue))
 
@@ -110,15 +109,24 @@ async def resume(server: "Server", request: Request) -> Response:
 async def dead(server: "Server", request: Request) -> Response:
     queue = _managed(server, request)
     query = request.query(["start", "limit"])
-    limit = query.get("limit", "100")
-    if not (limit.isascii() and limit.isdigit()) or not 0 < int(limit[:9]) <= limits.LIST_MAX:
-        raise BadInput(f"limit is 1 to {limits.LIST_MAX}", code="bad_parameter")
-    start = query.get("start", "")
-    if len(start.encode()) > limits.SORT_BYTES_MAX or "\x00" in start:
-        raise _bad_start()
-    letters = await server.app.queues.dead(queue, start=start, limit=int(limit))
-    more = keys.after(letters[-1].place) if len(letters) == int(limit) else None
-    return Response.of(DeadPage([view(letter.id, letter.job) for letter in letters], more))
+    limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
+    start: str | None = _admit_start(query.get("start", ""))
+    page, page_bytes = DeadPage([], None), 0
+    # Large jobs make a short page.
+    while start is not None and len(page.jobs) < limit and page_bytes < limits.PAGE_BYTES_MAX:
+        most = min(limit - len(page.jobs), limits.PAGE_JOBS)
+        letters = await server.app.queues.dead(queue, start=start, limit=most)
+        start = None
+        for letter in letters:
+            shown = view(letter.id, letter.job)
+            page.jobs.append(shown)
+            page_bytes += len(msgspec.json.encode(shown))
+            if page_bytes >= limits.PAGE_BYTES_MAX or len(letters) == most:
+                start = keys.after(letter.place)
+            if page_bytes >= limits.PAGE_BYTES_MAX:
+                break
+    page.next = start
+    return Response.of(page)
 
 
 async def redrive(server: "Server", request: Request) -> Response:
@@ -168,16 +176,21 @@ async def purge(server: "Server", request: Request) -> Response:
 async def _for_a_while(
     server: "Server", start: str, page: Callable[[str, Transaction], Awaitable[Page]]
 ) -> Changed:
-    """Do as many commits of a long work as a request may take."""
+    """Do as many commits of a long work as a request may take, and at least one."""
+    clock, jobs, next_ = server.app.store.clock, 0, _admit_start(start)
+    until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
+    while True:
+        found = await server.app.run(partial(page, next_))
+        jobs += found.done
+        if found.next is None or clock.elapsed_ns() >= until_ns:
+            return Changed(jobs, found.next)
+        next_ = found.next
+
+
+def _admit_start(start: str) -> str:
     if len(start.encode()) > limits.SORT_BYTES_MAX or "\x00" in start:
         raise _bad_start()
-    clock, changed = server.app.store.clock, Changed(0, start)
-    until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
-    while changed.next is not None and (clock.elapsed_ns() < until_ns or not changed.jobs):
-        found = await server.app.run(partial(page, changed.next))
-        changed.jobs += found.done
-        changed.next = found.next
-    return changed
+    return start
 
 
 def _bad_start() -> BadInput:
