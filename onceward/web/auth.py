@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from math import isfinite
 from typing import Any, Literal
 
 import msgspec
@@ -26,6 +27,7 @@ ACTIONS = ("send", "work", "manage", "lock")
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 KEY_PREFIX = "ow_"
 HS256_BYTES_MIN = 32
+RSA_BITS_MIN = 2_048
 
 Action = Literal["send", "work", "manage", "lock"]
 
@@ -146,7 +148,8 @@ class Auth:
 
 def _caller(claims: dict[str, Any], now_ms: int) -> Caller:
     expires, begins = claims["exp"], claims.get("nbf", 0)
-    if not all(isinstance(time, int | float) for time in (expires, begins)):
+    # NaN is later than nothing, and infinity than everything.
+    if not all(isinstance(time, int | float) and isfinite(time) for time in (expires, begins)):
         raise _refused("the token's exp and nbf must be numbers")
     slack_ms = limits.TOKEN_SLACK_MS
     if expires * 1000 + slack_ms <= now_ms:
@@ -216,20 +219,31 @@ def _prepared(key: JwtKey) -> tuple[JwtKey, Any]:
             f"{key.algorithm!r} is not taken for tokens: {', '.join(ALGORITHMS)} are",
             code="bad_settings",
         )
-    if key.algorithm == "HS256":
-        if len(key.key.encode()) < HS256_BYTES_MIN:
-            raise OncewardError(
-                f"a secret for tokens has at least {HS256_BYTES_MIN} bytes", code="bad_settings"
-            )
-        return key, key.key
+    if key.algorithm == "HS256" and len(key.key.encode()) < HS256_BYTES_MIN:
+        raise OncewardError(
+            f"a secret for tokens has at least {HS256_BYTES_MIN} bytes", code="bad_settings"
+        )
     import jwt
 
     try:
-        return key, jwt.get_algorithm_by_name(key.algorithm).prepare_key(key.key)
-    except (ValueError, TypeError, jwt.PyJWTError) as error:
+        material: Any = jwt.get_algorithm_by_name(key.algorithm).prepare_key(key.key)
+    except Exception as error:  # of several kinds, from two libraries
+        wanted = "a secret" if key.algorithm == "HS256" else "a public key as PEM"
         raise OncewardError(
-            f"the key for {key.algorithm} is not a public key as PEM: {error}", code="bad_settings"
+            f"the key for {key.algorithm} is not {wanted}: {error}", code="bad_settings"
         ) from error
+    if hasattr(material, "private_bytes"):
+        raise OncewardError(
+            f"the key for {key.algorithm} is a private one: give the public key, which is enough "
+            "to check tokens, and keep that one with who signs them",
+            code="bad_settings",
+        )
+    if key.algorithm == "RS256" and material.key_size < RSA_BITS_MIN:
+        raise OncewardError(
+            f"the key for RS256 has at least {RSA_BITS_MIN} bits, not {material.key_size}",
+            code="bad_settings",
+        )
+    return key, material
 
 
 def _refused(why: str) -> BadInput:

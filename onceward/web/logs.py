@@ -1,10 +1,9 @@
 """Logs: as text for people, or as JSON, one object on a line, for programs."""
 
+import json
 import logging
 from datetime import UTC, datetime
 from typing import Any
-
-import msgspec
 
 
 class JsonFormatter(logging.Formatter):
@@ -19,7 +18,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return json.dumps(line)  # in ASCII: it may hold what is no text
 
 
 def set_up(form: str, level: str) -> None:

@@ -6,10 +6,10 @@ table makes the OpenAPI document.
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from onceward.errors import BadInput
-from onceward.web.http import Request, Response
+from onceward.web.http import Request, Response, Scope
 
 Handle = Callable[[Any, Request], Awaitable[Response]]
 
@@ -69,28 +69,27 @@ class Routes:
     def find(self, request: Request) -> Route:
         """The route of a request, whose parameters are set. Raises `BadInput`: there is none,
         it takes another method, or a parameter is no text."""
-        scope = request.scope
-        raw: bytes = scope.get("raw_path") or scope["path"].encode()
-        raw = raw.removeprefix(scope.get("root_path", "").encode())
-        node: _Node | None = self._root
+        node = before = self._root
         values: list[str] = []
-        for word in raw.partition(b"?")[0].split(b"/")[1:]:
-            text = _decode(word)
-            assert node is not None
+        text = ""
+        for text in _words(request.scope):
             after = node.words.get(text)
             if after is None and text:
                 after = node.any
                 values.append(text)
             if after is None:
                 raise BadInput("there is nothing at this address", code="not_found")
-            node = after
-        assert node is not None
+            before, node = node, after
         method = "GET" if request.method == "HEAD" else request.method
         route = node.routes.get(method)
+        if route is None and before.any is not None and node is not before.any:
+            # A name may be the same as a word: there may be a lock called "renew".
+            route = before.any.routes.get(method)
+            values.append(text)
         if route is None:
             if not node.routes:
                 raise BadInput("there is nothing at this address", code="not_found")
-            allowed = ", ".join(sorted(node.routes))
+            allowed = ", ".join(sorted({*node.routes, *(["HEAD"] if "GET" in node.routes else [])}))
             raise BadInput(
                 f"this address takes {allowed}, not {request.method[:20]}",
                 code="method_not_allowed",
@@ -100,6 +99,18 @@ class Routes:
         request.parameters = dict(zip(names, values, strict=True))
         request.route = route.path
         return route
+
+
+def _words(scope: Scope) -> list[str]:
+    """The parts of a path below where the server is mounted. Raises `BadInput`."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"], errors="surrogatepass").encode()
+    words = [_decode(word) for word in raw.partition(b"?")[0].split(b"/")[1:]]
+    root = scope.get("root_path", "").strip("/")
+    if root:
+        mounted = root.split("/")
+        if words[: len(mounted)] == mounted:
+            return words[len(mounted) :]
+    return words
 
 
 def _decode(word: bytes) -> str:

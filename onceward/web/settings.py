@@ -95,7 +95,7 @@ def _from_file(path: str | None) -> dict[str, Any]:
     if path is None and not Path(FILE).exists():
         return {}
     try:
-        return tomllib.loads(Path(path or FILE).read_text())
+        return tomllib.loads(Path(path or FILE).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise OncewardError(f"there is no file {path}", code="no_such_file") from error
     except (OSError, ValueError) as error:

@@ -1,0 +1,236 @@
+"""Jobs over HTTP: claimed, ended and looked at."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.service.apps import Apps
+from tests.service.cluster import virtual
+from tests.web.asgi import Caller, serving, serving_to
+
+CLAIM = ("POST", "/v1/queues/q/claim")
+
+
+async def send(caller: Caller, count: int = 1, **options: Any) -> list[str]:
+    return [
+        (await caller.ok("POST", "/v1/inbox/q", {"body": n, "key": str(n), **options}))["id"]
+        for n in range(count)
+    ]
+
+
+async def claim(caller: Caller, **ask: Any) -> list[dict[str, Any]]:
+    found = await caller.ok(*CLAIM, ask)
+    jobs: list[dict[str, Any]] = found["jobs"]
+    return jobs
+
+
+@virtual
+async def test_jobs_are_claimed_with_all_that_a_worker_needs() -> None:
+    async with serving() as caller:
+        now_ms = caller.app.store.clock.now_ms()
+        [id_] = await send(caller, order_key="o")
+        [job] = await claim(caller, lease_ms=5_000)
+        assert len(job.pop("token")) >= 16
+        assert job == {
+            "id": id_,
+            "key": "0",
+            "body": 0,
+            "attempt": 1,
+            "lease_until": now_ms + 5_000,
+            "order_key": "o",
+            "made_ms": now_ms,
+            "reason": "",
+        }
+        assert await claim(caller) == []
+        assert (await caller.ok("GET", f"/v1/jobs/{id_}"))["worker"] == "developer"
+
+
+@virtual
+async def test_a_claim_takes_as_many_as_it_asks_for_and_waits_for_the_first() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        waiting = asyncio.create_task(claim(caller, wait_ms=60_000, worker="w1"))
+        await apps.sleep(10)
+        [id_] = await send(caller)
+        [job] = await waiting
+        assert (job["id"], round(apps.loop.time())) == (id_, 10)
+        await caller.ok("POST", f"/v1/jobs/{id_}/complete", {"token": job["token"]})
+        assert (await caller.ok("GET", f"/v1/jobs/{id_}"))["worker"] == "w1"
+        for n in range(1, 6):
+            await caller.ok("POST", "/v1/inbox/q", {"body": n, "key": str(n)})
+        assert len(await claim(caller, max=3, wait_ms=1_000)) == 3
+        assert len(await claim(caller, max=3, wait_ms=1_000)) == 2
+        assert await claim(caller, max=3, wait_ms=1_000) == []
+
+
+@virtual
+async def test_a_job_is_completed_once_and_whoever_asks_again_hears_the_same() -> None:
+    async with serving() as caller:
+        [id_] = await send(caller)
+        [job] = await claim(caller)
+        said = {"token": job["token"], "result": {"a": [1]}}
+        for _ in range(2):
+            found = await caller.ok("POST", f"/v1/jobs/{id_}/complete", said)
+            assert found == {"id": id_, "state": "done"}
+        view = await caller.ok("GET", f"/v1/jobs/{id_}")
+        assert (view["state"], view["result"]) == ("done", {"a": [1]})
+        counters = dict(caller.app.store.meters.counters())
+        assert counters["ended"] == {(("queue", "q"), ("state", "done")): 1}
+        answer = await caller("POST", f"/v1/jobs/{id_}/fail", {**said, "result": 1})
+        assert answer.verdict == (422, "unknown_member")
+        answer = await caller(
+            "POST", f"/v1/jobs/{id_}/fail", {"token": job["token"], "reason": "after all"}
+        )
+        assert answer.verdict == (409, "stale_token")
+
+
+@pytest.mark.parametrize(
+    ("more", "state", "pause_s"),
+    [({}, "due", 1), ({"retry_after_ms": 30_000}, "due", 30), ({"final": True}, "dead", None)],
+)
+@virtual
+async def test_a_failure_is_tried_again_as_the_worker_says(
+    more: dict[str, Any], state: str, pause_s: int | None
+) -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        [id_] = await send(caller)
+        [job] = await claim(caller)
+        said = {"token": job["token"], "reason": "no luck", **more}
+        for _ in range(2):
+            found = await caller.ok("POST", f"/v1/jobs/{id_}/fail", said)
+            assert found == {"id": id_, "state": state}
+        view = await caller.ok("GET", f"/v1/jobs/{id_}")
+        assert view["reason"] == "no luck"
+        [past] = view["history"]
+        assert (past["attempt"], past["reason"], past["worker"]) == (1, "no luck", "developer")
+        if pause_s is None:
+            assert await claim(caller, wait_ms=60_000) == []
+        else:
+            [again] = await claim(caller, wait_ms=60_000)
+            assert (again["attempt"], again["reason"]) == (2, "no luck")
+            assert pause_s / 2 <= apps.loop.time() <= pause_s + 0.1
+            late = await caller("POST", f"/v1/jobs/{id_}/fail", said)
+            assert late.verdict == (409, "stale_token")
+
+
+@virtual
+async def test_a_job_that_was_never_claimed_cannot_be_ended() -> None:
+    async with serving() as caller:
+        [id_] = await send(caller)
+        for verb, more in (
+            ("complete", {}),
+            ("fail", {"reason": "x"}),
+            ("extend", {"lease_ms": 10}),
+        ):
+            answer = await caller("POST", f"/v1/jobs/{id_}/{verb}", {"token": "made up", **more})
+            assert answer.verdict == (409, "stale_token")
+        assert (await caller.ok("GET", f"/v1/jobs/{id_}"))["state"] == "ready"
+
+
+@virtual
+async def test_a_lease_is_extended() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        [id_] = await send(caller)
+        [job] = await claim(caller, lease_ms=10_000)
+        await apps.sleep(8)
+        said = {"token": job["token"], "lease_ms": 10_000}
+        found = await caller.ok("POST", f"/v1/jobs/{id_}/extend", said)
+        assert found == {"lease_until": job["lease_until"] + 8_000}
+        await apps.sleep(8)
+        await caller.ok("POST", f"/v1/jobs/{id_}/complete", {"token": job["token"]})
+
+
+@virtual
+async def test_who_looks_at_a_job_can_wait_for_its_end() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        [id_] = await send(caller)
+        early = await caller.ok("GET", f"/v1/jobs/{id_}?wait_ms=1000")
+        assert (early["state"], "result" in early) == ("ready", False)
+        waiting = asyncio.create_task(caller.ok("GET", f"/v1/jobs/{id_}?wait_ms=60000"))
+        [job] = await claim(caller)
+        await caller.ok("POST", f"/v1/jobs/{id_}/complete", {"token": job["token"], "result": 7})
+        view = await waiting
+        assert (view["state"], view["result"], view["key"]) == ("done", 7, "0")
+        assert (await caller.ok("GET", f"/v1/jobs/{id_}?wait_ms=60000"))["result"] == 7
+        assert apps.loop.time() < 2
+
+
+@virtual
+async def test_a_job_is_cancelled_by_its_sender() -> None:
+    async with serving() as caller:
+        [id_] = await send(caller)
+        assert await caller.ok("DELETE", f"/v1/jobs/{id_}") == {"id": id_, "state": "cancelled"}
+        view = await caller.ok("GET", f"/v1/jobs/{id_}")
+        assert (view["state"], view["reason"]) == ("cancelled", "cancelled by developer")
+        assert (await caller("DELETE", f"/v1/jobs/{id_}")).verdict == (409, "already_ended")
+        assert await claim(caller) == []
+
+
+@virtual
+async def test_a_dead_job_is_redriven() -> None:
+    async with serving() as caller:
+        [id_] = await send(caller)
+        path = f"/v1/jobs/{id_}/redrive"
+        assert (await caller("POST", path)).verdict == (409, "not_dead")
+        [job] = await claim(caller)
+        said = {"token": job["token"], "reason": "x", "final": True}
+        await caller.ok("POST", f"/v1/jobs/{id_}/fail", said)
+        assert await caller.ok("POST", path) == {"id": id_, "state": "ready"}
+        [again] = await claim(caller)
+        assert again["id"] == id_
+
+
+SCOPES = {
+    "sender": "send:q",
+    "worker": "work:q",
+    "manager": "manage:q",
+    "other": "send:other work:other manage:other lock:*",
+    "nobody": "lock:q",
+}
+# action: those who may, and what the others are told.
+MAY: dict[str, tuple[set[str], dict[str, int]]] = {
+    "claim": ({"worker"}, dict.fromkeys(SCOPES, 403)),
+    "get": ({"sender", "worker", "manager"}, dict.fromkeys(SCOPES, 404)),
+    "complete": ({"worker"}, dict.fromkeys(SCOPES, 404)),
+    "fail": ({"worker"}, dict.fromkeys(SCOPES, 404)),
+    "extend": ({"worker"}, dict.fromkeys(SCOPES, 404)),
+    "cancel": ({"sender", "manager"}, {**dict.fromkeys(SCOPES, 404), "worker": 403}),
+    "redrive": ({"manager"}, {"other": 404, "nobody": 404, "sender": 403, "worker": 403}),
+}
+
+
+@pytest.mark.parametrize("name", SCOPES)
+@pytest.mark.parametrize("action", MAY)
+@virtual
+async def test_everyone_may_do_what_their_scopes_say(action: str, name: str) -> None:
+    async with serving_to(**SCOPES) as callers:
+        [id_] = await send(callers["sender"])
+        held: dict[str, Any] = {"token": "none"}
+        if action not in ("claim", "cancel"):
+            [held] = await claim(callers["worker"])
+        token = {"token": held["token"]}
+        if action == "redrive":
+            said = {**token, "reason": "x", "final": True}
+            await callers["worker"].ok("POST", f"/v1/jobs/{id_}/fail", said)
+        request: tuple[Any, ...] = {
+            "claim": (*CLAIM, {}),
+            "get": ("GET", f"/v1/jobs/{id_}"),
+            "complete": ("POST", f"/v1/jobs/{id_}/complete", token),
+            "fail": ("POST", f"/v1/jobs/{id_}/fail", {**token, "reason": "x"}),
+            "extend": ("POST", f"/v1/jobs/{id_}/extend", {**token, "lease_ms": 10}),
+            "cancel": ("DELETE", f"/v1/jobs/{id_}"),
+            "redrive": ("POST", f"/v1/jobs/{id_}/redrive"),
+        }[action]
+        answer = await callers[name](*request)
+        allowed, told = MAY[action]
+        assert answer.status == (200 if name in allowed else told[name])
+        if answer.status == 404:
+            # The same as for a job that is not there at all.
+            unknown = await callers[name](
+                request[0], request[1].replace(id_, "0" * 29), *request[2:]
+            )
+            assert answer.body.replace(id_.encode(), b"0" * 29) == unknown.body

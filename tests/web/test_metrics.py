@@ -1,0 +1,87 @@
+"""Metrics in the form that Prometheus reads."""
+
+import re
+
+from onceward import limits
+from onceward.meters import Meters
+from onceward.service.census import Census, Queue
+from onceward.web import metrics
+from onceward.web.metrics import HELP
+from tests.service.apps import Apps
+from tests.service.cluster import virtual
+
+LINE = re.compile(r'onceward_[a-z_]+(\{([a-z]+="([^"\\\n]|\\[n"\\])*",?)+\})? [0-9.e+-]+')
+
+
+def census() -> Census:
+    return Census(None, 4)  # type: ignore[arg-type]
+
+
+def lines(meters: Meters, found: Census | None = None, now_ms: int = 0) -> list[str]:
+    text = metrics.text(meters, found or census(), now_ms).decode()
+    assert text == "" or text.endswith("\n")
+    for line in text.splitlines():
+        assert line.startswith(("# HELP onceward_", "# TYPE onceward_")) or LINE.fullmatch(line)
+    return text.splitlines()
+
+
+def test_counters_are_shown_with_their_labels() -> None:
+    meters = Meters()
+    meters.count("accepted", 3, queue="a", duplicate="no")
+    meters.count("conflicts")
+    assert lines(meters) == [
+        f"# HELP onceward_accepted_total {HELP['accepted']}",
+        "# TYPE onceward_accepted_total counter",
+        'onceward_accepted_total{queue="a",duplicate="no"} 3',
+        f"# HELP onceward_conflicts_total {HELP['conflicts']}",
+        "# TYPE onceward_conflicts_total counter",
+        "onceward_conflicts_total 1",
+    ]
+
+
+def test_labels_are_escaped() -> None:
+    meters = Meters()
+    meters.count("accepted", queue='a"b\\c\nd')
+    assert lines(meters)[-1] == r'onceward_accepted_total{queue="a\"b\\c\nd"} 1'
+
+
+def test_histograms_are_cumulative() -> None:
+    meters = Meters()
+    for took_s in (0.0001, 0.003, 100):
+        meters.histogram("request_seconds", route="/a").observe(took_s)
+    shown = lines(meters)
+    assert shown[1] == "# TYPE onceward_request_seconds histogram"
+    assert shown[2] == 'onceward_request_seconds_bucket{route="/a",le="0.0005"} 1'
+    assert shown[5] == 'onceward_request_seconds_bucket{route="/a",le="0.005"} 2'
+    assert shown[-3] == 'onceward_request_seconds_bucket{route="/a",le="+Inf"} 3'
+    assert shown[-2].startswith('onceward_request_seconds_sum{route="/a"} 100.0031')
+    assert shown[-1] == 'onceward_request_seconds_count{route="/a"} 3'
+
+
+def test_jobs_are_shown_once_they_are_counted() -> None:
+    found = census()
+    assert lines(Meters(), found) == []
+    found.counted_ms = 1_500
+    queue = found.queues["q"] = Queue(oldest_ready_ms=1_000)
+    queue.jobs.update(["ready", "ready", "done"])
+    found.queues["idle"] = Queue()
+    shown = [line for line in lines(Meters(), found, 3_000) if not line.startswith("#")]
+    assert shown == [
+        "onceward_counted_seconds 1.5",
+        'onceward_jobs{queue="q",state="done"} 1',
+        'onceward_jobs{queue="q",state="ready"} 2',
+        'onceward_oldest_ready_seconds{queue="q"} 2.0',
+    ]
+    # The clock may have been set back meanwhile.
+    assert lines(Meters(), found, 500)[-1].endswith(" 0.0")
+
+
+@virtual
+async def test_everything_that_is_measured_is_explained() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        await app.accept("q", 1, key="k")
+        await app.claim("q", "w", lease_s=1)
+        await apps.sleep(2 * limits.CENSUS_S)
+        names = {name for name, _ in [*app.store.meters.counters(), *app.store.meters.histograms()]}
+    assert {"accepted", "claimed", "commit_seconds"} <= names <= set(HELP)

@@ -1,0 +1,103 @@
+"""Settings come from a file, the environment and flags, of which the last counts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceward.errors import OncewardError
+from onceward.web.auth import ApiKey, JwtKey
+from onceward.web.settings import MEANING, Settings, load
+
+
+def sources(found: list[Any]) -> dict[str, str]:
+    return {setting.name: setting.source for setting in found}
+
+
+def refusal(*args: Any, code: str = "bad_settings") -> str:
+    with pytest.raises(OncewardError) as refused:
+        load(*args)
+    assert refused.value.code == code
+    return refused.value.message
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_there_are_defaults_for_everything() -> None:
+    settings, found = load({}, {})
+    assert settings == Settings()
+    assert set(sources(found).values()) == {"default"}
+    assert list(sources(found)) == list(MEANING) == list(Settings.__struct_fields__)
+
+
+def test_the_last_of_file_environment_and_flags_counts() -> None:
+    Path("onceward.toml").write_text('port = 1\nhost = "a"\nlog = "json"\n')
+    environment = {"ONCEWARD_PORT": "2", "ONCEWARD_HOST": "b", "ONCEWARD_OTHER": "x"}
+    settings, found = load({"port": "3", "host": None}, environment)
+    assert (settings.port, settings.host, settings.log) == (3, "b", "json")
+    told = sources(found)
+    assert (told["port"], told["host"]) == ("--port", "ONCEWARD_HOST")
+    assert (told["log"], told["name"]) == ("onceward.toml", "default")
+
+
+def test_a_file_can_be_named_by_flag_or_environment() -> None:
+    Path("a.toml").write_text("port = 1")
+    Path("b.toml").write_text("port = 2")
+    Path("onceward.toml").write_text("port = 3")
+    environment = {"ONCEWARD_CONFIG": "a.toml"}
+    assert load({}, environment)[0].port == 1
+    settings, found = load({}, environment, "b.toml")
+    assert (settings.port, sources(found)["port"]) == (2, "b.toml")
+
+
+def test_keys_come_as_tables_or_as_json() -> None:
+    digest = "sha256:" + "0" * 64
+    Path("onceward.toml").write_text(
+        f'[[keys]]\nname = "ü"\ndigest = "{digest}"\nscopes = ["all"]\n'
+        '[[jwt]]\nalgorithm = "HS256"\nkey = "k"\naudience = "a"\n',
+        encoding="utf-8",
+    )
+    settings, _ = load({}, {})
+    assert settings.keys == (ApiKey("ü", digest, ("all",)),)
+    assert settings.jwt == (JwtKey("HS256", "k", "a"),)
+    assert load({}, {"ONCEWARD_KEYS": "[]"})[0].keys == ()
+
+
+BAD: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
+    "port that is no number": ({"port": "http"}, {}, "--port"),
+    "port too large": ({"port": "65536"}, {}, "--port"),
+    "port in the environment": ({}, {"ONCEWARD_PORT": "-1"}, "ONCEWARD_PORT"),
+    "log of another form": ({"log": "xml"}, {}, "--log"),
+    "no name": ({"name": ""}, {}, "--name"),
+    "drain that never ends": ({"drain_s": "1e9"}, {}, "--drain-s"),
+    "truth of another kind": ({}, {"ONCEWARD_TELEMETRY": "maybe"}, "ONCEWARD_TELEMETRY"),
+    "keys that are no JSON": ({}, {"ONCEWARD_KEYS": "ow_1"}, "ONCEWARD_KEYS"),
+    "keys without digest": ({}, {"ONCEWARD_KEYS": '[{"name":"a"}]'}, "digest"),
+    "key with more": (
+        {},
+        {"ONCEWARD_KEYS": '[{"name":"a","digest":"d","scopes":[],"key":"ow_1"}]'},
+        "ONCEWARD_KEYS",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_wrong_setting_is_refused_and_says_where_it_comes_from(what: str) -> None:
+    flags, environment, where = BAD[what]
+    message = refusal(flags, environment)
+    assert where in message
+    assert "ow_1" not in message  # it may be secret
+
+
+def test_a_file_that_cannot_be_used_is_refused() -> None:
+    Path("wrong.toml").write_text("port = ")
+    Path("unknown.toml").write_text("prot = 1")
+    Path("binary.toml").write_bytes(b"\xff\xfe")
+    Path("folder.toml").mkdir()
+    for name in ("wrong", "binary", "folder"):
+        assert f"{name}.toml" in refusal({}, {}, f"{name}.toml")
+    assert "prot" in refusal({}, {}, "unknown.toml")
+    assert "missing.toml" in refusal({}, {}, "missing.toml", code="no_such_file")
