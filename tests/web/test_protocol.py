@@ -10,7 +10,7 @@ import uvicorn
 
 from onceward import limits
 from onceward.web.protocol import Protocol
-from tests.web.processes import Connection, Served, served
+from tests.web.wire import Connection, Served, served
 
 HEAD = b"POST /v1/inbox/q HTTP/1.1\r\nHost: localhost\r\n"
 BODY = b'{"body":1,"key":"k"}'

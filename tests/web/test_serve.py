@@ -13,7 +13,7 @@ from onceward.errors import TABLE, OncewardError
 from onceward.web import serve
 from onceward.web.serve import load_app
 from onceward.web.settings import Settings
-from tests.web.processes import ANSWER_S, launch, served
+from tests.web.wire import ANSWER_S, launch, served
 
 # Holds each commit until a file is there, so that a request is at hand for as long as it takes.
 SLOW_APP = """
