@@ -36,7 +36,8 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
-	bench-http soak-kill soak-inbox soak-workers soak-postgres soak-schedule soak-locks soak-simulate soak-power docs lock clean
+	bench-http soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-simulate \
+	soak-power docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -88,6 +89,9 @@ soak-kill: $(DEV) ## kill real processes under load, 1,000 times
 
 soak-inbox: $(DEV) ## send 10,000 keys 10 times each to a process that is killed
 	@$(SOAK) -m inbox
+
+soak-server: $(DEV) ## send 10,000 keys 10 times each over HTTP to a server that is killed
+	@$(SOAK) -m server
 
 soak-workers: $(DEV) ## kill and stop workers on PostgreSQL for 20 minutes
 	@$(SOAK) -m workers

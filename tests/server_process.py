@@ -1,0 +1,97 @@
+"""`onceward serve` as a process of its own, to be killed and started again."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ONCEWARD = (sys.executable, "-m", "onceward")
+
+
+def environment() -> dict[str, str]:
+    """That of this process, without settings of a server."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ONCEWARD_")}
+    return {**kept, "PYTHONPATH": str(ROOT)}
+
+
+def free_port() -> int:
+    """A port that nobody else gets meanwhile, also while its server is down: not one of those
+    that connections are given, of which one might even connect to itself."""
+    while True:
+        port = random.randint(15_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+
+
+class ServerProcess:
+    """A server on a database in a folder, always at the same address."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.database = folder / "server.db"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = folder / "server.log"
+        self.kills = 0
+        self._options = options
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start it; `until_ready` waits until it listens."""
+        database = f"sqlite:///{self.database}"
+        with open(self.log, "a") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(*ONCEWARD, "serve", "--port", str(self.port), "--database", database),
+                    *self._options,
+                ],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self.folder,
+                env=environment(),
+            )
+
+    def until_ready(self) -> str:
+        """What it says once it listens."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        assert said, self.log.read_text()
+        return said
+
+    def kill(self) -> None:
+        """Without a warning."""
+        assert self._process is not None
+        assert self._process.poll() is None, f"it has ended by itself: {self.log.read_text()}"
+        self._end(signal.SIGKILL)
+        self.kills += 1
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """In good order; returns its exit code."""
+        return self._end(number)
+
+    def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        process, self._process = self._process, None
+        process.send_signal(number)
+        assert process.stdout is not None
+        with process.stdout:
+            return process.wait(timeout=50)
+
+    def __enter__(self) -> "ServerProcess":
+        self.start()
+        self.until_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._end(signal.SIGKILL)
