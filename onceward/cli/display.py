@@ -58,7 +58,9 @@ class Display:
                 self._progress.remove_task(task)
             self._progress.add_task(what, total=total)
             self._what = what
-        self._progress.update(self._progress.task_ids[0], completed=done)
+        # Without an end there is no share of it: how far it is, is all there is to say.
+        text = what if total is not None else f"{what} {done:,}"
+        self._progress.update(self._progress.task_ids[0], completed=done, description=text)
 
     def __enter__(self) -> "Display":
         return self

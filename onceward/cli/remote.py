@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich import box
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 SERVER = "http://localhost:8080"
 _STATES = ("waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled")
+# Shown also when there are none.
+_MAIN_STATES = ("ready", "leased", "done", "dead")
+# Long enough for a server that is just being restarted.
+_PATIENCE_S = 5.0
 
 Command = Callable[["Client", argparse.Namespace], Awaitable[int]]
 
@@ -106,7 +111,7 @@ def _add(
 async def _call(run: Command, arguments: argparse.Namespace) -> int:
     from onceward.client import Client  # here: it takes long to load
 
-    async with Client(arguments.server, key=arguments.api_key, patience_s=10) as client:
+    async with Client(arguments.server, key=arguments.api_key, patience_s=_PATIENCE_S) as client:
         return await run(client, arguments)
 
 
@@ -154,19 +159,33 @@ async def _queues(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 def _print_queues(queues: "list[Queue]") -> None:
+    if not queues:
+        print("there are no queues yet")
+        return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("queue", overflow="fold")
-    used = [state for state in _STATES if any(queue.jobs.get(state) for queue in queues)]
-    for state in used:
+    found = {state for queue in queues for state, count in queue.jobs.items() if count}
+    states = [state for state in _STATES if state in found or state in _MAIN_STATES]
+    for state in states:
         table.add_column(state, justify="right", no_wrap=True)
-    table.add_column("settings", overflow="fold")
-    for queue in queues:
-        settings = ", ".join(f"{name} {value}" for name, value in queue.settings.items())
-        counts = [f"{queue.jobs.get(state, 0):,}" for state in used]
-        table.add_row(Text(queue.name), *counts, Text(settings))
+    settings = [_settings_text(queue.settings) for queue in queues]
+    if any(settings):
+        table.add_column("settings", overflow="fold")
+    for queue, text in zip(queues, settings, strict=True):
+        counts = [f"{queue.jobs.get(state, 0):,}" for state in states]
+        table.add_row(Text(queue.name), *counts, *([Text(text)] if any(settings) else []))
     console().print(table)
-    counted = max((queue.counted_ms or 0 for queue in queues), default=0)
+    counted = max(queue.counted_ms or 0 for queue in queues)
     print(f"counted at {_time(counted)}" if counted else "jobs have not been counted yet")
+
+
+def _settings_text(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {_plain(value)}" for name, value in settings.items())
+
+
+def _plain(value: Any) -> str:
+    """A value as one would write it for `--set`."""
+    return msgspec.json.encode(value).decode()
 
 
 async def _purge(client: "Client", arguments: argparse.Namespace) -> int:
@@ -180,7 +199,7 @@ async def _purge(client: "Client", arguments: argparse.Namespace) -> int:
         count = await client.purge(
             arguments.queue, progress=lambda done: display.show("cancelled", done, None)
         )
-    return _print_json({"jobs": count}) if arguments.json else _said(f"{count:,} jobs cancelled")
+    return _print_count(count, "cancelled", arguments)
 
 
 async def _jobs(client: "Client", arguments: argparse.Namespace) -> int:
@@ -227,31 +246,50 @@ async def _dead(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.redrive:
         return await _redrive(client, arguments)
     if arguments.id is not None:
-        job = await client.job(arguments.id)
-        if job.queue != arguments.queue:
-            raise NoSuchJob(f"{arguments.queue!r} has no job {arguments.id}")
-        jobs, more = [job], None
+        jobs, more = [await _dead_letter(client, arguments)], None
     else:
         jobs, more = await client.dead(arguments.queue, limit=arguments.limit)
     if arguments.reason is not None:
         jobs = [job for job in jobs if arguments.reason in job.reason]
     if arguments.json:
         return _print_json(jobs)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("job", no_wrap=True)
-    for column in ("state", "died", "attempts", "reason", "key"):
-        table.add_column(column, overflow="fold")
-    for job in jobs:
-        cells = (job.state, _time(job.ended_ms), str(job.attempt), job.reason, job.key or "")
-        table.add_row(job.id, *[Text(cell) for cell in cells])
-    console().print(table)
+    if not jobs:
+        print(f"{arguments.queue} has no such dead letters")
+        return 0
+    _print_dead(jobs)
     if more is not None:
         print(f"There are more than {arguments.limit}.")
     return 0
 
 
+def _print_dead(jobs: "list[Job]") -> None:
+    """Each on lines of its own: reasons are long, and a narrow column is no place for them."""
+    out = console()
+    for job in jobs:
+        times = "once" if job.attempt == 1 else f"{job.attempt} times"
+        line = Text(job.id, style="bold")
+        line.append(f"  {job.state}  {_time(job.ended_ms)}  tried {times}", style="not bold")
+        out.print(line)
+        for name, text in (("key", job.key or ""), ("reason", job.reason)):
+            if text:
+                facts = Table.grid(padding=(0, 2))
+                facts.add_column(style="dim", width=6)
+                facts.add_column(overflow="fold")
+                facts.add_row(name, Text(text))
+                out.print(Padding(facts, (0, 0, 0, 2)))
+
+
+async def _dead_letter(client: "Client", arguments: argparse.Namespace) -> "Job":
+    """The one that was named; raises `NoSuchJob`, also if it is of another queue."""
+    job = await client.job(arguments.id)
+    if job.queue != arguments.queue:
+        raise NoSuchJob(f"{arguments.queue!r} has no job {arguments.id}")
+    return job
+
+
 async def _redrive(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.id is not None:
+        await _dead_letter(client, arguments)
         await client.redrive(arguments.id)
         count = 1
     else:
@@ -262,20 +300,21 @@ async def _redrive(client: "Client", arguments: argparse.Namespace) -> int:
                 progress=lambda done: display.show("redriven", done, None),
                 **chosen,
             )
-    return _print_json({"jobs": count}) if arguments.json else _said(f"{count:,} jobs redriven")
+    return _print_count(count, "redriven", arguments)
 
 
 async def _locks(client: "Client", arguments: argparse.Namespace) -> int:
     lock = await client.lock(arguments.name)
     if arguments.json:
         return _print_json(lock)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2))
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for column in ("", "owner", "since", "token or place"):
         table.add_column(column, overflow="fold")
     for what, people in (("holds", lock.holders), ("waits", lock.waiters)):
         for one in people:
             table.add_row(what, Text(one.owner), _time(one.since_ms), str(one.number))
-    print(f"{lock.name}: {lock.held} of {lock.capacity} held, {lock.waiting} wait")
+    waiting = "1 waits" if lock.waiting == 1 else f"{lock.waiting:,} wait"
+    print(f"{lock.name}: {lock.held:,} of {lock.capacity:,} held, {waiting}")
     if lock.holders or lock.waiters:
         console().print(table)
     return 0
@@ -303,13 +342,15 @@ def _print_json(value: Any) -> int:
     return 0
 
 
-def _said(text: str) -> int:
-    print(text)
+def _print_count(count: int, what: str, arguments: argparse.Namespace) -> int:
+    if arguments.json:
+        return _print_json({"jobs": count})
+    print("1 job" if count == 1 else f"{count:,} jobs", what)
     return 0
 
 
 def _time(time_ms: int) -> str:
     try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(" ", "seconds")
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
     except (ValueError, OverflowError, OSError):
         return f"{time_ms} ms"

@@ -1,6 +1,7 @@
 """Requests to a server, made again until it answers or patience ends."""
 
 import asyncio
+import os
 from dataclasses import dataclass
 from io import BytesIO
 from types import TracebackType
@@ -122,7 +123,7 @@ class Transport:
                 course.lost = True  # a proxy answers in place of a server that may have done it
             except (aiohttp.ClientError, TimeoutError, ConnectionError) as lost:
                 course.lost = True
-                error = Unavailable(f"{self._url} does not answer: {str(lost) or repr(lost)}")
+                error = Unavailable(f"{self._url} does not answer: {_why(lost)}")
             except msgspec.MsgspecError as odd:
                 raise OncewardError(
                     f"{self._url} gave an answer that is not understood: {odd}", code="internal"
@@ -217,6 +218,14 @@ def _kinds() -> dict[str, type[OncewardError]]:
 
 
 _KINDS = _kinds()
+
+
+def _why(lost: Exception) -> str:
+    if isinstance(lost, TimeoutError) and not str(lost):
+        return "it takes too long"
+    if isinstance(lost, aiohttp.ClientConnectorError) and (lost.errno or 0) > 0:
+        return os.strerror(lost.errno or 0)
+    return str(lost) or repr(lost)
 
 
 def _admit_address(url: Any) -> None:
