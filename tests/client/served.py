@@ -13,6 +13,7 @@ import uvicorn
 from onceward.app import App
 from onceward.clock import Clock
 from onceward.web.auth import Auth
+from onceward.web.protocol import Protocol
 from onceward.web.server import Server
 
 
@@ -31,7 +32,9 @@ class Served:
         await self.server.start()
         listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = listening.getsockname()[1]
-        config = uvicorn.Config(self.server, ws="none", lifespan="off", log_config=None)
+        config = uvicorn.Config(
+            self.server, http=Protocol, ws="none", lifespan="off", log_config=None
+        )
         self._listener = uvicorn.Server(config)
         self._serving = asyncio.create_task(self._listener.serve([listening]))
         return self
