@@ -1,88 +1,325 @@
-"""HTTP on a connection: uvicorn's protocol, with an end to what may come before an answer."""
+"""HTTP/1.1 on a connection: uvicorn listens and stops, this reads and writes.
+
+uvicorn's own protocol is made for all ASGI applications, and takes as long as half a durable
+accept. This one is made for ours, which answers at once and whole: it calls it when all of a
+request has come, in one task for the whole connection, and writes each answer in one piece.
+
+Nobody can fill the memory or keep connections for nothing: a request has limited size and
+limited time to come. What is no HTTP, or could be read in two ways, gets a problem document.
+"""
 
 import asyncio
+from collections import deque
+from http import HTTPStatus
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+import httptools
+from uvicorn import Config
+from uvicorn.server import ServerState
 
 from onceward import limits
-from onceward.errors import BadInput
-from onceward.web.http import Response, problem
+from onceward.clock import boot_ns
+from onceward.errors import BadInput, OncewardError
+from onceward.web.http import Response, Scope, problem
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_STATUS_LINES = {
+    status: f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n".encode()
+    for status in range(200, 600)
+}
+
+Headers = list[tuple[bytes, bytes]]
 
 
-class Protocol(HttpToolsProtocol):
-    """Takes a head of limited size, and each request within limited time, so that nobody can
-    fill the memory or keep connections for nothing. What is no HTTP gets a problem document."""
+class Protocol(asyncio.Protocol):
+    """One connection. What comes is answered one after the other, in its order."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._whole = False
-        """Whether all of a request has come, and nothing of the next one."""
-        self._in_head = True
-        self._head_bytes = 0
-        self._late: asyncio.TimerHandle | None = None
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """As uvicorn calls it. The application sends each answer as a start and one body."""
+        self._app = config.loaded_app
+        self._state = server_state
+        self._keep_s = config.timeout_keep_alive
+        self._loop = _loop or asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._exchanges: deque[_Exchange] = deque()
+        self._waiting: asyncio.Future[None] | None = None
+        """Of the task, for something to come."""
+        self._writable: asyncio.Future[None] | None = None
+        """There while the caller does not take what it was sent."""
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._answering = False
+        self._reading = True
+        self._last = False
+        """Whether no more is read: what has come is answered, and that is the end."""
+        self._begun = True
+        """Whether a request is to come soon: the first one, and any of which a part is there."""
+        self._since_ns = boot_ns()
+        """Since when it waits for the caller."""
+        self._date: tuple[Headers, bytes] = ([], b"")
+        self._clear()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._wait()
+    # What the transport says.
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._wait_no_more()
-        super().connection_lost(exc)
+    def connection_made(self, transport: Any) -> None:
+        self._transport: asyncio.Transport = transport
+        self._state.connections.add(self)  # type: ignore[arg-type]
+        task = self._loop.create_task(self._run(), name="onceward-connection")
+        self._state.tasks.add(task)
+        task.add_done_callback(self._state.tasks.discard)
+        # One timer for the whole connection: to set one for each request takes longer than to
+        # read it.
+        self._timer = self._loop.call_later(limits.REQUEST_S, self._look)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._state.connections.discard(self)
+        self._timer.cancel()
+        self._last = True
+        self._gone.set_result(None)
+        self.resume_writing()
+        self._wake()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._whole:
-            if self._late is not None:
-                self._wait_no_more()
+        if self._last:
             return
-        if self._late is None:
-            self._wait()
-        if self._in_head:
+        if not self._begun:
+            self._begun, self._since_ns = True, boot_ns()
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._last = True  # no other protocol is spoken here
+        except httptools.HttpParserError as error:
+            reason = error.__context__
+            if not isinstance(reason, OncewardError):
+                reason = BadInput("this is not HTTP, or contradicts itself")
+            self._refuse(reason)
+            return
+        if self._in_head and self._begun:
+            # Counted here: the parser tells of a header when all of it has come.
             self._head_bytes += len(data)
-            if self._head_bytes > limits.HEAD_BYTES_MAX and not self.transport.is_closing():
+            if self._head_bytes > limits.HEAD_BYTES_MAX:
                 self._refuse(
-                    f"the head of a request has at most {limits.HEAD_BYTES_MAX} bytes",
-                    "head_too_large",
+                    BadInput(
+                        f"the head of a request has at most {limits.HEAD_BYTES_MAX} bytes",
+                        code="head_too_large",
+                    )
                 )
 
-    def on_message_begin(self) -> None:
-        self._whole, self._in_head, self._head_bytes = False, True, 0
-        super().on_message_begin()
+    def pause_writing(self) -> None:
+        self._since_ns = boot_ns()
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
+
+    def shutdown(self) -> None:
+        """Answer what has come, and close. uvicorn calls it when it stops."""
+        self._last = True
+        if not self._answering and not self._exchanges:
+            self._transport.close()
+
+    # What the parser says.
+
+    def _clear(self) -> None:
+        self._url = b""
+        self._headers: Headers = []
+        self._in_head = True
+        self._head_bytes = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._too_large = False
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        super().on_headers_complete()
+        headers = dict(self._headers)
+        if int(headers.get(b"content-length", 0)) > limits.MESSAGES_BYTES_MAX:
+            self._leave_out()
+        elif headers.get(b"expect", b"").lower() == b"100-continue":
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        if not self._too_large:
+            self._body.append(body)
+            self._body_bytes += len(body)
+            if self._body_bytes > limits.MESSAGES_BYTES_MAX:
+                self._leave_out()
+
+    def _leave_out(self) -> None:
+        """Answer that a body is too large at once, and let the rest of it pass."""
+        self._body.clear()
+        self._too_large = True
+        error = BadInput(
+            f"the body of a request has at most {limits.MESSAGES_BYTES_MAX} bytes",
+            code="body_too_large",
+        )
+        self._add(_Exchange(self, refusal=problem(error)))
 
     def on_message_complete(self) -> None:
-        self._whole = True
-        super().on_message_complete()
+        self._begun = False
+        if not self._too_large:
+            url = self._url if self._url.startswith(b"/") else _path(self._url)
+            path, _, query = url.partition(b"?")
+            scope = {
+                "type": "http",
+                "method": self._parser.get_method().decode("ascii"),
+                "raw_path": path,
+                "query_string": query,
+                "headers": self._headers,
+            }
+            body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+            last = not self._parser.should_keep_alive()
+            self._add(_Exchange(self, scope, body, last=last))
+        self._clear()
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse("this is not HTTP, or contradicts itself", "bad_request")
+    def _add(self, exchange: "_Exchange") -> None:
+        self._exchanges.append(exchange)
+        self._wake()
+        if len(self._exchanges) > 1 and self._reading:
+            # What is sent before the last one is answered waits on the caller's side.
+            self._reading = False
+            self._transport.pause_reading()
 
-    def _refuse(self, why: str, code: str) -> None:
-        response: Response = problem(BadInput(why, code=code), [(b"connection", b"close")])
-        lines = [b"%s: %s\r\n" % header for header in response.headers]
-        head = b"".join([STATUS_LINE[response.status], *lines, b"\r\n"])
-        self.transport.write(head + response.body)
-        self.transport.close()
+    def _refuse(self, error: OncewardError) -> None:
+        """Answer what is no request, behind all that came before it, and read no more."""
+        self._last = True
+        self._add(_Exchange(self, refusal=problem(error), last=True))
 
-    def _wait(self) -> None:
-        self._late = self.loop.call_later(limits.REQUEST_S, self._too_late)
+    # Answers.
 
-    def _wait_no_more(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    async def _run(self) -> None:
+        try:
+            while (exchange := await self._next()) is not None:
+                if exchange.last:
+                    self._last = True
+                    self._exchanges.clear()
+                if exchange.refusal is not None:
+                    await exchange.refusal.send(exchange.send)
+                else:
+                    self._answering = True
+                    await self._app(exchange.scope, exchange.receive, exchange.send)
+                    self._answering = False
+                if self._gone.done():
+                    return
+                if self._writable is not None:
+                    await self._writable
+        finally:
+            self._answering = False
+            self._transport.close()
 
-    def _too_late(self) -> None:
-        self._late = None
-        if self.transport.is_closing():
+    async def _next(self) -> "_Exchange | None":
+        """What is to be answered next; None at the end."""
+        if not self._exchanges:
+            if self._last:
+                return None
+            if not self._begun:
+                self._since_ns = boot_ns()
+            if not self._reading:
+                self._reading = True
+                self._transport.resume_reading()
+            self._waiting = self._loop.create_future()
+            await self._waiting
+            if not self._exchanges:
+                return None
+        return self._exchanges.popleft()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def write(self, status: int, headers: Headers, body: bytes) -> None:
+        """Write an answer."""
+        if self._gone.done():
             return
-        if self.flow.read_paused:
-            self._wait()  # not the caller is slow, but the answer before
-        elif getattr(self.cycle, "response_complete", True):  # or there has not been any
-            self._refuse(f"the request did not come within {limits.REQUEST_S:.0f} s", "too_slow")
+        known, date = self._date
+        if known is not self._state.default_headers:  # uvicorn makes them anew each second
+            known = self._state.default_headers
+            date = b"".join([b"%s: %s\r\n" % header for header in known])
+            self._date = known, date
+        parts = [_STATUS_LINES[status], date]
+        for name, value in headers:
+            parts += (name, b": ", value, b"\r\n")
+        if self._last and not self._exchanges:
+            parts.append(b"connection: close\r\n")
+        parts += (b"\r\n", body)
+        self._transport.write(b"".join(parts))
+
+    async def gone(self) -> None:
+        """Return when the caller has gone."""
+        await asyncio.wait([self._gone])
+
+    def _look(self) -> None:
+        """Whether it has waited long enough for the caller."""
+        bound_s = limits.REQUEST_S if self._begun else self._keep_s
+        taken = self._writable is None
+        left_s = bound_s
+        if not taken or not (self._answering or self._exchanges):
+            left_s -= (boot_ns() - self._since_ns) / 1e9
+        if left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._look)
+        elif taken and self._begun and not self._last:
+            self._refuse(
+                BadInput(f"the request did not come within {bound_s:.0f} s", code="too_slow")
+            )
         else:
-            self.transport.abort()  # the body does not come: whoever waits for it hears so
+            self._transport.abort()
+
+
+class _Exchange:
+    """A request as the application sees it; or the answer to what is none."""
+
+    __slots__ = ("_body", "_headers", "_protocol", "_status", "last", "refusal", "scope")
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        scope: Scope | None = None,
+        body: bytes = b"",
+        *,
+        refusal: Response | None = None,
+        last: bool = False,
+    ) -> None:
+        self.scope = scope
+        self.refusal = refusal
+        self.last = last
+        """Whether the connection ends with it."""
+        self._protocol = protocol
+        self._body: bytes | None = body
+
+    async def receive(self) -> Scope:
+        """All of the body; after that, that the caller is gone."""
+        body, self._body = self._body, None
+        if body is not None:
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._protocol.gone()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Scope) -> None:
+        """The head of the answer, which waits for the body."""
+        if message["type"] == "http.response.start":
+            self._status: int = message["status"]
+            self._headers: Headers = message["headers"]
+        else:
+            self._protocol.write(self._status, self._headers, message["body"])
+
+
+def _path(url: bytes) -> bytes:
+    """Path and query of an address that is given in full. Raises `BadInput`."""
+    try:
+        parsed = httptools.parse_url(url)
+    except httptools.HttpParserInvalidURLError as error:
+        raise BadInput("the address is not understood") from error
+    return (parsed.path or b"/") + (b"?" + parsed.query if parsed.query else b"")

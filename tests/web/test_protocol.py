@@ -9,6 +9,7 @@ import pytest
 import uvicorn
 
 from onceward import limits
+from onceward.clock import Clock
 from onceward.web.protocol import Protocol
 from tests.web.wire import Connection, Served, served
 
@@ -24,23 +25,31 @@ class Site:
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
+        self.paths: list[bytes] = []
+        self.answer = b"{}"
+        self.hold: asyncio.Event | None = None
+        """Answers wait for it, if there is one."""
+        self.asked = asyncio.Event()
         self.gone = asyncio.Event()
         self.port = 0
+        self.server: uvicorn.Server
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = b""
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
+        self.bodies.append((await receive())["body"])
+        self.paths.append(scope["raw_path"])
+        self.asked.set()
+        if self.hold is not None:
+            gone = asyncio.create_task(receive())
+            held = asyncio.create_task(self.hold.wait())
+            await asyncio.wait([gone, held], return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                assert gone.result()["type"] == "http.disconnect"
                 self.gone.set()
-                return
-            body += message["body"]
-            if not message["more_body"]:
-                break
-        self.bodies.append(body)
-        headers = [(b"content-length", b"2")]
+            for waiting in (gone, held):
+                waiting.cancel()
+        headers = [(b"content-length", str(len(self.answer)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"{}"})
+        await send({"type": "http.response.body", "body": self.answer})
 
     async def connect(self) -> Connection:
         return Connection(*await asyncio.open_connection("127.0.0.1", self.port))
@@ -57,6 +66,7 @@ async def site() -> AsyncIterator[Site]:
     server.lifespan = config.lifespan_class(config)
     await server.startup()
     site.port = server.servers[0].sockets[0].getsockname()[1]
+    site.server = server
     yield site
     await server.shutdown()
 
@@ -141,7 +151,7 @@ async def test_a_large_head_within_the_limit_is_taken(site: Site) -> None:
     await connection.close()
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HT", HEAD])
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", HEAD, HEAD + LENGTH + b"\r\n{"])
 async def test_a_request_that_does_not_come_is_not_waited_for(
     site: Site, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,17 +161,6 @@ async def test_a_request_that_does_not_come_is_not_waited_for(
     status, problem = await connection.answer()
     assert (status, problem["code"]) == (408, "too_slow")
     assert await connection.ended()
-    await connection.close()
-
-
-async def test_a_body_that_does_not_come_is_not_waited_for(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "REQUEST_S", 0.05)
-    connection = await site.connect()
-    await connection.send(HEAD + LENGTH + b"\r\n{")
-    assert await connection.ended()
-    await asyncio.wait_for(site.gone.wait(), 30)
     await connection.close()
 
 
@@ -179,6 +178,121 @@ async def test_a_connection_in_use_has_all_the_time_between_requests(
     assert (await connection.answer())[0] == 200
     await connection.close()
     await other.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [(b"/a%2Fb?c=d", b"/a%2Fb"), (b"http://other/a?b", b"/a"), (b"http://other", b"/")],
+)
+async def test_an_address_may_be_given_in_full(site: Site, address: bytes, path: bytes) -> None:
+    connection = await site.connect()
+    await connection.send(b"GET " + address + b" HTTP/1.1\r\n\r\n")
+    assert (await connection.answer())[0] == 200
+    assert site.paths == [path]
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ],
+)
+async def test_a_connection_ends_with_the_answer_to_what_asks_for_that(
+    site: Site, request_: bytes
+) -> None:
+    connection = await site.connect()
+    await connection.send(request_ + b"GET /not HTTP/1.1\r\n\r\n")
+    assert (await connection.answer())[0] == 200
+    assert await connection.ended()
+    assert site.paths == [b"/"]
+    await connection.close()
+
+
+async def test_a_body_over_the_limit_passes_by_and_the_connection_goes_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MESSAGES_BYTES_MAX", 100)
+    connection = await site.connect()
+    chunk = b"64\r\n" + b"x" * 100 + b"\r\n"
+    for large in (
+        HEAD + b"Content-Length: 101\r\n\r\n" + b"x" * 101,
+        HEAD + CHUNKED + b"\r\n" + chunk * 3 + b"0\r\n\r\n",
+    ):
+        await connection.send(large)
+        status, problem = await connection.answer()
+        assert (status, problem["code"]) == (413, "body_too_large")
+    await connection.send(HEAD + b"Content-Length: 100\r\n\r\n" + b"x" * 100)
+    assert (await connection.answer())[0] == 200
+    assert site.bodies == [b"x" * 100]
+    await connection.close()
+
+
+async def test_who_waits_for_leave_to_send_a_body_gets_it(site: Site) -> None:
+    connection = await site.connect()
+    await connection.send(HEAD + LENGTH + b"Expect: 100-continue\r\n\r\n")
+    assert await connection.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    await connection.send(BODY)
+    assert (await connection.answer())[0] == 200
+    await connection.close()
+
+
+async def test_an_answer_that_is_not_taken_holds_up_the_next_one(site: Site) -> None:
+    site.answer = b'"' + b"x" * (16 << 20) + b'"'
+    connection = await site.connect()
+    await connection.send((HEAD + LENGTH + b"\r\n" + BODY) * 10)
+    await asyncio.wait_for(site.asked.wait(), 30)
+    first = await connection.answer()
+    assert len(site.bodies) <= 2
+    for _ in range(9):
+        assert await connection.answer() == first
+    assert len(site.bodies) == 10
+    await connection.close()
+
+
+async def test_a_caller_that_takes_no_answers_is_cut_off(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REQUEST_S", 0.05)
+    monkeypatch.setattr(site.server.config, "timeout_keep_alive", 0.05)
+    site.answer = b'"' + b"x" * (16 << 20) + b'"'
+    connection = await site.connect()
+    await connection.send((HEAD + LENGTH + b"\r\n" + BODY) * 3 + HEAD)
+    await asyncio.wait_for(site.asked.wait(), 30)
+    [at_server] = site.server.server_state.connections
+    clock = Clock()
+    while at_server in site.server.server_state.connections:
+        await clock.sleep(0.02)
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await connection.answer()
+    await connection.close()
+
+
+async def test_the_application_hears_when_the_caller_has_gone(site: Site) -> None:
+    site.hold = asyncio.Event()
+    connection = await site.connect()
+    await connection.send(HEAD + LENGTH + b"\r\n" + BODY)
+    await asyncio.wait_for(site.asked.wait(), 30)
+    await connection.close()
+    await asyncio.wait_for(site.gone.wait(), 30)
+
+
+async def test_what_is_at_hand_is_answered_when_the_server_stops(site: Site) -> None:
+    site.hold = asyncio.Event()
+    connection, idle = await site.connect(), await site.connect()
+    await connection.send((HEAD + LENGTH + b"\r\n" + BODY) * 2)
+    await asyncio.wait_for(site.asked.wait(), 30)
+    stopping = asyncio.create_task(site.server.shutdown())
+    assert await idle.ended()
+    site.hold.set()
+    for _ in range(2):
+        assert (await connection.answer())[0] == 200
+    assert await connection.ended()
+    await stopping
+    await connection.close()
+    await idle.close()
 
 
 async def chunked(connection: Connection, size_bytes: int) -> None:
