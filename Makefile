@@ -10,6 +10,8 @@ AUDIT ?=
 # `make lock UPGRADE=--upgrade` takes the newest versions; without it, pins move only as needed.
 UPGRADE ?=
 WORKERS ?= 2
+# Where `make demo` listens.
+PORT ?= 8080
 
 # An environment is made anew when its name changes: another interpreter, checkout, lock, or
 # project table. Changing a tool's settings in pyproject.toml does not count.
@@ -35,14 +37,17 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help demo demo-crash test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
 	bench-http soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-simulate \
 	soak-power docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
 
-demo: $(RUN) ## commit, be killed, and show that nothing was lost
+demo: $(RUN) ## run the server with a small shop, and say what to try (PORT=8080)
+	@$(PY) examples/demo.py $(PORT)
+
+demo-crash: $(RUN) ## commit, be killed, and show that nothing was lost
 	@$(PY) examples/crash.py
 
 test: lint types ## everything a change must pass, in under 8 minutes

@@ -71,7 +71,13 @@ RANDOM = (
 LINES_MAX = 450
 SOURCE_SUFFIXES = {".py", ".js", ".ts", ".css", ".html", ".sql"}
 # Tests of the repository itself and of its examples, which have no module to mirror.
-NO_MIRROR = {"tests/test_tidy.py", "tests/test_audit.py", "tests/examples/test_crash.py"}
+NO_MIRROR = {
+    "tests/test_tidy.py",
+    "tests/test_audit.py",
+    "tests/examples/test_crash.py",
+    "tests/examples/test_demo.py",
+    "tests/examples/test_mounted.py",
+}
 
 
 def read_tree(root: Path) -> Tree:

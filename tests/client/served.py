@@ -30,7 +30,10 @@ class Served:
 
     async def __aenter__(self) -> Self:
         await self.server.start()
-        listening = socket.create_server(("127.0.0.1", 0))
+        # Named as TCP, so that asyncio lets small answers go at once.
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
         self.port: int = listening.getsockname()[1]
         config = uvicorn.Config(
             self.server, http=Protocol, ws="none", lifespan="off", log_config=None

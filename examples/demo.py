@@ -1,0 +1,67 @@
+"""A shop with a few lamps, behind the server: what `make demo` runs.
+
+    python examples/demo.py [PORT]
+
+An order takes effect once for its key, however often it is sent, and also if this process is
+killed in between: start it again, and all is still there.
+"""
+
+import sys
+from pathlib import Path
+from string import Template
+
+import onceward
+from onceward.web.serve import serve
+from onceward.web.settings import Settings
+
+FOLDER = Path("build/demo")
+LAMPS = 5
+
+FOLDER.mkdir(parents=True, exist_ok=True)
+app = onceward.App(f"sqlite:///{FOLDER / 'shop.db'}")
+
+
+@app.handler("orders", attempts=3)
+async def sell(job: onceward.Job) -> str:
+    left = await job.tx.get(("stock", "lamp"))
+    left = LAMPS if left is None else left
+    if not left:
+        raise onceward.Fail("all lamps are sold")
+    job.tx.put(("stock", "lamp"), left - 1)  # commits together with the end of the job
+    return f"sold, {left - 1} left"
+
+
+TRY = Template("""\
+The shop is open at $url. Try this in another terminal:
+
+  $command send orders '{"item": "lamp"}' --key order-1 --wait-s 5$server
+  curl $url/v1/inbox/orders?wait_ms=5000 -H 'Idempotency-Key: order-1' \\
+    -H 'Content-Type: application/json' -d '{"body": {"item": "lamp"}}'
+  $command queues$server
+  $command inspect $folder/shop.db
+
+Send an order as often as you like: a lamp is sold once for its key. All calls are listed at
+$url/docs. Ctrl-C stops the server; what was sold stays sold.\
+""")
+
+
+def announce(url: str) -> None:
+    command = Path(sys.executable).with_name("onceward")
+    if command.is_relative_to(Path.cwd()):
+        command = command.relative_to(Path.cwd())
+    server = "" if url.endswith(":8080") else f" --server {url}"
+    text = TRY.substitute(url=url, command=command, server=server, folder=FOLDER)
+    print(text, flush=True)
+
+
+def main() -> None:
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 8080
+    try:
+        serve(Settings(app="demo:app", port=port), announce)
+    except onceward.OncewardError as error:
+        sys.exit(f"demo: {error}")
+    print("The shop is closed.")
+
+
+if __name__ == "__main__":
+    main()

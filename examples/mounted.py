@@ -1,0 +1,78 @@
+"""An application of FastAPI with routes of its own, and the Onceward API beside them.
+
+    pip install fastapi 'onceward[server]'
+    python examples/mounted.py
+
+    curl -X PUT 'localhost:8000/orders/1042?item=lamp'
+    curl localhost:8000/stock/lamp
+    curl localhost:8000/onceward/readyz
+
+The routes use the `App` directly, in this process. Others use the same queues, jobs and locks
+over HTTP, below /onceward.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, HTTPException
+
+import onceward
+from onceward.web.auth import Auth
+from onceward.web.server import Server
+
+STOCK = 5
+
+app = onceward.App("sqlite:///shop.db")
+
+
+@app.handler("orders")
+async def sell(job: onceward.Job) -> str:
+    item = job.body["item"]
+    left = await left_of(job.tx, item)
+    if not left:
+        raise onceward.Fail(f"no {item} is left")
+    job.tx.put(("stock", item), left - 1)  # commits together with the end of the job
+    return f"one {item} sold"
+
+
+async def left_of(tx: Any, item: str) -> int:
+    left = await tx.get(("stock", item))
+    return STOCK if left is None else left
+
+
+# Without keys it answers on this machine only; in earnest, `Auth([ApiKey(...)])`.
+server = Server(app, Auth(dev=True))
+
+
+@asynccontextmanager
+async def lifespan(web: FastAPI) -> AsyncIterator[None]:
+    async with server:  # what is mounted is not told when the application starts and stops
+        yield
+
+
+web = FastAPI(title="Shop", lifespan=lifespan)
+
+
+@web.put("/orders/{number}")
+async def order(number: str, item: str) -> dict[str, Any]:
+    """However often it is sent, the order is one."""
+    receipt = await app.accept("orders", {"item": item}, key=number)
+    job = await app.wait(receipt.id, timeout_s=10)
+    if job.state == "dead":
+        raise HTTPException(409, job.reason)
+    return {"order": number, "state": job.state, "result": job.result}
+
+
+@web.get("/stock/{item}")
+async def stock(item: str) -> dict[str, Any]:
+    return {"item": item, "left": await app.run(lambda tx: left_of(tx, item))}
+
+
+web.mount("/onceward", server)
+
+if __name__ == "__main__":
+    import uvicorn
+
+    # Who waits for something when the application stops is let go after so many seconds.
+    uvicorn.run(web, port=8000, timeout_graceful_shutdown=5)
