@@ -41,8 +41,8 @@ from onceward.parts import recurring as recurring_part
 from onceward.parts.inbox import Inbox, Receipt
 from onceward.parts.schedule import Claim, milliseconds
 from onceward.parts.schedule import Job as JobRecord
-from onceward.service import intake
 from onceward.service.declared import Declared, Recurring
+from onceward.service.intake import Intake, accept_many
 from onceward.service.job import later_ms, send_options
 from onceward.service.locks import Locks
 from onceward.service.node import Node
@@ -135,6 +135,8 @@ class App(Declared):
         stack.push_async_callback(node.stop)
         self.inbox = Inbox(node.schedule)
         self.queues = Queues(self.store, node.schedule)
+        self._intake = Intake(self.store, self.inbox)
+        stack.push_async_callback(self._intake.finish)
         self._results = Results(self.store, node.schedule)
         stack.callback(self._results.close)
         self.locks = Locks(self.store, node.dispatcher)
@@ -270,12 +272,10 @@ class App(Declared):
         self._must_run()
         options = send_options(self.store, options)
 
-        async def accept(tx: Transaction) -> Receipt:
-            return await self.inbox.accept(tx, queue, body, key=key, **options)
-
+        options["key"] = key
         if tx is not None:
-            return await accept(tx)
-        receipt = await self.store.run(accept)
+            return await self.inbox.accept(tx, queue, body, **options)
+        receipt = await self._intake.accept(queue, body, options)
         self.store.meters.count("accepted", queue=queue, duplicate=_yes(receipt.duplicate))
         return receipt
 
@@ -287,7 +287,7 @@ class App(Declared):
         the error that refused it. If it raises, some may have been taken in: with the same keys
         they can be sent again."""
         self._must_run()
-        return await intake.accept_many(self.store, self.inbox, queue, messages)
+        return await accept_many(self.store, self.inbox, queue, messages)
 
     async def send(
         self, queue: str, body: Any, *, tx: Transaction | None = None, **options: Any

@@ -31,6 +31,8 @@ from onceward.transaction import Transaction, encode
 # How many writes of a commit `accept` takes at the most: the dedupe record, the job, its
 # entry, the head of its order key and the gate of its limit key.
 ACCEPT_WRITES = 5
+# The same without order key and limit key.
+PLAIN_WRITES = 3
 
 
 class Receipt(msgspec.Struct, frozen=True):
