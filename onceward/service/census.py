@@ -13,7 +13,7 @@ import msgspec
 
 from onceward import keys, limits
 from onceward.engine.base import Record
-from onceward.errors import PASSING, OncewardError
+from onceward.errors import OncewardError
 from onceward.parts.schedule import job_partition
 from onceward.store import Store
 from onceward.transaction import decode
@@ -49,13 +49,13 @@ class Census:
         self._slots = slots
 
     async def run(self) -> None:
-        """Count until cancelled. Trouble is waited out."""
+        """Count until cancelled. Trouble is waited out; whether it passes is for others to tell."""
         clock = self._store.clock
         while True:
             begun_ns = clock.elapsed_ns()
             try:
                 await self.count()
-            except PASSING:
+            except OncewardError:
                 pass
             # The longer a count takes, the longer until the next one.
             await clock.sleep(max(limits.CENSUS_S, (clock.elapsed_ns() - begun_ns) / 1e9))

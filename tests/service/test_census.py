@@ -1,0 +1,120 @@
+"""Jobs are counted by queue and state, a little at a time."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from onceward import limits
+from onceward.errors import EngineStopped
+from onceward.keys import Key
+from onceward.parts.schedule import job_key
+from onceward.service.census import Census
+from onceward.transaction import Transaction
+from tests.service.apps import Apps
+from tests.service.cluster import virtual
+
+
+@virtual
+async def test_jobs_are_counted_by_queue_and_state() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        census = Census(app.store, app.node.schedule.slots)
+        assert (census.queues, census.counted_ms) == ({}, None)
+        first_ms = app.store.clock.now_ms()
+        for number in range(5):
+            await app.send("a", number)
+            await apps.sleep(1)
+        await app.send("a", None, delay_s=600)
+        other = await app.send("b", None)
+        await app.cancel(other)
+        [held] = await app.claim("a", "w", lease_s=60)
+        await census.count()
+        assert census.counted_ms == app.store.clock.now_ms()
+        assert census.queues["a"].jobs == Counter(ready=4, leased=1, due=1)
+        assert census.queues["b"].jobs == Counter(cancelled=1)
+        # The one that is being worked on waits no longer.
+        oldest_ms = first_ms if held.body else first_ms + 1_000
+        assert census.queues["a"].oldest_ready_ms == oldest_ms
+        assert census.queues["b"].oldest_ready_ms is None
+        # What is gone is not counted any more.
+        await app.complete(held.id, held.token)
+        await census.count()
+        assert census.queues["a"].jobs == Counter(ready=4, done=1, due=1)
+
+
+@virtual
+async def test_all_jobs_are_counted_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CENSUS_JOBS", 7)
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        for number in range(100):
+            await app.send(f"q{number % 3}", number)
+        census = Census(app.store, app.node.schedule.slots)
+        await census.count()
+        assert [census.queues[f"q{n}"].jobs["ready"] for n in range(3)] == [34, 33, 33]
+
+
+@virtual
+async def test_counting_leaves_most_of_the_time_to_others() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        engine = apps.engines[0]
+        engine.latency_s = 0.1
+        census = Census(app.store, app.node.schedule.slots)
+        begun_s = apps.loop.time()
+        await census.count()
+        # Each of the four slots takes two trips to the engine, and a rest ten times as long.
+        assert apps.loop.time() - begun_s == pytest.approx(4 * 0.2 * (1 + limits.CENSUS_REST))
+        counted_ms = census.counted_ms
+        counting = asyncio.create_task(census.run())
+        await apps.sleep(10)
+        assert census.counted_ms != counted_ms
+        # And it is not begun again at once.
+        scans = len([scan for scan in engine.scans if scan.startswith("job#")])
+        await apps.sleep(7)
+        assert len([scan for scan in engine.scans if scan.startswith("job#")]) == scans
+        counting.cancel()
+
+
+@pytest.mark.parametrize("trouble", ["cut_off", "stopped"])
+@virtual
+async def test_trouble_is_waited_out(trouble: str) -> None:
+    apps = Apps(shared=False)
+    app = await apps.make().start()
+    engine = apps.engines[0]
+    await app.send("q", None)
+    census = Census(app.store, app.node.schedule.slots)
+    counting = asyncio.create_task(census.run())
+    await apps.sleep(0.5)
+    before_ms = census.counted_ms
+    assert before_ms is not None
+    setattr(engine, trouble, True)
+    await apps.sleep(5)
+    # The last figures stay, and say when they were taken.
+    assert census.queues["q"].jobs == Counter(ready=1)
+    assert census.counted_ms is not None
+    assert census.counted_ms < app.store.clock.now_ms() - 3_000
+    setattr(engine, trouble, False)
+    await apps.sleep(2 * limits.CENSUS_S)
+    assert census.counted_ms > app.store.clock.now_ms() - 2_000
+    counting.cancel()
+    try:
+        await app.stop()
+    except EngineStopped:
+        assert trouble == "stopped"
+
+
+@virtual
+async def test_a_record_that_cannot_be_read_is_left_out() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        ids = [await app.send("q", n) for n in range(3)]
+
+        async def damage(tx: Transaction, key: Key) -> None:
+            tx.put(key, "nonsense")
+
+        await app.run(lambda tx: damage(tx, job_key(ids[0])))
+        census = Census(app.store, app.node.schedule.slots)
+        await census.count()
+        assert census.queues["q"].jobs == Counter(ready=2)

@@ -1,0 +1,93 @@
+"""Whether it is well, and what it says of itself."""
+
+import asyncio
+import json
+
+import pytest
+
+from onceward import limits
+from tests.service.apps import Apps
+from tests.service.cluster import virtual
+from tests.web.asgi import Caller, serving, serving_to
+
+
+@virtual
+async def test_it_is_alive_and_ready() -> None:
+    async with serving() as caller:
+        assert await caller.ok("GET", "/healthz") == {"status": "ok"}
+        assert await caller.ok("GET", "/readyz") == {"status": "ready"}
+
+
+@pytest.mark.parametrize("code", ["engine_unreachable", "storage_full"])
+@virtual
+async def test_it_is_not_ready_while_storage_is_in_trouble_but_alive(code: str) -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        apps.engines[0].cut_off, apps.engines[0].cut_off_code = True, code
+        assert (await caller("GET", "/readyz")).code == code
+        assert (await caller("GET", "/healthz")).status == 200
+        refused = await caller("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
+        assert refused.code == code
+        assert refused.json["retry"]
+        apps.engines[0].cut_off = False
+        assert (await caller("GET", "/readyz")).status == 200
+
+
+@virtual
+async def test_storage_that_does_not_answer_is_not_waited_for_long() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        apps.engines[0].hang()
+        begun_s = apps.loop.time()
+        assert (await caller("GET", "/readyz")).verdict == (503, "engine_unreachable")
+        assert apps.loop.time() - begun_s == pytest.approx(limits.PROBE_S)
+        apps.engines[0].free.set()
+        assert (await caller("GET", "/readyz")).status == 200
+
+
+@virtual
+async def test_many_who_ask_at_once_cause_one_commit() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        apps.engines[0].latency_s = 0.1
+        before = len(apps.commits)
+        answers = await asyncio.gather(*[caller("GET", "/readyz") for _ in range(100)])
+        assert {answer.status for answer in answers} == {200}
+        assert len(apps.commits) - before == 1
+        apps.engines[0].cut_off = True
+        answers = await asyncio.gather(*[caller("GET", "/readyz") for _ in range(100)])
+        assert {answer.status for answer in answers} == {503}
+
+
+@virtual
+async def test_metrics_tell_what_has_happened() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        await caller.ok("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
+        await caller.ok("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
+        await apps.sleep(2 * limits.CENSUS_S)
+        answer = await caller("GET", "/metrics")
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        lines = answer.body.decode().splitlines()
+        for line in (
+            'onceward_accepted_total{queue="q",duplicate="no"} 1',
+            'onceward_accepted_total{queue="q",duplicate="yes"} 1',
+            'onceward_requests_total{route="/v1/inbox/{queue}",method="POST",status="202"} 1',
+            'onceward_jobs{queue="q",state="ready"} 1',
+        ):
+            assert line in lines
+
+
+@virtual
+async def test_the_document_and_its_page_are_there_for_everyone() -> None:
+    async with serving_to(ann="all") as callers:
+        anyone = Caller(callers["ann"].server)
+        document = await anyone("GET", "/openapi.json")
+        assert document.headers["content-type"] == "application/json"
+        assert json.loads(document.body)["openapi"] == "3.1.0"
+        page = await anyone("GET", "/docs")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert b"openapi.json" in page.body
+        for path in ("/healthz", "/readyz", "/metrics"):
+            assert (await anyone("GET", path)).status == 200
+        assert (await anyone("GET", "/v1/queues")).verdict == (401, "no_credentials")
