@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
@@ -73,6 +74,20 @@ class Connection:
             pass
 
 
+def start(folder: Path, *arguments: str) -> "tuple[subprocess.Popen[str], int]":
+    """The same for tests without an event loop: the process, once it serves, and its port."""
+    process = subprocess.Popen(
+        (sys.executable, "-m", "onceward", "serve", "--port", "0", *arguments),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    return process, _port(process.stdout.readline())
+
+
 async def launch(folder: Path, *arguments: str, **environment: str) -> Process:
     """Start `onceward serve` in a folder."""
     return await asyncio.create_subprocess_exec(
@@ -89,11 +104,13 @@ async def listening(process: Process) -> Served:
     """Wait until it says where it serves."""
     assert process.stdout is not None
     line = (await asyncio.wait_for(process.stdout.readline(), ANSWER_S)).decode()
+    return Served(process, _port(line))
+
+
+def _port(line: str) -> int:
     found = re.search(r"at http://\S+:(\d+) ", line)
-    if found is None:
-        assert process.stderr is not None
-        raise AssertionError(line + (await process.stderr.read()).decode())
-    return Served(process, int(found[1]))
+    assert found is not None, f"it did not start: {line!r}"
+    return int(found[1])
 
 
 @asynccontextmanager

@@ -1,0 +1,89 @@
+"""The OpenAPI document says what the server does."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from onceward import __version__
+from onceward.errors import TABLE
+from onceward.web.api import ROUTES
+from onceward.web.openapi import document
+from onceward.web.routes import Routes
+
+DOCUMENT = json.loads(document(Routes(ROUTES)))
+OPERATIONS = {
+    f"{method.upper()} {path}": operation
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+DEFINED = {
+    *("POST /v1/inbox/{queue}", "POST /v1/inbox/{queue}/batch", "POST /v1/queues/{queue}/claim"),
+    *("POST /v1/jobs/{id}/complete", "POST /v1/jobs/{id}/fail", "POST /v1/jobs/{id}/extend"),
+    *("GET /v1/jobs/{id}", "DELETE /v1/jobs/{id}", "POST /v1/jobs/{id}/redrive"),
+    *("GET /v1/queues", "GET /v1/queues/{queue}", "PUT /v1/queues/{queue}"),
+    *("GET /v1/queues/{queue}/dead", "POST /v1/queues/{queue}/pause"),
+    *("POST /v1/queues/{queue}/resume", "POST /v1/queues/{queue}/redrive"),
+    *("POST /v1/queues/{queue}/purge", "GET /v1/locks/{name}", "POST /v1/locks/acquire"),
+    *("POST /v1/locks/renew", "POST /v1/locks/release"),
+    *("GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /docs"),
+}
+
+
+def references(value: Any) -> set[str]:
+    """The names of all schemas that are referred to."""
+    if isinstance(value, dict):
+        own = {value["$ref"].split("/")[-1]} if "$ref" in value else set()
+        return own.union(*[references(inner) for inner in value.values()])
+    if isinstance(value, list):
+        return set().union(*[references(inner) for inner in value])
+    return set()
+
+
+def test_every_route_is_in_the_document() -> None:
+    assert set(OPERATIONS) == DEFINED
+    assert DOCUMENT["info"]["version"] == __version__
+
+
+def test_every_operation_has_a_name_of_its_own() -> None:
+    names = [operation["operationId"] for operation in OPERATIONS.values()]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z0-9_]+", name) for name in names)
+
+
+def test_what_is_referred_to_is_there() -> None:
+    schemas = set(DOCUMENT["components"]["schemas"])
+    assert references(DOCUMENT) == schemas
+    assert {"Message", "Accepted", "Problem", "Settings"} <= schemas
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_parameter_of_the_path_is_described(name: str) -> None:
+    in_path = [p["name"] for p in OPERATIONS[name].get("parameters", []) if p["in"] == "path"]
+    assert in_path == re.findall(r"\{(\w+)\}", name)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_problems_stand_under_their_status(name: str) -> None:
+    operation = OPERATIONS[name]
+    for status, answer in operation["responses"].items():
+        if int(status) >= 400:
+            assert {TABLE[code].status for code in answer["description"].split(", ")} == {
+                int(status)
+            }
+            assert "application/problem+json" in answer["content"]
+    public = operation.get("security") == []
+    assert ("401" in operation["responses"]) is not public
+    assert public is (" /v1/" not in name)
+
+
+def test_limits_are_in_the_document() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert schemas["Ask"]["properties"]["max"]["minimum"] == 1
+    assert schemas["Batch"]["properties"]["messages"]["maxItems"] == 1_000
+    assert schemas["Message"]["required"] == ["body"]
+    assert schemas["Message"]["additionalProperties"] is False
+    accept = OPERATIONS["POST /v1/inbox/{queue}"]
+    assert {p["name"] for p in accept["parameters"]} == {"queue", "wait_ms", "Idempotency-Key"}
+    assert {"200", "202", "413", "415", "422"} <= set(accept["responses"])

@@ -1,0 +1,125 @@
+"""Requests made up from the OpenAPI document: no answer is a failure of the server, and none is
+missing in the document."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.web.test_openapi import DOCUMENT
+from tests.web.wire import start
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+EXAMPLES = 25
+WAIT_MS = 5
+
+API = schemathesis.openapi.from_dict(DOCUMENT)
+API.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+
+# The same requests every time, and as many on every machine.
+bounded = settings(
+    max_examples=EXAMPLES,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Site:
+    """A real server, and calls to it on one connection."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.session = requests.Session()
+        self._numbers = count()
+
+    def check(self, case: Case) -> None:
+        _do_not_wait_long(case)
+        response = case.call(base_url=self.url, session=self.session)
+        case.validate_response(response, checks=CHECKS)
+
+    def post(self, path: str, body: Any) -> Any:
+        answer = self.session.post(self.url + path, json=body)
+        assert answer.status_code in (200, 202), answer.text
+        return answer.json()
+
+    def job(self) -> dict[str, Any]:
+        """A new job that is being worked on, or is dead."""
+        number = next(self._numbers)
+        queue = f"known{number}"
+        self.post(f"/v1/inbox/{queue}", {"body": number, "key": "k"})
+        [job] = self.post(f"/v1/queues/{queue}/claim", {"lease_ms": 600_000})["jobs"]
+        if number % 3 == 0:
+            said = {"token": job["token"], "reason": "x", "final": True}
+            self.post(f"/v1/jobs/{job['id']}/fail", said)
+        return dict(job)
+
+    def lock(self) -> dict[str, Any]:
+        """A new lock that is held."""
+        name = f"known{next(self._numbers)}"
+        return {"name": name, **self.post("/v1/locks/acquire", {"names": [name]})}
+
+
+def _do_not_wait_long(case: Case) -> None:
+    for members in (case.query, case.body):
+        if isinstance(members, dict) and isinstance(members.get("wait_ms"), int):
+            members["wait_ms"] = min(members["wait_ms"], WAIT_MS)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    process, port = start(tmp_path_factory.mktemp("served"), "--database", "memory://")
+    site = Site(port)
+    yield site
+    site.session.close()
+    process.terminate()
+    # To the end it has answered, and has had no bug to log.
+    assert process.communicate(timeout=30)[1] == ""
+    assert process.returncode == 0
+
+
+@API.parametrize()
+@bounded
+def test_every_answer_is_in_the_document(case: Case, site: Site) -> None:
+    site.check(case)
+
+
+@API.include(path_regex=r"/v1/jobs/\{id\}").parametrize()
+@bounded
+def test_every_answer_about_a_job_that_is_there_is_in_the_document(case: Case, site: Site) -> None:
+    job = site.job()
+    case.path_parameters = {"id": job["id"]}
+    if isinstance(case.body, dict) and "token" in case.body:
+        case.body["token"] = job["token"]
+    site.check(case)
+
+
+@API.include(path_regex=r"/v1/locks/").parametrize()
+@bounded
+def test_every_answer_about_a_lock_that_is_held_is_in_the_document(case: Case, site: Site) -> None:
+    lock = site.lock()
+    if case.path_parameters:
+        case.path_parameters = {"name": lock["name"]}
+    if isinstance(case.body, dict) and "id" in case.body:
+        case.body["id"] = lock["id"]
+    if isinstance(case.body, dict) and "names" in case.body:
+        case.body["names"] = [lock["name"]]
+    site.check(case)
