@@ -38,8 +38,8 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo demo-crash test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
-	bench-http soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-simulate \
-	soak-power docs lock clean
+	bench-http soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi \
+	soak-simulate soak-power docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -109,6 +109,9 @@ soak-schedule: $(DEV) ## kill and pause processes that work on 100,000 jobs
 
 soak-locks: $(DEV) ## kill and pause processes that use locks 100,000 times
 	@$(SOAK) -m locks
+
+soak-openapi: $(DEV) ## send 18,000 requests made up from the OpenAPI document
+	@$(SOAK) -m openapi
 
 soak-simulate: $(DEV) ## run the simulator over 50,000 seeds
 	@$(SOAK) -m simulate

@@ -151,11 +151,16 @@ def _token(arguments: argparse.Namespace) -> int:
         print(_signed(name, scopes, arguments))
         return 0
     key = KEY_PREFIX + ids.random_bytes(_KEY_BYTES).hex()
-    listed = ", ".join(f'"{scope}"' for scope in scopes)
+    listed = ", ".join(_quoted(scope) for scope in scopes)
     print(f"{key}\n")
     print(f"That is the key; it is shown this once. For {FILE}:\n")
-    print(f'[[keys]]\nname = "{name}"\ndigest = "{digest_of(key)}"\nscopes = [{listed}]')
+    print(f'[[keys]]\nname = {_quoted(name)}\ndigest = "{digest_of(key)}"\nscopes = [{listed}]')
     return 0
+
+
+def _quoted(text: str) -> str:
+    """A text in TOML, as which it comes back whatever is in it."""
+    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 
 def _signed(name: str, scopes: list[str], arguments: argparse.Namespace) -> str:

@@ -1,6 +1,7 @@
 """Requests made up from the OpenAPI document: no answer is a failure of the server, and none is
 missing in the document."""
 
+import os
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -26,16 +27,18 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
-EXAMPLES = 25
+SOAK = os.environ.get("ONCEWARD_SOAK") == "1"
 WAIT_MS = 5
+
+pytestmark = pytest.mark.openapi
 
 API = schemathesis.openapi.from_dict(DOCUMENT)
 API.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 
-# The same requests every time, and as many on every machine.
+# The same requests every time, but for a long run.
 bounded = settings(
-    max_examples=EXAMPLES,
-    derandomize=True,
+    max_examples=500 if SOAK else 10,
+    derandomize=not SOAK,
     database=None,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],

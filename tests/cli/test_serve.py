@@ -1,0 +1,180 @@
+"""`onceward serve`, `config` and `token`, as they are typed."""
+
+import json
+import logging
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+
+from onceward import cli
+from onceward.clock import Clock
+from onceward.errors import TABLE
+from onceward.web.auth import Auth, JwtKey
+from onceward.web.settings import MEANING, load
+
+Capture = pytest.CaptureFixture[str]
+SECRET = "s" * 32
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In an empty folder, whence modules are imported too; logging stays as it was."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def run(*arguments: str) -> int:
+    return cli.main(list(arguments))
+
+
+def complaint(capsys: Capture, code: str) -> str:
+    """The one line that tells of an error."""
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("onceward: ")
+    assert shown.err.count("\n") == 1
+    assert shown.err.endswith(f" [{code}]\n")
+    return shown.err
+
+
+def configured(capsys: Capture, *arguments: str) -> dict[str, Any]:
+    assert run("config", "--json", *arguments) == 0
+    return {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--host", "0.0.0.0"), "bad_settings"),
+        (("--host", "no such host"), "bad_settings"),
+        (("--port", "http"), "bad_settings"),
+        (("--database", "mongodb://x"), "bad_engine_url"),
+        (("--app", "nothing_there:app"), "bad_settings"),
+        (("--app", "json:missing"), "bad_settings"),
+        (("--app", "json:loads"), "bad_settings"),
+        (("--app", ":"), "bad_settings"),
+        (("--config", "missing.toml"), "no_such_file"),
+    ],
+)
+def test_what_it_cannot_start_with_is_told_in_one_line(
+    capsys: Capture, arguments: tuple[str, ...], code: str
+) -> None:
+    assert run("serve", *arguments) == TABLE[code].exit
+    complaint(capsys, code)
+    assert not list(Path().iterdir())
+
+
+def test_an_application_that_cannot_be_imported_is_told(capsys: Capture) -> None:
+    Path("wrong_app.py").write_text("import nothing_there")
+    assert run("serve", "--app", "wrong_app:app") == TABLE["bad_settings"].exit
+    assert "nothing_there" in complaint(capsys, "bad_settings")
+
+
+@pytest.mark.parametrize("command", ["serve", "config", "token"])
+def test_each_command_explains_itself(capsys: Capture, command: str) -> None:
+    assert run(command, "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"usage: onceward {command}" in text
+    if command != "token":
+        for name in MEANING:
+            assert (f"--{name.replace('_', '-')}" in text) is (name not in ("keys", "jwt"))
+
+
+def test_config_lists_every_setting_and_where_it_comes_from(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("onceward.toml").write_text('log = "json"\nport = 1\n')
+    monkeypatch.setenv("ONCEWARD_PORT", "2")
+    monkeypatch.setenv("ONCEWARD_NAME", "n1")
+    found = configured(capsys, "--port", "3", "--telemetry")
+    assert list(found) == list(MEANING)
+    assert found["port"] == {"name": "port", "value": 3, "source": "--port"}
+    assert found["name"] == {"name": "name", "value": "n1", "source": "ONCEWARD_NAME"}
+    assert found["log"] == {"name": "log", "value": "json", "source": "onceward.toml"}
+    assert found["telemetry"]["value"] is True
+    assert found["host"] == {"name": "host", "value": "127.0.0.1", "source": "default"}
+
+
+def test_config_is_shown_as_a_table(capsys: Capture) -> None:
+    assert run("config") == 0
+    text = capsys.readouterr().out
+    for name, meaning in MEANING.items():
+        assert re.search(rf"^ +{name} .* default +{meaning.split()[0]}", text, re.MULTILINE)
+
+
+def test_config_keeps_secrets(capsys: Capture) -> None:
+    Path("onceward.toml").write_text(
+        'database = "postgresql://ann:pa@ss@db.example/shop"\n'
+        f'[[keys]]\nname = "ann"\ndigest = "sha256:{"0" * 64}"\nscopes = ["all"]\n'
+        f'[[jwt]]\nalgorithm = "HS256"\nkey = "{SECRET}"\naudience = "us"\n'
+    )
+    found = configured(capsys)
+    assert found["database"]["value"] == "postgresql://…@db.example/shop"
+    assert found["keys"]["value"] == [{"name": "ann", "scopes": ["all"]}]
+    assert found["jwt"]["value"] == [{"algorithm": "HS256", "audience": "us"}]
+    assert run("config") == 0
+    shown = capsys.readouterr().out
+    for secret in (SECRET, "ss@", "0" * 20):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize("command", ["config", "serve"])
+def test_wrong_settings_are_told(capsys: Capture, command: str) -> None:
+    Path("onceward.toml").write_text("colour = 1")
+    assert run(command) == TABLE["bad_settings"].exit
+    assert "colour" in complaint(capsys, "bad_settings")
+
+
+@pytest.mark.parametrize("name", ["billing", 'a "quoted" name\\', "ü\n[[keys]]", "\x7f😀"])
+def test_a_new_key_fits_into_the_settings(capsys: Capture, name: str) -> None:
+    assert run("token", name, "--scope", "send:invoices.*", "--scope", "lock:b") == 0
+    out = capsys.readouterr().out
+    key, settings = out.splitlines()[0], out[out.index("[[keys]]") :]
+    assert re.fullmatch("ow_[0-9a-f]{64}", key)
+    assert tomllib.loads(settings)["keys"][0]["name"] == name
+    Path("onceward.toml").write_text(settings, encoding="utf-8")
+    auth = Auth(load({}, {})[0].keys)
+    caller = auth.caller(f"Bearer {key}", 0)
+    assert (caller.name, caller.scopes) == (name, ("send:invoices.*", "lock:b"))
+    # It is another one each time.
+    assert run("token", name, "--scope", "all") == 0
+    assert capsys.readouterr().out.splitlines()[0] != key
+
+
+def test_a_token_is_signed_with_a_secret(capsys: Capture) -> None:
+    options = ("--secret", SECRET, "--audience", "us", "--expires-s", "60")
+    assert run("token", "ann", "--scope", "send:a", "--scope", "work:b", *options) == 0
+    token = capsys.readouterr().out.strip()
+    auth = Auth(jwt_keys=[JwtKey("HS256", SECRET, "us")])
+    caller = auth.caller(f"Bearer {token}", Clock().now_ms())
+    assert (caller.name, caller.scopes) == ("ann", ("send:a", "work:b"))
+    claims = jwt.decode(token, SECRET, ["HS256"], audience="us")
+    assert claims["exp"] - claims["iat"] == 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("ann",), "bad_request"),
+        (("", "--scope", "all"), "bad_settings"),
+        (("x" * 300, "--scope", "all"), "bad_settings"),
+        (("ann", "--scope", "everything"), "bad_settings"),
+        (("ann", "--scope", "all", "--secret", "short"), "bad_settings"),
+        (("ann", "--scope", "all", "--secret", SECRET, "--expires-s", "0"), "bad_request"),
+    ],
+)
+def test_a_token_that_could_not_be_used_is_refused(
+    capsys: Capture, arguments: tuple[str, ...], code: str
+) -> None:
+    assert run("token", *arguments) == TABLE[code].exit
+    complaint(capsys, code)
