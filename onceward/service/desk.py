@@ -366,8 +366,9 @@ class Desk:
                 if more:
                     cut.add(slot)
             # What is less urgent than what the next slot may have has to wait until that is known.
-            most_urgent = slots[unseen[0]] if unseen else 0
-            urgent = sum([priority_of(sort) <= most_urgent for _, sort in seen])
+            urgent = len(seen)
+            if unseen and urgent >= most:
+                urgent = sum([priority_of(sort) <= slots[unseen[0]] for _, sort in seen])
             together = max(most - urgent, limits.READERS) if self._store.engine.shared else 1
         seen.sort(key=lambda entry: priority_of(entry[1]))
         chosen = {entry: pages[slot_of_ready(entry[0])][entry] for entry in seen[:most]}

@@ -21,6 +21,46 @@ class _Glance(msgspec.Struct):
     state: str
 
 
+class _Waiter:
+    """One who waits. Each has news of its own: what one has seen, another may not have. It is
+    the job as it ended, or None: better look."""
+
+    __slots__ = ("_loop", "_news", "_timer", "late")
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self.late = False
+        """Whether the time is over."""
+        self._loop = asyncio.get_running_loop()
+        self._news: asyncio.Future[Job | None] = self._loop.create_future()
+        # A timer of its own costs a fraction of `asyncio.timeout`.
+        self._timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._expire)
+
+    async def news(self) -> Job | None:
+        """What it is told next, or was told since it asked last."""
+        told = await self._news
+        if told is None:
+            self._news = self._loop.create_future()
+        return told
+
+    def tell(self, job: Job | None) -> None:
+        if not self._news.done():
+            self._news.set_result(job)
+
+    def fail(self, error: Exception) -> None:
+        if not self._news.done():
+            self._news.set_exception(error)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._news.cancel() and not self._news.cancelled():
+            self._news.exception()  # has been seen, also if it came too late to be told
+
+    def _expire(self) -> None:
+        self.late = True
+        self.tell(None)
+
+
 class Results:
     """Those who wait for the ends of jobs, on this node.
 
@@ -31,9 +71,7 @@ class Results:
     def __init__(self, store: Store, schedule: Schedule) -> None:
         self._store = store
         self._schedule = schedule
-        # Each has a future of its own: what one has seen, another may not have. It gets the job
-        # as it ended, or None: better look.
-        self._waiting: dict[Key, set[asyncio.Future[Job | None]]] = {}
+        self._waiting: dict[Key, set[_Waiter]] = {}
         self._polling: asyncio.Task[None] | None = None
         self._closed = False
         self._unhook = store.on_change("job", self._saw)
@@ -47,31 +85,23 @@ class Results:
         self._must_be_open()
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll(), name="onceward-results")
-        loop = asyncio.get_running_loop()
+        waiter = _Waiter(timeout_s)
         waiting = self._waiting.setdefault(key, set())
-        news: asyncio.Future[Job | None] = loop.create_future()
-        waiting.add(news)
+        waiting.add(waiter)
         try:
-            async with asyncio.timeout(timeout_s):
-                [record] = await self._store.engine.get([key], self._store.clock.now_ms())
-                if _may_have_ended(record):
-                    _look_better(news)
-                while True:
-                    if (ended := await news) is not None:
-                        return ended
-                    waiting.discard(news)
-                    news = loop.create_future()
-                    waiting.add(news)
-                    # This answer counts, so it has to be durable.
-                    job = await self._look(id_)
-                    if job.state in ENDED:
-                        return job
-        except TimeoutError:
-            return await self._look(id_)
+            [record] = await self._store.engine.get([key], self._store.clock.now_ms())
+            if _may_have_ended(record):
+                waiter.tell(None)
+            while True:
+                if (ended := await waiter.news()) is not None:
+                    return ended
+                # This answer counts, so it has to be durable.
+                job = await self._look(id_)
+                if job.state in ENDED or waiter.late:
+                    return job
         finally:
-            if not news.cancel() and not news.cancelled():
-                news.exception()  # has been seen, also if it came too late to be told
-            waiting.discard(news)
+            waiter.close()
+            waiting.discard(waiter)
             if not waiting and self._waiting.get(key) is waiting:
                 del self._waiting[key]
 
@@ -83,9 +113,8 @@ class Results:
             if self._polling is not None:
                 self._polling.cancel()
             for waiting in self._waiting.values():
-                for news in waiting:
-                    if not news.done():
-                        news.set_exception(self._stopped())
+                for waiter in waiting:
+                    waiter.fail(self._stopped())
 
     async def _poll(self) -> None:
         """Look for what other nodes have ended, and whether the engine still works."""
@@ -101,8 +130,8 @@ class Results:
                     records = [None] * len(piece)  # let each find out
                 for key, record in zip(piece, records, strict=True):
                     if _may_have_ended(record):
-                        for news in self._waiting.get(key, ()):
-                            _look_better(news)
+                        for waiter in self._waiting.get(key, ()):
+                            waiter.tell(None)
 
     async def _look(self, id_: str) -> Job:
         self._must_be_open()
@@ -118,14 +147,8 @@ class Results:
     def _saw(self, write: Put | Delete) -> None:
         waiting = self._waiting.get(write.key)
         if waiting and type(write) is Put and _may_have_ended(write):
-            for news in waiting:
-                if not news.done():
-                    news.set_result(_job(write))
-
-
-def _look_better(news: "asyncio.Future[Job | None]") -> None:
-    if not news.done():
-        news.set_result(None)
+            for waiter in waiting:
+                waiter.tell(_job(write))
 
 
 def _may_have_ended(record: Record | Put | None) -> bool:
