@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from onceward import limits
 from onceward.cli.display import Display, console
 from onceward.errors import BadInput, NoSuchJob
 
@@ -246,18 +247,17 @@ async def _dead(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.redrive:
         return await _redrive(client, arguments)
     if arguments.id is not None:
-        jobs, more = [await _dead_letter(client, arguments)], None
+        jobs, more = [await _dead_letter(client, arguments)], False
     else:
-        jobs, more = await client.dead(arguments.queue, limit=arguments.limit)
-    if arguments.reason is not None:
-        jobs = [job for job in jobs if arguments.reason in job.reason]
+        jobs, more = await _find_dead(client, arguments)
     if arguments.json:
         return _print_json(jobs)
     if not jobs:
-        print(f"{arguments.queue} has no such dead letters")
+        such = "" if arguments.reason is None else "such "
+        print(f"{arguments.queue} has no {such}dead letters")
         return 0
     _print_dead(jobs)
-    if more is not None:
+    if more:
         print(f"There are more than {arguments.limit}.")
     return 0
 
@@ -277,6 +277,19 @@ def _print_dead(jobs: "list[Job]") -> None:
                 facts.add_column(overflow="fold")
                 facts.add_row(name, Text(text))
                 out.print(Padding(facts, (0, 0, 0, 2)))
+
+
+async def _find_dead(client: "Client", arguments: argparse.Namespace) -> tuple["list[Job]", bool]:
+    """The first dead letters, of those with the reason asked for, and whether there are more."""
+    found: list[Job] = []
+    start: str | None = None
+    limit, reason = arguments.limit, arguments.reason or ""
+    while True:
+        page = min(limit, limits.LIST_MAX)
+        jobs, start = await client.dead(arguments.queue, start=start, limit=page)
+        found += [job for job in jobs if reason in job.reason]
+        if start is None or len(found) > limit:
+            return found[:limit], len(found) > limit
 
 
 async def _dead_letter(client: "Client", arguments: argparse.Namespace) -> "Job":

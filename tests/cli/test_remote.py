@@ -251,11 +251,16 @@ def test_dead_letters_are_listed_and_redriven(
     assert [job["id"] for job in command.json("dead", queue, "--limit", "2")] == first
     assert "There are more than 2." in command.said("dead", queue, "--limit", "2")
     assert [job["id"] for job in command.json("dead", queue, "--reason", "name")] == rest
+    only = ("--reason", "name", "--limit", "1")
+    assert [job["id"] for job in command.json("dead", queue, *only)] == rest[:1]
+    assert "There are more than 1." in command.said("dead", queue, *only)
+    assert "more" not in command.said("dead", queue, "--reason", "name", "--limit", "2")
     assert [job["id"] for job in command.json("dead", queue, "--id", rest[0])] == [rest[0]]
     assert command.said("dead", queue, "--redrive", "--id", rest[0]) == "1 job redriven\n"
     assert command.json("dead", queue, "--redrive", "--reason", "bank") == {"jobs": 2}
     assert command.said("dead", queue, "--redrive") == "1 job redriven\n"
-    assert command.said("dead", queue) == f"{queue} has no such dead letters\n"
+    assert command.said("dead", queue) == f"{queue} has no dead letters\n"
+    assert command.said("dead", queue, "--reason", "x") == f"{queue} has no such dead letters\n"
 
 
 def test_a_dead_letter_of_another_queue_is_left_alone(
