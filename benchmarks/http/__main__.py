@@ -112,8 +112,8 @@ class Bench:
             command.append(f"sqlite:///{own}/bench.db")
             result = self._load(command, own, [], {}, "accept", int(MANY))
             counts: dict[str, int] = json.loads(found.read_text())["layers"]
-        whole, took_us = sum(counts.values()), 1e6 / result["per_second"]
-        table = Table(title=f"where {took_us:.0f} µs for an accept go, {MANY} connections")
+        whole, took_us = sum(counts.values()), result["cpu_us"]
+        table = Table(title=f"{took_us:.0f} µs of the processor for an accept, {MANY} connections")
         for column, justify in (("layer", "left"), ("part", "right"), ("µs", "right")):
             table.add_column(column, justify=justify)  # type: ignore[arg-type]
         for layer, count in sorted(counts.items(), key=lambda item: -item[1]):

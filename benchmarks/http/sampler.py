@@ -1,5 +1,5 @@
-"""Runs our server and looks, a thousand times a second, at what it is doing: so the picture is
-hardly changed by being taken.
+"""Runs our server and looks, a thousand times a second of its running, at what it does: so the
+picture is hardly changed by being taken.
 
     python benchmarks/http/sampler.py FILE DATABASE
 
@@ -48,18 +48,18 @@ LOOP = "event loop and sockets"
 
 
 class Sampler:
-    """Counts where the process is when its timer fires, be it that it computes or waits."""
+    """Counts where the process is when its timer fires."""
 
     def __init__(self) -> None:
         self.layers: Counter[str] = Counter()
         self.lines: Counter[str] = Counter()
 
     def start(self) -> None:
-        signal.signal(signal.SIGALRM, self._look)
-        signal.setitimer(signal.ITIMER_REAL, INTERVAL_S, INTERVAL_S)
+        signal.signal(signal.SIGPROF, self._look)
+        signal.setitimer(signal.ITIMER_PROF, INTERVAL_S, INTERVAL_S)
 
     def stop(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
     def _look(self, number: int, frame: FrameType | None) -> None:
         if frame is None:

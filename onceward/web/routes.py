@@ -52,6 +52,7 @@ class Routes:
     def __init__(self, routes: list[Route]) -> None:
         self._root = _Node()
         self._routes = routes
+        self._names: dict[str, list[str]] = {}
         for route in routes:
             node = self._root
             for word in route.path.split("/")[1:]:
@@ -60,6 +61,7 @@ class Routes:
                     node = node.any
                 else:
                     node = node.words.setdefault(word, _Node())
+            self._names[route.path] = _names(route.path)
             assert route.method not in node.routes, route
             node.routes[route.method] = route
 
@@ -95,16 +97,24 @@ class Routes:
                 code="method_not_allowed",
                 allow=allowed,
             )
-        names = [word[1:-1] for word in route.path.split("/") if word.startswith("{")]
-        request.parameters = dict(zip(names, values, strict=True))
+        request.parameters = dict(zip(self._names[route.path], values, strict=True))
         request.route = route.path
         return route
+
+
+def _names(path: str) -> list[str]:
+    """Of the parameters in the pattern of a path."""
+    return [word[1:-1] for word in path.split("/") if word.startswith("{")]
 
 
 def _words(scope: Scope) -> list[str]:
     """The parts of a path below where the server is mounted. Raises `BadInput`."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"], errors="surrogatepass").encode()
-    words = [_decode(word) for word in raw.partition(b"?")[0].split(b"/")[1:]]
+    raw = raw.partition(b"?")[0]
+    if b"%" in raw:
+        words = [_decode(word) for word in raw.split(b"/")[1:]]
+    else:
+        words = _decode(raw).split("/")[1:]
     root = scope.get("root_path", "").strip("/")
     if root:
         mounted = root.split("/")

@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Coroutine
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -12,7 +13,7 @@ from onceward.clock import boot_ns
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.service.census import Census
 from onceward.web.api import ROUTES
-from onceward.web.auth import Auth, Caller
+from onceward.web.auth import DEVELOPER, Auth, Caller
 from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, problem
 from onceward.web.openapi import document
 from onceward.web.routes import Route, Routes
@@ -157,6 +158,7 @@ class Server:
         """Who has made a request. Raises `no_credentials`."""
         if self.auth.dev:
             _insist_local(request)
+            return DEVELOPER
         return self.auth.caller(request.header(b"authorization"), self.app.store.clock.now_ms())
 
     async def probe(self) -> None:
@@ -205,6 +207,7 @@ def _without_port(host: str) -> str:
     return name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name
 
 
+@lru_cache(maxsize=128)
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches an address."""
     if host == "localhost":

@@ -135,9 +135,11 @@ def _admit_key(key: str | None) -> None:
 
 
 def _options(message: Message) -> dict[str, Any]:
-    names = ("key", "due_ms", "order_key", "limit_key", "priority", "attempts_max")
-    found = {name: getattr(message, name) for name in names}
-    options = {name: value for name, value in found.items() if value is not None}
+    options: dict[str, Any] = {}
+    for name in ("key", "due_ms", "order_key", "limit_key", "priority", "attempts_max"):
+        value = getattr(message, name)
+        if value is not None:
+            options[name] = value
     if message.delay_ms is not None:
         options["delay_s"] = message.delay_ms / 1000
     return options
