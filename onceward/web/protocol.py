@@ -28,6 +28,8 @@ _STATUS_LINES = {
     for status in range(200, 600)
 }
 
+_BODY_HEADERS = {b"content-length", b"transfer-encoding"}
+
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -99,16 +101,19 @@ class Protocol(asyncio.Protocol):
                 reason = BadInput("this is not HTTP, or contradicts itself")
             self._refuse(reason)
             return
-        if self._in_head and self._begun:
+        if self._begun:
             # Counted here: the parser tells of a header when all of it has come.
-            self._head_bytes += len(data)
-            if self._head_bytes > limits.HEAD_BYTES_MAX:
+            self._sent_bytes += len(data)
+            if self._in_head and self._sent_bytes > limits.HEAD_BYTES_MAX:
                 self._refuse(
                     BadInput(
                         f"the head of a request has at most {limits.HEAD_BYTES_MAX} bytes",
                         code="head_too_large",
                     )
                 )
+            elif self._sent_bytes > limits.SENT_BYTES_MAX:
+                # Of a body that is too large, as it was told, or of what should be none.
+                self._transport.abort()
 
     def pause_writing(self) -> None:
         self._since_ns = boot_ns()
@@ -131,20 +136,24 @@ class Protocol(asyncio.Protocol):
         self._url = b""
         self._headers: Headers = []
         self._in_head = True
-        self._head_bytes = 0
-        self._body: list[bytes] = []
-        self._body_bytes = 0
+        self._sent_bytes = 0
+        self._body: bytes | bytearray = b""
         self._too_large = False
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
+        # Not what comes after the body: whoever has checked the head has not seen it.
+        if self._in_head:
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         headers = dict(self._headers)
+        if self._parser.should_upgrade() and not _BODY_HEADERS.isdisjoint(headers):
+            # The parser takes what comes for the other protocol, and the body would be missing.
+            raise BadInput("with a body no other protocol can be asked for", code="bad_header")
         if int(headers.get(b"content-length", 0)) > limits.MESSAGES_BYTES_MAX:
             self._leave_out()
         elif headers.get(b"expect", b"").lower() == b"100-continue":
@@ -152,14 +161,18 @@ class Protocol(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         if not self._too_large:
-            self._body.append(body)
-            self._body_bytes += len(body)
-            if self._body_bytes > limits.MESSAGES_BYTES_MAX:
+            if not self._body:
+                self._body = body
+            elif isinstance(self._body, bytearray):
+                self._body += body
+            else:
+                self._body = bytearray(self._body) + body
+            if len(self._body) > limits.MESSAGES_BYTES_MAX:
                 self._leave_out()
 
     def _leave_out(self) -> None:
         """Answer that a body is too large at once, and let the rest of it pass."""
-        self._body.clear()
+        self._body = b""
         self._too_large = True
         error = BadInput(
             f"the body of a request has at most {limits.MESSAGES_BYTES_MAX} bytes",
@@ -179,7 +192,7 @@ class Protocol(asyncio.Protocol):
                 "query_string": query,
                 "headers": self._headers,
             }
-            body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+            body = bytes(self._body)  # itself, if it came in one piece
             last = not self._parser.should_keep_alive()
             self._add(_Exchange(self, scope, body, last=last))
         self._clear()

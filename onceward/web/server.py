@@ -152,6 +152,9 @@ class Server:
             headers.append((b"allow", str(error.details["allow"]).encode()))
         if error.kind.status >= 500:
             logger.error("%s %s: %s", request.method, request.route, error)
+            if not self.auth.dev:
+                # Where the database is, and what it says, is for the log.
+                error = OncewardError(f"{error.kind.title}.", code=error.code)
         return problem(error, headers)
 
     def caller(self, request: Request) -> Caller:

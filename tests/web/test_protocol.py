@@ -25,6 +25,7 @@ class Site:
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
+        self.headers: list[tuple[bytes, bytes]] = []
         self.paths: list[bytes] = []
         self.answer = b"{}"
         self.hold: asyncio.Event | None = None
@@ -37,6 +38,7 @@ class Site:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.bodies.append((await receive())["body"])
         self.paths.append(scope["raw_path"])
+        self.headers = scope["headers"]
         self.asked.set()
         if self.hold is not None:
             gone = asyncio.create_task(receive())
@@ -148,6 +150,57 @@ async def test_a_large_head_within_the_limit_is_taken(site: Site) -> None:
     connection = await site.connect()
     await connection.send(HEAD + LENGTH + b"X: " + b"x" * 30_000 + b"\r\n\r\n" + BODY)
     assert (await connection.answer())[0] == 200
+    await connection.close()
+
+
+async def test_headers_after_the_body_are_not_taken_for_those_before(site: Site) -> None:
+    connection = await site.connect()
+    late = b"0\r\nAuthorization: Bearer x\r\nX: y\r\n\r\n"
+    await connection.send(HEAD + CHUNKED + b"\r\n14\r\n" + BODY + b"\r\n" + late)
+    assert (await connection.answer())[0] == 200
+    assert site.bodies == [BODY]
+    assert [name for name, _ in site.headers] == [b"host", b"transfer-encoding"]
+    await connection.close()
+
+
+async def test_a_body_in_many_pieces_is_put_together(site: Site) -> None:
+    connection = await site.connect()
+    chunks = [b"1\r\n" + bytes([byte]) + b"\r\n" for byte in BODY]
+    await connection.send(HEAD + CHUNKED + b"\r\n", *chunks, b"0\r\n\r\n")
+    assert (await connection.answer())[0] == 200
+    assert site.bodies == [BODY]
+    await connection.close()
+
+
+@pytest.mark.parametrize("start", [b"", b"0\r\nX: "], ids=["in the body", "behind it"])
+async def test_what_has_no_end_is_cut_off(
+    site: Site, start: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MESSAGES_BYTES_MAX", 100_000)
+    monkeypatch.setattr(limits, "SENT_BYTES_MAX", 1_000_000)
+    connection = await site.connect()
+    await connection.send(HEAD + CHUNKED + b"\r\n" + start)
+    piece = b"x" * 10_000
+
+    async def pour() -> None:
+        while True:
+            await connection.send(piece if start else b"2710\r\n" + piece + b"\r\n")
+
+    with pytest.raises(ConnectionError):
+        await pour()
+    await connection.close()
+    assert site.bodies == []
+
+
+@pytest.mark.parametrize("framing", [LENGTH, CHUNKED])
+async def test_a_body_is_not_taken_for_another_protocol(site: Site, framing: bytes) -> None:
+    connection = await site.connect()
+    upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+    await connection.send(HEAD + upgrade + framing + b"\r\n" + BODY)
+    status, problem = await connection.answer()
+    assert (status, problem["code"]) == (400, "bad_header")
+    assert await connection.ended()
+    assert site.bodies == []
     await connection.close()
 
 

@@ -1,6 +1,7 @@
 """`onceward serve` as a process: where it starts, and how it stops."""
 
 import asyncio
+import gc
 import json
 import signal
 import socket
@@ -11,9 +12,10 @@ import pytest
 from onceward.app import App
 from onceward.errors import TABLE, OncewardError
 from onceward.web import serve
+from onceward.web.auth import Auth
 from onceward.web.serve import load_app
 from onceward.web.settings import Settings
-from tests.web.wire import ANSWER_S, launch, served
+from tests.web.wire import ANSWER_S, Connection, launch, served
 
 # Holds each commit until a file is there, so that a request is at hand for as long as it takes.
 SLOW_APP = """
@@ -106,6 +108,23 @@ async def test_what_was_accepted_is_there_after_a_stop(tmp_path: Path, number: i
         await connection.close()
     async with App(f"sqlite:///{tmp_path}/onceward.db") as app:
         assert (await app.job(receipt["id"])).state == "ready"
+
+
+async def test_a_server_in_this_process_ends_on_a_signal() -> None:
+    """As the others, but where it can be seen what it does."""
+    announced: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    settings = Settings(database="memory://", port=0)
+    app = App(settings.database)
+    serving = asyncio.create_task(serve._serve(settings, app, Auth(dev=True), announced.set_result))
+    port = int((await announced).rpartition(":")[2])
+    connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
+    await connection.ask("GET", "/readyz")
+    assert await connection.answer() == (200, {"status": "ready"})
+    signal.raise_signal(signal.SIGTERM)
+    await asyncio.wait_for(serving, ANSWER_S)
+    assert await connection.ended()
+    await connection.close()
+    gc.unfreeze()
 
 
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ import logging
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from onceward.errors import EngineStopped, Unavailable
 from onceward.web.auth import Auth
@@ -12,7 +14,7 @@ from onceward.web.routes import Route
 from onceward.web.server import Server, is_loopback
 from tests.service.apps import Apps, no_tasks_left
 from tests.service.cluster import virtual
-from tests.web.asgi import Caller, serving, serving_to
+from tests.web.asgi import Caller, keyed, serving, serving_to
 
 GONE_TO_WAIT = {"wait_ms": 50_000, "lease_ms": 1_000}
 
@@ -138,6 +140,32 @@ async def test_a_bug_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) ->
         [record] = caplog.records
         assert (record.name, record.levelno) == ("onceward.http", logging.ERROR)
         assert "secret" in str(record.exc_info)
+
+
+@virtual
+async def test_where_the_database_is_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    apps, (auth, keys) = Apps(shared=False), keyed(ann="all")
+    async with serving(apps.make(), auth) as anyone:
+        apps.engines[0].cut_off = True
+        for caller in (anyone, Caller(anyone.server, keys["ann"])):
+            answer = await caller("GET", "/readyz")
+            assert answer.verdict == (503, "engine_unreachable")
+            assert answer.json["detail"] == "The engine cannot be reached."
+        assert "cut off" in caplog.text
+        apps.engines[0].cut_off = False
+
+
+@virtual
+async def test_it_can_be_mounted_in_another_application() -> None:
+    async with serving() as caller:
+        whole = Starlette(routes=[Mount("/a b/{shop}", caller.server)])
+        mounted = Caller(caller.server)
+        mounted.server = whole  # type: ignore[assignment]
+        path = "/a%20b/%C3%BC/v1/locks/x%2Fy"
+        assert (await mounted("GET", path)).verdict == (404, "no_such_lock")
+        await caller.ok("POST", "/v1/locks/acquire", {"names": ["x/y"]})
+        assert (await mounted.ok("GET", path))["name"] == "x/y"
+        assert (await mounted("GET", "/a%20b/%C3%BC/v2")).verdict == (404, "not_found")
 
 
 @virtual
