@@ -76,6 +76,7 @@ TABLE: dict[str, Kind] = {
     "line_full": Kind(429, 4429, 75, True, "Too many wait for the lock already"),
     # The outcome is not known: it may or may not have been applied.
     "outcome_unknown": Kind(503, 4503, 75, True, "The outcome of a commit is not known"),
+    "overloaded": Kind(503, 4503, 75, True, "The server has too much to do"),
     "engine_stopped": Kind(503, 4503, 74, False, "Storage failed; the node must be restarted"),
     "engine_closed": Kind(503, 4503, 75, True, "The engine is closed"),
     "node_stopped": Kind(503, 4503, 75, True, "The node is stopping: ask another one"),

@@ -193,6 +193,7 @@ REQUEST_BYTES_MAX = 1 << 20
 MESSAGES_BYTES_MAX = 8 << 20
 BATCH_MESSAGES_MAX = 1_000
 HEAD_BYTES_MAX = 64 << 10  # and what one read brings beyond
+BODIES_BYTES_MAX = 256 << 20  # of all requests that are still coming
 SENT_BYTES_MAX = 32 << 20  # a body with the sizes of its chunks, or what is not read any more
 REQUEST_S = 60.0  # for all of a request to come
 JSON_DEPTH_MAX = 100

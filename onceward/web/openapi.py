@@ -14,7 +14,7 @@ _REF = "#/components/schemas/{name}"
 _ALL = (
     *("not_text", "bad_parameter", "bad_header", "method_not_allowed", "bad_request"),
     *("head_too_large", "too_slow", "internal"),
-    *("engine_unreachable", "storage_full", "node_stopped", "contention"),
+    *("engine_unreachable", "storage_full", "node_stopped", "contention", "overloaded"),
 )
 _BODY = (
     *("not_json", "not_a_number", "duplicate_member", "too_deep", "body_too_large"),

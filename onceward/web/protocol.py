@@ -11,7 +11,7 @@ limited time to come. What is no HTTP, or could be read in two ways, gets a prob
 import asyncio
 from collections import deque
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 import httptools
 from uvicorn import Config
@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 
 from onceward import limits
 from onceward.clock import boot_ns
-from onceward.errors import BadInput, OncewardError
+from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.web.http import Response, Scope, problem
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
@@ -35,6 +35,9 @@ Headers = list[tuple[bytes, bytes]]
 
 class Protocol(asyncio.Protocol):
     """One connection. What comes is answered one after the other, in its order."""
+
+    held_bytes: ClassVar[int] = 0
+    """Of bodies that come in pieces, on all connections: nobody has shown credentials yet."""
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class Protocol(asyncio.Protocol):
         self._since_ns = boot_ns()
         """Since when it waits for the caller."""
         self._date: tuple[Headers, bytes] = ([], b"")
+        self._body: bytes | bytearray = b""
         self._clear()
 
     # What the transport says.
@@ -83,6 +87,7 @@ class Protocol(asyncio.Protocol):
         self._timer.cancel()
         self._last = True
         self._gone.set_result(None)
+        self._forget_body()
         self.resume_writing()
         self._wake()
 
@@ -137,8 +142,13 @@ class Protocol(asyncio.Protocol):
         self._headers: Headers = []
         self._in_head = True
         self._sent_bytes = 0
-        self._body: bytes | bytearray = b""
+        self._forget_body()
         self._too_large = False
+
+    def _forget_body(self) -> None:
+        if type(self._body) is bytearray:
+            Protocol.held_bytes -= len(self._body)
+        self._body = b""
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -163,16 +173,20 @@ class Protocol(asyncio.Protocol):
         if not self._too_large:
             if not self._body:
                 self._body = body
-            elif isinstance(self._body, bytearray):
-                self._body += body
             else:
-                self._body = bytearray(self._body) + body
+                if type(self._body) is bytes:
+                    self._body = bytearray(self._body)
+                    Protocol.held_bytes += len(self._body)
+                self._body += body
+                Protocol.held_bytes += len(body)
             if len(self._body) > limits.MESSAGES_BYTES_MAX:
                 self._leave_out()
+            elif Protocol.held_bytes > limits.BODIES_BYTES_MAX:
+                raise Unavailable("too much is being sent: try again later", code="overloaded")
 
     def _leave_out(self) -> None:
         """Answer that a body is too large at once, and let the rest of it pass."""
-        self._body = b""
+        self._forget_body()
         self._too_large = True
         error = BadInput(
             f"the body of a request has at most {limits.MESSAGES_BYTES_MAX} bytes",
@@ -208,6 +222,7 @@ class Protocol(asyncio.Protocol):
     def _refuse(self, error: OncewardError) -> None:
         """Answer what is no request, behind all that came before it, and read no more."""
         self._last = True
+        self._forget_body()
         self._add(_Exchange(self, refusal=problem(error), last=True))
 
     # Answers.

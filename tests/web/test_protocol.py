@@ -3,74 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvicorn
 
 from onceward import limits
 from onceward.clock import Clock
-from onceward.web.protocol import Protocol
+from tests.web.site import BODY, CHUNKED, CHUNKS, HEAD, LENGTH, Site, standing
 from tests.web.wire import Connection, Served, served
-
-HEAD = b"POST /v1/inbox/q HTTP/1.1\r\nHost: localhost\r\n"
-BODY = b'{"body":1,"key":"k"}'
-CHUNKS = b"14\r\n" + BODY + b"\r\n0\r\n\r\n"
-LENGTH = b"Content-Length: 20\r\n"
-CHUNKED = b"Transfer-Encoding: chunked\r\n"
-
-
-class Site:
-    """The protocol alone, with an application that notes what it gets."""
-
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.paths: list[bytes] = []
-        self.answer = b"{}"
-        self.hold: asyncio.Event | None = None
-        """Answers wait for it, if there is one."""
-        self.asked = asyncio.Event()
-        self.gone = asyncio.Event()
-        self.port = 0
-        self.server: uvicorn.Server
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.bodies.append((await receive())["body"])
-        self.paths.append(scope["raw_path"])
-        self.headers = scope["headers"]
-        self.asked.set()
-        if self.hold is not None:
-            gone = asyncio.create_task(receive())
-            held = asyncio.create_task(self.hold.wait())
-            await asyncio.wait([gone, held], return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                assert gone.result()["type"] == "http.disconnect"
-                self.gone.set()
-            for waiting in (gone, held):
-                waiting.cancel()
-        headers = [(b"content-length", str(len(self.answer)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": self.answer})
-
-    async def connect(self) -> Connection:
-        return Connection(*await asyncio.open_connection("127.0.0.1", self.port))
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    site = Site()
-    config = uvicorn.Config(
-        site, http=Protocol, ws="none", lifespan="off", log_config=None, port=0, host="127.0.0.1"
-    )
-    server = uvicorn.Server(config)
-    config.load()
-    server.lifespan = config.lifespan_class(config)
-    await server.startup()
-    site.port = server.servers[0].sockets[0].getsockname()[1]
-    site.server = server
-    yield site
-    await server.shutdown()
+    async with standing() as site:
+        yield site
 
 
 BAD: dict[str, bytes] = {
@@ -150,57 +95,6 @@ async def test_a_large_head_within_the_limit_is_taken(site: Site) -> None:
     connection = await site.connect()
     await connection.send(HEAD + LENGTH + b"X: " + b"x" * 30_000 + b"\r\n\r\n" + BODY)
     assert (await connection.answer())[0] == 200
-    await connection.close()
-
-
-async def test_headers_after_the_body_are_not_taken_for_those_before(site: Site) -> None:
-    connection = await site.connect()
-    late = b"0\r\nAuthorization: Bearer x\r\nX: y\r\n\r\n"
-    await connection.send(HEAD + CHUNKED + b"\r\n14\r\n" + BODY + b"\r\n" + late)
-    assert (await connection.answer())[0] == 200
-    assert site.bodies == [BODY]
-    assert [name for name, _ in site.headers] == [b"host", b"transfer-encoding"]
-    await connection.close()
-
-
-async def test_a_body_in_many_pieces_is_put_together(site: Site) -> None:
-    connection = await site.connect()
-    chunks = [b"1\r\n" + bytes([byte]) + b"\r\n" for byte in BODY]
-    await connection.send(HEAD + CHUNKED + b"\r\n", *chunks, b"0\r\n\r\n")
-    assert (await connection.answer())[0] == 200
-    assert site.bodies == [BODY]
-    await connection.close()
-
-
-@pytest.mark.parametrize("start", [b"", b"0\r\nX: "], ids=["in the body", "behind it"])
-async def test_what_has_no_end_is_cut_off(
-    site: Site, start: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "MESSAGES_BYTES_MAX", 100_000)
-    monkeypatch.setattr(limits, "SENT_BYTES_MAX", 1_000_000)
-    connection = await site.connect()
-    await connection.send(HEAD + CHUNKED + b"\r\n" + start)
-    piece = b"x" * 10_000
-
-    async def pour() -> None:
-        while True:
-            await connection.send(piece if start else b"2710\r\n" + piece + b"\r\n")
-
-    with pytest.raises(ConnectionError):
-        await pour()
-    await connection.close()
-    assert site.bodies == []
-
-
-@pytest.mark.parametrize("framing", [LENGTH, CHUNKED])
-async def test_a_body_is_not_taken_for_another_protocol(site: Site, framing: bytes) -> None:
-    connection = await site.connect()
-    upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
-    await connection.send(HEAD + upgrade + framing + b"\r\n" + BODY)
-    status, problem = await connection.answer()
-    assert (status, problem["code"]) == (400, "bad_header")
-    assert await connection.ended()
-    assert site.bodies == []
     await connection.close()
 
 

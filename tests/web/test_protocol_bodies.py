@@ -1,0 +1,88 @@
+"""Bodies on real connections: how they come, and how much of them."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from onceward import limits
+from onceward.web.protocol import Protocol
+from tests.web.site import BODY, CHUNKED, HEAD, LENGTH, Site, standing
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    async with standing() as site:
+        yield site
+
+
+async def test_headers_after_the_body_are_not_taken_for_those_before(site: Site) -> None:
+    connection = await site.connect()
+    late = b"0\r\nAuthorization: Bearer x\r\nX: y\r\n\r\n"
+    await connection.send(HEAD + CHUNKED + b"\r\n14\r\n" + BODY + b"\r\n" + late)
+    assert (await connection.answer())[0] == 200
+    assert site.bodies == [BODY]
+    assert [name for name, _ in site.headers] == [b"host", b"transfer-encoding"]
+    await connection.close()
+
+
+async def test_a_body_in_many_pieces_is_put_together(site: Site) -> None:
+    connection = await site.connect()
+    chunks = [b"1\r\n" + bytes([byte]) + b"\r\n" for byte in BODY]
+    await connection.send(HEAD + CHUNKED + b"\r\n", *chunks, b"0\r\n\r\n")
+    assert (await connection.answer())[0] == 200
+    assert site.bodies == [BODY]
+    await connection.close()
+
+
+@pytest.mark.parametrize("start", [b"", b"0\r\nX: "], ids=["in the body", "behind it"])
+async def test_what_has_no_end_is_cut_off(
+    site: Site, start: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MESSAGES_BYTES_MAX", 100_000)
+    monkeypatch.setattr(limits, "SENT_BYTES_MAX", 1_000_000)
+    connection = await site.connect()
+    await connection.send(HEAD + CHUNKED + b"\r\n" + start)
+    piece = b"x" * 10_000
+
+    async def pour() -> None:
+        while True:
+            await connection.send(piece if start else b"2710\r\n" + piece + b"\r\n")
+
+    with pytest.raises(ConnectionError):
+        await pour()
+    await connection.close()
+    assert site.bodies == []
+
+
+async def test_bodies_that_are_still_coming_have_a_limit_together(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "BODIES_BYTES_MAX", 25_000)
+    chunks = b"1\r\nx\r\n2710\r\n" + b"x" * 10_000 + b"\r\n"
+    first, second, third = [await site.connect() for _ in range(3)]
+    for number, connection in enumerate((first, second), 1):
+        await connection.send(HEAD + CHUNKED + b"\r\n" + chunks)
+        await site.until(lambda number=number: Protocol.held_bytes == number * 10_001)
+    await third.send(HEAD + CHUNKED + b"\r\n" + chunks)
+    status, problem = await third.answer()
+    assert (status, problem["code"], problem["retry"]) == (503, "overloaded", True)
+    assert await third.ended()
+    # Whoever was there before goes on, and makes room at the end, however it ends.
+    await first.send(b"0\r\n\r\n")
+    assert (await first.answer())[0] == 200
+    await second.close()
+    await site.until(lambda: Protocol.held_bytes == 0)
+    for connection in (first, third):
+        await connection.close()
+
+
+@pytest.mark.parametrize("framing", [LENGTH, CHUNKED])
+async def test_a_body_is_not_taken_for_another_protocol(site: Site, framing: bytes) -> None:
+    connection = await site.connect()
+    upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+    await connection.send(HEAD + upgrade + framing + b"\r\n" + BODY)
+    status, problem = await connection.answer()
+    assert (status, problem["code"]) == (400, "bad_header")
+    assert await connection.ended()
+    assert site.bodies == []
+    await connection.close()
