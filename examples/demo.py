@@ -60,6 +60,8 @@ def main() -> None:
         serve(Settings(app="demo:app", port=port), announce)
     except onceward.OncewardError as error:
         sys.exit(f"demo: {error}")
+    except KeyboardInterrupt:
+        pass  # before it was open
     print("The shop is closed.")
 
 

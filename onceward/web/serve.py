@@ -57,12 +57,12 @@ async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[s
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=int(settings.drain_s) or 1,
             )
-            listener = _Listener(config, server)
+            host, port = listening.getsockname()[:2]
+            url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            listener = _Listener(config, server, lambda: announce(url))
             app.node.on_end(listener.leave)
             gc.collect()
             gc.freeze()  # what is there now stays: no need to look through it again and again
-            host, port = listening.getsockname()[:2]
-            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
             await listener.serve(sockets=[listening])
     finally:
         listening.close()
@@ -71,9 +71,12 @@ async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[s
 class _Listener(uvicorn.Server):
     """Lets those who wait go first when it stops: else it would wait for them."""
 
-    def __init__(self, config: uvicorn.Config, server: Server) -> None:
+    def __init__(
+        self, config: uvicorn.Config, server: Server, announce: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._answering = server
+        self._announce = announce
         self._signalled = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -84,6 +87,11 @@ class _Listener(uvicorn.Server):
 
     def leave(self) -> None:
         self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # Not before: whoever hears of it may send a signal at once.
+        self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._answering.drain()
