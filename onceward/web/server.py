@@ -194,13 +194,18 @@ def _insist_local(request: Request) -> None:
     """In dev mode nobody is asked for credentials: so no page of another site may get a
     browser on this machine to call, by its own name or by one that leads here."""
     host, origin = request.header(b"host"), request.header(b"origin")
-    if host and not is_loopback(_without_port(host)):
+    if host and not _is_local(host):
         raise BadInput(
             f"dev mode answers at localhost, not {host[:100]!a}: set up keys for other names",
             code="no_credentials",
         )
     if origin is not None and origin.partition("://")[2] != host:
         raise BadInput("dev mode answers no page of another site", code="no_credentials")
+
+
+@lru_cache(maxsize=128)
+def _is_local(host: str) -> bool:
+    return is_loopback(_without_port(host))
 
 
 def _without_port(host: str) -> str:
@@ -210,7 +215,6 @@ def _without_port(host: str) -> str:
     return name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name
 
 
-@lru_cache(maxsize=128)
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches an address."""
     if host == "localhost":
