@@ -243,17 +243,21 @@ class Store:
                 self._tell(*self._left.pop(number))
 
     async def _tell_once_durable(self, number: int) -> None:
-        if number not in self._left:
-            return  # told of with another one
-        _, commit = self._left[number]
-        try:
-            # Checks alone wait until all that is visible is durable.
-            await self._insist([Check(commit.writes[0].key, ANY)], commit.now_ms)
-        except OncewardError:
-            # Storage failed or was closed: nobody knows whether it is there.
-            self._left.pop(number, None)
-            return
-        self._tell_left(number)
+        ask = 0
+        while number in self._left:  # else it was told of with another one
+            _, commit = self._left[number]
+            try:
+                # Checks alone wait until all that is visible is durable.
+                await self._insist([Check(commit.writes[0].key, ANY)], commit.now_ms)
+                self._tell_left(number)
+            except OncewardError as error:
+                if not isinstance(error, PASSING) or error.code == "engine_closed":
+                    # Storage failed or was closed: nobody knows whether it is there.
+                    self._left.pop(number, None)
+                    return
+                # Nobody else tells of it: so it is asked for as long as that takes.
+                await self._pause(ask)
+                ask = min(ask + 1, limits.CHECK_ASKS_MAX)
 
     async def _commit_traced(
         self, writes: list[Write], now_ms: int, visible: Callable[[Version], None]

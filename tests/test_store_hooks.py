@@ -7,6 +7,7 @@ import pytest
 
 from onceward.engine.base import Version
 from onceward.engine.memory import MemoryEngine
+from onceward.errors import Unavailable
 from onceward.store import Commit
 from onceward.transaction import Transaction
 from tests.quick import START_MS, WatchedEngine, change, quick_store, stored
@@ -107,6 +108,49 @@ async def test_hooks_learn_of_a_commit_whose_caller_was_cancelled_once_it_is_dur
     assert told[0] == "tx"
     assert (told[1].version, [write.key for write in told[1].writes]) == (record.version, [A])
     assert len(told) == 2
+
+
+async def test_hooks_learn_of_it_also_after_the_engine_was_away_for_a_while() -> None:
+    class Away(Slow):
+        refused = 0
+
+        async def commit(self, *args: Any) -> Version:
+            if self.visible.is_set() and self.refused < 50:
+                self.refused += 1
+                raise Unavailable("away")
+            return await super().commit(*args)
+
+    engine = Away()
+    store = await quick_store(engine)
+    told = asyncio.Event()
+    store.on_durable(lambda commit: told.set())
+    running = asyncio.create_task(store.run(count_up))
+    await engine.visible.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    engine.durable.set()
+    await told.wait()
+    assert engine.refused == 50
+
+
+async def test_hooks_are_not_told_of_what_a_closed_engine_may_have() -> None:
+    class Closed(Slow):
+        async def commit(self, *args: Any) -> Version:
+            if self.visible.is_set():
+                raise Unavailable("closed", code="engine_closed")
+            return await super().commit(*args)
+
+    engine = Closed()
+    store = await quick_store(engine)
+    told: list[Commit] = []
+    store.on_durable(told.append)
+    running = asyncio.create_task(store.run(count_up))
+    await engine.visible.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    await asyncio.gather(*store._telling)
+    assert told == []
+    assert store._left == {}
 
 
 async def test_hooks_learn_in_order_of_commits_whose_callers_were_cancelled() -> None:

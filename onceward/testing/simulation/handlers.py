@@ -188,7 +188,9 @@ class Handlers(Scenario):
             options = self.options(queue, body, client.random)
             await client.call(["accept", queue, body, options])
             await client.think()
-        while await client.call(["unfinished"]):  # noqa: ASYNC110
+        # Twice in a row: while all slots are looked through, a job that ends may send another one
+        # into a slot where the look has been already.
+        while await client.call(["unfinished"]) or await client.call(["unfinished"]):  # noqa: ASYNC110
             await asyncio.sleep(2 * _RETRY_S)
 
     async def handle(self, node: Node, message: Message) -> Any:
