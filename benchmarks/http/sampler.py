@@ -41,7 +41,7 @@ LAYERS: tuple[tuple[str, str, str], ...] = (
     ("onceward/keys.py", "", "rules of inbox and jobs"),
     ("onceward/ids.py", "", "rules of inbox and jobs"),
     ("onceward/app.py", "", "rules of inbox and jobs"),
-    ("onceward/service/", "", "service"),
+    ("onceward/service/", "", "rules of inbox and jobs"),
     ("onceward/clock.py", "", "clock"),
 )
 LOOP = "event loop and sockets"
