@@ -4,12 +4,14 @@ import asyncio
 import logging
 from typing import Any
 
+import jwt
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from onceward import limits
 from onceward.errors import EngineStopped, Unavailable
-from onceward.web.auth import Auth
+from onceward.web.auth import Auth, JwtKey
 from onceward.web.routes import Route
 from onceward.web.server import Server, is_loopback
 from tests.service.apps import Apps, no_tasks_left
@@ -289,6 +291,25 @@ async def test_with_keys_it_answers_at_any_name() -> None:
     async with serving_to(ann="all") as callers:
         headers = [("host", "api.example"), ("origin", "https://shop.example")]
         assert (await callers["ann"]("GET", "/v1/queues", headers=headers)).status == 200
+
+
+@virtual
+async def test_a_token_is_taken_until_it_expires_by_the_clock_of_the_server() -> None:
+    apps, secret = Apps(shared=False), "s" * 32
+    auth = Auth(jwt_keys=[JwtKey("HS256", secret, "onceward")])
+    async with serving(apps.make(), auth) as anyone:
+        now_s = anyone.app.store.clock.now_ms() // 1000
+        claims = {"sub": "ann", "aud": "onceward", "exp": now_s + 60, "scope": "send:q"}
+        ann = Caller(anyone.server, jwt.encode(claims, secret))
+        send = ("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
+        id_ = (await ann.ok(*send))["id"]
+        assert (await ann("POST", "/v1/queues/q/claim", {})).verdict == (403, "not_allowed")
+        # The same name is the same caller, but for what the scopes of this token are.
+        other = Caller(anyone.server, jwt.encode({**claims, "scope": "lock:*"}, secret))
+        assert (await other("GET", f"/v1/jobs/{id_}")).verdict == (404, "no_such_job")
+        await apps.sleep(60 + limits.TOKEN_SLACK_MS / 1000)
+        assert (await ann(*send)).verdict == (401, "no_credentials")
+        assert (await anyone(*send)).verdict == (401, "no_credentials")
 
 
 def test_loopback_is_this_machine_alone() -> None:

@@ -98,6 +98,7 @@ async def test_who_waits_gets_the_result() -> None:
         failed = await caller.ok("POST", "/v1/inbox/q?wait_ms=60000", message)
         assert failed["state"] == "dead"
         assert "so bad" in failed["reason"]
+        assert (await caller.ok(*SEND, message))["reason"] == failed["reason"]
 
 
 @virtual
