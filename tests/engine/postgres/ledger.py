@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from onceward import keys
-from onceward.engine.base import Engine
+from onceward import keys, limits
+from onceward.engine.base import Engine, Record
 from onceward.errors import Contention, OutcomeUnknown, Unavailable
 from onceward.store import Store
 from onceward.transaction import Transaction
@@ -68,7 +68,7 @@ class Ledger:
         moved = dict.fromkeys(map(keys.number, range(ACCOUNTS)), START)
         found: set[str] = set()
         for end in "0123456789ABCDEFGHJKMNPQRSTVWXYZ":
-            for record in await engine.scan(keys.join("transfer", end), now_ms, limit=10_000):
+            for record in await scan_all(engine, keys.join("transfer", end), now_ms):
                 source, target = msgspec.json.decode(record.value)
                 found.add(record.key[1])
                 moved[source] -= 1
@@ -86,3 +86,15 @@ async def _transfer(tx: Transaction, id_: str, source: int, target: int) -> None
         for number, change in ((source, -1), (target, 1)):
             key = ("account", keys.number(number))
             tx.put(key, await tx.get(key, int) + change)
+
+
+async def scan_all(engine: Engine, partition: str, now_ms: int) -> list[Record]:
+    """All records of a partition, however many there are."""
+    found: list[Record] = []
+    start, most = "", limits.SCAN_RECORDS_MAX
+    while True:
+        page = await engine.scan(partition, now_ms, start=start, limit=most)
+        found += page
+        if len(page) < most:
+            return found
+        start = keys.after(page[-1].key[1])
