@@ -123,9 +123,11 @@ async def _send(client: "Client", arguments: argparse.Namespace) -> int:
         arguments.queue,
         _json(text, "the body"),
         key=arguments.key,
-        wait_s=arguments.wait_s,
         **{name: value for name, value in options.items() if value is not None},
     )
+    if arguments.wait_s:
+        job = await client.wait(receipt.id, arguments.wait_s)
+        receipt.state, receipt.result, receipt.reason = job.state, job.result, job.reason
     if arguments.json:
         return _print_json(receipt)
     again = "was accepted before" if receipt.duplicate else "is accepted"

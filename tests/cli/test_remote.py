@@ -170,13 +170,21 @@ def test_commands_are_processes_of_their_own(command: Command, queue: str) -> No
 def test_the_result_of_a_message_is_waited_for(
     command: Command, server: ServerProcess, queue: str
 ) -> None:
-    command.said("send", queue, "[1, 2]", "--key", "k")
-    [job] = request(server, "POST", f"/v1/queues/{queue}/claim", {})["jobs"]
+    waiting = subprocess.Popen(
+        [*ONCEWARD, "send", queue, "[1, 2]", "--key", "k", "--wait-s", "300"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=command.environment,
+    )
+    ask = {"wait_ms": 40_000}
+    [job] = request(server, "POST", f"/v1/queues/{queue}/claim", ask)["jobs"]
     done = {"token": job["token"], "result": {"sum": 3}}
     request(server, "POST", f"/v1/jobs/{job['id']}/complete", done)
-    said = command.said("send", queue, "[1, 2]", "--key", "k", "--wait-s", "20")
-    assert said.splitlines()[0] == f"{job['id']} was accepted before and is done"
+    said, _ = waiting.communicate(timeout=50)
+    assert said.splitlines()[0] == f"{job['id']} is accepted and is done"
     assert '"sum": 3' in said
+    again = command.said("send", queue, "[1, 2]", "--key", "k", "--wait-s", "20")
+    assert again == said.replace("is accepted and", "was accepted before and")
     assert command.json("jobs", job["id"], "--wait-s", "20")["result"] == {"sum": 3}
 
 

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from onceward.client import Client
 from onceward.errors import BadInput, LockHeld, LockLost
 from tests.client.served import Cutter, Loss, Served
+from tests.server_process import ServerProcess
 
 LEASE_S = 0.6
 
@@ -199,3 +201,15 @@ async def test_who_waits_when_the_server_stops_keeps_its_place(
         served.server.draining.clear()
         await other.release(first.id)
         assert (await waiting).token == 2
+
+
+async def test_a_lock_is_held_through_a_crash_of_the_server(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        async with Client(server.url) as client:
+            async with client.hold("a", lease_s=50) as lock:
+                server.kill()
+                server.start()
+                status = await client.lock("a")  # asked again until it is back
+                assert (status.held, status.token) == (1, lock.token)
+            async with client.hold("a") as lock:
+                assert lock.token == 2
