@@ -20,6 +20,8 @@ from onceward import cli
 from onceward.web.auth import digest_of
 from tests.server_process import ONCEWARD, ServerProcess, environment
 
+pytestmark = pytest.mark.timeout(300)  # for many processes on a busy machine
+
 KEY = "ow_" + 64 * "7"
 SETTINGS = f"""
 [[keys]]

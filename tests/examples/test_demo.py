@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.server_process import environment, free_port
+
+pytestmark = pytest.mark.timeout(300)  # for many processes on a busy machine
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "demo.py"
 

@@ -13,6 +13,8 @@ from onceward.web.settings import Settings, load
 from tests.console import Console, blocks, commands, printed
 from tests.server_process import ROOT, environment, free_port
 
+pytestmark = pytest.mark.timeout(300)  # for many processes on a busy machine
+
 GUIDE = ROOT / "docs" / "server.md"
 README = ROOT / "README.md"
 
