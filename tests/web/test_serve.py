@@ -142,6 +142,18 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
             await connection.close()
 
 
+async def test_what_takes_longer_than_it_may_is_given_up(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SLOW_APP)
+    async with served(tmp_path, "--app", "shop:app", "--drain-s", "0.1") as server:
+        send = await server.connect()
+        await send.ask("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
+        await until_exists(tmp_path / "held")
+        assert await server.stop() == 0
+        # Without an answer: the sender knows that it has to ask again.
+        assert await send.ended()
+        await send.close()
+
+
 async def test_a_claim_is_given_back_when_its_connection_ends(tmp_path: Path) -> None:
     async with served(tmp_path, "--database", "memory://") as server:
         gone, other = [await server.connect() for _ in range(2)]
