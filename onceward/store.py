@@ -251,7 +251,7 @@ class Store:
                 await self._insist([Check(commit.writes[0].key, ANY)], commit.now_ms)
                 self._tell_left(number)
             except OncewardError as error:
-                if not isinstance(error, PASSING) or error.code == "engine_closed":
+                if isinstance(error, EngineStopped) or error.code == "engine_closed":
                     # Storage failed or was closed: nobody knows whether it is there.
                     self._left.pop(number, None)
                     return

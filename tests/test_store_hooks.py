@@ -7,7 +7,7 @@ import pytest
 
 from onceward.engine.base import Version
 from onceward.engine.memory import MemoryEngine
-from onceward.errors import Unavailable
+from onceward.errors import Conflict, Unavailable
 from onceward.store import Commit
 from onceward.transaction import Transaction
 from tests.quick import START_MS, WatchedEngine, change, quick_store, stored
@@ -117,7 +117,7 @@ async def test_hooks_learn_of_it_also_after_the_engine_was_away_for_a_while() ->
         async def commit(self, *args: Any) -> Version:
             if self.visible.is_set() and self.refused < 50:
                 self.refused += 1
-                raise Unavailable("away")
+                raise Unavailable("away") if self.refused % 2 else Conflict("for no reason")
             return await super().commit(*args)
 
     engine = Away()
