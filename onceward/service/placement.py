@@ -31,6 +31,8 @@ NODES = "node"
 SLOTS = "slot"
 # Each may have an owner of its own, whose record is checked as well.
 _SLOTS_AT_ONCE = 48
+# One write each.
+_NODES_AT_ONCE = limits.COMMIT_WRITES_MAX - 1
 
 
 class Beat(msgspec.Struct):
@@ -227,20 +229,27 @@ class Placement:
         if self._store.engine.shared:
             self._watchlist.look(beats, self._store.clock.elapsed_ns())
             gone = self._watchlist.gone
-        for node, beat in gone.items():
-            if await self._bury(node, beat.count):
-                alive.remove(node)
+        nodes = sorted(gone)
+        for start in range(0, len(nodes), _NODES_AT_ONCE):
+            some = {node: gone[node] for node in nodes[start : start + _NODES_AT_ONCE]}
+            alive -= await self._bury(some)
         return alive
 
-    async def _bury(self, node: str, count: int) -> bool:
-        """Remove the record of a node, unless it has changed after all."""
+    async def _bury(self, gone: dict[str, Beat]) -> set[str]:
+        """Remove the records of nodes, unless they have changed after all; returns whose.
 
-        async def bury(tx: Transaction) -> bool:
-            beat = await tx.get((NODES, node), Beat)
-            if beat is not None and beat.count != count:
-                return False
-            tx.delete((NODES, node))
-            return True
+        Many in one commit: after a crash loop there are many, and this node's lease must not
+        run out over them.
+        """
+
+        async def bury(tx: Transaction) -> set[str]:
+            beats = await tx.get_many([(NODES, node) for node in gone], Beat)
+            buried: set[str] = set()
+            for (node, last), beat in zip(gone.items(), beats, strict=True):
+                if beat is None or beat.count == last.count:
+                    tx.delete((NODES, node))
+                    buried.add(node)
+            return buried
 
         return await self._store.run(bury)
 

@@ -175,6 +175,22 @@ async def test_all_but_one_may_die() -> None:
 
 
 @virtual
+async def test_after_a_crash_loop_the_many_dead_do_not_hold_up_the_living() -> None:
+    cluster = Cluster()
+    member = await cluster.start()
+
+    async def leave_dead(tx: Transaction) -> None:
+        for number in range(90):
+            tx.put((NODES, f"dead{number}"), Beat(1, int(LEASE_S * 1000)))
+
+    await member.store.run(leave_dead)
+    member.engine.latency_s = 0.05
+    took_s = await cluster.until(lambda: cluster.all_owned and len(cluster.names) == 1)
+    assert took_s < 2 * LEASE_S
+    member.engine.latency_s = 0.0
+
+
+@virtual
 async def test_a_node_that_stops_hands_over_at_once() -> None:
     cluster = Cluster()
     first, *_ = await cluster.start_many(3)

@@ -243,8 +243,8 @@ class TrustsCursor(_WithRunners):
 class DeadNotBuried(Placement):
     """Nodes that are gone keep their slots."""
 
-    async def _bury(self, node, count):
-        return False
+    async def _bury(self, gone):
+        return set()
 
 
 class BuriedAlive(Placement):
@@ -401,7 +401,7 @@ PLANTED = {
     ),
     "the dead are not buried": Bug(with_placement(DeadNotBuried), ("slots", "stuck"), 3),
     "the living are buried": Bug(with_placement(BuriedAlive), ("slots",), 13),
-    "surplus slots are kept": Bug(with_placement(SurplusKept), ("slots", "stuck"), 0),
+    "surplus slots are kept": Bug(with_placement(SurplusKept), ("slots", "stuck"), 17),
     "slots are taken from the living": Bug(with_placement(TakenFromTheLiving), ("slots",), 14),
     "claims are handed out before they last": Bug(
         with_parts(claims_type=HandedBeforeDurable), ("told", "error"), 13
