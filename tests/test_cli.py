@@ -346,7 +346,12 @@ def test_a_signal_ends_a_command_and_leaves_nothing_behind(
     path = asyncio.run(closed(tmp_path / "a.db", *FOLDED))
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(cli.files.Display, "show", lambda *_: os.kill(os.getpid(), number))
-    assert run("backup", path, tmp_path / "copy.db") == code
+    # Tests that a shell runs in the background have Ctrl-C ignored.
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert run("backup", path, tmp_path / "copy.db") == code
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
     assert sorted(os.listdir(tmp_path)) == ["a.db", "a.db-owner"]
     assert signal.getsignal(signal.SIGTERM) is before
 
