@@ -44,6 +44,7 @@ queue       queue                          the settings of a queue
 inbox#xx#   caller#key                     which job a dedupe key has led to
 queue
 recurring   name                           what recurs, and when it is due next
+probe       application                    when a node last found out whether it can commit
 =========== ============================== ============================================
 
 Each part that adds records adds its lines here.

@@ -1,6 +1,8 @@
 import os
+import subprocess
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -44,3 +46,27 @@ def schema() -> str:
 @pytest.fixture
 def url(server: PostgresServer, schema: str) -> str:
     return f"{server.url}?schema={schema}"
+
+
+@pytest.fixture
+def tmpfs(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 3 MB: the first journal segment fits, the next does not."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    try:
+        _run("mount", "-t", "tmpfs", "-o", "size=3M", "tmpfs", str(folder))
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no tmpfs here: {error}")
+    yield folder
+    _run("umount", str(folder))
+
+
+def enlarge(tmpfs: Path) -> None:
+    """Give it space for all that a test writes."""
+    _run("mount", "-o", "remount,size=64M", str(tmpfs))
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, timeout=30)

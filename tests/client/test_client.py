@@ -23,12 +23,6 @@ from tests.client.served import Served
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    async with Served() as served:
-        yield served
-
-
-@pytest.fixture
 async def client(served: Served) -> AsyncIterator[Client]:
     async with Client(served.url, patience_s=5) as client:
         yield client

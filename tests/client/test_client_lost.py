@@ -16,12 +16,6 @@ pytestmark = pytest.mark.parametrize("losses", LOSSES, ids=" and ".join)
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    async with Served() as served:
-        yield served
-
-
-@pytest.fixture
 async def cutter(served: Served, losses: list[Loss]) -> AsyncIterator[Cutter]:
     async with Cutter(served.port, losses=losses) as cutter:
         yield cutter

@@ -1,7 +1,6 @@
 """A lock that is held over HTTP is renewed, and whoever loses it is stopped."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,24 +11,6 @@ from tests.client.served import Cutter, Loss, Served
 from tests.server_process import ServerProcess
 
 LEASE_S = 0.6
-
-
-@pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    async with Served() as served:
-        yield served
-
-
-@pytest.fixture
-async def cutter(served: Served) -> AsyncIterator[Cutter]:
-    async with Cutter(served.port) as cutter:
-        yield cutter
-
-
-@pytest.fixture
-async def client(cutter: Cutter) -> AsyncIterator[Client]:
-    async with Client(cutter.url, patience_s=20) as client:
-        yield client
 
 
 async def renewals(cutter: Cutter, count: int) -> None:

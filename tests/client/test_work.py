@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,24 +12,6 @@ from onceward.errors import BadInput, Fail, OncewardError, Retry
 from tests.client.served import Cutter, Loss, Served
 
 LEASE_S = 0.6
-
-
-@pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    async with Served() as served:
-        yield served
-
-
-@pytest.fixture
-async def cutter(served: Served) -> AsyncIterator[Cutter]:
-    async with Cutter(served.port) as cutter:
-        yield cutter
-
-
-@pytest.fixture
-async def client(cutter: Cutter) -> AsyncIterator[Client]:
-    async with Client(cutter.url, patience_s=20) as client:
-        yield client
 
 
 class Working:

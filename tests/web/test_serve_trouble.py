@@ -1,41 +1,17 @@
 """Storage in trouble under a server: it says so, serves what it can, and nothing is lost."""
 
 import asyncio
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from onceward.clock import Clock
 from onceward.errors import TABLE
 from onceward.testing.postgres import PostgresServer
-from tests.conftest import UNSYNCED
+from tests.conftest import UNSYNCED, enlarge
 from tests.web.failing import FOLDER
 from tests.web.wire import Connection, served
 
 BODY = "x" * 20_000
-
-
-@pytest.fixture
-def tmpfs(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 3 MB: the first journal segment fits, the next does not."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    try:
-        run("mount", "-t", "tmpfs", "-o", "size=3M", "tmpfs", str(folder))
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no tmpfs here: {error}")
-    yield folder
-    run("umount", str(folder))
-
-
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
 
 
 async def send(connection: Connection, key: str) -> tuple[int, Any]:
@@ -96,7 +72,7 @@ async def test_a_full_disk_is_told_of_and_used_again_once_it_has_space(
         status, receipt = await send(connection, "key-0")
         assert (status, receipt["id"]) == (200, ids["key-0"])
 
-        run("mount", "-o", "remount,size=64M", str(tmpfs))
+        enlarge(tmpfs)
         refused = f"key-{len(ids)}"
         ids[refused] = await send_until_accepted(connection, refused)
         await insist_it_is_ready(connection)

@@ -3,8 +3,7 @@
 import asyncio
 import errno
 import os
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -15,6 +14,7 @@ from onceward.engine.base import ABSENT, Check, Put
 from onceward.engine.sqlite import SQLiteEngine, fold
 from onceward.errors import CannotOpen, StorageFull
 from onceward.testing.disk import Observer, Operation, Watched
+from tests.conftest import enlarge
 from tests.engine.sqlite.history import (
     HEAD,
     MEMTABLE_BYTES,
@@ -124,32 +124,13 @@ async def test_an_engine_closed_on_a_full_disk_loses_nothing(tmp_path: Path) -> 
     await reopen_and_judge(path, history)
 
 
-@pytest.fixture
-def tmpfs(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 3 MB: the first journal segment fits, the next does not."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    try:
-        run("mount", "-t", "tmpfs", "-o", "size=3M", "tmpfs", str(folder))
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no tmpfs here: {error}")
-    yield folder
-    run("umount", str(folder))
-
-
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
-
-
 async def test_a_real_disk_runs_full_and_is_given_more_space(tmpfs: Path) -> None:
     path, history = str(tmpfs / "app.db"), History()
     async with asyncio.timeout(30), SQLiteEngine(path) as engine:
         refused = await commit_until_full(engine, history)
         assert "No space left on device" in refused.message
         await judge(engine, history)
-        run("mount", "-o", "remount,size=64M", str(tmpfs))
+        enlarge(tmpfs)
         await commit_until_accepted(engine, history)
         await judge(engine, history)
     await reopen_and_judge(path, history)
