@@ -39,7 +39,7 @@ from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.parts import recurring as recurring_part
 from onceward.parts.inbox import Inbox, Receipt
-from onceward.parts.schedule import Claim, milliseconds
+from onceward.parts.schedule import COMPLETE_WRITES, Claim, job_key, milliseconds
 from onceward.parts.schedule import Job as JobRecord
 from onceward.service.declared import Declared, Recurring
 from onceward.service.intake import Intake, accept_many
@@ -133,6 +133,7 @@ class App(Declared):
         node = Node(self.store, name=self._name, slots=self._slots, lease_ms=self._node_lease_ms)
         self.node = await node.start()
         stack.push_async_callback(node.stop)
+        stack.push_async_callback(node.together.finish)
         self.inbox = Inbox(node.schedule)
         self.queues = Queues(self.store, node.schedule)
         self._intake = Intake(self.store, self.inbox)
@@ -340,7 +341,12 @@ class App(Declared):
 
     async def complete(self, id_: str, token: str, result: Any = None) -> None:
         """End a job well. Raises `StaleToken`, `NoSuchJob`."""
-        await self.run(lambda tx: self.node.schedule.complete(tx, id_, token, result))
+        self._must_run()
+        await self.node.together.run(
+            lambda tx: self.node.schedule.complete(tx, id_, token, result),
+            writes=COMPLETE_WRITES,
+            reads=[job_key(id_)],
+        )
 
     async def fail(
         self,

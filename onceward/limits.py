@@ -69,6 +69,8 @@ FOLD_STEP_BYTES = 4 << 20
 SQLITE_LOG_BYTES = 64 << 20
 # For how many partitions the engine remembers where the table has nothing.
 GAPS_MAX = 20_000
+# How much it remembers of which keys the table has not, at two bytes for each that it has.
+FILTERS_BYTES = 16 << 20
 # While durable writes take less than this they run in the event loop's thread, since
 # handing them to another costs about as much.
 WRITE_INLINE_NS_MAX = 400_000

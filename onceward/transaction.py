@@ -48,6 +48,8 @@ class Transaction:
         self.seen: dict[Key, Record | None] = {}
         self.heads_used: set[Key] = set()
         self.hooks: list[Callable[[], None]] = []
+        self.changes = 0
+        """How many times something was written or deleted so far."""
         self._engine = engine
         self._heads = heads
         self._checked: dict[Key, None] = {}
@@ -196,6 +198,7 @@ class Transaction:
         """
         self._must_be_running()
         self._writes[key] = Put(key, encode(value, key), expires_at_ms)
+        self.changes += 1
 
     def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
         """Write a value under a key of its own, where nothing stands; if something does, that
@@ -217,11 +220,13 @@ class Transaction:
         if own is None:
             self._added.add(key)
         self._writes[key] = Put(key, encode(value, key), expires_at_ms)
+        self.changes += 1
 
     def delete(self, key: Key) -> None:
         """Remove a record; if the key was read in this transaction, only if unchanged since."""
         self._must_be_running()
         self._writes[key] = Delete(key)
+        self.changes += 1
 
     @property
     def size(self) -> int:

@@ -29,11 +29,12 @@ from onceward.errors import (
 )
 from onceward.parts import steps as steps_part
 from onceward.parts.inbox import Inbox
-from onceward.parts.schedule import Claim, Schedule, job_key, milliseconds
+from onceward.parts.schedule import COMPLETE_WRITES, Claim, Schedule, job_key, milliseconds
 from onceward.parts.steps import Step, Steps
 from onceward.service.job import Asleep, Job, later_ms
 from onceward.service.lease import Lease
 from onceward.service.outcome import failures_of, leaves, principal, reason_of, results_of
+from onceward.service.together import Together
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -69,12 +70,19 @@ class Attempt:
     """One attempt at the jobs of some claims. Run it once, in a task of its own."""
 
     def __init__(
-        self, store: Store, schedule: Schedule, inbox: Inbox, handler: Handler, claims: list[Claim]
+        self,
+        store: Store,
+        schedule: Schedule,
+        inbox: Inbox,
+        together: Together,
+        handler: Handler,
+        claims: list[Claim],
     ) -> None:
         self.handler = handler
         self._store = store
         self._schedule = schedule
         self._inbox = inbox
+        self._together = together
         self._task: asyncio.Task[None] | None = None
         self._handling = False
         self._interrupts = 0
@@ -234,9 +242,16 @@ class Attempt:
         return True
 
     async def _complete(self, job: Job, claim: Claim, result: Any) -> None:
-        tx = job.tx
-        await self._schedule.complete(tx, claim.id, claim.token, result)
-        await self._store.end(tx)
+        tx = job.begun
+        if tx is not None:
+            await self._schedule.complete(tx, claim.id, claim.token, result)
+            await self._store.end(tx)
+        else:  # no effects here: many can end in one commit
+            await self._together.run(
+                lambda tx: self._schedule.complete(tx, claim.id, claim.token, result),
+                writes=COMPLETE_WRITES,
+                reads=[job_key(claim.id)],
+            )
         self._store.meters.count("ended", queue=claim.queue, state="done")
 
     async def _moved_on(self, one: Held) -> bool:

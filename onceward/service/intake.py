@@ -1,28 +1,15 @@
-"""Intake: takes messages in, many in one commit where many come at the same time.
+"""Intake: takes messages in, many in one commit where many come at the same time."""
 
-A lone message is a transaction of its own. While one is under way, those that come in the
-same turn of the event loop share a transaction, each with a verdict of its own: that costs
-little more than half as much for each.
-"""
-
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import copy_context
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from onceward import limits
-from onceward.errors import (
-    BadInput,
-    EngineStopped,
-    OncewardError,
-    OutcomeUnknown,
-    TooLarge,
-    Unavailable,
-)
+from onceward.errors import BadInput, OncewardError
 from onceward.parts.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox, Receipt
 from onceward.parts.schedule import admit_queue
 from onceward.service.job import send_options
+from onceward.service.together import Together
 from onceward.store import Store
 from onceward.transaction import Transaction, encode
 
@@ -37,114 +24,25 @@ _OPTIONS = {
 Verdict = Receipt | OncewardError
 
 
-class Waiting(NamedTuple):
-    """A message that shares a transaction with others."""
-
-    queue: str
-    body: Any
-    options: dict[str, Any]
-    answer: "asyncio.Future[Receipt]"
-
-    @property
-    def writes(self) -> int:
-        """How many writes of a commit it takes at the most."""
-        plain = "order_key" not in self.options and "limit_key" not in self.options
-        return PLAIN_WRITES if plain else ACCEPT_WRITES
-
-
 class Intake:
     """Takes messages in, for one application on one node."""
 
     def __init__(self, store: Store, inbox: Inbox) -> None:
         self._store = store
         self._inbox = inbox
-        self._under_way = 0
-        self._waiting: list[Waiting] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._context = copy_context()
+        self._together = Together(store)
 
     async def accept(self, queue: str, body: Any, options: dict[str, Any]) -> Receipt:
         """Take a message in; raises what `Inbox.accept` and `Store.run` raise."""
-        if not self._under_way:
-            taking = self._store.run(lambda tx: self._inbox.accept(tx, queue, body, **options))
-        else:
-            taking = self._together(queue, body, options)
-        self._under_way += 1
-        try:
-            return await taking
-        finally:
-            self._under_way -= 1
+        plain = "order_key" not in options and "limit_key" not in options
+        return await self._together.run(
+            lambda tx: self._inbox.accept(tx, queue, body, **options),
+            writes=PLAIN_WRITES if plain else ACCEPT_WRITES,
+        )
 
     async def finish(self) -> None:
         """Wait for what is under way."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-
-    async def _together(self, queue: str, body: Any, options: dict[str, Any]) -> Receipt:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Receipt] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._take, context=self._context)
-        self._waiting.append(Waiting(queue, body, options, answer))
-        return await answer
-
-    def _take(self) -> None:
-        """Take in all that has come in this turn of the loop."""
-        waiting, self._waiting = self._waiting, []
-        piece: list[Waiting] = []
-        room = limits.COMMIT_WRITES_MAX - 1
-        for message in waiting:
-            if message.writes > room:
-                self._spawn(piece)
-                piece, room = [], limits.COMMIT_WRITES_MAX - 1
-            piece.append(message)
-            room -= message.writes
-        self._spawn(piece)
-
-    def _spawn(self, messages: list[Waiting]) -> None:
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._commit(messages), context=self._context.copy())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _commit(self, messages: list[Waiting]) -> None:
-        try:
-            verdicts = await self._store.run(partial(_accept_all, self._inbox, messages))
-        except TooLarge as too_large:
-            if len(messages) == 1:
-                _tell(messages, [too_large])
-                return
-            half = len(messages) // 2
-            for piece in (messages[:half], messages[half:]):
-                self._spawn(piece)
-            return
-        except Exception as error:
-            verdicts = [error] * len(messages)
-        _tell(messages, verdicts)
-
-
-async def _accept_all(
-    inbox: Inbox, messages: list[Waiting], tx: Transaction
-) -> list[Receipt | Exception]:
-    verdicts: list[Receipt | Exception] = []
-    for queue, body, options, _ in messages:
-        try:
-            verdicts.append(await inbox.accept(tx, queue, body, **options))
-        except (EngineStopped, OutcomeUnknown, Unavailable):
-            raise
-        except Exception as refused:  # it has written nothing
-            verdicts.append(refused)
-    return verdicts
-
-
-def _tell(messages: list[Waiting], verdicts: Sequence[Receipt | Exception]) -> None:
-    for message, verdict in zip(messages, verdicts, strict=True):
-        if message.answer.done():  # whoever sent it has gone
-            continue
-        if isinstance(verdict, Exception):
-            message.answer.set_exception(verdict)
-        else:
-            message.answer.set_result(verdict)
+        await self._together.finish()
 
 
 async def accept_many(

@@ -17,6 +17,7 @@ from onceward.service.claims import Claims
 from onceward.service.dispatcher import Dispatcher
 from onceward.service.placement import Placement
 from onceward.service.sweeper import Sweeper
+from onceward.service.together import Together
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -57,6 +58,7 @@ class Node:
         if not 0 < slots <= limits.SLOTS_MAX:
             raise BadInput(f"a database has 1 to {limits.SLOTS_MAX} slots, not {slots}")
         self.store = store
+        self.together = Together(store)
         self._name = name
         self._slots = slots
         self._lease_ms = lease_ms

@@ -117,7 +117,9 @@ class Worker:
 
     def _spawn(self, claims: list[Claim], *, alone: bool = False) -> Attempt:
         node = self._node
-        attempt = Attempt(node.store, node.schedule, self._inbox, self.handler, claims)
+        attempt = Attempt(
+            node.store, node.schedule, self._inbox, node.together, self.handler, claims
+        )
         run = self._run_alone(attempt, claims[0]) if alone else attempt.run()
         task = asyncio.create_task(run, name=f"onceward-job-{claims[0].id}")
         self.running[task] = attempt

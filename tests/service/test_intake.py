@@ -118,17 +118,6 @@ async def test_messages_that_come_at_the_same_time_share_commits() -> None:
 
 
 @virtual
-async def test_a_lone_message_waits_for_no_company() -> None:
-    apps = Apps(shared=False)
-    async with apps.make() as app:
-        for n in range(3):
-            before = len(apps.commits)
-            await app.accept("q", n, key=f"k{n}")
-            assert len(apps.commits) - before == 1
-        assert app._intake._tasks == set()
-
-
-@virtual
 async def test_of_messages_at_the_same_time_each_succeeds_or_fails_alone() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:

@@ -86,6 +86,8 @@ class Folder:
             try:
                 await self.fold(max(upto_seq, self._journal.excess_seq(limits.JOURNAL_BYTES)))
                 self.full = None
+                for _ in self._layers.filters.make():
+                    await asyncio.sleep(0)
             except StorageFull as full:
                 self.full = full
                 self._progress.set()

@@ -8,7 +8,8 @@ memory does not cover, with something newer or a deletion. So a gap ends only wh
 moves from memory into the table; what is folded as a removal is in neither. There are two
 for each partition. New keys mostly come behind all others: one gap answers for them without
 asking the table. And queues are drained from the front: the other one lets a scan begin where
-the last one found something, not with all that is deleted and not yet folded.
+the last one found something, not with all that is deleted and not yet folded. Where keys come
+in no order, *filters* take the place of gaps.
 """
 
 from bisect import bisect_left
@@ -20,6 +21,7 @@ from onceward import limits
 from onceward.engine.base import ABSENT, ANY, Delete, Put, Record, Write, judge
 from onceward.engine.memtable import ROWS_AT_ONCE, Memtable
 from onceward.engine.sqlite.cache import Cache
+from onceward.engine.sqlite.filters import Filters
 from onceward.engine.sqlite.table import Table
 from onceward.keys import Key
 
@@ -34,6 +36,7 @@ class Layers:
         self._cache = Cache(cache_bytes)
         self._gaps: dict[str, tuple[str, str | None]] = {}
         self._fronts: dict[str, tuple[str, str]] = {}
+        self.filters = Filters(table, limits.FILTERS_BYTES)
         self.swept: Record | None = None
         """Up to which one `expired` has looked; None: the next call begins at the start."""
 
@@ -70,7 +73,7 @@ class Layers:
         gap = self._gaps.get(partition)
         if gap is not None and gap[0] <= sort and (gap[1] is None or sort < gap[1]):
             return None
-        return self._beneath(key)
+        return None if self.filters.lacks(partition, sort) else self._beneath(key)
 
     def range(
         self, partition: str, start: str, end: str | None, reverse: bool, now_ms: int, limit: int
@@ -184,7 +187,9 @@ class Layers:
             folded = list(group)
             self.frozen.drop_all(name, folded)
             self._cache.take(folded)
-            self._end_gaps(name, [row.key[1] for row in folded if row.value])
+            sorts = [row.key[1] for row in folded if row.value]
+            self._end_gaps(name, sorts)
+            self.filters.add(name, sorts)
 
     def expired(self, now_ms: int, limit: int) -> list[Key] | None:
         """Keys of up to `limit` expired records in the table that nothing newer covers, of the next
@@ -220,6 +225,7 @@ class Layers:
             self._cache.put(record)
             return record
         self._learn_gap(*key, None if record is None else record.key[1])
+        self.filters.missed(key[0])
         return None
 
     def _learn_gap(self, partition: str, start: str, end: str | None) -> None:

@@ -59,6 +59,7 @@ _RANGES = {
     for bounded in (False, True)
     for reverse in (False, True)
 }
+_SORTS = "SELECT sort FROM record WHERE partition = ?1 AND sort > ?2 ORDER BY sort LIMIT ?3"
 # Answered from the index alone.
 _EXPIRED = """
 SELECT partition, sort, '', 0, expires_at_ms FROM record
@@ -113,6 +114,13 @@ class Table:
             raise unreadable(self.path, error) from error
         finally:
             cursor.close()
+
+    def sorts(self, partition: str, after: str, limit: int) -> list[str]:
+        """The next few sort keys of a partition, in order."""
+        try:
+            return [str(sort) for (sort,) in self._read.execute(_SORTS, (partition, after, limit))]
+        except apsw.Error as error:
+            raise unreadable(self.path, error) from error
 
     def expired(self, now_ms: int, after: Record | None, limit: int) -> list[Record]:
         """Expired records, without values and versions, by expiry, from behind `after` on."""

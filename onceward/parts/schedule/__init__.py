@@ -56,6 +56,7 @@ from onceward.parts.schedule.settings import (
 from onceward.parts.schedule.transitions import (
     CLAIM_WRITES,
     CLAIM_WRITES_SHARED,
+    COMPLETE_WRITES,
     EXPIRE_WRITES,
     PROMOTE_WRITES,
     Schedule,
@@ -64,6 +65,7 @@ from onceward.parts.schedule.transitions import (
 __all__ = [
     "CLAIM_WRITES",
     "CLAIM_WRITES_SHARED",
+    "COMPLETE_WRITES",
     "DEFAULT",
     "EXPIRE_WRITES",
     "JOB_DUE",

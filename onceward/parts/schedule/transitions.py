@@ -36,13 +36,15 @@ from onceward.transaction import Transaction
 # shared by all claims of a commit. To end an attempt: its entry in due, the lease, the job and
 # its permit; the gate, and two jobs that get through it, each with its entries before and
 # after; and a retry is placed, or the job is listed as dead, a notice is sent, and the next of
-# its order key is placed.
+# its order key is placed. To complete, mostly: the entry in due, the job, its steps, its permit
+# and its dedupe record.
 _PLACE_WRITES = 2
 PROMOTE_WRITES = 2 + _PLACE_WRITES
 CLAIM_WRITES = 3
 CLAIM_WRITES_SHARED = 1
 _NOTICE_WRITES = 2
 _NEXT_WRITES = 3 + _PLACE_WRITES
+COMPLETE_WRITES = 5
 EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 1 + _NOTICE_WRITES + _NEXT_WRITES
 
 

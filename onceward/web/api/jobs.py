@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
 from onceward.errors import NoSuchJob
-from onceward.parts.schedule import Attempt, Claim, Job
+from onceward.parts.schedule import COMPLETE_WRITES, Attempt, Claim, Job, job_key
 from onceward.parts.schedule.transitions import AFTER_PAUSE, RetryAt
 from onceward.service.job import later_ms
 from onceward.transaction import Transaction
@@ -159,7 +159,8 @@ async def complete(server: "Server", request: Request) -> Response:
         await server.app.node.schedule.complete(tx, id_, said.token, said.result)
         return job.queue
 
-    queue = await server.app.run(fn)
+    together = server.app.node.together
+    queue = await together.run(fn, writes=COMPLETE_WRITES, reads=[job_key(id_)])
     if queue is not None:
         server.app.store.meters.count("ended", queue=queue, state="done")
     return Response.of(Ended(id_, "done"))

@@ -138,8 +138,12 @@ async def test_who_knows_of_his_own_commits_is_hinted_by_those_of_others_only(ur
     async with PostgresEngine(url) as one, PostgresEngine(url) as other:
         with one.watch("p") as watch, one.watch("p") as everything:
             watch.others_only = True
-            # When the nodes have found each other, they are told to look at all.
+            # When the nodes have found each other, they are told to look at all. That may be on
+            # its way still, but not behind what is told later.
             await until_together(one, other)
+            with one.watch("later") as later:
+                await other.commit([Put(("later", "a"), b"1")], 0)
+                assert await later.wait(WAIT_S)
             watch.clear()
             await one.commit([Put(("p", "a"), b"1")], 0)
             assert await everything.wait(0)

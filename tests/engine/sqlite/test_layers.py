@@ -11,6 +11,7 @@ import pytest
 from onceward import limits
 from onceward.engine import memtable
 from onceward.engine.base import ABSENT, ANY, Check, Delete, Expectation, Put, Record, Write
+from onceward.engine.sqlite import filters as filters_module
 from onceward.engine.sqlite import fold as fold_module
 from onceward.engine.sqlite import layers as layers_module
 from onceward.engine.sqlite.fold import in_order
@@ -51,6 +52,7 @@ class Pair:
         self.model: dict[Key, Record] = {}
         self.seq = 0
         self.folding: list[Record] = []
+        self.making: Iterator[None] = iter(())
 
     def key(self) -> Key:
         return self.random.choice("pq"), f"{self.random.randrange(30):02}"
@@ -129,6 +131,22 @@ class Pair:
                     covers = self.layers.active.get(row.key) or self.layers.frozen.get(row.key)
                     assert covers, f"{row.key} is in a gap"
 
+    def make_filters(self) -> None:
+        """Go on with the making of filters, or begin it."""
+        if next(self.making, "over") == "over":
+            self.making = self.layers.filters.make()
+
+    def check_filters(self) -> int:
+        """How many keys the filters deny; none that the table has and memory does not."""
+        denied = 0
+        for key in ((partition, f"{n:02}") for partition in "pq" for n in range(30)):
+            if self.layers.filters.lacks(*key):
+                denied += 1
+                there = self.table.seek(key)
+                hidden = self.layers.in_memory(key) is not None
+                assert there is None or there.key != key or hidden, f"{key} is denied"
+        return denied
+
     def fold(self) -> None:
         """A step of a fold, or the beginning of one."""
         if not self.folding:
@@ -158,18 +176,21 @@ def test_the_layers_agree_with_a_dictionary_whatever_is_folded_when(
 ) -> None:
     monkeypatch.setattr(memtable, "ROWS_AT_ONCE", 3)
     monkeypatch.setattr(fold_module, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(filters_module, "ROWS_AT_ONCE", 3)
     with opened(memory_path / "app.db", cache_bytes=10_000 if seed % 2 else 0) as (layers, table):
         pair = Pair(layers, table, seed)
-        actions = [pair.commit, pair.commit, pair.get, pair.scan, pair.fold]
+        actions = [pair.commit, pair.commit, pair.get, pair.scan, pair.fold, pair.make_filters]
         if seed % 4 < 2:
             actions.append(pair.drain)
-        learned = 0
+        learned = denied = 0
         for _ in range(3_000):
             pair.random.choice(actions)()
             pair.check_gaps()
+            denied += pair.check_filters()
             learned += len(layers._gaps) + len(layers._fronts)
         pair.check_all()
     assert learned > 1_000
+    assert denied > 1_000
 
 
 def put(layers: Layers, sort: str, seq: int, partition: str = "p") -> None:

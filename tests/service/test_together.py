@@ -1,0 +1,129 @@
+"""Transactions that come at the same time share a commit, and nothing else."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from onceward import limits
+from onceward.errors import BadInput, StaleToken
+from onceward.service.together import Together
+from onceward.transaction import Transaction
+from tests.service.apps import Apps
+from tests.service.cluster import virtual
+
+Fn = Callable[[Transaction], Awaitable[int]]
+
+
+def add(name: str, *, before: Exception | None = None, after: Exception | None = None) -> Fn:
+    """Add one to a number; fail before that or after it."""
+
+    async def fn(tx: Transaction) -> int:
+        if before is not None:
+            raise before
+        count = (await tx.get(("n", name)) or 0) + 1
+        tx.put(("n", name), count)
+        if after is not None:
+            raise after
+        return count
+
+    return fn
+
+
+@virtual
+async def test_they_run_one_after_the_other_in_few_commits() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        together = Together(app.store)
+        apps.engines[0].latency_s = 0.001
+        before = len(apps.commits)
+        counts = await asyncio.gather(*[together.run(add("a"), writes=1) for _ in range(101)])
+        assert sorted(counts) == list(range(1, 102))
+        assert len(apps.commits) - before <= 4, "one alone, then as many as fit"
+        assert together._tasks == set()
+    assert apps.problems == []
+
+
+@virtual
+async def test_a_lone_one_waits_for_no_company() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        together = Together(app.store)
+        for n in range(3):
+            before = len(apps.commits)
+            assert await together.run(add("a"), writes=1) == n + 1
+            assert len(apps.commits) - before == 1
+        assert together._tasks == set()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@virtual
+async def test_one_that_fails_changes_nothing_for_itself_or_others(when: str) -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        together = Together(app.store)
+        apps.engines[0].latency_s = 0.001
+        fns = [add("good"), add("good"), add("bad", **{when: BadInput("no")}), add("good")]  # type: ignore[arg-type]
+        outcomes = await asyncio.gather(
+            *[together.run(fn, writes=1) for fn in fns], return_exceptions=True
+        )
+        assert sorted(n for n in outcomes if isinstance(n, int)) == [1, 2, 3]
+        assert isinstance(outcomes[2], BadInput)
+        apps.engines[0].latency_s = 0
+        assert await app.store.run(lambda tx: tx.get(("n", "bad"))) is None
+        assert await app.store.run(lambda tx: tx.get(("n", "good"))) == 3
+
+
+@virtual
+async def test_more_writes_than_were_announced_are_divided() -> None:
+    apps = Apps(shared=False)
+
+    async def much(tx: Transaction) -> None:
+        for n in range(limits.COMMIT_WRITES_MAX // 3):
+            tx.put(("much", f"{tx.changes}-{n}"), n)
+
+    async with apps.make() as app:
+        together = Together(app.store)
+        apps.engines[0].latency_s = 0.001
+        await asyncio.gather(*[together.run(much, writes=1) for _ in range(20)])
+
+
+@virtual
+async def test_jobs_that_end_at_the_same_time_share_commits_and_each_ends_once() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        for n in range(30):
+            await app.accept("q", n, key=f"k{n}")
+        claims = await app.claim("q", "w", lease_s=10, most=30)
+        apps.engines[0].latency_s = 0.001
+        before = len(apps.commits)
+        ends = [app.complete(claim.id, claim.token, claim.body) for claim in claims]
+        ends += [app.complete(claims[7].id, "another token"), app.complete(claims[8].id, "")]
+        ends.append(app.complete(claims[9].id, claims[9].token, object()))
+        outcomes = await asyncio.gather(*ends, return_exceptions=True)
+        assert outcomes[:30] == [None] * 30
+        assert all(isinstance(outcome, StaleToken) for outcome in outcomes[30:])
+        assert len(apps.commits) - before <= 6
+        for claim in claims:
+            assert (await app.job(claim.id)).result == claim.body
+    assert apps.problems == []
+
+
+@virtual
+async def test_a_result_that_cannot_be_stored_spoils_no_other_job() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        for n in range(9):
+            await app.accept("q", n, key=f"k{n}")
+        claims = await app.claim("q", "w", lease_s=10, most=9)
+        apps.engines[0].latency_s = 0.001
+        ends = [
+            app.complete(claim.id, claim.token, object() if n == 4 else n)
+            for n, claim in enumerate(claims)
+        ]
+        outcomes = await asyncio.gather(*ends, return_exceptions=True)
+        assert isinstance(outcomes.pop(4), BadInput)
+        assert outcomes == [None] * 8
+        assert (await app.job(claims[4].id)).state == "leased"
+        await app.complete(claims[4].id, claims[4].token)
+    assert apps.problems == []
