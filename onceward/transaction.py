@@ -197,7 +197,8 @@ class Transaction:
         Without having read it, the write is blind: it replaces whatever is there.
         """
         self._must_be_running()
-        self._writes[key] = Put(key, encode(value, key), expires_at_ms)
+        expect = self._expectation(key)
+        self._writes[key] = Put(key, encode(value, key), expires_at_ms, expect)
         self.changes += 1
 
     def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
@@ -219,13 +220,13 @@ class Transaction:
             raise BadInput(f"{key} is there already; `put` replaces it")
         if own is None:
             self._added.add(key)
-        self._writes[key] = Put(key, encode(value, key), expires_at_ms)
+        self._writes[key] = Put(key, encode(value, key), expires_at_ms, ABSENT)
         self.changes += 1
 
     def delete(self, key: Key) -> None:
         """Remove a record; if the key was read in this transaction, only if unchanged since."""
         self._must_be_running()
-        self._writes[key] = Delete(key)
+        self._writes[key] = Delete(key, self._expectation(key))
         self.changes += 1
 
     @property
@@ -249,7 +250,9 @@ class Transaction:
         if write:
             for own in self._writes.values():
                 expect = self._expectation(own.key)
-                if isinstance(own, Put):
+                if own.expect == expect:
+                    writes.append(own)
+                elif isinstance(own, Put):  # it was read after it was written
                     writes.append(Put(own.key, own.value, own.expires_at_ms, expect))
                 else:
                     writes.append(Delete(own.key, expect))
@@ -280,11 +283,15 @@ class Transaction:
             raise BadInput("this transaction is over; use the one given to the function")
 
 
+_encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
 def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> bytes:
     """JSON for a value, maybe with its members sorted; raises `BadInput` for what JSON cannot
     say."""
     try:
-        text = msgspec.json.encode(value, order=order)
+        text = _encode(value) if order is None else _encode_sorted(value)
         if b"null" in text and _has_no_number(msgspec.to_builtins(value)):
             raise ValueError("NaN and infinity are not JSON")
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
