@@ -63,9 +63,14 @@ async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[s
             app.node.on_end(listener.leave)
             gc.collect()
             gc.freeze()  # what is there now stays: no need to look through it again and again
+            gc.set_threshold(_GARBAGE_OBJECTS, 20, 50)
             await listener.serve(sockets=[listening])
     finally:
         listening.close()
+
+
+# Hardly anything here is garbage that only a search finds: one every so many new objects will do.
+_GARBAGE_OBJECTS = 20_000
 
 
 class _Listener(uvicorn.Server):
