@@ -64,6 +64,11 @@ TABLE: dict[str, Kind] = {
     "went_away": Kind(499, 4499, 75, True, "The caller has gone"),
     "internal": Kind(500, 4500, 70, False, "The server has a bug"),
     "bad_settings": Kind(500, 4500, 78, False, "The settings cannot be used"),
+    # Endpoints that are called, and the calls.
+    "bad_url": Kind(422, 4422, 2, False, "The URL is not one that can be called"),
+    "bad_secret": Kind(422, 4422, 2, False, "The secret is not one of webhooks"),
+    "address_refused": Kind(422, 4422, 2, False, "The address may not be called from here"),
+    "unreachable": Kind(502, 4502, 75, True, "The endpoint gave no answer"),
     # What handlers say of their own work.
     "retry": Kind(503, 4503, 75, True, "The handler asks for another attempt"),
     "failed": Kind(500, 4500, 70, False, "The handler has given the job up"),
@@ -173,6 +178,27 @@ class LineFull(OncewardError):
     """So many wait for the lock already that no more may; nothing was changed."""
 
     default_code = "line_full"
+
+
+class AddressRefused(BadInput):
+    """A URL leads to where nobody may be sent from here; nothing was sent."""
+
+    default_code = "address_refused"
+
+
+class Unreachable(OncewardError):
+    """An endpoint was called, and no answer came. The message says why, for a person.
+
+    `sent` says how often the request was sent, in part at least: if it is not 0, the endpoint
+    may have acted on it.
+    """
+
+    default_code = "unreachable"
+
+    def __init__(self, message: str, *, sent: int = 0, took_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.took_s = took_s
 
 
 class Retry(OncewardError):
