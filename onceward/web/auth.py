@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from math import isfinite
 from typing import Any, Literal
 
 import msgspec
@@ -148,9 +147,8 @@ class Auth:
 
 def _caller(claims: dict[str, Any], now_ms: int) -> Caller:
     expires, begins = claims["exp"], claims.get("nbf", 0)
-    # NaN is later than nothing, and infinity than everything.
-    if not all(isinstance(time, int | float) and isfinite(time) for time in (expires, begins)):
-        raise _refused("the token's exp and nbf must be numbers")
+    if not (_is_time(expires) and _is_time(begins)):
+        raise _refused("the token's exp and nbf must be numbers of seconds")
     slack_ms = limits.TOKEN_SLACK_MS
     if expires * 1000 + slack_ms <= now_ms:
         raise _refused("the token has expired")
@@ -166,11 +164,20 @@ def _caller(claims: dict[str, Any], now_ms: int) -> Caller:
     return Caller(name, tuple(scope.split()))
 
 
+def _is_time(value: Any) -> bool:
+    # NaN is later than nothing, and infinity than everything.
+    return isinstance(value, int | float) and abs(value) <= limits.KEY_NUMBER_MAX
+
+
 def admit_caller(name: str) -> None:
     """Raise `bad_settings` for what cannot be a caller's name."""
-    if not 0 < len(name.encode(errors="replace")) <= limits.CALLER_BYTES_MAX:
+    try:
+        name_bytes = len(name.encode())
+    except UnicodeEncodeError:
+        name_bytes = 0  # a lone surrogate, which no record can hold
+    if not 0 < name_bytes <= limits.CALLER_BYTES_MAX:
         raise OncewardError(
-            f"a caller's name has 1 to {limits.CALLER_BYTES_MAX} bytes", code="bad_settings"
+            f"a caller's name is text of 1 to {limits.CALLER_BYTES_MAX} bytes", code="bad_settings"
         )
 
 

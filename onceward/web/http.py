@@ -176,7 +176,8 @@ def problem(error: OncewardError, headers: Iterable[tuple[bytes, bytes]] = ()) -
         "type": f"urn:onceward:problem:{error.code}",
         "title": kind.title,
         "status": kind.status,
-        "detail": error.message,
+        # What it quotes of a request may be no text.
+        "detail": error.message.encode(errors="backslashreplace").decode(),
         "code": error.code,
         "retry": kind.retry,
     }

@@ -152,6 +152,10 @@ def test_a_problem_that_passes_says_when_to_try_again() -> None:
     assert (b"retry-after", b"1") not in problem(BadInput("wrong")).headers
 
 
+def test_a_problem_may_quote_what_is_no_text() -> None:
+    assert rb'"detail":"not \\ud800"' in problem(BadInput("not \ud800")).body
+
+
 @pytest.mark.parametrize("code", TABLE)
 def test_every_error_can_be_a_problem(code: str) -> None:
     told = problem(OncewardError("…", code=code))
