@@ -128,6 +128,10 @@ WORKER_CHARS_MAX = 256
 APP_CHARS_MAX = 100  # with a queue's name it makes a worker's
 LEASE_MS_MAX = 7 * 24 * 3_600_000
 RECUR_MS_MIN = 100
+RECUR_END_MS = 253_370_764_800_000  # nothing recurs after the year 9998
+# What is no older is late, not missed: longer than a burst takes, shorter than a node's lease.
+RECUR_GRACE_MS = 5_000
+CRON_CHARS_MAX = 256
 QUEUE_LIMIT_MAX = 1_000
 QUEUE_RATE_MAX = 1_000_000
 # What a job's record holds besides its body has room in what is left of a value.

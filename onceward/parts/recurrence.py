@@ -1,0 +1,302 @@
+"""When something that repeats is due: every so many milliseconds, or by a cron expression.
+
+Plain functions on values: no clock, no records. Times are milliseconds since the epoch.
+
+A cron expression has five fields (minute, hour, day of month, month, day of week), or six with
+the second *first*; each is a list of numbers, names (JAN, MON), ranges and steps. The last day
+of a month is `L`, its last weekday `LW`; its second Monday is `MON#2` and its last Friday `5L`.
+Where both days are given one of them suffices, unless one starts with a star: so has cron always
+had it. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` stand for what they say.
+
+The fields are those of a clock on a wall in the expression's time zone. When that clock is set:
+
+- What names its hours comes once for each time that it names. A time that there is twice that
+  day is the first of the two. Those that are left out that day come at the moment when the
+  clock is set forward, all of them as one.
+- What comes in every hour keeps to the time that passes: it comes in both of two hours that
+  the clock shows alike, and not in one that there is not.
+
+cronsim reads the expressions and knows the calendar; the time zones are done here, since it
+does them otherwise for expressions with seconds.
+"""
+
+import re
+from copy import copy
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+import msgspec
+from cronsim import CronSim, CronSimError
+
+from onceward import limits
+from onceward.errors import BadInput
+
+CatchUp = Literal["all", "last", "none"]
+"""Of the times that were missed: each of them, the latest, or none."""
+
+_NAMED = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_SECOND = timedelta(seconds=1)
+# Clocks are set less often than once in such a time, and by less than half of it.
+_WHILE_S = 3 * 86_400
+# A year of each kind: starting on any day of the week, with 29 February and without.
+_YEARS = (*range(2000, 2028, 4), 2001, 2002, 2003, 2005, 2006, 2009, 2010)
+_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+# What is found beside the time zones: the machine's own one, and other ways to count.
+_NO_ZONES = ("localtime", "posixrules", "Factory", "posix", "right")
+
+
+class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="interval"):
+    """At the anchor, and every so often from then on."""
+
+    every_ms: int
+    anchor_ms: int
+
+
+class Cron(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag="cron"):
+    """Whenever the clock on a wall in this time zone shows what the expression says."""
+
+    text: str
+    zone: str = "UTC"
+
+
+Repeat = Interval | Cron
+
+
+def admit(repeat: Repeat) -> None:
+    """Raises `BadInput` for what cannot be meant: an expression that is not one or never comes,
+    a time zone that there is not, an interval too short or too long."""
+    if isinstance(repeat, Cron):
+        _parsed(repeat.text)
+        _zone(repeat.zone)
+        return
+    if not limits.RECUR_MS_MIN <= _whole(repeat.every_ms) <= limits.RETENTION_MS_MAX:
+        raise BadInput(
+            f"an interval has {limits.RECUR_MS_MIN} to {limits.RETENTION_MS_MAX} ms, "
+            f"not {repeat.every_ms}"
+        )
+    if not 0 <= _whole(repeat.anchor_ms) <= limits.RECUR_END_MS:
+        raise BadInput(
+            f"an interval starts 0 to {limits.RECUR_END_MS} ms after the epoch, "
+            f"not {repeat.anchor_ms}"
+        )
+
+
+def next_ms(repeat: Repeat, after_ms: int) -> int | None:
+    """The first time strictly after another; None where the calendar ends, in the year 9999.
+
+    Raises `BadInput` for what `admit` does not let in.
+    """
+    if isinstance(repeat, Interval):
+        found_ms = repeat.anchor_ms
+        if after_ms >= found_ms:
+            found_ms += ((after_ms - found_ms) // repeat.every_ms + 1) * repeat.every_ms
+    else:
+        if after_ms >= limits.RECUR_END_MS:
+            return None
+        found_s = _cron_s(repeat, max(after_ms, -1) // 1_000)
+        if found_s is None:
+            return None
+        found_ms = found_s * 1_000
+    return found_ms if found_ms <= limits.RECUR_END_MS else None
+
+
+def missed(repeat: Repeat, first_ms: int, now_ms: int, policy: CatchUp, limit: int) -> list[int]:
+    """The times to act on now, in order and `limit` of them at most, where `first_ms` is the
+    first that was not acted on.
+
+    - `all`: every one from the first until now. What the limit leaves is for the next call.
+    - `last`: the latest until now.
+    - `none`: those no older than `limits.RECUR_GRACE_MS`, for these are not missed but late:
+      a busy moment loses nothing.
+
+    What is due next is the first time after the last of these, or after now if there are none.
+    """
+    if first_ms > now_ms:
+        return []
+    if policy == "last":
+        return [_latest_ms(repeat, first_ms, now_ms)]
+    time_ms: int | None = first_ms
+    if policy == "none" and first_ms < now_ms - limits.RECUR_GRACE_MS:
+        time_ms = next_ms(repeat, now_ms - limits.RECUR_GRACE_MS - 1)
+    times: list[int] = []
+    while time_ms is not None and time_ms <= now_ms and len(times) < limit:
+        times.append(time_ms)
+        time_ms = next_ms(repeat, time_ms)
+    return times
+
+
+def _latest_ms(repeat: Repeat, first_ms: int, now_ms: int) -> int:
+    """The latest time until now. There may be millions in between, so it halves what is left:
+    `latest` is such a time, and after `bound` there is none until now."""
+    latest_ms, bound_ms = first_ms, now_ms
+    middle_ms = first_ms  # mostly there is only one
+    while latest_ms < bound_ms:
+        found_ms = next_ms(repeat, middle_ms)
+        if found_ms is not None and found_ms <= now_ms:
+            latest_ms = found_ms
+        else:
+            bound_ms = middle_ms
+        middle_ms = (latest_ms + bound_ms) // 2
+    return latest_ms
+
+
+def _whole(value: int) -> int:
+    if type(value) is not int:
+        raise BadInput(f"a time is a whole number of milliseconds, not {value!r}")
+    return value
+
+
+# Reading.
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(text: str) -> CronSim:
+    """The expression, to be copied before use."""
+    if len(text) > limits.CRON_CHARS_MAX:
+        raise BadInput(
+            f"a cron expression has {limits.CRON_CHARS_MAX} characters at most, not {len(text)}"
+        )
+    fields = _NAMED.get(text.strip().lower(), text).split()
+    if fields and fields[0].startswith("@"):
+        raise BadInput(f"{text!r} is none of {', '.join(_NAMED)}")
+    if len(fields) not in (5, 6):
+        raise BadInput(
+            f"a cron expression has 5 fields, or 6 with the second first; {text!r} has "
+            f"{len(fields)}"
+        )
+    try:
+        expression = _read(fields)
+    except CronSimError as error:
+        field = str(error).removeprefix("Bad ")
+        # A day that its months do not have is bad there, too.
+        if field == "day-of-month" and _readable([*fields[:-2], "*", fields[-1]]):
+            raise BadInput(f"the cron expression {text!r} never comes") from None
+        raise BadInput(f"the {field} of the cron expression {text!r} cannot be read") from None
+    if not _ever(expression):
+        raise BadInput(f"the cron expression {text!r} never comes")
+    return expression
+
+
+def _read(fields: list[str]) -> CronSim:
+    return CronSim(" ".join(fields), datetime.fromtimestamp(0, UTC))
+
+
+def _readable(fields: list[str]) -> bool:
+    try:
+        _read(fields)
+    except CronSimError:
+        return False
+    return True
+
+
+def _ever(expression: CronSim) -> bool:
+    """Whether there is a day for it, in a year of any kind."""
+    return any(
+        expression.match_day(day)
+        for year in _YEARS
+        for month in sorted(expression.months)
+        for day in _days(year, month)
+    )
+
+
+def _days(year: int, month: int) -> list[date]:
+    first, after = date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
+    return [first + timedelta(days=number) for number in range((after - first).days)]
+
+
+@lru_cache(maxsize=1_000)
+def _zone(name: str) -> ZoneInfo:
+    name_max = limits.CRON_CHARS_MAX
+    if len(name) <= name_max and _ZONE.fullmatch(name) and name.split("/")[0] not in _NO_ZONES:
+        try:
+            return ZoneInfo(name)
+        except (KeyError, OSError, ValueError):
+            pass
+    raise BadInput(
+        f"there is no time zone {name[:name_max]!r}; they have names such as Europe/Berlin and UTC"
+    )
+
+
+# Wall clocks. Times are whole seconds since the epoch here.
+
+
+def _cron_s(cron: Cron, after_s: int) -> int | None:
+    expression, zone = _parsed(cron.text), _zone(cron.zone)
+    try:
+        if len(expression.hours) == 24:
+            return _in_every_hour_s(expression, zone, after_s + 1)
+        return _at_its_hours_s(expression, zone, after_s)
+    except (OverflowError, StopIteration, ValueError):  # the year 9999 has ended
+        return None
+
+
+def _at_its_hours_s(expression: CronSim, zone: ZoneInfo, after_s: int) -> int:
+    here = datetime.fromtimestamp(after_s, zone)
+    wall = here.replace(tzinfo=None, fold=0)
+    if here.fold:
+        # The clock was set back, and shows again what it did before: go on after that.
+        first_s = _stamp_s(wall, zone, 0)
+        wall += timedelta(seconds=_set_s(zone, first_s, after_s) - first_s - 1)
+    found = _next(expression, wall)
+    found_s, other_s = _stamp_s(found, zone, 0), _stamp_s(found, zone, 1)
+    if other_s < found_s:  # the clock never shows it
+        return _set_s(zone, other_s, found_s)
+    return found_s
+
+
+def _in_every_hour_s(expression: CronSim, zone: ZoneInfo, since_s: int) -> int:
+    while True:
+        wall = _shown(zone, since_s)
+        found_s = since_s + (_next(expression, wall - _SECOND) - wall) // _SECOND
+        until_s = since_s + _WHILE_S
+        if _offset(zone, since_s) != _offset(zone, until_s):
+            # The clock is set soon, and what it shows is good until then.
+            set_s = _set_s(zone, since_s, until_s)
+            if found_s < set_s:
+                return found_s
+            since_s = set_s
+        elif found_s <= until_s:
+            return found_s
+        else:
+            since_s = found_s - _WHILE_S // 2
+
+
+def _next(expression: CronSim, wall: datetime) -> datetime:
+    """What the clock shows when the expression is next met, were it never set."""
+    expression = copy(expression)
+    expression.dt = wall
+    return next(expression)
+
+
+def _set_s(zone: ZoneInfo, before_s: int, after_s: int) -> int:
+    """When the clock was set, between two times at which it was not the same."""
+    offset = _offset(zone, before_s)
+    while after_s - before_s > 1:
+        middle_s = (before_s + after_s) // 2
+        if _offset(zone, middle_s) == offset:
+            before_s = middle_s
+        else:
+            after_s = middle_s
+    return after_s
+
+
+def _offset(zone: ZoneInfo, at_s: int) -> timedelta | None:
+    return datetime.fromtimestamp(at_s, zone).utcoffset()
+
+
+def _shown(zone: ZoneInfo, at_s: int) -> datetime:
+    return datetime.fromtimestamp(at_s, zone).replace(tzinfo=None, fold=0)
+
+
+def _stamp_s(wall: datetime, zone: ZoneInfo, fold: int) -> int:
+    return int(wall.replace(tzinfo=zone, fold=fold).timestamp())
