@@ -1,0 +1,124 @@
+"""What came of a call, and what it means: whether to call again, and not before when.
+
+As receivers of webhooks expect it: 2xx is delivered, 410 says never again, and all else may be
+better the next time. A redirect is not followed, since it could lead anywhere, so it is a failure
+like others.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from http import HTTPStatus
+
+from onceward import limits
+from onceward.errors import AddressRefused, BadInput, OncewardError, Unreachable
+
+_STATUSES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an endpoint answered."""
+
+    status: int
+    retry_after_s: float | None
+    """How long it asks to be left alone, within limits."""
+    body: bytes
+    """The first part of it."""
+    took_s: float
+    sent: int = 1
+    """How often the request was sent: twice, if the first time met a connection's end."""
+
+
+class Outcome(StrEnum):
+    """What is to be done after a call."""
+
+    DELIVERED = "delivered"
+    AGAIN = "again"
+    GONE = "gone"
+    """The endpoint wants no calls any more, of any kind."""
+    NEVER = "never"
+    """This call can never be made as it is; others to the same endpoint may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a call has come to."""
+
+    outcome: Outcome
+    not_before_s: float | None
+    """The endpoint asks not to be called again for so long, from now on."""
+    answered: bool
+    """Whether there was an answer, good or bad: the host is alive."""
+    line: str
+    """For the log of attempts: printable, on one line, of limited length."""
+
+
+def judge(result: Answer | OncewardError) -> Verdict:
+    """What an answer means, or the error in its place."""
+    if isinstance(result, Answer):
+        if 200 <= result.status < 300:
+            return Verdict(Outcome.DELIVERED, None, True, _line(result))
+        if result.status == HTTPStatus.GONE:
+            return Verdict(Outcome.GONE, None, True, _line(result))
+        return Verdict(Outcome.AGAIN, result.retry_after_s, True, _line(result))
+    outcome = Outcome.AGAIN
+    # A name can lead to a wrong address for a while, so that is tried again.
+    if isinstance(result, BadInput) and not isinstance(result, AddressRefused):
+        outcome = Outcome.NEVER
+    line = _printable(result.message)
+    if isinstance(result, Unreachable) and result.sent > 1:
+        line += ", sent twice"
+    return Verdict(outcome, None, False, line)
+
+
+def read_retry_after(value: str, date: str | None, now_ms: int) -> float | None:
+    """How many seconds a `Retry-After` asks for, within limits; None if it is not understood.
+
+    A time is taken relative to the `date` of the answer, by the same clock; where there is none,
+    relative to ours.
+    """
+    value = value.strip()
+    if re.fullmatch(r"[0-9]+", value):
+        # So many digits are beyond the limit in any case, and long ones take long to read.
+        return min(float(value[:9]) if len(value) < 10 else 1e9, limits.RETRY_AFTER_S_MAX)
+    at_s = _read_date(value)
+    if at_s is None:
+        return None
+    since_s = _read_date(date) if date else None
+    if since_s is None:
+        since_s = now_ms / 1000
+    return max(0.0, min(at_s - since_s, limits.RETRY_AFTER_S_MAX))
+
+
+def _read_date(text: str) -> float | None:
+    try:
+        read = parsedate_to_datetime(text)
+        # One of the ways to write it names no zone; it is always this one.
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def _line(answer: Answer) -> str:
+    took_ms = answer.took_s * 1000
+    took = f"{took_ms:.0f} ms" if took_ms < 1000 else f"{answer.took_s:.1f} s"
+    line = f"{_STATUSES.get(answer.status, answer.status)} in {took}"
+    if answer.sent > 1:
+        line += ", sent twice"
+    if answer.body:
+        line += f": {_printable(answer.body.decode('utf-8', 'replace'))}"
+    return line
+
+
+def _printable(text: str) -> str:
+    """The start of a text, on one line, without what could mislead a terminal or a reader."""
+    text = text[: limits.ANSWER_TEXT_CHARS * 5]
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
+    text = " ".join(text.split())
+    if len(text) > limits.ANSWER_TEXT_CHARS:
+        text = text[: limits.ANSWER_TEXT_CHARS] + "…"
+    return text
