@@ -1,0 +1,156 @@
+"""Who may be called now, so that a host that is slow or dead delays nobody else.
+
+A host that nothing is known of gets few requests at once, and one more with each answer. One that
+does not answer gets one at a time, with pauses between them that double, until it answers again.
+And all who have not answered the last time together get only a part of what may be under way: so
+however many of them hang, there is room for those that are well.
+
+In memory only, and for one process: what is forgotten is learned again with a few requests.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+from onceward import limits
+from onceward.clock import boot_ns
+
+
+class Hosts:
+    """What is known of each host. A key is whatever is in trouble as one, usually scheme, name
+    and port (`Target.key`)."""
+
+    def __init__(
+        self,
+        fraction: Callable[[], float],
+        elapsed_ns: Callable[[], int] = boot_ns,
+        *,
+        requests_max: int = limits.HOST_REQUESTS_MAX,
+        doubtful_max: int = limits.DOUBTFUL_REQUESTS_MAX,
+        known_max: int = limits.HOSTS_KNOWN_MAX,
+    ) -> None:
+        """`fraction` gives random numbers in [0, 1), such as `Ids.fraction`."""
+        self._fraction = fraction
+        self._elapsed_ns = elapsed_ns
+        self._requests_max = requests_max
+        self._doubtful_max = doubtful_max
+        self._known_max = known_max
+        self._busy: dict[Hashable, _Host] = {}
+        self._idle: OrderedDict[Hashable, _Host] = OrderedDict()
+        """Those without requests, the ones that were used last at the end."""
+        self._doubtful = 0
+        """Requests under way to hosts that had not answered the last time when they began."""
+
+    def admit(self, key: Hashable) -> "Slot | float":
+        """Leave for one request, which is to be given back; or after how many seconds to ask
+        again. Who asks again has no place in a line: the caller keeps that."""
+        host = self._busy.get(key) or self._idle.get(key)
+        if host is None:
+            host = _Host()
+        now_ns = self._elapsed_ns()
+        if host.pause_until_ns > now_ns:
+            return (host.pause_until_ns - now_ns) / 1e9
+        doubtful = not host.answers
+        if host.requests >= (1 if host.failures else host.requests_max):
+            return host.wait_s()
+        if doubtful and self._doubtful >= self._doubtful_max:
+            return limits.HOST_WAIT_S_MAX
+        self._idle.pop(key, None)
+        self._busy[key] = host
+        self._forget()
+        host.requests += 1
+        self._doubtful += doubtful
+        return Slot(self, key, host, doubtful, now_ns)
+
+    def in_trouble(self, key: Hashable) -> bool:
+        """Whether the last request to a host got no answer."""
+        host = self._busy.get(key) or self._idle.get(key)
+        return host is not None and host.failures > 0
+
+    def __len__(self) -> int:
+        """How many hosts are kept in mind."""
+        return len(self._busy) + len(self._idle)
+
+    def _take_back(self, slot: "Slot", answered: bool | None) -> None:
+        host, now_ns = slot.host, self._elapsed_ns()
+        host.requests -= 1
+        self._doubtful -= slot.doubtful
+        host.learn_time((now_ns - slot.since_ns) / 1e9)
+        if answered:
+            host.answers = True
+            host.failures = 0
+            host.pause_until_ns = 0
+            host.requests_max = min(self._requests_max, host.requests_max + 1)
+        elif answered is not None:
+            host.answers = False
+            # What was under way beside one that failed fails for the same reason: that is
+            # trouble once, not as many times.
+            if slot.since_ns >= host.failed_ns:
+                host.failures += 1
+                host.failed_ns = now_ns
+                host.requests_max = max(limits.HOST_REQUESTS_FIRST, host.requests_max // 2)
+                host.pause_until_ns = now_ns + int(self._pause_s(host.failures) * 1e9)
+        if not host.requests:
+            del self._busy[slot.key]
+            self._idle[slot.key] = host
+            self._forget()
+
+    def _forget(self) -> None:
+        while len(self) > self._known_max and self._idle:
+            self._idle.popitem(last=False)
+
+    def _pause_s(self, failures: int) -> float:
+        """Random between a half and all of what doubles with each failure."""
+        doubled_s = limits.HOST_PAUSE_S_MIN * (1 << min(failures - 1, 30))
+        longest_s = min(limits.HOST_PAUSE_S_MAX, doubled_s)
+        return longest_s * (1 + self._fraction()) / 2
+
+
+class Slot:
+    """Leave for one request."""
+
+    __slots__ = ("_hosts", "doubtful", "host", "key", "since_ns")
+
+    def __init__(
+        self, hosts: Hosts, key: Hashable, host: "_Host", doubtful: bool, since_ns: int
+    ) -> None:
+        self._hosts: Hosts | None = hosts
+        self.key = key
+        self.host = host
+        self.doubtful = doubtful
+        self.since_ns = since_ns
+
+    def give_back(self, answered: bool | None) -> None:
+        """Say that the request is over, and whether there was an answer, good or bad; None if
+        nobody knows, as when it was never sent. To give it back again does nothing."""
+        hosts, self._hosts = self._hosts, None
+        if hosts is not None:
+            hosts._take_back(self, answered)
+
+
+class _Host:
+    """What is known of one host."""
+
+    __slots__ = (
+        *("_time_s", "answers", "failed_ns", "failures", "pause_until_ns", "requests"),
+        "requests_max",
+    )
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.requests_max = limits.HOST_REQUESTS_FIRST
+        self.answers = False
+        """Whether it has answered the last time."""
+        self.failures = 0
+        """In a row."""
+        self.failed_ns = 0
+        self.pause_until_ns = 0
+        self._time_s = 0.0
+        """How long a request takes, the last ones counting more."""
+
+    def learn_time(self, time_s: float) -> None:
+        self._time_s += (time_s - self._time_s) / 8
+
+    def wait_s(self) -> float:
+        """When one of the requests under way may be over."""
+        left_s = self._time_s / self.requests
+        return min(limits.HOST_WAIT_S_MAX, max(limits.HOST_WAIT_S_MIN, left_s))
