@@ -41,6 +41,7 @@ from onceward.parts import recurring as recurring_part
 from onceward.parts.inbox import Inbox, Receipt
 from onceward.parts.schedule import COMPLETE_WRITES, Claim, job_key, milliseconds
 from onceward.parts.schedule import Job as JobRecord
+from onceward.parts.timers import Timers as TimersPart
 from onceward.service.declared import Declared, Recurring
 from onceward.service.intake import Intake, accept_many
 from onceward.service.job import later_ms, send_options
@@ -49,6 +50,7 @@ from onceward.service.node import Node
 from onceward.service.quarantine import Quarantine
 from onceward.service.queues import Queues
 from onceward.service.results import Results
+from onceward.service.timers import Timers
 from onceward.service.worker import Worker
 from onceward.store import Store
 from onceward.transaction import Transaction
@@ -69,6 +71,8 @@ class App(Declared):
     """For operators: settings, pause, dead letters, redrive, purge."""
     locks: Locks
     """Locks, semaphores, and who holds and waits for them."""
+    timers: Timers
+    """What is to happen at a time, once or again and again."""
 
     def __init__(
         self,
@@ -142,15 +146,17 @@ class App(Declared):
         stack.callback(self._results.close)
         self.locks = Locks(self.store, node.dispatcher)
         stack.push_async_callback(self.locks.close)
+        self.timers = Timers(self.store, TimersPart(node.schedule), node.dispatcher)
         node.on_end(self._results.close)
         for queue, settings in self._settings.items():
             if settings:
                 await self.queues.configure(queue, **settings)
         for name, recurring in self._recurring.items():
             await self.store.run(partial(self._recur, name, recurring))
-        stack.push_async_callback(self._stop_workers)
         quarantine = Quarantine()
-        for handler in self._handlers.values() if work else ():
+        handlers = list(self._handlers.values()) if work else []
+        stack.push_async_callback(self._stop_workers)
+        for handler in handlers:
             name = f"{self._name}/{handler.queue}"
             worker = Worker(node, self.inbox, handler, name, quarantine)
             self._workers.append(worker)

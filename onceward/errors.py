@@ -33,7 +33,9 @@ TABLE: dict[str, Kind] = {
     "commit_too_large": Kind(413, 4413, 2, False, "A commit has too many writes or bytes"),
     "bad_engine_url": Kind(500, 4500, 2, False, "The engine URL is not understood"),
     "no_such_job": Kind(404, 4404, 2, False, "There is no such job"),
-    "already_ended": Kind(409, 4409, 2, False, "The job has ended, or is being worked on"),
+    "no_such_timer": Kind(404, 4404, 2, False, "There is no such timer"),
+    "no_such_endpoint": Kind(404, 4404, 2, False, "There is no such endpoint"),
+    "already_ended": Kind(409, 4409, 2, False, "It has ended, or is being worked on"),
     "not_dead": Kind(409, 4409, 2, False, "The job is not dead"),
     "missing_key": Kind(422, 4422, 2, False, "The message has no dedupe key"),
     "key_reused": Kind(422, 4422, 2, False, "The same key came with another body before"),
@@ -136,6 +138,18 @@ class NoSuchJob(BadInput):
     """There is no job of that id, or it is gone."""
 
     default_code = "no_such_job"
+
+
+class NoSuchTimer(BadInput):
+    """There is no timer with this id, or it is not this caller's."""
+
+    default_code = "no_such_timer"
+
+
+class NoSuchEndpoint(BadInput):
+    """There is no endpoint with this id, or it is not this caller's."""
+
+    default_code = "no_such_endpoint"
 
 
 class AlreadyEnded(BadInput):

@@ -44,6 +44,8 @@ queue       queue                          the settings of a queue
 inbox#xx#   caller#key                     which job a dedupe key has led to
 queue
 recurring   name                           what recurs, and when it is due next
+timer#slot  caller#id                      a timer, and what it has come to
+endpoint    caller#id                      where outward calls go, and their secrets
 probe       application                    when a node last found out whether it can commit
 =========== ============================== ============================================
 

@@ -144,6 +144,18 @@ RETENTION_MS_MAX = 100 * 366 * 24 * 3_600_000
 HISTORY_MAX = 20  # attempts told of in a job's record, the last ones
 HISTORY_BYTES_MAX = 12_000
 
+# Timers. What is over is known for so long, and no longer than its webhook's job.
+TIMER_ID_BYTES_MAX = 256
+TIMER_RETENTION_MS = 7 * 24 * 3_600_000
+
+# Outward calls: how long to wait for a connection and for all of an answer, how much longer a
+# lease lasts, and how many are under way at once.
+OUTWARD_CONNECT_S = 5.0
+OUTWARD_TOTAL_S = 15.0
+OUTWARD_SLACK_S = 15.0
+OUTWARD_CALLS_MAX = 1_000
+ENDPOINTS_KNOWN_MAX = 1_000
+
 # Locks. A commit takes what sixteen names need, and one request for as many in their place.
 LOCK_NAMES_MAX = 16
 LOCK_NAME_BYTES_MAX = 256  # three times that when escaped, so it fits into a sort key

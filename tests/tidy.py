@@ -25,7 +25,8 @@ LAYERS = (
     "service",
     "parts",
     "parts.*",
-    "parts.schedule",  # the one part that the others may use
+    "parts.schedule",  # the parts that the others may use
+    "parts.recurrence",
     "store",
     "transaction",
     "heads",

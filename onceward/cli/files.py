@@ -22,6 +22,7 @@ from onceward.engine.sqlite.summary import Due, JournalSummary, Summary, summari
 from onceward.errors import TABLE
 from onceward.parts.locks.rules import RULES as LOCK_RULES
 from onceward.parts.schedule.rules import RULES as SCHEDULE_RULES
+from onceward.parts.timers.rules import RULES as TIMER_RULES
 
 
 def add_commands(commands: Any) -> None:
@@ -96,7 +97,8 @@ def _backup(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     with Display(quiet=arguments.quiet) as display:
-        report = check(arguments.file, [*RULES, *SCHEDULE_RULES, *LOCK_RULES], display.show)
+        rules = [*RULES, *SCHEDULE_RULES, *LOCK_RULES, *TIMER_RULES]
+        report = check(arguments.file, rules, display.show)
     if not report.problems:
         if not arguments.quiet:
             print(

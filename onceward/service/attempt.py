@@ -307,8 +307,9 @@ class Attempt:
 
         async def fail(tx: Transaction) -> str:
             if isinstance(error, Asleep):
-                step = Step(until_ms=error.until_ms)
-                await steps_part.record(tx, self._schedule, id_, token, error.name, step)
+                if error.name:
+                    step = Step(until_ms=error.until_ms)
+                    await steps_part.record(tx, self._schedule, id_, token, error.name, step)
                 await self._schedule.release(tx, id_, token, error.until_ms)
                 return "asleep"
             if isinstance(error, InDoubt):

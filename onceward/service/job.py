@@ -16,8 +16,9 @@ from onceward.transaction import Transaction
 
 
 class Asleep(BaseException):
-    """The handler sleeps: its worker gives the job back until then. Not an `Exception`, so
-    that a handler that catches its own errors does not catch this."""
+    """The handler sleeps: its worker gives the job back until then, and records that under a
+    name, if it has one. Not an `Exception`, so that a handler that catches its own errors does
+    not catch this."""
 
     def __init__(self, name: str, until_ms: int) -> None:
         super().__init__(f"asleep until {until_ms}")

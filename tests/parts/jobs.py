@@ -13,7 +13,8 @@ from onceward.parts.schedule import (
     due_partition,
     ready_partition,
 )
-from onceward.parts.schedule.rules import RULES
+from onceward.parts.schedule.rules import RULES as SCHEDULE_RULES
+from onceward.parts.timers.rules import RULES as TIMER_RULES
 from onceward.store import Store
 from onceward.transaction import Transaction
 from tests.quick import QuickClock
@@ -30,7 +31,7 @@ def problems(engine: MemoryEngine) -> list[str]:
     return [
         f"{key}: {problem}"
         for key, record in records.items()
-        for rule in RULES
+        for rule in (*SCHEDULE_RULES, *TIMER_RULES)
         if key[0].partition("#")[0] == rule.kind
         for problem in rule.judge(record, records.get)
     ]

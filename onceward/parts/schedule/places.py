@@ -65,8 +65,10 @@ class Places:
         attempts_max: int | None = None,
         dedupe: Dedupe | None = None,
         caller: str = "",
+        ready_ms: int | None = None,
     ) -> tuple[str, Job]:
-        """`send`, for those who need the job's record too, or know it by a dedupe key."""
+        """`send`, for those who need the job's record too, know it by a dedupe key, or let it
+        take its place among those who are ready since a time that has passed."""
         if attempts_max is None:
             attempts_max = self.settings(queue).attempts_max
         admit_job(queue, body, due_ms, order_key, limit_key, priority, attempts_max)
@@ -79,7 +81,7 @@ class Places:
         job.dedupe = dedupe
         job.caller = caller
         if order_key is None or await become_head(tx, id_, job, order_key):
-            await self._place(tx, id_, job)
+            await self._place(tx, id_, job, ready_ms)
         tx.add(job_key(id_), job)
         return id_, job
 

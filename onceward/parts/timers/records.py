@@ -1,0 +1,191 @@
+"""The records of timers, where they stand, and what can be one."""
+
+from hashlib import blake2b
+from typing import Any, Literal
+from zlib import crc32
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.errors import BadInput
+from onceward.keys import Key
+from onceward.parts import recurrence
+from onceward.parts.recurrence import CatchUp, Interval, Repeat
+from onceward.parts.schedule import PRIORITY_DEFAULT, Job, admit_job, due_partition
+from onceward.transaction import encode
+
+TIMER_DUE = "timer"
+"""The kind of its entries in due."""
+WEBHOOKS = "webhooks"
+"""The queue of outward calls."""
+# The entry goes and the next one comes, the record is written, and a job is sent.
+FIRE_WRITES = 7
+
+State = Literal["active", "fired", "skipped", "cancelled", "ended"]
+Status = Literal["active", "firing", "success", "failed", "skipped", "cancelled", "ended"]
+
+
+class Send(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag="queue"
+):
+    """Fire by sending a job to a queue."""
+
+    queue: str
+    body: Any = None
+    order_key: str | None = None
+    limit_key: str | None = None
+    priority: int = PRIORITY_DEFAULT
+    attempts_max: int | None = None
+
+
+class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag="url"):
+    """Fire by a POST to a URL, or to an endpoint that is known by its id."""
+
+    url: str = ""
+    endpoint: str = ""
+    headers: dict[str, str] = {}
+    body: Any = None
+    append_id: bool = False
+    """Whether the timer's id comes behind the path of the URL."""
+    attempts_max: int | None = None
+
+
+Target = Send | Call
+
+
+class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a timer is to do, and when."""
+
+    target: Target
+    due_ms: int | None = None
+    """The first time."""
+    delay_ms: int | None = None
+    """The same, from when it is set."""
+    repeat: Repeat | None = None
+    """Again and again; from the first of its times on, if no other one is given."""
+    catch_up: CatchUp = "all"
+    """Which of the times that passed while no node ran count: all, the last one, or none."""
+
+
+class Timer(msgspec.Struct, omit_defaults=True):
+    """A timer as it is kept."""
+
+    spec: Spec
+    due_ms: int
+    """When it is due, or was."""
+    made_ms: int
+    mark: str
+    """Of what it was made from: the same again is known to be the same."""
+    state: State = "active"
+    generation: int = 0
+    """How many times it was changed: an entry in due counts only for its own."""
+    fired: int = 0
+    job: str = ""
+    """The id of the last firing."""
+    fired_ms: int = 0
+
+
+class Webhook(msgspec.Struct, omit_defaults=True):
+    """The body of a job in the queue of webhooks."""
+
+    timer: str
+    due_ms: int
+    number: int
+    """Which firing of its timer it is, from 1 on."""
+    call: Call
+    caller: str = ""
+
+
+class View(msgspec.Struct):
+    """A timer as it is seen, with what became of its last firing."""
+
+    id: str
+    caller: str
+    timer: Timer
+    status: Status
+    job: Job | None = None
+
+
+def timer_key(caller: str, id_: str, slots: int) -> Key:
+    """Where a timer stands. Raises `BadInput` for what cannot be an id."""
+    sort = keys.join(caller, id_)
+    if not 0 < len(id_.encode()) <= limits.TIMER_ID_BYTES_MAX:
+        raise BadInput(
+            f"a timer's id has 1 to {limits.TIMER_ID_BYTES_MAX} bytes, not {len(id_.encode())}",
+            code="bad_name",
+        )
+    return timer_partition(timer_slot(caller, id_, slots)), sort
+
+
+def id_for(caller: str, key: str) -> str:
+    """The id of a timer that is known by an idempotency key alone."""
+    digest = blake2b(keys.join(caller, key).encode(), digest_size=16)
+    return digest.hexdigest()
+
+
+def admit(spec: Spec, now_ms: int) -> None:
+    """Raise `BadInput` for what cannot be a timer."""
+    target = spec.target
+    if isinstance(target, Send):
+        admit_job(
+            target.queue,
+            target.body,
+            order_key=target.order_key,
+            limit_key=target.limit_key,
+            priority=target.priority,
+            attempts_max=target.attempts_max or 0,
+        )
+    else:
+        if bool(target.url) == bool(target.endpoint):
+            raise BadInput("a timer calls a url or an endpoint, one of them")
+        admit_job(WEBHOOKS, target, attempts_max=target.attempts_max or 0)
+    if spec.repeat is not None:
+        recurrence.admit(spec.repeat)
+    if (spec.due_ms, spec.delay_ms, spec.repeat) == (None, None, None):
+        raise BadInput("a timer needs a time, a delay or a repetition")
+    if spec.due_ms is not None and spec.delay_ms is not None:
+        raise BadInput("a timer has a time or a delay, not both")
+    if spec.delay_ms is not None and spec.delay_ms < 0:
+        raise BadInput(f"a delay has 0 ms or more, not {spec.delay_ms}")
+    admit_due(first_ms(spec, now_ms), now_ms)
+
+
+def admit_due(due_ms: int, now_ms: int) -> None:
+    """Raise `BadInput` for a time too far ahead; one that has passed is due at once."""
+    most_ms = now_ms + limits.DELAY_S_MAX * 1_000
+    if not 0 <= due_ms <= most_ms:
+        raise BadInput(f"a timer is due 0 to {most_ms} ms after 1970, not {due_ms}")
+
+
+def first_ms(spec: Spec, now_ms: int) -> int:
+    if spec.due_ms is not None:
+        return spec.due_ms
+    if spec.delay_ms is not None:
+        return now_ms + spec.delay_ms
+    if isinstance(spec.repeat, Interval):
+        return now_ms + spec.repeat.every_ms
+    found_ms = None if spec.repeat is None else recurrence.next_ms(spec.repeat, now_ms)
+    if found_ms is None:
+        raise BadInput("what is to repeat has no time to come")
+    return found_ms
+
+
+def mark_of(spec: Spec) -> str:
+    return blake2b(encode(spec, ("timer", "spec"), order="sorted"), digest_size=16).hexdigest()
+
+
+def timer_slot(caller: str, id_: str, slots: int) -> int:
+    return crc32(keys.join(caller, id_).encode()) % slots
+
+
+def timer_partition(slot: int) -> str:
+    return keys.join("timer", slot)
+
+
+def timer_entry(caller: str, id_: str, timer: Timer, slots: int) -> Key:
+    """Where a timer waits for its time."""
+    return entry_in(timer_slot(caller, id_, slots), caller, id_, timer)
+
+
+def entry_in(slot: int, caller: str, id_: str, timer: Timer) -> Key:
+    return due_partition(slot), keys.join(timer.due_ms, caller, id_, timer.generation, TIMER_DUE)

@@ -1,0 +1,246 @@
+"""What can happen to timers, each in a transaction."""
+
+from onceward import keys, limits
+from onceward.errors import AlreadyEnded, KeyReused, NoSuchTimer
+from onceward.keys import Key
+from onceward.parts import recurrence
+from onceward.parts.recurrence import Interval, Repeat
+from onceward.parts.schedule import Job, Schedule
+from onceward.parts.schedule import job_key as key_of_job
+from onceward.parts.timers.records import (
+    TIMER_DUE,
+    WEBHOOKS,
+    Send,
+    Spec,
+    Status,
+    Timer,
+    View,
+    Webhook,
+    admit,
+    admit_due,
+    first_ms,
+    mark_of,
+    timer_entry,
+    timer_key,
+    timer_partition,
+)
+from onceward.transaction import Transaction
+
+
+class Timers:
+    """The timers of one database. Names are scoped to callers."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    async def add(
+        self, tx: Transaction, id_: str, spec: Spec, *, caller: str = ""
+    ) -> tuple[View, bool]:
+        """Set a timer, once for its id: the same again changes nothing. Says whether it was there.
+
+        Raises `BadInput`; `KeyReused` if another one stands under the id.
+        """
+        key = timer_key(caller, id_, self._schedule.slots)
+        admit(spec, tx.now_ms)
+        known = await tx.get(key, Timer)
+        mark = mark_of(spec)
+        if known is not None:
+            if known.mark != mark:
+                raise KeyReused(f"another timer has the id {id_[:200]!r}", id=id_)
+            return await self._view(tx, caller, id_, known), True
+        return self._put(tx, caller, id_, _new(spec, mark, tx.now_ms)), False
+
+    async def set(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
+        """Set a timer, in place of whatever stands under its id. Raises `BadInput`."""
+        key = timer_key(caller, id_, self._schedule.slots)
+        admit(spec, tx.now_ms)
+        timer = _new(spec, mark_of(spec), tx.now_ms)
+        known = await tx.get(key, Timer)
+        if known is not None:
+            self._leave(tx, caller, id_, known)
+            timer.generation, timer.fired = known.generation + 1, known.fired
+        return self._put(tx, caller, id_, timer)
+
+    async def get(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
+        """A timer, and what became of its last firing. Raises `NoSuchTimer`."""
+        return await self._view(tx, caller, id_, await self._known(tx, caller, id_))
+
+    async def move(self, tx: Transaction, id_: str, due_ms: int, *, caller: str = "") -> View:
+        """Let a timer be due at another time; one that repeats goes on from there. Raises
+        `NoSuchTimer`, `AlreadyEnded` (it has fired, or was cancelled), `BadInput`."""
+        timer = await self._active(tx, caller, id_)
+        admit_due(due_ms, tx.now_ms)
+        self._leave(tx, caller, id_, timer)
+        timer.due_ms = due_ms
+        timer.generation += 1
+        return self._put(tx, caller, id_, timer)
+
+    async def cancel(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
+        """Let a timer not fire, or no more. Twice is once. Raises `NoSuchTimer`, `AlreadyEnded`
+        (it has fired)."""
+        timer = await self._known(tx, caller, id_)
+        if timer.state != "cancelled":
+            timer = await self._active(tx, caller, id_)
+            self._leave(tx, caller, id_, timer)
+            timer.state = "cancelled"
+            timer.generation += 1
+            self._keep(tx, caller, id_, timer)
+        return await self._view(tx, caller, id_, timer)
+
+    async def find(
+        self, tx: Transaction, *, caller: str = "", prefix: str = "", after: str = "", most: int
+    ) -> list[View]:
+        """The timers of a caller whose ids begin with `prefix`, in the order of their ids, from
+        behind `after` on."""
+        start, end = _range(caller, prefix)
+        if after:
+            start = max(start, keys.after(keys.join(caller, after)))
+        found: list[tuple[str, Timer]] = []
+        for slot in range(self._schedule.slots):
+            rows = await tx.scan(timer_partition(slot), Timer, start=start, end=end, limit=most)
+            found += [(row.key[1], row.value) for row in rows]
+        found.sort(key=lambda pair: pair[0])
+        ids = [(keys.split(sort)[1], timer) for sort, timer in found[:most]]
+        await tx.fetch([key_of_job(timer.job) for _, timer in ids if timer.job])
+        return [await self._view(tx, caller, id_, timer) for id_, timer in ids]
+
+    async def fire(self, tx: Transaction, entry: Key) -> None:
+        """The time has come, or one of its times."""
+        _, caller, id_, _, _ = keys.split(entry[1])
+        tx.delete(entry)
+        timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
+        if timer is None or timer.state != "active" or self._entry(caller, id_, timer) != entry:
+            return  # it was changed or cancelled meanwhile
+        now_ms = tx.now_ms
+        if timer.due_ms > now_ms:
+            tx.put(entry, TIMER_DUE)  # not yet
+            return
+        repeat = _anchored(timer)
+        due_ms = _counts(timer, repeat, now_ms)
+        if due_ms is not None:
+            timer.fired += 1
+            timer.fired_ms = now_ms
+            timer.job = await self._send(tx, caller, id_, timer, due_ms)
+        if repeat is None:
+            timer.state = "skipped" if due_ms is None else "fired"
+            self._keep(tx, caller, id_, timer)
+            return
+        next_ms = recurrence.next_ms(repeat, now_ms if due_ms is None else due_ms)
+        if next_ms is None:
+            timer.state = "ended"
+            self._keep(tx, caller, id_, timer)
+            return
+        timer.due_ms = next_ms
+        self._put(tx, caller, id_, timer)
+
+    def read_to_fire(self, entry: Key) -> list[Key]:
+        _, caller, id_, _, _ = keys.split(entry[1])
+        return [timer_key(caller, id_, self._schedule.slots)]
+
+    async def _send(self, tx: Transaction, caller: str, id_: str, timer: Timer, due_ms: int) -> str:
+        target = timer.spec.target
+        if isinstance(target, Send):
+            job_id, _ = await self._schedule.add(
+                tx,
+                target.queue,
+                target.body,
+                order_key=target.order_key,
+                limit_key=target.limit_key,
+                priority=target.priority,
+                attempts_max=target.attempts_max,
+                ready_ms=due_ms,
+                caller=caller,
+            )
+        else:
+            webhook = Webhook(id_, due_ms, timer.fired, target, caller)
+            job_id, _ = await self._schedule.add(
+                tx,
+                WEBHOOKS,
+                webhook,
+                attempts_max=target.attempts_max,
+                ready_ms=due_ms,
+                caller=caller,
+            )
+        return job_id
+
+    async def _known(self, tx: Transaction, caller: str, id_: str) -> Timer:
+        timer = None
+        if 0 < len(id_) <= limits.TIMER_ID_BYTES_MAX:
+            timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
+        if timer is None:
+            raise NoSuchTimer(f"there is no timer {id_[:200]!r}", id=id_[:200])
+        return timer
+
+    async def _active(self, tx: Transaction, caller: str, id_: str) -> Timer:
+        timer = await self._known(tx, caller, id_)
+        if timer.state != "active":
+            raise AlreadyEnded(
+                f"the timer {id_[:200]!r} cannot be changed any more: it is {timer.state}",
+                id=id_,
+                state=timer.state,
+            )
+        return timer
+
+    async def _view(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> View:
+        job = await tx.get(key_of_job(timer.job), Job) if timer.job else None
+        return View(id_, caller, timer, _status(timer, job), job)
+
+    def _put(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> View:
+        tx.put(timer_key(caller, id_, self._schedule.slots), timer)
+        tx.put(self._entry(caller, id_, timer), TIMER_DUE)
+        return View(id_, caller, timer, "active")
+
+    def _keep(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> None:
+        """Write a timer that is over: it is known for a while."""
+        key = timer_key(caller, id_, self._schedule.slots)
+        tx.put(key, timer, expires_at_ms=tx.now_ms + limits.TIMER_RETENTION_MS)
+
+    def _leave(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> None:
+        if timer.state == "active":
+            tx.delete(self._entry(caller, id_, timer))
+
+    def _entry(self, caller: str, id_: str, timer: Timer) -> Key:
+        return timer_entry(caller, id_, timer, self._schedule.slots)
+
+
+def _new(spec: Spec, mark: str, now_ms: int) -> Timer:
+    return Timer(spec, first_ms(spec, now_ms), now_ms, mark)
+
+
+def _anchored(timer: Timer) -> Repeat | None:
+    """How a timer repeats; an interval counts from one of its times to the next."""
+    repeat = timer.spec.repeat
+    if isinstance(repeat, Interval):
+        return Interval(repeat.every_ms, timer.due_ms)
+    return repeat
+
+
+def _counts(timer: Timer, repeat: Repeat | None, now_ms: int) -> int | None:
+    """Which of the times that have come counts now, the first of them if there are several."""
+    policy = timer.spec.catch_up
+    if repeat is not None:
+        times = recurrence.missed(repeat, timer.due_ms, now_ms, policy, 1)
+        return times[0] if times else None
+    late = timer.due_ms < now_ms - limits.RECUR_GRACE_MS
+    # One that was set late is not missed: it was never meant to come in time.
+    if policy == "none" and late and timer.due_ms >= timer.made_ms:
+        return None
+    return timer.due_ms
+
+
+def _status(timer: Timer, job: Job | None) -> Status:
+    if timer.state != "fired":
+        return timer.state
+    if isinstance(timer.spec.target, Send) or job is None or job.state == "done":
+        return "success"  # a job that is known no more has ended well
+    if job.state in ("dead", "doubt"):
+        return "failed"
+    return "cancelled" if job.state == "cancelled" else "firing"
+
+
+def _range(caller: str, prefix: str) -> tuple[str, str]:
+    """The sort keys of a caller's timers whose ids begin with `prefix`."""
+    if not prefix:
+        return keys.below(caller)
+    start = keys.join(caller, prefix)
+    return start, start + "\U0010ffff"

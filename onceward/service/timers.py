@@ -1,0 +1,202 @@
+"""Timers of an application: set, looked at, moved and cancelled, each in a transaction."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from onceward import limits
+from onceward.errors import BadInput
+from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
+from onceward.parts.schedule import milliseconds
+from onceward.parts.timers import FIRE_WRITES, TIMER_DUE, Call, Send, Spec, Target, View, id_for
+from onceward.parts.timers import Timers as TimersPart
+from onceward.service.dispatcher import Dispatcher
+from onceward.store import Store
+from onceward.transaction import Transaction
+
+T = TypeVar("T")
+
+
+class Timers:
+    """The timers of one application. With `tx`, each is part of that transaction."""
+
+    def __init__(self, store: Store, part: TimersPart, dispatcher: Dispatcher) -> None:
+        self.part = part
+        self._store = store
+        dispatcher.on_due(TIMER_DUE, part.fire, reads=part.read_to_fire, writes=FIRE_WRITES)
+
+    async def set(
+        self,
+        id_: str | None = None,
+        *,
+        queue: str | None = None,
+        url: str | None = None,
+        endpoint: str | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        append_id: bool = False,
+        at_ms: int | None = None,
+        delay_s: float | None = None,
+        every_s: float | None = None,
+        cron: str | None = None,
+        zone: str = "UTC",
+        catch_up: CatchUp = "all",
+        attempts_max: int | None = None,
+        order_key: str | None = None,
+        limit_key: str | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+        caller: str = "",
+        replace: bool = True,
+        tx: Transaction | None = None,
+    ) -> View:
+        """Let something happen at a time: a job in a queue, or a POST to a URL or endpoint.
+
+        When: `at_ms` or `delay_s`, once; `every_s` or `cron` (in the time zone `zone`), again and
+        again, beginning with `at_ms` or `delay_s` if one is given. A time that has passed is due
+        at once. `catch_up` says which times count that passed while no node ran: `all`, `last`
+        or `none`.
+
+        With an id that is known, the timer takes the place of the one before, or with
+        `replace=False` must be the same. With `key`, an idempotency key, it is set once however
+        often that is asked for. Raises `BadInput`, `KeyReused`.
+        """
+        target = _target(
+            queue,
+            url,
+            endpoint,
+            body=body,
+            headers=dict(headers or {}),
+            append_id=append_id,
+            attempts_max=attempts_max,
+            order_key=order_key,
+            limit_key=limit_key,
+            priority=priority,
+        )
+        delay_ms = None if delay_s is None else milliseconds(delay_s, "a delay")
+        repeat = _repeat(every_s, cron, zone)
+        return await self.put(
+            Spec(target, at_ms, delay_ms, repeat, catch_up),
+            id_,
+            key=key,
+            caller=caller,
+            replace=replace,
+            tx=tx,
+        )
+
+    async def put(
+        self,
+        spec: Spec,
+        id_: str | None = None,
+        *,
+        key: str | None = None,
+        caller: str = "",
+        replace: bool = True,
+        tx: Transaction | None = None,
+    ) -> View:
+        """`set`, of what is described already."""
+        view, _ = await self.add(spec, id_, key=key, caller=caller, replace=replace, tx=tx)
+        return view
+
+    async def add(
+        self,
+        spec: Spec,
+        id_: str | None = None,
+        *,
+        key: str | None = None,
+        caller: str = "",
+        replace: bool = False,
+        tx: Transaction | None = None,
+    ) -> tuple[View, bool]:
+        """`put`, which also says whether the same one was there before."""
+        if key is not None and id_ is not None:
+            raise BadInput("a timer has an id or an idempotency key: the id is one, too")
+        if key is not None:
+            if not 0 < len(key) <= limits.DEDUPE_KEY_BYTES_MAX:
+                raise BadInput(
+                    f"an idempotency key has 1 to {limits.DEDUPE_KEY_BYTES_MAX} characters, "
+                    f"not {len(key)}",
+                    code="bad_key",
+                )
+            id_, replace = id_for(caller, key), False
+        known_id = self._store.ids.new() if id_ is None else id_
+
+        async def fn(tx: Transaction) -> tuple[View, bool]:
+            if replace:
+                return await self.part.set(tx, known_id, spec, caller=caller), False
+            return await self.part.add(tx, known_id, spec, caller=caller)
+
+        return await self._run(fn, tx)
+
+    async def get(self, id_: str, *, caller: str = "", tx: Transaction | None = None) -> View:
+        """A timer, and what became of its last firing. Raises `NoSuchTimer`."""
+        return await self._run(lambda tx: self.part.get(tx, id_, caller=caller), tx)
+
+    async def find(
+        self, *, prefix: str = "", after: str = "", most: int = 100, caller: str = ""
+    ) -> list[View]:
+        """Timers whose ids begin with `prefix`, in their order, from behind `after` on."""
+        if not 0 < most <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most}")
+        return await self._store.run(
+            lambda tx: self.part.find(tx, caller=caller, prefix=prefix, after=after, most=most)
+        )
+
+    async def move(
+        self,
+        id_: str,
+        *,
+        at_ms: int | None = None,
+        delay_s: float | None = None,
+        caller: str = "",
+        tx: Transaction | None = None,
+    ) -> View:
+        """Let a timer be due at another time. Raises `NoSuchTimer`, `AlreadyEnded`."""
+        if (at_ms is None) == (delay_s is None):
+            raise BadInput("a timer is moved to at_ms or by delay_s, one of them")
+        delay_ms = 0 if delay_s is None else milliseconds(delay_s, "a delay")
+
+        async def fn(tx: Transaction) -> View:
+            due_ms = tx.now_ms + delay_ms if at_ms is None else at_ms
+            return await self.part.move(tx, id_, due_ms, caller=caller)
+
+        return await self._run(fn, tx)
+
+    async def cancel(self, id_: str, *, caller: str = "", tx: Transaction | None = None) -> View:
+        """Let a timer not fire, or no more. Raises `NoSuchTimer`, `AlreadyEnded`."""
+        return await self._run(lambda tx: self.part.cancel(tx, id_, caller=caller), tx)
+
+    async def _run(self, fn: Callable[[Transaction], Awaitable[T]], tx: Transaction | None) -> T:
+        return await (self._store.run(fn) if tx is None else fn(tx))
+
+
+def _target(
+    queue: str | None,
+    url: str | None,
+    endpoint: str | None,
+    *,
+    body: Any,
+    headers: dict[str, str],
+    append_id: bool,
+    attempts_max: int | None,
+    order_key: str | None,
+    limit_key: str | None,
+    priority: int | None,
+) -> Target:
+    if queue is None:
+        if (order_key, limit_key, priority) != (None, None, None):
+            raise BadInput("order_key, limit_key and priority are for timers that send to a queue")
+        return Call(url or "", endpoint or "", headers, body, append_id, attempts_max)
+    if url is not None or endpoint is not None:
+        raise BadInput("a timer sends to a queue or calls a url or endpoint, one of them")
+    if headers or append_id:
+        raise BadInput("headers and append_id are for timers that call a url or endpoint")
+    given = {} if priority is None else {"priority": priority}
+    return Send(queue, body, order_key, limit_key, attempts_max=attempts_max, **given)
+
+
+def _repeat(every_s: float | None, cron: str | None, zone: str) -> Repeat | None:
+    if every_s is not None and cron is not None:
+        raise BadInput("a timer repeats by every_s or by cron, not both")
+    if cron is not None:
+        return Cron(cron, zone)
+    return None if every_s is None else Interval(milliseconds(every_s, "an interval"), 0)
