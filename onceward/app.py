@@ -139,7 +139,7 @@ class App(Declared):
         stack.push_async_callback(node.stop)
         stack.push_async_callback(node.together.finish)
         self.inbox = Inbox(node.schedule)
-        self.queues = Queues(self.store, node.schedule)
+        self.queues = Queues(self.store, node.schedule, node.book)
         self._intake = Intake(self.store, self.inbox)
         stack.push_async_callback(self._intake.finish)
         self._results = Results(self.store, node.schedule)

@@ -9,6 +9,7 @@ from onceward.parts import recurring as recurring_part
 from onceward.parts import steps as steps_part
 from onceward.parts.queue import DeadLetter, Page
 from onceward.parts.schedule import Job, Schedule, Settings
+from onceward.service.book import Book
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -16,13 +17,18 @@ from onceward.transaction import Transaction
 class Queues:
     """The queues of a database."""
 
-    def __init__(self, store: Store, schedule: Schedule) -> None:
+    def __init__(self, store: Store, schedule: Schedule, book: Book) -> None:
         self._store = store
         self._schedule = schedule
+        self._book = book
 
     async def configure(self, queue: str, **settings: Any) -> Settings:
-        """Change some settings of a queue, on all nodes; see `Settings`. Raises `BadInput`."""
-        return await self._store.run(lambda tx: queue_part.configure(tx, queue, **settings))
+        """Change some settings of a queue, on all nodes; see `Settings`. They hold on this one
+        when this returns. Raises `BadInput`."""
+        wanted = await self._store.run(lambda tx: queue_part.configure(tx, queue, **settings))
+        if self._book(queue) != wanted:
+            await self._book.load()  # another node was faster, and it was not heard of yet
+        return wanted
 
     async def pause(self, queue: str) -> None:
         """Hand out no more jobs of a queue; those at work go on."""

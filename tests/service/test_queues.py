@@ -172,3 +172,13 @@ async def test_what_is_not_there_or_not_so_is_refused() -> None:
         with pytest.raises(AlreadyEnded):
             await app.cancel(id_)
         assert not await app.queues.end_recurring("nothing")
+
+
+@virtual
+async def test_settings_hold_at_once_also_where_another_node_has_made_the_same() -> None:
+    apps = Apps(deaf=True)
+    async with apps.make() as one, apps.make() as other:
+        await one.queues.configure("q", attempts_max=1)
+        await other.queues.configure("q", attempts_max=1)  # which it had not heard of
+        id_ = await other.send("q", 1)
+        assert (await other.job(id_)).attempts_max == 1
