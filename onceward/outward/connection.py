@@ -1,0 +1,183 @@
+"""HTTP/1.1 on one connection to an endpoint: a request, its answer, and the next one.
+
+An answer is read as far as it matters: its status, when to come back, and the start of its body.
+Whatever is strange about it ends the connection, so that no byte of one answer can be taken for
+the start of another.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httptools
+
+from onceward import limits
+from onceward.errors import Unreachable
+
+
+class Dropped(Exception):
+    """The connection ended before any byte of an answer came."""
+
+
+class Reply:
+    """An answer as it comes in."""
+
+    __slots__ = ("body", "date", "framed", "retry_after", "status")
+
+    def __init__(self) -> None:
+        self.status = 0
+        """0 until all of the head is there."""
+        self.retry_after: str | None = None
+        self.date: str | None = None
+        self.framed = False
+        """Whether the body says where it ends, other than with the connection."""
+        self.body = b""
+
+
+class Connection(asyncio.Protocol):
+    """One connection. Made by the event loop; `ended` is called when it is over."""
+
+    def __init__(self, ended: "Callable[[Connection], None]", made_ns: int) -> None:
+        self.made_ns = made_ns
+        self.idle_ns = 0
+        """Since when it is without a request."""
+        self.asked = 0
+        """How many requests were sent on it."""
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiting: asyncio.Future[Reply] | None = None
+        self._reply = Reply()
+        self._came_bytes = 0
+        self._usable = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent, as far as can be known."""
+        return self._usable and not self._transport.is_closing()
+
+    @property
+    def began(self) -> bool:
+        """Whether something of an answer has come."""
+        return self._came_bytes > 0
+
+    def ask(self, request: bytes) -> "asyncio.Future[Reply]":
+        """Send a request; the answer comes as the result. Fails with `Dropped`, or with
+        `Unreachable` if what comes is no answer. Who does not wait for it has to `abort`."""
+        self.asked += 1
+        self._usable = False
+        self._reply = Reply()
+        self._came_bytes = 0
+        waiting = self._waiting = self._loop.create_future()
+        self._transport.write(request)
+        return waiting
+
+    def abort(self) -> None:
+        """End it at once."""
+        self._waiting = None
+        self._usable = False
+        self._transport.abort()
+
+    def drop(self) -> None:
+        """End it at once, as if the other side had."""
+        self._usable = False
+        self._transport.abort()
+
+    # What the transport says.
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport: asyncio.Transport = transport
+        self._usable = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting is None:
+            self.abort()  # nothing was asked
+            return
+        self._came_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._finish(keep=False)
+        except httptools.HttpParserError:
+            # Behind a whole answer it does not matter any more.
+            self._fail("what came is not HTTP")
+        # Counted here: the parser tells of a header when all of it has come.
+        if not self._reply.status and self._came_bytes > limits.ANSWER_HEAD_BYTES_MAX:
+            self._fail(f"the head of the answer has over {limits.ANSWER_HEAD_BYTES_MAX} bytes")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._usable = False
+        if self._waiting is not None:
+            if not self._came_bytes:
+                self._end(Dropped())
+            elif error is None and self._reply.status and not self._reply.framed:
+                self._finish(keep=False)
+            else:
+                self._fail("the connection broke off in the middle of the answer")
+        self._ended(self)
+
+    def eof_received(self) -> None:
+        self._usable = False
+
+    # What the parser says.
+
+    def on_message_begin(self) -> None:
+        if self._waiting is None:
+            self.abort()  # two answers to one question
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # By their lengths first: this is called for each of them.
+        length = len(name)
+        if length == 11 and name.lower() == b"retry-after":
+            self._reply.retry_after = value.decode("latin-1")
+        elif length == 4 and name.lower() == b"date":
+            self._reply.date = value.decode("latin-1")
+        elif (length == 14 and name.lower() == b"content-length") or (
+            length == 17 and name.lower() == b"transfer-encoding"
+        ):
+            self._reply.framed = True
+
+    def on_headers_complete(self) -> None:
+        self._reply.status = self._parser.get_status_code()
+
+    def on_body(self, body: bytes) -> None:
+        if self._waiting is None:
+            return
+        reply = self._reply
+        reply.body = reply.body + body if reply.body else body
+        if len(reply.body) > limits.ANSWER_BODY_BYTES_MAX:
+            reply.body = reply.body[: limits.ANSWER_BODY_BYTES_MAX]
+            self._finish(keep=False)
+
+    def on_message_complete(self) -> None:
+        if self._waiting is None:
+            return
+        status = self._reply.status
+        if status >= 200 or status == 101:
+            self._finish(keep=status != 101 and self._parser.should_keep_alive())
+        else:
+            self._reply = Reply()  # the answer is still to come
+
+    # How a question ends.
+
+    def _finish(self, *, keep: bool) -> None:
+        self._end(self._reply)
+        # An endpoint can answer before it has read everything: then it is in the middle.
+        if keep and not self._transport.get_write_buffer_size():
+            self._usable = True
+        else:
+            self._transport.abort()
+
+    def _fail(self, why: str) -> None:
+        self._end(Unreachable(why))
+        self._usable = False
+        self._transport.abort()
+
+    def _end(self, result: Reply | Exception) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or waiting.done():
+            return
+        if isinstance(result, Reply):
+            waiting.set_result(result)
+        else:
+            waiting.set_exception(result)
