@@ -34,6 +34,8 @@ TABLE: dict[str, Kind] = {
     "bad_engine_url": Kind(500, 4500, 2, False, "The engine URL is not understood"),
     "no_such_job": Kind(404, 4404, 2, False, "There is no such job"),
     "no_such_timer": Kind(404, 4404, 2, False, "There is no such timer"),
+    "bad_timer": Kind(422, 4422, 2, False, "There can be no such timer"),
+    "bad_endpoint": Kind(422, 4422, 2, False, "There can be no such endpoint"),
     "no_such_endpoint": Kind(404, 4404, 2, False, "There is no such endpoint"),
     "already_ended": Kind(409, 4409, 2, False, "It has ended, or is being worked on"),
     "not_dead": Kind(409, 4409, 2, False, "The job is not dead"),

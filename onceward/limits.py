@@ -155,6 +155,8 @@ OUTWARD_TOTAL_S = 15.0
 OUTWARD_SLACK_S = 15.0
 OUTWARD_CALLS_MAX = 1_000
 ENDPOINTS_KNOWN_MAX = 1_000
+OUTWARD_HEADERS_MAX = 50
+OUTWARD_HEADS_BYTES = 16_384
 
 # Locks. A commit takes what sixteen names need, and one request for as many in their place.
 LOCK_NAMES_MAX = 16

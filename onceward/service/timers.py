@@ -1,6 +1,7 @@
 """Timers of an application: set, looked at, moved and cancelled, each in a transaction."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from onceward import limits
@@ -60,7 +61,7 @@ class Timers:
         `replace=False` must be the same. With `key`, an idempotency key, it is set once however
         often that is asked for. Raises `BadInput`, `KeyReused`.
         """
-        target = _target(
+        target = target_of(
             queue,
             url,
             endpoint,
@@ -111,13 +112,7 @@ class Timers:
         if key is not None and id_ is not None:
             raise BadInput("a timer has an id or an idempotency key: the id is one, too")
         if key is not None:
-            if not 0 < len(key) <= limits.DEDUPE_KEY_BYTES_MAX:
-                raise BadInput(
-                    f"an idempotency key has 1 to {limits.DEDUPE_KEY_BYTES_MAX} characters, "
-                    f"not {len(key)}",
-                    code="bad_key",
-                )
-            id_, replace = id_for(caller, key), False
+            id_, replace = self.id_for(key, caller=caller), False
         known_id = self._store.ids.new() if id_ is None else id_
 
         async def fn(tx: Transaction) -> tuple[View, bool]:
@@ -126,6 +121,16 @@ class Timers:
             return await self.part.add(tx, known_id, spec, caller=caller)
 
         return await self._run(fn, tx)
+
+    def id_for(self, key: str, *, caller: str = "") -> str:
+        """The id of a timer that is set with an idempotency key. Raises `BadInput`."""
+        if not 0 < len(key) <= limits.DEDUPE_KEY_BYTES_MAX:
+            raise BadInput(
+                f"an idempotency key has 1 to {limits.DEDUPE_KEY_BYTES_MAX} characters, "
+                f"not {len(key)}",
+                code="bad_key",
+            )
+        return id_for(caller, key)
 
     async def get(self, id_: str, *, caller: str = "", tx: Transaction | None = None) -> View:
         """A timer, and what became of its last firing. Raises `NoSuchTimer`."""
@@ -137,9 +142,17 @@ class Timers:
         """Timers whose ids begin with `prefix`, in their order, from behind `after` on."""
         if not 0 < most <= limits.LIST_MAX:
             raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most}")
-        return await self._store.run(
-            lambda tx: self.part.find(tx, caller=caller, prefix=prefix, after=after, most=most)
-        )
+        found: list[View] = []
+        while len(found) < most:
+            page = min(most - len(found), limits.PAGE_JOBS)  # a commit checks no more
+            views = await self._store.run(
+                partial(self.part.find, caller=caller, prefix=prefix, after=after, most=page)
+            )
+            found += views
+            if len(views) < page:
+                break
+            after = views[-1].id
+        return found
 
     async def move(
         self,
@@ -169,7 +182,7 @@ class Timers:
         return await (self._store.run(fn) if tx is None else fn(tx))
 
 
-def _target(
+def target_of(
     queue: str | None,
     url: str | None,
     endpoint: str | None,
@@ -182,6 +195,7 @@ def _target(
     limit_key: str | None,
     priority: int | None,
 ) -> Target:
+    """What a timer is to do. Raises `BadInput` for what does not go together."""
     if queue is None:
         if (order_key, limit_key, priority) != (None, None, None):
             raise BadInput("order_key, limit_key and priority are for timers that send to a queue")

@@ -4,11 +4,14 @@ Servers have API keys, of which only digests are kept; people have JSON Web Toke
 their caller, whose dedupe keys and jobs are its own, and carry scopes: an action and a pattern
 of names, as in `send:orders` or `work:mail.*`. Actions:
 
-    send    send messages to queues that match, and see what became of one's own
-    work    claim jobs of queues that match, and complete, fail and extend them
-    manage  see all of queues that match, set, pause, redrive and purge them
-    lock    acquire locks whose names match, and see who holds them
-    all     everything
+    send      send messages to queues that match, and see what became of one's own
+    work      claim jobs of queues that match, and complete, fail and extend them
+    manage    see all of queues that match, set, pause, redrive and purge them
+    lock      acquire locks whose names match, and see who holds them
+    timer     set timers whose ids match, and see, move and cancel one's own; to send to a queue,
+              they need the action for that, too
+    endpoint  keep endpoints of one's own whose ids match, for timers to call
+    all       everything
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,13 +25,13 @@ import msgspec
 from onceward import limits
 from onceward.errors import BadInput, OncewardError
 
-ACTIONS = ("send", "work", "manage", "lock")
+ACTIONS = ("send", "work", "manage", "lock", "timer", "endpoint")
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 KEY_PREFIX = "ow_"
 HS256_BYTES_MIN = 32
 RSA_BITS_MIN = 2_048
 
-Action = Literal["send", "work", "manage", "lock"]
+Action = Literal["send", "work", "manage", "lock", "timer", "endpoint"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from onceward.app import App
 from onceward.clock import boot_ns
 from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.outward.addresses import Guard
 from onceward.service.census import Census
 from onceward.web.api import ROUTES
 from onceward.web.auth import DEVELOPER, Auth, Caller
@@ -31,14 +32,28 @@ class Server:
     one, whose lifespan does not reach it, use it with `async with`.
     """
 
-    def __init__(self, app: App, auth: Auth, *, work: bool = True, telemetry: bool = False) -> None:
+    def __init__(
+        self,
+        app: App,
+        auth: Auth,
+        *,
+        work: bool = True,
+        telemetry: bool = False,
+        append_id: bool = False,
+    ) -> None:
         """`work`: whether this process runs the application's handlers, too. `telemetry`: whether
-        it makes OpenTelemetry spans."""
+        it makes OpenTelemetry spans. `append_id`: whether timers in the plain form have their id
+        appended to their URL."""
         self.app = app
         self.auth = auth
         self.routes = Routes(ROUTES)
         self.draining = asyncio.Event()
         """Set when the server stops: whoever waits for something is answered at once."""
+        self.append_id = append_id
+        self.guard = Guard()
+        """Judges the URLs of timers as they come."""
+        self.delivers = False
+        """Whether this process makes outward calls itself."""
         self.openapi = document(self.routes)
         self._work = work
         self._telemetry = Telemetry() if telemetry else None

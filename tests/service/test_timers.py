@@ -176,3 +176,19 @@ async def test_a_list_and_a_move_that_cannot_be_meant_are_refused() -> None:
             with pytest.raises(BadInput):
                 await call
         assert (await app.timers.get("t")).status == "active"
+
+
+@virtual
+async def test_a_long_list_is_whole_and_in_order() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        ids = sorted(f"{number * 7919 % 1000:03}" for number in range(250))
+        for id_ in ids:
+            await app.timers.set(id_, queue="q", at_ms=0)
+        await apps.sleep(1)
+        found = await app.timers.find(most=1_000)
+        assert [view.id for view in found] == ids
+        assert all(view.job is not None for view in found)
+        assert [view.id for view in await app.timers.find(most=7, after=ids[9])] == ids[10:17]
+        wanted = [id_ for id_ in ids if id_.startswith("5")]
+        assert [view.id for view in await app.timers.find(prefix="5", most=1_000)] == wanted

@@ -75,6 +75,19 @@ class Site:
             self.post(f"/v1/jobs/{job['id']}/fail", said)
         return dict(job)
 
+    def timer(self) -> str:
+        """The id of a new timer, whose job may have died already."""
+        number = next(self._numbers)
+        id_ = f"known{number}"
+        delay_ms = 0 if number % 2 else 60_000
+        self.post("/v1/timers", {"id": id_, "queue": id_, "delay_ms": delay_ms})
+        if not delay_ms:
+            asked = {"lease_ms": 600_000, "wait_ms": 10_000}
+            [job] = self.post(f"/v1/queues/{id_}/claim", asked)["jobs"]
+            said = {"token": job["token"], "reason": "x", "final": True}
+            self.post(f"/v1/jobs/{job['id']}/fail", said)
+        return id_
+
     def lock(self) -> dict[str, Any]:
         """A new lock that is held."""
         name = f"known{next(self._numbers)}"
@@ -112,6 +125,15 @@ def test_every_answer_about_a_job_that_is_there_is_in_the_document(case: Case, s
     case.path_parameters = {"id": job["id"]}
     if isinstance(case.body, dict) and "token" in case.body:
         case.body["token"] = job["token"]
+    site.check(case)
+
+
+@API.include(path_regex=r"/timers/\{id\}").parametrize()
+@bounded
+def test_every_answer_about_a_timer_that_is_there_is_in_the_document(
+    case: Case, site: Site
+) -> None:
+    case.path_parameters = {"id": site.timer()}
     site.check(case)
 
 

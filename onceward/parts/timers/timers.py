@@ -1,5 +1,7 @@
 """What can happen to timers, each in a transaction."""
 
+from heapq import heappop, heappush
+
 from onceward import keys, limits
 from onceward.errors import AlreadyEnded, KeyReused, NoSuchTimer
 from onceward.keys import Key
@@ -95,12 +97,8 @@ class Timers:
         start, end = _range(caller, prefix)
         if after:
             start = max(start, keys.after(keys.join(caller, after)))
-        found: list[tuple[str, Timer]] = []
-        for slot in range(self._schedule.slots):
-            rows = await tx.scan(timer_partition(slot), Timer, start=start, end=end, limit=most)
-            found += [(row.key[1], row.value) for row in rows]
-        found.sort(key=lambda pair: pair[0])
-        ids = [(keys.split(sort)[1], timer) for sort, timer in found[:most]]
+        found = await self._first(tx, start, end, most)
+        ids = [(keys.split(sort)[1], timer) for sort, timer in found]
         await tx.fetch([key_of_job(timer.job) for _, timer in ids if timer.job])
         return [await self._view(tx, caller, id_, timer) for id_, timer in ids]
 
@@ -136,6 +134,29 @@ class Timers:
     def read_to_fire(self, entry: Key) -> list[Key]:
         _, caller, id_, _, _ = keys.split(entry[1])
         return [timer_key(caller, id_, self._schedule.slots)]
+
+    async def _first(
+        self, tx: Transaction, start: str, end: str, most: int
+    ) -> list[tuple[str, Timer]]:
+        """The first timers of all slots in the order of their keys. A slot is asked for a little
+        more than its share, and for more once that is used up."""
+        share = most // self._schedule.slots + 2
+        heap: list[tuple[str, int, Timer, bool]] = []
+
+        async def ask(slot: int, start: str) -> None:
+            rows = await tx.scan(timer_partition(slot), Timer, start=start, end=end, limit=share)
+            for number, row in enumerate(rows, 1):
+                heappush(heap, (row.key[1], slot, row.value, number == share))
+
+        for slot in range(self._schedule.slots):
+            await ask(slot, start)
+        found: list[tuple[str, Timer]] = []
+        while heap and len(found) < most:
+            sort, slot, timer, last = heappop(heap)
+            found.append((sort, timer))
+            if last:
+                await ask(slot, keys.after(sort))
+        return found
 
     async def _send(self, tx: Transaction, caller: str, id_: str, timer: Timer, due_ms: int) -> str:
         target = timer.spec.target

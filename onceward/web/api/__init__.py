@@ -1,5 +1,13 @@
 """The API, route by route."""
 
-from onceward.web.api import inbox, jobs, locks, queues, system
+from onceward.web.api import inbox, jobs, locks, queues, system, timers, timers_plain
 
-ROUTES = [*inbox.ROUTES, *jobs.ROUTES, *queues.ROUTES, *locks.ROUTES, *system.ROUTES]
+ROUTES = [
+    *inbox.ROUTES,
+    *jobs.ROUTES,
+    *queues.ROUTES,
+    *locks.ROUTES,
+    *timers.ROUTES,
+    *timers_plain.ROUTES,
+    *system.ROUTES,
+]

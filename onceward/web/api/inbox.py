@@ -85,7 +85,7 @@ async def accept(server: "Server", request: Request) -> Response:
     caller.insist("send", queue)
     wait_ms = request.number("wait_ms", limits.WAIT_MS_MAX)
     message = parse(await request.body(), Message)
-    message.key = _key(request, message.key)
+    message.key = idempotency_key(request, message.key)
     receipt = await server.app.accept(queue, message.body, **_options(message), caller=caller.name)
     accepted = _accepted(receipt)
     if wait_ms and receipt.state not in ENDED:
@@ -116,8 +116,8 @@ async def accept_batch(server: "Server", request: Request) -> Response:
     return Response.of(Verdicts([_verdict(verdict or next(found)) for verdict in verdicts]))
 
 
-def _key(request: Request, key: str | None) -> str | None:
-    """The dedupe key, from the header or the body. Raises `BadInput`."""
+def idempotency_key(request: Request, key: str | None) -> str | None:
+    """What is the same request, from the header or the body. Raises `BadInput`."""
     header = request.header(b"idempotency-key")
     if header is not None:
         if len(header) > 1 and header[0] == header[-1] == '"':

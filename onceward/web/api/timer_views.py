@@ -1,0 +1,162 @@
+"""Timers as their callers see them, with a log of attempts that a person can read."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from onceward.parts import recurrence
+from onceward.parts.recurrence import CatchUp, Cron, Interval
+from onceward.parts.schedule import Job
+from onceward.parts.timers import WEBHOOKS, Call, Timer, View
+
+# How many of the times to come are told of one that repeats.
+_TIMES = 5
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Attempt(msgspec.Struct):
+    """One attempt of a firing, and what came of it."""
+
+    attempt: int
+    at: str
+    """When it ended."""
+    at_ms: int
+    outcome: Literal["done", "failed"]
+    said: str
+    """What was answered, or why there was no answer."""
+
+
+class Firing(msgspec.Struct, omit_defaults=True):
+    """The last time a timer has fired."""
+
+    id: str
+    """Of its job; the header webhook-id of all its attempts."""
+    number: int
+    """Which firing of its timer it is, from 1 on."""
+    fired_ms: int
+    state: str
+    """Of its job; forgotten, if it ended long ago."""
+    attempts: list[Attempt]
+    """Those that are over, the last ones."""
+    due_ms: int | UnsetType = UNSET
+    next_attempt_ms: int | UnsetType = UNSET
+    """When it is tried again, while it waits for that."""
+
+
+class TimerView(msgspec.Struct, omit_defaults=True):
+    """A timer as it is now."""
+
+    id: str
+    state: str
+    due: str
+    """When it is due, or was, as in RFC 3339."""
+    due_ms: int
+    left_ms: int
+    made_ms: int
+    fired: int
+    """How often it has fired."""
+    url: str | UnsetType = UNSET
+    endpoint: str | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    body: Any = UNSET
+    append_id: bool | UnsetType = UNSET
+    attempts_max: int | UnsetType = UNSET
+    order_key: str | UnsetType = UNSET
+    limit_key: str | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    every_ms: int | UnsetType = UNSET
+    cron: str | UnsetType = UNSET
+    zone: str | UnsetType = UNSET
+    catch_up: CatchUp = "all"
+    next: list[str] | UnsetType = UNSET
+    """The next times of one that repeats."""
+    last: Firing | UnsetType = UNSET
+    """What became of its last firing."""
+
+
+def shown(view: View, now_ms: int, times: int = _TIMES) -> TimerView:
+    """What callers are shown of a timer, with so many of the times to come."""
+    timer, active = view.timer, view.timer.state == "active"
+    found = TimerView(
+        view.id,
+        view.status,
+        moment(timer.due_ms),
+        timer.due_ms,
+        max(timer.due_ms - now_ms, 0) if active else 0,
+        timer.made_ms,
+        timer.fired,
+        catch_up=timer.spec.catch_up,
+    )
+    _show_target(found, timer)
+    repeat = timer.spec.repeat
+    if isinstance(repeat, Interval):
+        found.every_ms = repeat.every_ms
+    elif isinstance(repeat, Cron):
+        found.cron, found.zone = repeat.text, repeat.zone
+    if repeat is not None and active and times:
+        found.next = _times_to_come(timer, times)
+    if timer.job:
+        found.last = _last(view)
+    return found
+
+
+def moment(time_ms: int) -> str:
+    """A time as in RFC 3339."""
+    try:
+        at = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return f"{time_ms} ms after 1970"
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _show_target(found: TimerView, timer: Timer) -> None:
+    target = timer.spec.target
+    found.body = UNSET if target.body is None else target.body
+    found.attempts_max = UNSET if target.attempts_max is None else target.attempts_max
+    if isinstance(target, Call):
+        found.url, found.endpoint = target.url or UNSET, target.endpoint or UNSET
+        found.headers, found.append_id = target.headers or UNSET, target.append_id or UNSET
+        return
+    found.queue, found.priority = target.queue, target.priority
+    found.order_key = UNSET if target.order_key is None else target.order_key
+    found.limit_key = UNSET if target.limit_key is None else target.limit_key
+
+
+def _times_to_come(timer: Timer, most: int) -> list[str]:
+    repeat, time_ms = timer.spec.repeat, timer.due_ms
+    assert repeat is not None
+    if isinstance(repeat, Interval):
+        repeat = Interval(repeat.every_ms, time_ms)
+    times: list[str] = []
+    next_ms: int | None = time_ms
+    while next_ms is not None and len(times) < most:
+        times.append(moment(next_ms))
+        next_ms = recurrence.next_ms(repeat, next_ms)
+    return times
+
+
+def _last(view: View) -> Firing:
+    timer, job = view.timer, view.job
+    if job is None:
+        return Firing(timer.job, timer.fired, timer.fired_ms, "forgotten", [])
+    firing = Firing(timer.job, timer.fired, timer.fired_ms, job.state, _log(job))
+    if job.queue == WEBHOOKS and isinstance(job.body, dict):
+        firing.due_ms = job.body["due_ms"]
+    if job.state == "due":
+        firing.next_attempt_ms = job.due_ms
+    return firing
+
+
+def _log(job: Job) -> list[Attempt]:
+    log = [
+        Attempt(past.attempt, moment(past.ended_ms), past.ended_ms, "failed", past.reason)
+        for past in job.history
+    ]
+    if job.state == "done":
+        # What a queue's handler returned is for who may look at its job.
+        said = job.result.get("said", "") if job.queue == WEBHOOKS else ""
+        log.append(Attempt(job.attempt, moment(job.ended_ms), job.ended_ms, "done", said))
+    return log

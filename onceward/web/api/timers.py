@@ -1,0 +1,320 @@
+"""Timers: set, looked at, moved, cancelled and sent again by their callers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from onceward import limits
+from onceward.errors import AddressRefused, BadInput, NotDead
+from onceward.outward.headers import admit_headers
+from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
+from onceward.parts.timers import Call, Send, Spec, Target, View
+from onceward.service.timers import target_of
+from onceward.transaction import Transaction
+from onceward.web.api.inbox import Milliseconds, idempotency_key
+from onceward.web.api.timer_views import TimerView, shown
+from onceward.web.auth import Caller
+from onceward.web.bodies import parse
+from onceward.web.http import Request, Response, whole
+from onceward.web.routes import Route
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+Moment = Annotated[datetime, Meta(tz=True)]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_STATES = ("active", "firing", "success", "failed", "skipped", "cancelled", "ended")
+
+
+class NewTimer(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What is to happen, and when: a POST to a URL or an endpoint, or a job in a queue; at a time
+    or after a delay, once, or again and again."""
+
+    id: str | None = None
+    """If none is given, one is made up."""
+    key: str | None = None
+    """In place of an id; may come as the header Idempotency-Key instead."""
+    url: str | None = None
+    endpoint: str | None = None
+    queue: str | None = None
+    at: Milliseconds | Moment | None = None
+    """Milliseconds since 1970, or a text as in RFC 3339. A time that has passed is due at once."""
+    delay_ms: Milliseconds | None = None
+    every_ms: Milliseconds | None = None
+    cron: str | None = None
+    """Five fields, or six with the second first."""
+    zone: str | None = None
+    """The time zone of the cron expression; UTC, if none is given."""
+    catch_up: CatchUp = "all"
+    """Which of the times that passed while no server ran count."""
+    headers: dict[str, str] = {}
+    body: Any = None
+    append_id: bool = False
+    """Whether the timer's id comes behind the path of the URL."""
+    attempts_max: Annotated[int, Meta(ge=0)] | None = None
+    order_key: str | None = None
+    limit_key: str | None = None
+    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
+
+
+class TimerSet(TimerView, kw_only=True, omit_defaults=True):
+    """A timer that was set."""
+
+    duplicate: bool
+    """Whether it was set before; then this request has changed nothing."""
+
+
+class Move(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Another time for a timer."""
+
+    at: Milliseconds | Moment | None = None
+    delay_ms: Milliseconds | None = None
+
+
+class TimerPage(msgspec.Struct):
+    """Timers in the order of their ids."""
+
+    timers: list[TimerView]
+    next: str | None
+    """For the parameter after of the next request; None: there are no more."""
+
+
+async def set_(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    asked = parse(await request.body(), NewTimer)
+    key = idempotency_key(request, asked.key)
+    with refused_as("bad_timer"):
+        target = _target(server, caller, asked)
+        spec = Spec(target, _due_ms(asked.at), asked.delay_ms, _repeat(asked), asked.catch_up)
+        view, duplicate = await add(server, caller, spec, asked.id, key)
+    members = msgspec.structs.asdict(shown(view, server.app.store.clock.now_ms()))
+    return Response.of(TimerSet(**members, duplicate=duplicate), 200 if duplicate else 202)
+
+
+async def add(
+    server: "Server", caller: Caller, spec: Spec, id_: str | None, key: str | None
+) -> tuple[View, bool]:
+    """Set a timer for a caller. Raises `BadInput`, `KeyReused`."""
+    timers = server.app.timers
+    if key is None:
+        id_ = server.app.store.ids.new() if id_ is None else id_
+        caller.insist("timer", id_)
+    else:
+        caller.insist("timer", timers.id_for(key, caller=caller.name))
+    view, duplicate = await timers.add(spec, id_, key=key, caller=caller.name)
+    server.app.store.meters.count("timers_set", duplicate="yes" if duplicate else "no")
+    return view, duplicate
+
+
+async def get(server: "Server", request: Request) -> Response:
+    caller, id_ = _own(server, request)
+    view = await server.app.timers.get(id_, caller=caller.name)
+    return Response.of(shown(view, server.app.store.clock.now_ms()))
+
+
+async def list_(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    query = request.query(["prefix", "state", "after", "limit"])
+    limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
+    prefix, after = _part_of_id(query, "prefix"), _part_of_id(query, "after")
+    state = query.get("state", "")
+    if state and state not in _STATES:
+        raise BadInput(f"state is one of {', '.join(_STATES)}", code="bad_parameter")
+    clock, page, page_bytes = server.app.store.clock, TimerPage([], None), 0
+    until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
+    # Few may be in that state, and some are large: then a page is shorter than asked for.
+    while True:
+        most = min(limit - len(page.timers), limits.PAGE_JOBS)
+        views = await server.app.timers.find(
+            prefix=prefix, after=after, most=most, caller=caller.name
+        )
+        for view in views:
+            after = view.id
+            if state not in ("", view.status) or not caller.may("timer", view.id):
+                continue
+            one = shown(view, clock.now_ms(), times=0)
+            page.timers.append(one)
+            page_bytes += len(msgspec.json.encode(one))
+            if page_bytes >= limits.PAGE_BYTES_MAX:
+                break
+        else:
+            if len(views) < most:
+                return Response.of(page)
+        if (
+            len(page.timers) == limit
+            or page_bytes >= limits.PAGE_BYTES_MAX
+            or clock.elapsed_ns() >= until_ns
+        ):
+            page.next = after
+            return Response.of(page)
+
+
+async def move(server: "Server", request: Request) -> Response:
+    caller, id_ = _own(server, request)
+    asked = parse(await request.body(), Move)
+    with refused_as("bad_timer"):
+        if (asked.at is None) == (asked.delay_ms is None):
+            raise BadInput("a timer is moved by at or by delay_ms, one of them")
+        at_ms = _due_ms(asked.at)
+        delay_s = None if asked.delay_ms is None else asked.delay_ms / 1000
+        view = await server.app.timers.move(id_, at_ms=at_ms, delay_s=delay_s, caller=caller.name)
+    return Response.of(shown(view, server.app.store.clock.now_ms()))
+
+
+async def cancel(server: "Server", request: Request) -> Response:
+    caller, id_ = _own(server, request)
+    view = await server.app.timers.cancel(id_, caller=caller.name)
+    return Response.of(shown(view, server.app.store.clock.now_ms()))
+
+
+async def resend(server: "Server", request: Request) -> Response:
+    caller, id_ = _own(server, request)
+    timers, schedule = server.app.timers, server.app.node.schedule
+
+    async def fn(tx: Transaction) -> View:
+        view = await timers.get(id_, caller=caller.name, tx=tx)
+        target = view.timer.spec.target
+        if isinstance(target, Send):
+            caller.insist("send", target.queue)
+        if view.job is None:
+            raise NotDead(f"the timer {id_[:200]!r} has no firing that failed", id=id_[:200])
+        await schedule.redrive(tx, view.timer.job)
+        return await timers.get(id_, caller=caller.name, tx=tx)
+
+    return Response.of(shown(await server.app.run(fn), server.app.store.clock.now_ms()))
+
+
+@contextmanager
+def refused_as(code: str) -> Iterator[None]:
+    """Give mistakes that have no code of their own one that says what cannot be."""
+    try:
+        yield
+    except BadInput as error:
+        if error.code != "bad_request":
+            raise
+        raise BadInput(error.message, code=code) from error
+
+
+def admit_url(server: "Server", url: str) -> None:
+    """Raise `BadInput` for what is no URL, or one that is known not to be called from here.
+    What its name leads to is judged with each call."""
+    try:
+        server.guard.parse(url)
+    except AddressRefused:
+        # Another process may make the calls, and be allowed to.
+        if server.delivers:
+            raise
+
+
+def _target(server: "Server", caller: Caller, asked: NewTimer) -> Target:
+    target = target_of(
+        asked.queue,
+        asked.url,
+        asked.endpoint,
+        body=asked.body,
+        headers=asked.headers,
+        append_id=asked.append_id,
+        attempts_max=asked.attempts_max,
+        order_key=asked.order_key,
+        limit_key=asked.limit_key,
+        priority=asked.priority,
+    )
+    if isinstance(target, Call):
+        admit_headers(target.headers)
+        if target.url:
+            admit_url(server, target.url)
+    else:
+        caller.insist("send", target.queue)
+    return target
+
+
+def _repeat(asked: NewTimer) -> Repeat | None:
+    if asked.every_ms is not None and asked.cron is not None:
+        raise BadInput("a timer repeats by every_ms or by cron, not both")
+    if asked.cron is not None:
+        return Cron(asked.cron, "UTC" if asked.zone is None else asked.zone)
+    if asked.zone is not None:
+        raise BadInput("zone is for timers that repeat by cron")
+    return None if asked.every_ms is None else Interval(asked.every_ms, 0)
+
+
+def _due_ms(at: int | datetime | None) -> int | None:
+    """A time in milliseconds, rounded up: nothing is early."""
+    if isinstance(at, datetime):
+        return -((_EPOCH - at) // _MICROSECOND // 1_000)
+    return at
+
+
+def _own(server: "Server", request: Request) -> tuple[Caller, str]:
+    """Who asks, and for which timer. Those of others are not there for it."""
+    caller, id_ = server.caller(request), request.parameters["id"]
+    caller.insist("timer", id_)
+    return caller, id_
+
+
+def _part_of_id(query: dict[str, str], name: str) -> str:
+    text = query.get(name, "")
+    if len(text.encode()) > limits.TIMER_ID_BYTES_MAX:
+        raise BadInput(
+            f"{name} has at most {limits.TIMER_ID_BYTES_MAX} bytes", code="bad_parameter"
+        )
+    return text
+
+
+_OWN = ("no_such_timer", "bad_name")
+_KNOWN = ("no_such_timer", "bad_name", "already_ended")
+NEW = ("bad_timer", "bad_url", "address_refused", "bad_name", "bad_key", "key_reused")
+
+ROUTES = [
+    Route(
+        "POST",
+        "/v1/timers",
+        set_,
+        "Set a timer, once for its id or key",
+        takes=NewTimer,
+        gives=TimerSet,
+        statuses=(202, 200),
+        problems=(*NEW, "value_too_large"),
+        headers=("Idempotency-Key",),
+    ),
+    Route(
+        "GET",
+        "/v1/timers",
+        list_,
+        "One's timers, by their ids",
+        gives=TimerPage,
+        query=("prefix", "state", "after", "limit"),
+    ),
+    Route("GET", "/v1/timers/{id}", get, "A timer as it is", gives=TimerView, problems=_OWN),
+    Route(
+        "PATCH",
+        "/v1/timers/{id}",
+        move,
+        "Move a timer to another time",
+        takes=Move,
+        gives=TimerView,
+        problems=(*_KNOWN, "bad_timer"),
+    ),
+    Route(
+        "DELETE",
+        "/v1/timers/{id}",
+        cancel,
+        "Cancel a timer",
+        gives=TimerView,
+        problems=_KNOWN,
+    ),
+    Route(
+        "POST",
+        "/v1/timers/{id}/resend",
+        resend,
+        "Let the last firing be tried again, with the same id",
+        gives=TimerView,
+        problems=(*_OWN, "not_dead"),
+    ),
+]
