@@ -1,6 +1,7 @@
 """Endpoints: where outward calls go, and what they are signed with."""
 
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import TypeVar
 
 import pytest
@@ -15,7 +16,7 @@ from tests.parts.jobs import Jobs, new_jobs
 
 T = TypeVar("T")
 URL = "https://example.com/hook"
-IDS = Ids(lambda: 0)
+IDS = Ids(lambda: 0, Random(1).randbytes)  # tests are named by them
 ONE, TWO, THREE = (new_secret(IDS) for _ in range(3))
 
 
