@@ -35,7 +35,7 @@ class Pool:
         while (connections := self._hosts.get(key)) is not None:
             connection = connections[-1]
             self.forget(connection)
-            if connection.usable:
+            if connection.usable and connection.idle_ns > self._oldest_ns():
                 return connection
             connection.abort()
         return None
@@ -83,7 +83,11 @@ class Pool:
 
     def _sweep(self) -> None:
         self._timer = None
-        oldest_ns = self._elapsed_ns() - int(limits.IDLE_CONNECTION_S * 1e9)
+        oldest_ns = self._oldest_ns()
         while self._keys and next(iter(self._keys)).idle_ns <= oldest_ns:
             self._drop_oldest()
         self._set_timer()
+
+    def _oldest_ns(self) -> int:
+        """Who was used then or before is not used again."""
+        return self._elapsed_ns() - int(limits.IDLE_CONNECTION_S * 1e9)

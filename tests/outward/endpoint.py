@@ -70,6 +70,17 @@ async def hanging(request: Request, wire: Wire) -> None:
     await wire.gone()
 
 
+class Gate:
+    """Answers nobody until it is opened."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+
+    async def __call__(self, request: Request, wire: Wire) -> None:
+        await self.opened.wait()
+        await wire.send(OK)
+
+
 class Endpoint:
     """A server on this machine."""
 
@@ -77,8 +88,7 @@ class Endpoint:
         self.behaviour = behaviour
         self.requests: list[Request] = []
         self.connections = 0
-        self.arrived = asyncio.Event()
-        """A request has come, or all of a connection's first bytes."""
+        self._arrived = asyncio.Event()
         self.left = asyncio.Event()
         """A connection was closed by the other side."""
         self.port = 0
@@ -86,6 +96,12 @@ class Endpoint:
 
     def url(self, path: str = "/hook", scheme: str = "http", host: str = "127.0.0.1") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
+
+    async def arrived(self, count: int) -> None:
+        """Wait until so many requests have come."""
+        while len(self.requests) < count:
+            self._arrived.clear()
+            await self._arrived.wait()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -98,7 +114,7 @@ class Endpoint:
             while not writer.is_closing():
                 request = await _read(reader, connection)
                 self.requests.append(request)
-                self.arrived.set()
+                self._arrived.set()
                 await self.behaviour(request, wire)
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             pass

@@ -1,41 +1,14 @@
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
 
 import pytest
 import uvloop
 
 from onceward import __version__, limits
-from onceward.errors import BadInput, Unreachable
-from onceward.outward.addresses import Guard
-from onceward.outward.answers import Answer
+from onceward.errors import BadInput
 from onceward.outward.sender import Sender
-from tests.outward.endpoint import OK, Endpoint, Request, Wire, answering, endpoint, hanging
-
-LOCAL = Guard(["127.0.0.1:*", "[::1]:*"])
-# Long enough to never matter, where a test waits for something else; and as short as can be.
-LONG, SHORT = 30.0, 0.05
-
-
-@pytest.fixture
-async def sender() -> AsyncIterator[Sender]:
-    sender = Sender(LOCAL)
-    yield sender
-    await sender.close()
-
-
-async def post(
-    sender: Sender, to: Endpoint | str, body: bytes = b"{}", total_s: float = LONG, **headers: str
-) -> Answer:
-    url = to if isinstance(to, str) else to.url()
-    return await sender.post(url, headers, body, connect_s=LONG, total_s=total_s)
-
-
-async def failure(posting: Coroutine[Any, Any, Answer]) -> Unreachable:
-    with pytest.raises(Unreachable) as failed:
-        await posting
-    return failed.value
+from tests.outward.endpoint import OK, Request, Wire, answering, endpoint, hanging
+from tests.outward.posting import LOCAL, LONG, SHORT, failure, post
 
 
 async def test_a_request_arrives_as_it_was_meant(sender: Sender) -> None:
