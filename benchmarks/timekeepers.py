@@ -1,0 +1,221 @@
+"""What benchmarks/timers.py runs: the application, and those that keep time, too.
+
+Each side has a database with many timers that are due in a year. It takes more of them, each
+made durable by a call of its own, and calls `fire` with the number of each when it is due, in
+the same process. All are set up as fast as their options allow while every commit is synced;
+`promise` says what can be relied on.
+"""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+FAR_S = 365 * 24 * 3_600
+CALLERS = 64
+FILL_COMMIT = 20
+THREADS = 4
+
+
+class Fires:
+    """What has fired: the number of a timer, and when, in nanoseconds since the epoch."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+        self._wanted = 0
+        self._enough = threading.Event()
+
+    def add(self, number: int) -> None:
+        self.seen.append((number, time.time_ns()))
+        if len(self.seen) >= self._wanted:
+            self._enough.set()
+
+    def want(self, count: int) -> None:
+        self._wanted = count
+        self._enough.clear()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait for as many as are wanted, those from before included."""
+        if not await asyncio.to_thread(self._enough.wait, timeout_s):
+            raise TimeoutError(f"{len(self.seen)} of {self._wanted} have fired in time")
+
+
+fires = Fires()
+
+
+def fire(number: int) -> None:
+    fires.add(number)
+
+
+def far_ms() -> int:
+    return (int(time.time()) + FAR_S) * 1_000
+
+
+Timer = tuple[int, int]
+"""Its number, and when it is due in milliseconds since the epoch."""
+
+
+class APScheduler:
+    """Version 3, with a thread that schedules and ten that run jobs. Jobs are in SQLite by
+    SQLAlchemy, with a WAL. Nothing is too late to run."""
+
+    promise = (
+        "a timer is synced when it is set; it is removed, synced, right after it was handed to "
+        "a thread: a crash runs it again or loses it, and what becomes of it is not kept"
+    )
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "bench.db"
+
+    def _scheduler(self, *pragmas: str) -> Any:
+        from apscheduler.executors.pool import ThreadPoolExecutor as Threads
+        from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+        from apscheduler.schedulers.background import BackgroundScheduler
+        from sqlalchemy import create_engine, event
+
+        engine = create_engine(f"sqlite:///{self.path}")
+
+        @event.listens_for(engine, "connect")
+        def connect(connection: Any, record: Any) -> None:
+            for pragma in ("journal_mode = wal", *pragmas):
+                connection.execute(f"PRAGMA {pragma}")
+
+        return BackgroundScheduler(
+            jobstores={"default": SQLAlchemyJobStore(engine=engine)},
+            executors={"default": Threads(10)},
+            job_defaults={"misfire_grace_time": None},
+            timezone="UTC",
+        )
+
+    def fill(self, count: int) -> None:
+        self.scheduler = self._scheduler("synchronous = off")
+        self.scheduler.start(paused=True)
+        due_ms = far_ms()
+        self._add([(-number, due_ms) for number in range(1, count + 1)])
+        self.scheduler.shutdown()
+
+    async def open(self) -> None:
+        self.scheduler = self._scheduler("synchronous = full")
+        self.scheduler.start()
+
+    async def set(self, timers: list[Timer]) -> None:
+        self.scheduler.pause()  # else it looks at its jobs after each call
+        await asyncio.to_thread(self._add, timers)
+        self.scheduler.resume()
+
+    def _add(self, timers: list[Timer]) -> None:
+        from datetime import UTC, datetime
+
+        for number, due_ms in timers:
+            due = datetime.fromtimestamp(due_ms / 1_000, UTC)
+            self.scheduler.add_job("timekeepers:fire", "date", run_date=due, args=[number])
+
+    async def close(self) -> None:
+        self.scheduler.shutdown()
+
+
+class DBOSDelayed:
+    """Delayed workflows of a queue, on SQLite with a WAL. It looks for those that are due once
+    in a second, which cannot be set; its queue is polled more often than it would be."""
+
+    promise = (
+        "a timer is synced when it is set, and so are its coming due, its start and its result; "
+        "what a crash cuts off runs again"
+    )
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "bench.db"
+
+    def _launch(self) -> None:
+        import dbos
+
+        with sqlite3.connect(self.path) as database:
+            database.execute("PRAGMA journal_mode = wal")
+        database.close()
+        self.library = dbos
+        dbos.DBOS(
+            config={
+                "name": "bench",
+                "application_version": "1",
+                "system_database_url": f"sqlite:///{self.path}",
+                "sys_db_pool_size": THREADS,
+                "log_level": "ERROR",
+            }
+        )
+
+        @dbos.DBOS.workflow()
+        def handle(number: int) -> None:
+            fire(number)
+
+        @dbos.DBOS.workflow()
+        async def sleep(number: int, seconds: float) -> None:
+            await dbos.DBOS.sleep_async(seconds)
+            fire(number)
+
+        self.handle, self.sleep = handle, sleep
+        dbos.DBOS.launch()
+        dbos.DBOS.register_queue("bench", polling_interval_sec=0.05)
+
+    def fill(self, count: int) -> None:
+        """Set one timer, and copy its row: nothing else would be in the others."""
+        self._launch()
+        self._enqueue((0, far_ms()))
+        self.library.DBOS.destroy()
+        with sqlite3.connect(self.path) as database:
+            rows = database.execute("PRAGMA table_info(workflow_status)").fetchall()
+            others = ", ".join(row[1] for row in rows if row[1] != "workflow_uuid")
+            database.execute(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+                f"INSERT INTO workflow_status (workflow_uuid, {others}) "
+                f"SELECT workflow_uuid || '-' || i, {others} FROM workflow_status, n "
+                "WHERE status = 'DELAYED'",
+                (count - 1,),
+            )
+            found = database.execute(
+                "SELECT count(*) FROM workflow_status WHERE status = 'DELAYED'"
+            ).fetchone()
+            assert found == (count,), found
+        database.close()
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._launch)
+        self.threads = ThreadPoolExecutor(THREADS)
+
+    async def set(self, timers: list[Timer]) -> None:
+        loop = asyncio.get_running_loop()
+        setting = [loop.run_in_executor(self.threads, self._enqueue, timer) for timer in timers]
+        await asyncio.gather(*setting)
+
+    def _enqueue(self, timer: Timer) -> None:
+        number, due_ms = timer
+        delay_s = max(due_ms / 1_000 - time.time(), 0.0)
+        with self.library.SetEnqueueOptions(delay_seconds=delay_s):
+            self.library.DBOS.enqueue_workflow("bench", self.handle, number)
+
+    async def close(self) -> None:
+        self.library.DBOS.destroy()
+
+
+class DBOSSleep(DBOSDelayed):
+    """Workflows that sleep durably, each in memory until it wakes up. Only those that come due
+    in the run do so: the others are delayed, since it would start each of them again."""
+
+    promise = (
+        "a timer is synced some time after it was set, when its start and its sleep are, and so "
+        "is its result; what a crash cuts off runs again; each takes memory while it waits"
+    )
+
+    async def set(self, timers: list[Timer]) -> None:
+        for number, due_ms in timers:
+            delay_s = max(due_ms / 1_000 - time.time(), 0.001)
+            await self.library.DBOS.start_workflow_async(self.sleep, number, delay_s)
+
+
+SIDES: dict[str, Any] = {
+    "apscheduler": APScheduler,
+    "dbos delayed": DBOSDelayed,
+    "dbos sleep": DBOSSleep,
+}

@@ -1,0 +1,284 @@
+"""Timers that come due while many others wait, against those that keep time, too.
+
+    set     timers made durable, one call each
+    spread  timers that come due one after the other: how late each is fired
+    burst   timers that are due at the same moment: how late, and how many are fired in a second
+
+with 100,000 others pending. Every run has a process and a copy of a database of its own; the
+sides alternate. benchmarks/timekeepers.py tells how each is set up.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import timekeepers
+import uvloop
+from bare import fdatasync_rate
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).parent
+PACKAGES = ("apscheduler", "dbos", "sqlalchemy", "onceward")
+# What is wanted of us: outside the burst, 99 of 100 are no later than so.
+LATE_MS = 50.0
+WARM = 200
+# How long after the last one is due all must have been fired; and a run, and filling a
+# database, may take so long before they are given up.
+DRAIN_S = 120.0
+RUN_S = 600.0
+Run = dict[str, Any]
+
+
+class Keeper:
+    """Sets timers with one side, and waits until they have fired."""
+
+    def __init__(self, side: Any) -> None:
+        self.side = side
+        self.set_per_second = 0.0
+        self.due: dict[int, int] = {}
+
+    async def set(self, dues: list[int]) -> None:
+        """Set timers that are due so long after the first of them, which is due soon after
+        all are set: by the rate of the last time."""
+        setting_s = len(dues) / self.set_per_second * 1.5 if self.set_per_second else 0.0
+        start, first_ms = time.perf_counter(), int((time.time() + 1.0 + setting_s) * 1e3)
+        first = len(self.due)
+        timers = [(first + index, first_ms + due_ms) for index, due_ms in enumerate(dues)]
+        self.due.update(timers)
+        timekeepers.fires.want(len(self.due))
+        await self.side.set(timers)
+        self.set_per_second = len(dues) / (time.perf_counter() - start)
+
+    async def fired(self, dues: list[int]) -> Run:
+        """Set timers, wait until all have fired, and tell how late."""
+        before = len(self.due)
+        await self.set(dues)
+        late_start = time.time() * 1e3 > self.due[before]
+        assert not late_start or before == 0, "setting them took so long that the first was due"
+        await timekeepers.fires.wait(max(self.due.values()) / 1e3 - time.time() + DRAIN_S)
+        fires = timekeepers.fires.seen[before:]
+        late = sorted(at_ns / 1e6 - self.due[number] for number, at_ns in fires)
+        last_ms = max(at_ns for _, at_ns in fires) / 1e6
+        return {
+            "set_per_second": self.set_per_second,
+            "per_second": len(late) / (last_ms - self.due[before]) * 1e3,
+            "early_ms": max(-late[0], 0.0),
+            "p50_ms": late[len(late) // 2],
+            "p99_ms": late[int(len(late) * 0.99)],
+            "max_ms": late[-1],
+        }
+
+
+async def step(name: str, folder: str, spread: int, seconds: float, burst: int) -> Run:
+    """One side's run, in a process of its own."""
+    side = timekeepers.SIDES[name](Path(folder))
+    await side.open()
+    keeper = Keeper(side)
+    await keeper.fired([0] * WARM)
+    result = {
+        "spread": await keeper.fired([int(n * seconds * 1e3 / spread) for n in range(spread)]),
+        "burst": await keeper.fired([0] * burst),
+    }
+    await side.close()
+    counts = Counter(number for number, _ in timekeepers.fires.seen)
+    result["doubled"] = sum(counts.values()) - len(counts)
+    result["lost"] = len(keeper.due) - len(counts)
+    return result
+
+
+class Bench:
+    """Runs the sides in turns and keeps what they measured."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path, console: Console) -> None:
+        self.options = options
+        self.folder = folder
+        self.console = console
+        self.sides = [side for side in timekeepers.SIDES if side in options.sides.split(",")]
+        self.load = [os.getloadavg()[0]]
+        self.bare: Run = {}
+        self.results: dict[str, list[Run]] = {side: [] for side in self.sides}
+
+    def run(self) -> None:
+        self.bare = fdatasync_rate(str(self.folder), 1.0)
+        filled = {}
+        for side in self.sides:
+            self.console.print(f"[dim]{side}: {self.options.pending:,} pending timers[/]")
+            filled[side] = self.folder / side.replace(" ", "-")
+            filled[side].mkdir()
+            problem = self._call("--fill", [side, str(filled[side]), self.options.pending])
+            if "failed" in problem:
+                self.console.print(f"{side} could not be filled: {problem['failed']}")
+        for number in range(self.options.rounds):
+            for side in self.sides:
+                self.console.print(f"[dim]{side}, round {number + 1}/{self.options.rounds}[/]")
+                with tempfile.TemporaryDirectory(dir=self.folder) as own:
+                    shutil.copytree(filled[side], own, dirs_exist_ok=True)
+                    os.sync()
+                    o = self.options
+                    result = self._call("--step", [side, own, o.spread, o.seconds, o.burst])
+                if "failed" in result:
+                    self.console.print(f"{side} did not run: {result['failed']}")
+                self.results[side].append(result)
+                self.save()  # whatever becomes of the rest
+        self.load.append(os.getloadavg()[0])
+
+    def _call(self, what: str, arguments: list[Any]) -> Run:
+        command = [sys.executable, __file__, what, json.dumps(arguments)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=RUN_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {"failed": f"it took longer than {RUN_S:.0f} s"}
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+            return {"failed": lines[-1]}
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+
+    # What came out.
+
+    def median(self, side: str, phase: str, what: str) -> float | None:
+        found = [run[phase][what] for run in self.results[side] if "failed" not in run]
+        return statistics.median(found) if found else None
+
+    def show(self) -> None:
+        self.console.print("\nwhat can be relied on:")
+        for side in self.sides:
+            self.console.print(f"  {side}: {timekeepers.SIDES[side].promise}", highlight=False)
+        o = self.options
+        titles = {
+            "spread": f"{o.spread:,} timers due over {o.seconds:g} s",
+            "burst": f"{o.burst:,} timers due at one moment",
+        }
+        for phase, title in titles.items():
+            table = Table(title=f"{title}, with {o.pending:,} others pending")
+            table.add_column("side")
+            columns = ["set/s", "p50 ms late", "p99 ms late", "max ms late"]
+            for column in (*columns, *(["fires/s"] if phase == "burst" else [])):
+                table.add_column(column, justify="right")
+            for side in self.sides:
+                table.add_row(side, *self._row(side, phase))
+            self.console.print(table)
+        for line in self.verdicts():
+            self.console.print(line, highlight=False)
+        load = ", ".join(f"{value:.1f}" for value in self.load)
+        self.console.print(f"bare syncs per second: {self.bare['per_second']:,.0f}")
+        self.console.print(f"load of the machine, before and after: {load} on {os.cpu_count()}")
+
+    def _row(self, side: str, phase: str) -> list[str]:
+        if self.median(side, phase, "p50_ms") is None:
+            return ["did not run"]
+        row = [f"{self.median(side, phase, 'set_per_second'):,.0f}"]
+        row += [f"{self.median(side, phase, what):,.1f}" for what in ("p50_ms", "p99_ms")]
+        good = [run for run in self.results[side] if "failed" not in run]
+        row.append(f"{max(run[phase]['max_ms'] for run in good):,.1f}")
+        if phase == "burst":
+            row.append(f"{self.median(side, phase, 'per_second'):,.0f}")
+        return row
+
+    def verdicts(self) -> Iterator[str]:
+        """How the others compare, and whether we are as punctual as we want to be."""
+        for phase, what, words in (
+            ("spread", "p50_ms", "their median lateness in ours"),
+            ("spread", "p99_ms", "their p99 lateness in ours"),
+            ("burst", "per_second", "our fires per second in theirs"),
+        ):
+            ratios = {
+                side: ratio
+                for side in self.sides
+                if side != "onceward" and (ratio := self.ratio(side, phase, what)) is not None
+            }
+            if ratios:
+                found = ", ".join(f"{ratio:.1f} × {side}" for side, ratio in ratios.items())
+                yield f"{phase}, {words}: {found}"
+        for side in self.sides:
+            for run in self.results[side]:
+                if run.get("doubled") or run.get("lost"):
+                    yield f"{side}: {run['lost']} lost, {run['doubled']} fired twice"
+        late_ms = self.median("onceward", "spread", "p99_ms") if "onceward" in self.sides else None
+        if late_ms is not None:
+            good = "as wanted" if late_ms <= LATE_MS else "NOT as wanted"
+            yield f"onceward, p99 {late_ms:.1f} ms late: {good} ({LATE_MS:.0f} ms)"
+
+    def ratio(self, side: str, phase: str, what: str) -> float | None:
+        """Of rounds next to each other in time, so that what else goes on counts for both."""
+        ratios = [
+            ours[phase][what] / theirs[phase][what]
+            for ours, theirs in zip(
+                self.results.get("onceward", ()), self.results[side], strict=False
+            )
+            if "failed" not in ours and "failed" not in theirs
+        ]
+        if not ratios:
+            return None
+        ratio = statistics.median(ratios)
+        return ratio if what == "per_second" else 1 / ratio
+
+    def save(self) -> None:
+        machine = {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "load": self.load,
+            "bare": self.bare,
+            "packages": {name: version(name) for name in PACKAGES},
+        }
+        promises = {side: timekeepers.SIDES[side].promise for side in self.sides}
+        names = ("pending", "spread", "seconds", "burst", "rounds")
+        settings = {name: getattr(self.options, name) for name in names}
+        document = {"machine": machine, "promises": promises, **settings, "results": self.results}
+        self.options.save.parent.mkdir(exist_ok=True)
+        self.options.save.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sides", default=",".join(timekeepers.SIDES))
+    parser.add_argument("--pending", type=int, default=100_000, help="timers due in a year")
+    parser.add_argument("--spread", type=int, default=2_000, help="due one after the other")
+    parser.add_argument("--seconds", type=float, default=20, help="over which they are due")
+    parser.add_argument("--burst", type=int, default=3_000, help="due at the same moment")
+    parser.add_argument("--rounds", type=int, default=5, help="of all sides")
+    parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
+    parser.add_argument("--save", type=Path, default=HERE / "results" / "timers.json")
+    parser.add_argument("--fill", help=argparse.SUPPRESS)
+    parser.add_argument("--step", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.fill:
+        name, folder, count = json.loads(options.fill)
+        timekeepers.SIDES[name](Path(folder)).fill(count)
+        print("{}")
+        return
+    if options.step:
+        print(json.dumps(uvloop.run(step(*json.loads(options.step)))))
+        return
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    with tempfile.TemporaryDirectory(dir=options.folder or HERE, prefix="tmp-") as folder:
+        bench = Bench(options, Path(folder), console)
+        bench.run()
+        bench.save()
+        bench.show()
+
+
+if __name__ == "__main__":
+    main()
