@@ -38,7 +38,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo demo-crash test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
-	bench-http soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi \
+	bench-http bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi \
 	soak-simulate soak-power docs lock clean
 
 help: ## list the targets
@@ -79,6 +79,9 @@ bench-schedule: $(DEV) ## a million jobs that wait, on both engines
 
 bench-postgres: $(DEV) ## the PostgreSQL engine against the usual ways to use PostgreSQL
 	@$(PY) benchmarks/postgres.py
+
+bench-timers: $(BENCH) ## timers that come due while 100,000 wait, against APScheduler and DBOS
+	@.venv-bench/bin/python benchmarks/timers.py
 
 bench-poison: $(DEV) ## healthy jobs beside as many that fail
 	@$(PY) benchmarks/poison.py

@@ -58,6 +58,55 @@ Timer = tuple[int, int]
 """Its number, and when it is due in milliseconds since the epoch."""
 
 
+class Onceward:
+    """Ours: a timer sends a job to a queue, and a handler in the same process works on it."""
+
+    promise = (
+        "a timer is synced when it is set; its coming due and its job are synced before it fires, "
+        "and so are the lease and the result; what a crash cuts off runs again under the same id"
+    )
+
+    def __init__(self, folder: Path) -> None:
+        from onceward import App
+
+        self.app = App(f"sqlite:///{folder}/bench.db")
+
+    def fill(self, count: int) -> None:
+        asyncio.run(self._fill(count))
+
+    async def _fill(self, count: int) -> None:
+        due_ms, left = far_ms(), count
+
+        async def several(tx: Any) -> None:
+            for _ in range(min(FILL_COMMIT, left)):
+                await self.app.timers.set(queue="bench", body=-1, at_ms=due_ms, tx=tx)
+
+        await self.app.start(work=False)
+        while left > 0:
+            await self.app.store.run(several)
+            left -= FILL_COMMIT
+        await self.app.stop()
+
+    async def open(self) -> None:
+        @self.app.handler("bench", concurrency=CALLERS)
+        async def handle(job: Any) -> None:
+            fire(job.body)
+
+        await self.app.start()
+
+    async def set(self, timers: list[Timer]) -> None:
+        waiting = iter(timers)
+
+        async def caller() -> None:
+            for number, due_ms in waiting:
+                await self.app.timers.set(queue="bench", body=number, at_ms=due_ms)
+
+        await asyncio.gather(*[caller() for _ in range(CALLERS)])
+
+    async def close(self) -> None:
+        await self.app.stop()
+
+
 class APScheduler:
     """Version 3, with a thread that schedules and ten that run jobs. Jobs are in SQLite by
     SQLAlchemy, with a WAL. Nothing is too late to run."""
@@ -204,17 +253,24 @@ class DBOSSleep(DBOSDelayed):
     in the run do so: the others are delayed, since it would start each of them again."""
 
     promise = (
-        "a timer is synced some time after it was set, when its start and its sleep are, and so "
-        "is its result; what a crash cuts off runs again; each takes memory while it waits"
+        "a timer's start is synced when it is set, its time a moment later (a crash in between "
+        "lets it start anew), and its result; what a crash cuts off runs again; each takes "
+        "memory while it waits"
     )
 
     async def set(self, timers: list[Timer]) -> None:
-        for number, due_ms in timers:
-            delay_s = max(due_ms / 1_000 - time.time(), 0.001)
-            await self.library.DBOS.start_workflow_async(self.sleep, number, delay_s)
+        waiting = iter(timers)
+
+        async def caller() -> None:
+            for number, due_ms in waiting:
+                delay_s = max(due_ms / 1_000 - time.time(), 0.001)
+                await self.library.DBOS.start_workflow_async(self.sleep, number, delay_s)
+
+        await asyncio.gather(*[caller() for _ in range(THREADS)])
 
 
 SIDES: dict[str, Any] = {
+    "onceward": Onceward,
     "apscheduler": APScheduler,
     "dbos delayed": DBOSDelayed,
     "dbos sleep": DBOSSleep,

@@ -258,7 +258,7 @@ def main() -> None:
     parser.add_argument("--spread", type=int, default=2_000, help="due one after the other")
     parser.add_argument("--seconds", type=float, default=20, help="over which they are due")
     parser.add_argument("--burst", type=int, default=3_000, help="due at the same moment")
-    parser.add_argument("--rounds", type=int, default=5, help="of all sides")
+    parser.add_argument("--rounds", type=int, default=3, help="of all sides")
     parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
     parser.add_argument("--save", type=Path, default=HERE / "results" / "timers.json")
     parser.add_argument("--fill", help=argparse.SUPPRESS)
