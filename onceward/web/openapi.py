@@ -123,5 +123,9 @@ def _responses(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
 
 _TEXT = {"type": "string", "minLength": 1}
 _NUMBER = {"type": "integer", "minimum": 0}
-_QUERY = {"wait_ms": _NUMBER, "limit": {"type": "integer", "minimum": 1}}
+_QUERY = {
+    "wait_ms": _NUMBER,
+    "limit": {"type": "integer", "minimum": 1},
+    "secret": {"type": "boolean"},
+}
 _PLAIN = str.maketrans({"/": "_", "{": "", "}": "", ".": "_"})

@@ -88,6 +88,12 @@ class Site:
             self.post(f"/v1/jobs/{job['id']}/fail", said)
         return id_
 
+    def endpoint(self) -> str:
+        """The id of a new endpoint."""
+        id_ = f"known{next(self._numbers)}"
+        self.post("/v1/endpoints", {"id": id_, "url": "https://nowhere.invalid"})
+        return id_
+
     def lock(self) -> dict[str, Any]:
         """A new lock that is held."""
         name = f"known{next(self._numbers)}"
@@ -134,6 +140,15 @@ def test_every_answer_about_a_timer_that_is_there_is_in_the_document(
     case: Case, site: Site
 ) -> None:
     case.path_parameters = {"id": site.timer()}
+    site.check(case)
+
+
+@API.include(path_regex=r"/v1/endpoints/\{id\}").parametrize()
+@bounded
+def test_every_answer_about_an_endpoint_that_is_there_is_in_the_document(
+    case: Case, site: Site
+) -> None:
+    case.path_parameters = {"id": site.endpoint()}
     site.check(case)
 
 

@@ -1,6 +1,6 @@
 """The API, route by route."""
 
-from onceward.web.api import inbox, jobs, locks, queues, system, timers, timers_plain
+from onceward.web.api import endpoints, inbox, jobs, locks, queues, system, timers, timers_plain
 
 ROUTES = [
     *inbox.ROUTES,
@@ -9,5 +9,6 @@ ROUTES = [
     *locks.ROUTES,
     *timers.ROUTES,
     *timers_plain.ROUTES,
+    *endpoints.ROUTES,
     *system.ROUTES,
 ]

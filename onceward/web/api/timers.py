@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import Meta
 from onceward import limits
 from onceward.errors import AddressRefused, BadInput, NotDead
 from onceward.outward.headers import admit_headers
+from onceward.parts import endpoints
 from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.parts.timers import Call, Send, Spec, Target, View
 from onceward.service.timers import target_of
@@ -92,6 +94,8 @@ async def set_(server: "Server", request: Request) -> Response:
     with refused_as("bad_timer"):
         target = _target(server, caller, asked)
         spec = Spec(target, _due_ms(asked.at), asked.delay_ms, _repeat(asked), asked.catch_up)
+        if isinstance(target, Call) and not target.url:
+            await _insist_on_url(server, caller, target.endpoint)
         view, duplicate = await add(server, caller, spec, asked.id, key)
     members = msgspec.structs.asdict(shown(view, server.app.store.clock.now_ms()))
     return Response.of(TimerSet(**members, duplicate=duplicate), 200 if duplicate else 202)
@@ -234,6 +238,15 @@ def _target(server: "Server", caller: Caller, asked: NewTimer) -> Target:
     return target
 
 
+async def _insist_on_url(server: "Server", caller: Caller, id_: str) -> None:
+    """Raise `BadInput` for an endpoint that is not there, or cannot be called."""
+    if not id_:
+        raise BadInput("a timer sends to a queue or calls a url or endpoint, one of them")
+    endpoint = await server.app.run(partial(endpoints.get, id_=id_, caller=caller.name))
+    if not endpoint.url:
+        raise BadInput(f"the endpoint {id_!r} has no url to be called")
+
+
 def _repeat(asked: NewTimer) -> Repeat | None:
     if asked.every_ms is not None and asked.cron is not None:
         raise BadInput("a timer repeats by every_ms or by cron, not both")
@@ -280,7 +293,7 @@ ROUTES = [
         takes=NewTimer,
         gives=TimerSet,
         statuses=(202, 200),
-        problems=(*NEW, "value_too_large"),
+        problems=(*NEW, "value_too_large", "no_such_endpoint"),
         headers=("Idempotency-Key",),
     ),
     Route(

@@ -122,6 +122,7 @@ async def test_a_timer_that_sends_shows_how_the_job_is_sent() -> None:
         assert {name: found[name] for name in sent} == sent
         [claim] = await caller.app.claim("q", "w", lease_s=10, wait_s=60)
         assert (claim.order_key, claim.priority) == ("o", 1)
+        await caller.ok("POST", "/v1/endpoints", {"id": "e", "url": URL})
         called = {"headers": {"X-A": "1"}, "append_id": True, "attempts_max": 2, "endpoint": "e"}
         found = await caller.ok("POST", "/v1/timers", {**called, "delay_ms": 0})
         assert {name: found[name] for name in called} == called
@@ -315,6 +316,19 @@ async def test_what_can_be_no_timer_is_refused(changes: dict[str, Any], code: st
         asked = {name: v for name, v in {**LATER, **changes}.items() if v is not None}
         assert (await caller("POST", "/v1/timers", asked)).verdict == (422, code)
         assert (await caller.ok("GET", "/v1/timers"))["timers"] == []
+
+
+@virtual
+async def test_an_endpoint_that_is_not_there_is_refused() -> None:
+    async with serving() as caller:
+        await caller.ok("GET", "/v1/endpoints/default")  # which has no url
+        for id_, verdict in (
+            ("nowhere", (404, "no_such_endpoint")),
+            ("default", (422, "bad_timer")),
+            ("x" * 200, (422, "bad_name")),
+        ):
+            answer = await caller("POST", "/v1/timers", {"endpoint": id_, "delay_ms": 1})
+            assert answer.verdict == verdict
 
 
 @virtual
