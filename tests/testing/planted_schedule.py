@@ -129,8 +129,8 @@ class CrashUncounted(Schedule):
 class ReadyForgotten(Schedule):
     """A job that is sent to be ready at once has no entry."""
 
-    async def _place(self, tx, id_, job):
-        await super()._place(tx, id_, job)
+    async def _place(self, tx, id_, job, ready_ms=None):
+        await super()._place(tx, id_, job, ready_ms)
         if job.state == "ready" and not job.attempt:
             tx.delete((ready_partition(slot_of(id_), job.queue), job.place))
 
@@ -138,11 +138,11 @@ class ReadyForgotten(Schedule):
 class SoonIsNow(Schedule):
     """What is due soon is ready at once."""
 
-    async def _place(self, tx, id_, job):
+    async def _place(self, tx, id_, job, ready_ms=None):
         due_ms = job.due_ms
         if due_ms <= tx.now_ms + 2_000:
             job.due_ms = 0
-        await super()._place(tx, id_, job)
+        await super()._place(tx, id_, job, ready_ms)
         job.due_ms = due_ms
 
 
