@@ -211,8 +211,16 @@ class Unreachable(OncewardError):
 
     default_code = "unreachable"
 
-    def __init__(self, message: str, *, sent: int = 0, took_s: float = 0.0) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        sent: int = 0,
+        took_s: float = 0.0,
+        **details: object,
+    ) -> None:
+        super().__init__(message, code=code, **details)
         self.sent = sent
         self.took_s = took_s
 
