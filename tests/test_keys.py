@@ -1,7 +1,11 @@
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from onceward import keys
 from onceward.errors import BadInput
 from onceward.keys import after, below, join, kind_of, number, split
 from onceward.limits import KEY_NUMBER_MAX
@@ -107,3 +111,13 @@ def test_what_join_did_not_make_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="not an encoded key") as refused:
         split(text)
     assert refused.value.code == "bad_key"
+
+
+def test_the_guide_names_every_partition_that_is_not_for_users() -> None:
+    _, _, table, _ = re.split(r"^[= ]+$", keys.__doc__ or "", flags=re.MULTILINE)
+    own = set(re.findall(r"^([a-z]+)", table, re.MULTILINE))
+    guide = (Path(__file__).parents[1] / "docs" / "messages.md").read_text()
+    named = re.search(r"leave partitions alone whose\s+first word(.*?)\n\n", guide, re.DOTALL)
+    assert named is not None
+    assert own == set(re.findall(r"`([a-z]+)`", named[1]))
+    assert {"job", "queue", "slot", "config"} <= own
