@@ -35,7 +35,7 @@ TRY = Template("""\
 The shop is open at $url. Try this in another terminal:
 
   $command send orders '{"item": "lamp"}' --key order-1 --wait-s 5$server
-  curl $url/v1/inbox/orders?wait_ms=5000 -H 'Idempotency-Key: order-1' \\
+  curl '$url/v1/inbox/orders?wait_ms=5000' -H 'Idempotency-Key: order-1' \\
     -H 'Content-Type: application/json' -d '{"body": {"item": "lamp"}}'
   $command queues$server
   $command inspect $folder/shop.db
@@ -55,11 +55,14 @@ def announce(url: str) -> None:
 
 
 def main() -> None:
-    port = int(sys.argv[1]) if len(sys.argv) > 1 else 8080
+    port = sys.argv[1] if len(sys.argv) > 1 else "8080"
+    if not port.isdecimal():
+        sys.exit(f"demo: a port is a number, not {port!r}")
     try:
-        serve(Settings(app="demo:app", port=port), announce)
+        serve(Settings(app="demo:app", port=int(port)), announce)
     except onceward.OncewardError as error:
-        sys.exit(f"demo: {error}")
+        hint = "; `make demo PORT=8081` takes another port" if "listen" in error.message else ""
+        sys.exit(f"demo: {error.message}{hint}")
     except KeyboardInterrupt:
         pass  # before it was open
     print("The shop is closed.")

@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import JSONResponse
 
 import onceward
 from onceward.web.auth import Auth
@@ -52,6 +53,12 @@ async def lifespan(web: FastAPI) -> AsyncIterator[None]:
 
 
 web = FastAPI(title="Shop", lifespan=lifespan)
+
+
+@web.exception_handler(onceward.OncewardError)
+async def refuse(request: Request, error: onceward.OncewardError) -> JSONResponse:
+    """Another item under the same number, a database out of reach: each has its status."""
+    return JSONResponse({"detail": error.message}, error.kind.status)
 
 
 @web.put("/orders/{number}")

@@ -64,6 +64,8 @@ def test_the_help_lists_the_exit_codes(capsys: Capture) -> None:
     text = " ".join(capsys.readouterr().out.split())
     assert "72 damaged" in text
     assert "70 no_such_file" in text
+    assert "76 no_such_database" in text
+    assert "77 not allowed" in text
 
 
 @pytest.mark.parametrize("arguments", [(), ("dance",), ("inspect",), ("backup", "a.db")])

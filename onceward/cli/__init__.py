@@ -23,6 +23,8 @@ from onceward.errors import TABLE, OncewardError
 _EXIT_INTERRUPTED = 128 + signal.SIGINT
 _EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 _EXIT_TERMINATED = 128 + signal.SIGTERM
+# What is not installed with the package alone, and what brings it.
+_EXTRAS = {"aiohttp": "client", "jwt": "server", "uvicorn": "server"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,6 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OncewardError as error:
         complain(str(error))
         return error.kind.exit
+    except ModuleNotFoundError as error:
+        if (extra := _EXTRAS.get(error.name or "")) is None:
+            raise
+        complain(f"this needs {error.name}: pip install 'onceward[{extra}]' [bad_settings]")
+        return TABLE["bad_settings"].exit
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -47,12 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    exits = {kind.exit: code for code, kind in TABLE.items() if 65 <= kind.exit <= 74}
+    own = {*range(65, 75), 76}
+    exits = {kind.exit: code for code, kind in TABLE.items() if kind.exit in own}
     parser = argparse.ArgumentParser(
         prog="onceward",
         description="Once. In order. On time.",
         epilog="An error is one line on standard error that ends with its code. Exit codes: 0 "
-        "fine, 2 wrong usage, 75 try again, 78 wrong settings, "
+        "fine, 2 wrong usage, 75 try again, 77 not allowed, 78 wrong settings, "
         + ", ".join(f"{number} {code}" for number, code in sorted(exits.items()))
         + ".",
     )

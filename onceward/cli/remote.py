@@ -349,7 +349,10 @@ def _json(text: str, what: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise BadInput(f"{what} is not JSON: {error}", code="not_json") from error
+        why = str(error).removeprefix("JSON is malformed: ")
+        # The shell takes one pair of quotes away.
+        hint = "" if text[:1] in ("", "{", "[", '"') else "; a text is written as '\"text\"'"
+        raise BadInput(f"{what} is not JSON: {why}{hint}", code="not_json") from error
 
 
 def _print_json(value: Any) -> int:

@@ -103,12 +103,18 @@ def _serve(arguments: argparse.Namespace) -> int:
     dev = not settings.keys and not settings.jwt
 
     def announce(url: str) -> None:
-        mode = "dev mode: no keys, this machine only" if dev else f"{len(settings.keys)} API keys"
+        mode = "dev mode: no keys, this machine only" if dev else _callers(settings)
         print(f"onceward serves {settings.app or settings.database} at {url} ({mode})")
         print(f"  {url}/docs shows the API; Ctrl-C stops it", flush=True)
 
     serve(settings, announce)
     return 0
+
+
+def _callers(settings: Settings) -> str:
+    """Who may call, in a few words."""
+    kinds = (("API key", len(settings.keys)), ("token issuer", len(settings.jwt)))
+    return ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in kinds if count)
 
 
 def _config(arguments: argparse.Namespace) -> int:
@@ -185,7 +191,7 @@ def _signed(name: str, scopes: list[str], arguments: argparse.Namespace) -> str:
 
 def _work(arguments: argparse.Namespace) -> int:
     from onceward.web import logs
-    from onceward.web.serve import load_app
+    from onceward.web.application import load_app
 
     sys.path.insert(0, "")
     app = load_app(arguments.app)

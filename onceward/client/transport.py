@@ -223,6 +223,8 @@ _KINDS = _kinds()
 def _why(lost: Exception) -> str:
     if isinstance(lost, TimeoutError) and not str(lost):
         return "it takes too long"
+    if isinstance(lost, aiohttp.ClientSSLError):
+        return f"no connection by TLS is made: {getattr(lost, 'os_error', lost)}"
     if isinstance(lost, aiohttp.ClientConnectorError) and (lost.errno or 0) > 0:
         return os.strerror(lost.errno or 0)
     return str(lost) or repr(lost)

@@ -122,7 +122,9 @@ class Auth:
         try:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError as error:
-            raise _refused(f"this is no token: {error}") from error
+            raise _refused(
+                f"this is no token ({error}), and no API key, which begins with {KEY_PREFIX}"
+            ) from error
         reason = "no key of this server fits its algorithm and kid"
         for key, material in self._jwt_keys:
             if header.get("alg") != key.algorithm or key.id not in (None, header.get("kid")):

@@ -48,7 +48,8 @@ def _invalid(message: str) -> BadInput:
         code = "missing_member"
     elif "out of range" in message:
         code = "not_a_number"
-    told = message.replace("field", "member").replace("Object", "the object")
+    told = message.replace("Object missing required", "the object lacks the")
+    told = told.replace("field", "member").replace("Object", "the object")
     return BadInput(told[:_TOLD_CHARS], code=code)
 
 

@@ -4,9 +4,7 @@ import asyncio
 import gc
 import socket
 from collections.abc import Callable
-from importlib import import_module
 from types import FrameType
-from typing import Any
 
 import uvicorn
 import uvloop
@@ -14,6 +12,7 @@ import uvloop
 from onceward.app import App
 from onceward.errors import OncewardError
 from onceward.web import logs
+from onceward.web.application import load_app
 from onceward.web.auth import Auth
 from onceward.web.protocol import Protocol
 from onceward.web.server import Server, is_loopback
@@ -110,21 +109,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
         listening.listen(1024)
-    except (OSError, UnicodeError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         listening.close()
         raise OncewardError(
             f"cannot listen at {host}:{port}: {error}", code="bad_settings"
         ) from error
     return listening
-
-
-def load_app(path: str) -> App:
-    """The application that `module:name` says. Raises `bad_settings`."""
-    module, _, name = path.partition(":")
-    try:
-        found: Any = getattr(import_module(module), name or "app")
-    except (ImportError, AttributeError, ValueError) as error:
-        raise OncewardError(f"{path!r} cannot be loaded: {error}", code="bad_settings") from error
-    if not isinstance(found, App):
-        raise OncewardError(f"{path!r} is no onceward.App", code="bad_settings")
-    return found

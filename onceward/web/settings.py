@@ -80,15 +80,25 @@ def load(
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        name = str(error).partition("`$.")[2].split("`")[0].split("[")[0]
-        where = f" (from {sources[name]})" if name in sources else ""
         raise OncewardError(
-            f"the settings are wrong: {error}{where}", code="bad_settings"
+            f"the settings are wrong: {_why(str(error), sources)}", code="bad_settings"
         ) from error
     return settings, [
         Setting(name, getattr(settings, name), sources.get(name, "default"))
         for name in Settings.__struct_fields__
     ]
+
+
+def _why(error: str, sources: Mapping[str, str]) -> str:
+    """What is wrong, where it comes from, and what may stand there."""
+    unknown = [name for name in sources if name not in Settings.__struct_fields__]
+    if unknown and "unknown field" in error and "`$" not in error.partition(" - ")[2]:
+        return f"there is no setting {unknown[0]!r} (from {sources[unknown[0]]})"
+    name = error.partition("`$.")[2].split("`")[0].split("[")[0]
+    if name not in sources:
+        return error
+    told = f"{error} (from {sources[name]})"
+    return f"{told}; {name} is {MEANING[name]}" if "enum" in error else told
 
 
 def _from_file(path: str | None) -> dict[str, Any]:

@@ -336,6 +336,7 @@ def test_a_lock_is_shown_with_who_holds_it_and_who_waits(
         (("jobs", "nothing"), "[no_such_job]", 2),
         (("jobs", "nothing", "--cancel"), "[no_such_job]", 2),
         (("send", "q", "{"), "the body is not JSON: ", 2),
+        (("send", "q", "lamp"), "(byte 0); a text is written as '\"text\"' [not_json]", 2),
         (("send", "q", "1"), "[missing_key]", 2),
         (("send", "a b", "1", "--key", "k"), "a queue's name has ", 2),
         (("queues", "--pause"), "name the queue that is to be changed", 2),

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,67 @@ def test_what_it_cannot_start_with_is_told_in_one_line(
     assert run("serve", *arguments) == TABLE[code].exit
     complaint(capsys, code)
     assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module", "extra"),
+    [
+        (("serve",), "uvicorn", "server"),
+        (("send", "q", "1"), "aiohttp", "client"),
+        (("queues",), "aiohttp", "client"),
+        (("token", "ann", "--scope", "all", "--secret", SECRET), "jwt", "server"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else None,
+)
+def test_what_is_not_installed_is_named(
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    module: str,
+    extra: str,
+) -> None:
+    _uninstall(monkeypatch, module)
+    assert run(*arguments) == TABLE["bad_settings"].exit
+    said = f"this needs {module}: pip install 'onceward[{extra}]'"
+    assert said in complaint(capsys, "bad_settings")
+
+
+def test_handlers_need_nothing_of_a_server(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _uninstall(monkeypatch, "uvicorn", "jwt", "aiohttp")
+    assert run("work", "json:loads") == TABLE["bad_settings"].exit
+    assert "is no onceward.App" in complaint(capsys, "bad_settings")
+
+
+def test_a_module_that_nobody_offers_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    _uninstall(monkeypatch, "uvloop")
+    with pytest.raises(ModuleNotFoundError):
+        run("serve")
+
+
+def _uninstall(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    for name in list(sys.modules):
+        if name == "onceward.web.serve" or name.startswith("onceward.client"):
+            monkeypatch.delitem(sys.modules, name)
+    for name in modules:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "issuers", "says"),
+    [(0, 0, "dev mode"), (1, 0, "(1 API key)"), (2, 1, "(2 API keys, 1 token issuer)")],
+)
+def test_who_may_call_is_said_at_the_start(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, keys: int, issuers: int, says: str
+) -> None:
+    key = {"name": "a", "digest": "sha256:" + "0" * 64, "scopes": ["all"]}
+    issuer = {"algorithm": "HS256", "key": SECRET, "audience": "a"}
+    monkeypatch.setenv("ONCEWARD_KEYS", json.dumps([key] * keys))
+    monkeypatch.setenv("ONCEWARD_JWT", json.dumps([issuer] * issuers))
+    monkeypatch.setattr("onceward.web.serve.serve", lambda _, announce: announce("http://here"))
+    assert run("serve") == 0
+    assert says in capsys.readouterr().out
 
 
 def test_an_application_that_cannot_be_imported_is_told(capsys: Capture) -> None:

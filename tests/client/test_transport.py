@@ -106,6 +106,19 @@ async def test_what_may_pass_is_tried_again(trouble: bytes | None) -> None:
     assert len(clock.slept_s) == 2
 
 
+async def test_a_server_without_tls_is_said_to_have_none() -> None:
+    async def answer_plainly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer_plainly, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with Client(f"https://127.0.0.1:{port}", patience_s=0) as client:
+            with pytest.raises(Unavailable, match="no connection by TLS"):
+                await client.queues()
+
+
 @pytest.mark.parametrize(
     ("status", "body", "code"),
     [

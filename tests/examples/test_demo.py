@@ -85,4 +85,11 @@ def test_a_port_that_is_taken_is_said_to_be_so(tmp_path: Path) -> None:
         first.communicate(timeout=50)
     assert (first.returncode, second.returncode) == (0, 1)
     assert err.startswith(f"demo: cannot listen at 127.0.0.1:{port}")
+    assert "make demo PORT=" in err
     assert err.count("\n") == 1
+
+
+def test_a_port_that_is_none_is_said_to_be_so(tmp_path: Path) -> None:
+    with start(tmp_path, "http") as demo:
+        _, err = demo.communicate(timeout=50)
+    assert (err, demo.returncode) == ("demo: a port is a number, not 'http'\n", 1)

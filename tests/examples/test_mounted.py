@@ -83,3 +83,6 @@ async def test_the_application_keeps_its_own_pages(shop: str) -> None:
             await session.put(f"/orders/{number}?item=lamp")
         async with session.put("/orders/6?item=lamp") as answer:
             assert (answer.status, await answer.json()) == (409, {"detail": "no lamp is left"})
+        async with session.put("/orders/1?item=sofa") as answer:
+            assert answer.status == 422
+            assert "with another body" in (await answer.json())["detail"]

@@ -152,7 +152,7 @@ BAD_TOKENS: dict[str, tuple[str, str]] = {
     "subject that is no text": (token(sub="\ud800"), "a caller's name"),
     "long subject": (token(sub="x" * 257), "a caller's name"),
     "scope of another kind": (token(scope=["all"]), "sub and scope must be text"),
-    "not a token": ("hello", "this is no token"),
+    "not a token": ("hello", "and no API key, which begins with ow_"),
     "not a token either": ("a.b.c", "this is no token"),
     "claims that are no object": (by_hand({"alg": "HS256"}, "[]", b"x"), "token"),
 }

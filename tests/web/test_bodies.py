@@ -84,6 +84,11 @@ def test_a_bad_body_is_refused_with_the_code_of_its_fault(what: str) -> None:
     assert code(raw) == expected
 
 
+def test_a_member_that_is_missing_is_named() -> None:
+    with pytest.raises(BadInput, match="the object lacks the member `body`"):
+        parse(b'{"count":1}', Thing)
+
+
 GOOD = {
     "compact": b'{"body":{"a":[1,2,{"b":null}]},"count":3}',
     "with spaces": b' { "body" : [ 1 , 2 ] }\r\n',

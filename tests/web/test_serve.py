@@ -13,7 +13,6 @@ from onceward.app import App
 from onceward.errors import TABLE, OncewardError
 from onceward.web import serve
 from onceward.web.auth import Auth
-from onceward.web.serve import load_app
 from onceward.web.settings import Settings
 from tests.web.wire import ANSWER_S, Connection, launch, served
 
@@ -234,5 +233,10 @@ def test_settings_are_checked_before_anything_is_opened() -> None:
         with pytest.raises(OncewardError) as refused:
             serve.serve(settings, lambda url: None)
         assert refused.value.code == "bad_settings"
-    with pytest.raises(OncewardError):
-        load_app("onceward.app:App")
+
+
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_port_that_is_none_is_refused(port: int) -> None:
+    with pytest.raises(OncewardError, match="cannot listen at") as refused:
+        serve.serve(Settings(database="memory://", port=port), lambda url: None)
+    assert refused.value.code == "bad_settings"

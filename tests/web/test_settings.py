@@ -92,6 +92,16 @@ def test_a_wrong_setting_is_refused_and_says_where_it_comes_from(what: str) -> N
     assert "ow_1" not in message  # it may be secret
 
 
+def test_a_setting_that_is_none_is_refused_with_its_file() -> None:
+    Path("odd.toml").write_text("prot = 1\n")
+    with pytest.raises(OncewardError, match=r"there is no setting 'prot' \(from odd\.toml\)"):
+        load({}, {}, file="odd.toml")
+
+
+def test_what_may_stand_there_is_said() -> None:
+    assert "log is text or json" in refusal({"log": "xml"}, {})
+
+
 def test_a_file_that_cannot_be_used_is_refused() -> None:
     Path("wrong.toml").write_text("port = ")
     Path("unknown.toml").write_text("prot = 1")
