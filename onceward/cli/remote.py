@@ -25,6 +25,12 @@ SERVER = "http://localhost:8080"
 _STATES = ("waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled")
 # Shown also when there are none.
 _MAIN_STATES = ("ready", "leased", "done", "dead")
+# By hand, since the queues themselves take long to load.
+QUEUE_SETTINGS = (
+    *("limit", "limit_per_key", "rate", "attempts_max", "retry_first_ms", "retry_max_ms"),
+    *("dead_blocks", "notice", "key_fields", "fingerprint", "mismatch"),
+    *("key_retention_ms", "job_retention_ms"),
+)
 # Long enough for a server that is just being restarted.
 _PATIENCE_S = 5.0
 
@@ -43,7 +49,7 @@ def add_commands(commands: Any) -> None:
     send.add_argument("queue", metavar="QUEUE")
     send.add_argument("body", metavar="BODY", help="JSON; - reads it from standard input")
     send.add_argument("--key", help="what is the same message: sent again, it takes effect once")
-    send.add_argument("--delay-ms", type=int, help="when it is due")
+    send.add_argument("--delay-ms", type=int, help="let it be due after so long")
     send.add_argument("--order-key", help="what must not overtake each other")
     send.add_argument("--priority", type=int, help="0 comes first; 5 is usual")
     send.add_argument("--wait-s", type=float, default=0.0, help="wait so long for the result")
@@ -57,7 +63,10 @@ def add_commands(commands: Any) -> None:
     change.add_argument("--resume", action="store_true", help="hand them out again")
     change.add_argument("--purge", action="store_true", help="cancel all jobs that wait")
     change.add_argument(
-        "--set", action="append", metavar="NAME=VALUE", help="a setting, the value as JSON"
+        "--set",
+        action="append",
+        metavar="NAME=VALUE",
+        help=f"a setting, the value as JSON: {', '.join(QUEUE_SETTINGS)}",
     )
     queues.add_argument("--yes", action="store_true", help="do not ask before a purge")
 

@@ -17,6 +17,8 @@ from unittest.mock import patch
 import pytest
 
 from onceward import cli
+from onceward.cli.remote import QUEUE_SETTINGS
+from onceward.parts.schedule.settings import Settings
 from onceward.web.auth import digest_of
 from tests.server_process import ONCEWARD, ServerProcess, environment
 
@@ -328,6 +330,10 @@ def test_a_lock_is_shown_with_who_holds_it_and_who_waits(
     line, code = command.refused("locks", "never used")
     assert line.endswith("[no_such_lock]")
     assert code == 2
+
+
+def test_the_help_names_every_setting() -> None:
+    assert {*QUEUE_SETTINGS, "paused"} == {*Settings.__struct_fields__}
 
 
 @pytest.mark.parametrize(
