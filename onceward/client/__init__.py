@@ -6,22 +6,25 @@
 
 A call whose answer was lost, or that met a server on its way down or up, is made again until
 `patience_s` is over. That never does anything twice: messages have their keys, ends of jobs their
-tokens, and requests for locks their ids.
+tokens, requests for locks and timers their ids.
 """
 
 from onceward.client.client import Client
 from onceward.client.locks import HeldLock
+from onceward.client.timer_views import Endpoint, Timer
 from onceward.client.views import Claim, Job, Lock, LockStatus, Queue, Receipt
 from onceward.client.work import Worker
 
 __all__ = [
     "Claim",
     "Client",
+    "Endpoint",
     "HeldLock",
     "Job",
     "Lock",
     "LockStatus",
     "Queue",
     "Receipt",
+    "Timer",
     "Worker",
 ]

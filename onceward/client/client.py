@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from onceward.client.locks import HeldLock
-from onceward.client.transport import Course, Transport, problem
+from onceward.client.timers import TimerCalls
+from onceward.client.transport import Course, problem
 from onceward.client.views import (
     Answer,
     Claim,
@@ -31,7 +32,7 @@ from onceward.parts.schedule import milliseconds
 _WAIT_S = 20.0
 
 
-class Client(Transport):
+class Client(TimerCalls):
     """A client of a server. Use it with `async with`."""
 
     def __init__(

@@ -95,12 +95,14 @@ class Transport:
         query: dict[str, Any] | None = None,
         wait_s: float = 0.0,
         course: Course | None = None,
+        key: str | None = None,
     ) -> T:
         """Make a request until it is answered; returns what the server says.
 
-        `wait_s` is how long the server may take on purpose; `course` hears how it went. Raises
-        `BadInput` for what cannot be sent, the error that the server names, and `Unavailable` if
-        it was out of reach for too long.
+        `wait_s` is how long the server may take on purpose; `course` hears how it went; `key`
+        says what is the same request, where its body does not. Raises `BadInput` for what cannot
+        be sent, the error that the server names, and `Unavailable` if it was out of reach for too
+        long.
         """
         course = course or Course()
         address = f"{self._url}/" + "/".join(_word(word) for word in path)
@@ -108,6 +110,8 @@ class Transport:
             address += f"?{urlencode(query)}"
         data = None if body is None else _data(body)
         sent = {"Content-Type": "application/json"} if data else {}
+        if key is not None:
+            sent["Idempotency-Key"] = key
         until_ns = self.clock.elapsed_ns() + int((self._patience_s + wait_s) * 1e9)
         tries = 0
         while True:
@@ -212,7 +216,7 @@ def _kinds() -> dict[str, type[OncewardError]]:
         # Not those that only handlers raise, to say something of their own.
         if "default_code" in vars(kind) and kind.__module__ == OncewardError.__module__:
             found.setdefault(kind.default_code, kind)
-    for code in ("bad_request", "retry"):
+    for code in ("bad_request", "retry", "unreachable"):
         del found[code]
     return found
 

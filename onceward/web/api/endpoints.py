@@ -24,6 +24,7 @@ from onceward.web.api.endpoint_views import (
     Rotate,
     shown,
 )
+from onceward.web.api.inbox import idempotency_key
 from onceward.web.api.timer_views import TimerView
 from onceward.web.api.timer_views import shown as shown_timer
 from onceward.web.api.timers import admit_url, refused_as
@@ -144,7 +145,8 @@ async def test(server: "Server", request: Request) -> Response:
     if not endpoint.url:
         raise BadInput(f"the endpoint {id_!r} has no url to be called", code="bad_endpoint")
     call = Call(endpoint=id_, body={"type": "test", "endpoint": id_}, attempts_max=1)
-    view = await server.app.timers.put(Spec(call, delay_ms=0), caller=caller.name)
+    key = idempotency_key(request, None)
+    view = await server.app.timers.put(Spec(call, delay_ms=0), key=key, caller=caller.name)
     return Response.of(shown_timer(view, _now_ms(server)), 202)
 
 
@@ -276,6 +278,7 @@ ROUTES = [
         "Send a signed test call",
         gives=TimerView,
         statuses=(202,),
-        problems=(*_OWN, "bad_endpoint"),
+        problems=(*_OWN, "bad_endpoint", "bad_key", "key_reused"),
+        headers=("Idempotency-Key",),
     ),
 ]

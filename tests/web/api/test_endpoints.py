@@ -117,8 +117,10 @@ async def test_the_endpoint_of_bare_urls_is_there_once_it_is_asked_for() -> None
 async def test_a_test_is_a_call_that_is_tried_once() -> None:
     async with serving() as caller:
         await make(caller)
-        answer = await caller("POST", "/v1/endpoints/shop/test")
-        assert answer.status == 202
+        header = [("Idempotency-Key", "k")]
+        answer = await caller("POST", "/v1/endpoints/shop/test", headers=header)
+        again = await caller.ok("POST", "/v1/endpoints/shop/test", headers=header)
+        assert (answer.status, again["id"]) == (202, answer.json["id"])
         assert (answer.json["endpoint"], answer.json["attempts_max"]) == ("shop", 1)
         [claim] = await caller.app.claim(WEBHOOKS, "w", lease_s=10, wait_s=10)
         assert claim.body["call"]["body"] == {"type": "test", "endpoint": "shop"}

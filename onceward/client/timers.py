@@ -1,0 +1,203 @@
+"""The calls of the API that are about timers and endpoints."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from onceward.client.timer_views import Endpoint, Endpoints, Timer, Timers
+from onceward.client.transport import Course, Transport
+from onceward.client.views import Answer
+from onceward.errors import AlreadyEnded, BadInput, NoSuchEndpoint, NotDead
+from onceward.outward.signing import new_secret
+from onceward.parts.schedule import milliseconds
+
+_DAY_S = 24 * 3_600.0
+
+Time = int | str | datetime
+
+
+class TimerCalls(Transport):
+    """Timers and endpoints of a server."""
+
+    # Timers.
+
+    async def set_timer(
+        self,
+        id_: str | None = None,
+        *,
+        url: str | None = None,
+        endpoint: str | None = None,
+        queue: str | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        append_id: bool | None = None,
+        at: Time | None = None,
+        delay_s: float | None = None,
+        every_s: float | None = None,
+        cron: str | None = None,
+        zone: str | None = None,
+        catch_up: str | None = None,
+        attempts_max: int | None = None,
+        order_key: str | None = None,
+        limit_key: str | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+    ) -> Timer:
+        """Let something happen at a time: a POST to a URL or endpoint, or a job in a queue.
+
+        `at` is a time in ms, a text as in RFC 3339, or a datetime that knows its time zone. The
+        timer is set once for its id or key; without either an id is made up. The same again says
+        that it is a duplicate. Raises `BadInput`, `KeyReused`, `NoSuchEndpoint`.
+        """
+        if id_ is None and key is None:
+            id_ = self.ids.new()  # so that it can be asked again
+        asked = {
+            "id": id_,
+            "key": key,
+            "url": url,
+            "endpoint": endpoint,
+            "queue": queue,
+            "body": body,
+            "headers": None if headers is None else dict(headers),
+            "append_id": append_id,
+            **_when(at, delay_s),
+            "every_ms": None if every_s is None else milliseconds(every_s, "an interval"),
+            "cron": cron,
+            "zone": zone,
+            "catch_up": catch_up,
+            "attempts_max": attempts_max,
+            "order_key": order_key,
+            "limit_key": limit_key,
+            "priority": priority,
+        }
+        return await self.call("POST", "v1", "timers", type=Timer, body=_given(asked))
+
+    async def timer(self, id_: str) -> Timer:
+        """A timer, its next times, and what became of its last firing. Raises `NoSuchTimer`."""
+        return await self.call("GET", "v1", "timers", id_, type=Timer)
+
+    async def timers(
+        self,
+        *,
+        prefix: str | None = None,
+        state: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> tuple[list[Timer], str | None]:
+        """Timers in the order of their ids, and after which one the next ones come. A page may
+        be short although there are more."""
+        query = _given({"prefix": prefix, "state": state, "after": after, "limit": limit})
+        found = await self.call("GET", "v1", "timers", type=Timers, query=query)
+        return found.timers, found.next
+
+    async def move_timer(
+        self, id_: str, *, at: Time | None = None, delay_s: float | None = None
+    ) -> Timer:
+        """Let a timer be due at another time. A delay counts from when the server hears of it.
+        Raises `NoSuchTimer`, `AlreadyEnded`."""
+        course, asked = Course(), _given(_when(at, delay_s))
+        try:
+            return await self.call(
+                "PATCH", "v1", "timers", id_, type=Timer, body=asked, course=course
+            )
+        except AlreadyEnded as ended:
+            if not course.lost or ended.details.get("state") == "cancelled":
+                raise
+            return await self.timer(id_)  # it was moved, and has fired since
+
+    async def cancel_timer(self, id_: str) -> Timer:
+        """Let a timer not fire, or no more; twice is once. Raises `NoSuchTimer`,
+        `AlreadyEnded`."""
+        return await self.call("DELETE", "v1", "timers", id_, type=Timer)
+
+    async def resend(self, id_: str) -> Timer:
+        """Let the last firing of a timer, which has failed, be tried again with the same id.
+        Raises `NoSuchTimer`, `NotDead`."""
+        course = Course()
+        path = ("v1", "timers", id_, "resend")
+        try:
+            return await self.call("POST", *path, type=Timer, course=course)
+        except NotDead:
+            if not course.lost:
+                raise
+            return await self.timer(id_)
+
+    # Endpoints.
+
+    async def make_endpoint(
+        self,
+        url: str,
+        id_: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        description: str | None = None,
+        disabled: bool | None = None,
+        secret: str | None = None,
+    ) -> Endpoint:
+        """Make an endpoint, once for its id; it comes with its secret. Raises `BadInput`,
+        `KeyReused`."""
+        asked = {
+            "id": self.ids.new() if id_ is None else id_,
+            "url": url,
+            "headers": None if headers is None else dict(headers),
+            "description": description,
+            "disabled": disabled,
+            "secret": secret,
+        }
+        return await self.call("POST", "v1", "endpoints", type=Endpoint, body=_given(asked))
+
+    async def endpoint(self, id_: str, *, secret: bool = False) -> Endpoint:
+        """An endpoint, with the secrets that count if they are asked for. That of bare URLs is
+        called `default`. Raises `NoSuchEndpoint`."""
+        query = {"secret": "true"} if secret else None
+        return await self.call("GET", "v1", "endpoints", id_, type=Endpoint, query=query)
+
+    async def endpoints(
+        self, *, after: str | None = None, limit: int = 100
+    ) -> tuple[list[Endpoint], str | None]:
+        """Endpoints in the order of their ids, and after which one the next ones come."""
+        query = _given({"after": after, "limit": limit})
+        found = await self.call("GET", "v1", "endpoints", type=Endpoints, query=query)
+        return found.endpoints, found.next
+
+    async def change_endpoint(self, id_: str, **changes: Any) -> Endpoint:
+        """Change url, headers, description or disabled; the rest stays. Raises
+        `NoSuchEndpoint`, `BadInput`."""
+        return await self.call("PATCH", "v1", "endpoints", id_, type=Endpoint, body=changes)
+
+    async def remove_endpoint(self, id_: str) -> None:
+        """Forget an endpoint; twice is once."""
+        with suppress(NoSuchEndpoint):
+            await self.call("DELETE", "v1", "endpoints", id_, type=Answer)
+
+    async def rotate_secret(
+        self, id_: str, *, overlap_s: float = _DAY_S, secret: str | None = None
+    ) -> Endpoint:
+        """Sign with a new secret, and for `overlap_s` with the one before, too. Raises
+        `NoSuchEndpoint`, `BadInput`."""
+        asked = {
+            "overlap_ms": milliseconds(overlap_s, "a time to overlap"),
+            # Made up here, so that asking again is asking for the same one.
+            "secret": new_secret(self.ids) if secret is None else secret,
+        }
+        path = ("v1", "endpoints", id_, "rotate")
+        return await self.call("POST", *path, type=Endpoint, body=asked)
+
+    async def test_endpoint(self, id_: str) -> Timer:
+        """Send a signed test call; returns its timer, which says what came of it. Raises
+        `NoSuchEndpoint`."""
+        path = ("v1", "endpoints", id_, "test")
+        return await self.call("POST", *path, type=Timer, key=self.ids.new())
+
+
+def _when(at: Time | None, delay_s: float | None) -> dict[str, Any]:
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise BadInput(f"{at} may be any time: give it a time zone")
+        at = at.isoformat()
+    return {"at": at, "delay_ms": None if delay_s is None else milliseconds(delay_s, "a delay")}
+
+
+def _given(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
