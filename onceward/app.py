@@ -41,8 +41,10 @@ from onceward.parts import recurring as recurring_part
 from onceward.parts.inbox import Inbox, Receipt
 from onceward.parts.schedule import COMPLETE_WRITES, Claim, job_key, milliseconds
 from onceward.parts.schedule import Job as JobRecord
+from onceward.parts.timers import WEBHOOKS
 from onceward.parts.timers import Timers as TimersPart
 from onceward.service.declared import Declared, Recurring
+from onceward.service.delivery import Delivery, Outward
 from onceward.service.intake import Intake, accept_many
 from onceward.service.job import later_ms, send_options
 from onceward.service.locks import Locks
@@ -82,12 +84,14 @@ class App(Declared):
         slots: int = limits.SLOTS_DEFAULT,
         node_lease_s: float = limits.NODE_LEASE_MS / 1000,
         drain_s: float = limits.DRAIN_S,
+        outward: Outward | None = None,
         store: Callable[[Engine], Store] = Store,
     ) -> None:
         """`url` names the engine: `sqlite:///app.db`, `memory://`, `postgresql://…`.
 
         `slots` counts only for a new database. `drain_s` is how long handlers may take to
-        finish when the application stops. `store` is for tests: what makes the store.
+        finish when the application stops. `outward` says how timers call URLs; without it such
+        calls wait for an application that has it. `store` is for tests: what makes the store.
         Raises `BadInput`.
         """
         super().__init__()
@@ -103,6 +107,7 @@ class App(Declared):
         if self._node_lease_ms < limits.NODE_LEASE_MS_MIN:
             raise BadInput(f"the lease of a node is {limits.NODE_LEASE_MS_MIN} ms or more")
         self._drain_s = milliseconds(drain_s, "the time to drain") / 1000
+        self._outward = outward
         self._make_store = store
         self._engine = engines.create(url) if isinstance(url, str) else url
         self._workers: list[Worker] = []
@@ -146,7 +151,13 @@ class App(Declared):
         stack.callback(self._results.close)
         self.locks = Locks(self.store, node.dispatcher)
         stack.push_async_callback(self.locks.close)
-        self.timers = Timers(self.store, TimersPart(node.schedule), node.dispatcher)
+        timers = TimersPart(node.schedule)
+        delivery = None
+        if self._outward is not None:
+            delivery = Delivery(self.store, timers, self._outward)
+            stack.push_async_callback(delivery.close)
+        guard = None if delivery is None else delivery.guard
+        self.timers = Timers(self.store, timers, node.dispatcher, guard)
         node.on_end(self._results.close)
         for queue, settings in self._settings.items():
             if settings:
@@ -155,6 +166,9 @@ class App(Declared):
             await self.store.run(partial(self._recur, name, recurring))
         quarantine = Quarantine()
         handlers = list(self._handlers.values()) if work else []
+        if work and delivery is not None:
+            await self.queues.configure(WEBHOOKS, **delivery.settings)
+            handlers.append(delivery.handler)
         stack.push_async_callback(self._stop_workers)
         for handler in handlers:
             name = f"{self._name}/{handler.queue}"

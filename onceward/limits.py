@@ -153,7 +153,11 @@ TIMER_RETENTION_MS = 7 * 24 * 3_600_000
 OUTWARD_CONNECT_S = 5.0
 OUTWARD_TOTAL_S = 15.0
 OUTWARD_SLACK_S = 15.0
-OUTWARD_CALLS_MAX = 1_000
+OUTWARD_CALLS_MAX = 2_000
+# So long some of them wait for a host that has enough under way; others come back later.
+HOST_LINE_S = 1.0
+# So soon those come back who came to one of which nothing is known yet.
+HOST_UNKNOWN_S = 0.25
 ENDPOINTS_KNOWN_MAX = 1_000
 OUTWARD_HEADERS_MAX = 50
 OUTWARD_HEADS_BYTES = 16_384

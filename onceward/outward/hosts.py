@@ -61,6 +61,11 @@ class Hosts:
         self._doubtful += doubtful
         return Slot(self, key, host, doubtful, now_ns)
 
+    def answers(self, key: Hashable) -> bool:
+        """Whether the last request to a host got an answer."""
+        host = self._busy.get(key) or self._idle.get(key)
+        return host is not None and host.answers
+
     def in_trouble(self, key: Hashable) -> bool:
         """Whether the last request to a host got no answer."""
         host = self._busy.get(key) or self._idle.get(key)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from onceward import limits
 from onceward.errors import BadInput
+from onceward.outward.addresses import Guard
 from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.parts.schedule import milliseconds
 from onceward.parts.timers import FIRE_WRITES, TIMER_DUE, Call, Send, Spec, Target, View, id_for
@@ -20,9 +21,12 @@ T = TypeVar("T")
 class Timers:
     """The timers of one application. With `tx`, each is part of that transaction."""
 
-    def __init__(self, store: Store, part: TimersPart, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, store: Store, part: TimersPart, dispatcher: Dispatcher, guard: Guard | None
+    ) -> None:
         self.part = part
         self._store = store
+        self._guard = guard
         dispatcher.on_due(TIMER_DUE, part.fire, reads=part.read_to_fire, writes=FIRE_WRITES)
 
     async def set(
@@ -114,6 +118,8 @@ class Timers:
         if key is not None:
             id_, replace = self.id_for(key, caller=caller), False
         known_id = self._store.ids.new() if id_ is None else id_
+        if self._guard is not None and isinstance(spec.target, Call) and spec.target.url:
+            self._guard.parse(spec.target.url)  # better now than when it is due
 
         async def fn(tx: Transaction) -> tuple[View, bool]:
             if replace:

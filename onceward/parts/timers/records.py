@@ -16,7 +16,7 @@ from onceward.transaction import encode
 
 TIMER_DUE = "timer"
 """The kind of its entries in due."""
-WEBHOOKS = "webhooks"
+WEBHOOKS = "onceward.webhooks"
 """The queue of outward calls."""
 # The entry goes and the next one comes, the record is written, and a job is sent.
 FIRE_WRITES = 7

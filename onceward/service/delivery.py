@@ -1,0 +1,204 @@
+"""Delivery: makes the outward calls that timers ask for, each until it is answered.
+
+A call is a job of the queue of webhooks, and `webhook-id` is its id: the same in all attempts,
+so that a receiver can tell repeats. An endpoint that is slow or dead takes few hands, and
+what waits for it is given back until later: it delays nobody else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import (
+    AlreadyEnded,
+    BadInput,
+    Fail,
+    NoSuchEndpoint,
+    NoSuchTimer,
+    OncewardError,
+    Retry,
+    Unreachable,
+)
+from onceward.outward import answers, signing
+from onceward.outward.addresses import Guard
+from onceward.outward.answers import Answer, Outcome, Verdict
+from onceward.outward.hosts import Hosts
+from onceward.outward.sender import Sender
+from onceward.parts import endpoints
+from onceward.parts.endpoints import Endpoint
+from onceward.parts.timers import WEBHOOKS, Timers, Webhook
+from onceward.service.attempt import Handler
+from onceward.service.job import Asleep, Job
+from onceward.service.lines import Lines
+from onceward.store import Store
+from onceward.transaction import Transaction, encode
+
+# For how long an endpoint's record is taken to be as it was.
+_KNOWN_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outward:
+    """How outward calls are made."""
+
+    allow: Sequence[str] = ()
+    """Networks, hosts and hosts with ports that may be called though they are private."""
+    ports: Sequence[int] = (80, 443)
+    rate: float = 0.0
+    """How many calls a second are begun at the most, by all nodes together; 0: any number."""
+    attempts_max: int = 8
+    connect_s: float = limits.OUTWARD_CONNECT_S
+    total_s: float = limits.OUTWARD_TOTAL_S
+    concurrency: int = limits.OUTWARD_CALLS_MAX
+    """How many calls a node has under way at once."""
+    sender: Callable[[Guard], Sender] = Sender
+    """For tests: what makes the calls."""
+
+
+class Delivery:
+    """Makes the calls of one node."""
+
+    def __init__(self, store: Store, timers: Timers, outward: Outward) -> None:
+        """Raises `BadInput`."""
+        self._store = store
+        self._timers = timers
+        self._outward = outward
+        self.guard = Guard(outward.allow, outward.ports)
+        elapsed_ns, hands = store.clock.elapsed_ns, outward.concurrency
+        # Some hands are always left for hosts that answer, and for others than the busiest.
+        hosts = Hosts(store.ids.fraction, elapsed_ns, doubtful_max=hands - hands // 4)
+        self._lines = Lines(hosts, elapsed_ns, hands // 2)
+        self._sender = outward.sender(self.guard)
+        self._known: dict[tuple[str, str], tuple[Endpoint, int]] = {}
+        self._lateness = store.meters.histogram("webhook_lateness_seconds")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the queue of webhooks. Its jobs are known at least as long as their timers."""
+        outward = self._outward
+        return {"rate": outward.rate, "attempts_max": outward.attempts_max}
+
+    @property
+    def handler(self) -> Handler:
+        """For a worker of the queue of webhooks."""
+        lease_ms = int((self._outward.total_s + limits.OUTWARD_SLACK_S) * 1_000)
+        return Handler(WEBHOOKS, self.deliver, lease_ms, self._outward.concurrency)
+
+    async def close(self) -> None:
+        await self._sender.close()
+
+    async def deliver(self, job: Job) -> dict[str, Any]:
+        """Make a call; returns what it was answered. Raises what says how to go on."""
+        webhook = msgspec.convert(job.body, Webhook)
+        id_ = webhook.call.endpoint or endpoints.DEFAULT
+        endpoint = await self._endpoint(webhook.caller, id_)
+        if endpoint.disabled:
+            raise Fail(f"the endpoint {id_} is disabled")
+        url = _url(webhook, endpoint)
+        try:
+            host = self.guard.parse(url).key
+        except BadInput as refused:
+            raise Fail(refused.message) from refused
+        slot = await self._lines.enter(host)
+        now_ms = self._store.clock.now_ms()
+        if isinstance(slot, float):
+            raise Asleep("", now_ms + int(slot * 1_000) + 1)
+        if job.attempt == 1:
+            self._lateness.observe(max(0, now_ms - webhook.due_ms) / 1_000)
+        answered: bool | None = None
+        try:
+            verdict = answers.judge(await self._call(job.id, url, webhook, endpoint, now_ms))
+            answered = verdict.answered
+        finally:
+            self._lines.leave(host, slot, answered)
+        await self._note(webhook.caller, id_, endpoint, verdict)
+        self._store.meters.count("webhooks", outcome=verdict.outcome)
+        if verdict.outcome is Outcome.DELIVERED:
+            return {"said": verdict.line}
+        if verdict.outcome is Outcome.AGAIN:
+            raise Retry(verdict.line, after_s=verdict.not_before_s)
+        if verdict.outcome is Outcome.GONE:
+            await self._end(webhook)
+        raise Fail(verdict.line)
+
+    async def _call(
+        self, id_: str, url: str, webhook: Webhook, endpoint: Endpoint, now_ms: int
+    ) -> Answer | OncewardError:
+        body = _body(webhook)
+        headers = {"content-type": "application/json", **endpoint.headers, **webhook.call.headers}
+        headers["onceward-timer"] = quote(webhook.timer)
+        secrets = endpoint.secrets_at(now_ms)
+        headers |= signing.headers(secrets, id_, now_ms // 1_000, body)
+        outward = self._outward
+        try:
+            return await self._sender.post(
+                url, headers, body, connect_s=outward.connect_s, total_s=outward.total_s
+            )
+        except (Unreachable, BadInput) as error:
+            return error
+
+    async def _endpoint(self, caller: str, id_: str) -> Endpoint:
+        now_ns = self._store.clock.elapsed_ns()
+        known = self._known.get((caller, id_))
+        if known is None or now_ns - known[1] > _KNOWN_NS:
+            if len(self._known) >= limits.ENDPOINTS_KNOWN_MAX:
+                self._known.clear()
+            try:
+                endpoint = await self._store.run(lambda tx: self._find(tx, caller, id_))
+            except NoSuchEndpoint as gone:
+                raise Fail(gone.message) from gone
+            known = self._known[caller, id_] = (endpoint, now_ns)
+        return known[0]
+
+    async def _find(self, tx: Transaction, caller: str, id_: str) -> Endpoint:
+        if id_ == endpoints.DEFAULT:
+            return await default_endpoint(tx, self._store, caller)
+        return await endpoints.get(tx, id_, caller=caller)
+
+    async def _end(self, webhook: Webhook) -> None:
+        """Let a timer repeat no more whose receiver wants no calls any more."""
+        try:
+            await self._store.run(
+                lambda tx: self._timers.cancel(tx, webhook.timer, caller=webhook.caller)
+            )
+        except (NoSuchTimer, AlreadyEnded):
+            pass  # it was there for this once
+
+    async def _note(self, caller: str, id_: str, endpoint: Endpoint, verdict: Verdict) -> None:
+        """Write down if an endpoint has begun to fail, or to answer again."""
+        failing = verdict.outcome is not Outcome.DELIVERED
+        if id_ != endpoints.DEFAULT and endpoint.health.failing != failing:
+            endpoint.health.failing = failing
+            await self._store.run(
+                lambda tx: endpoints.note(
+                    tx, id_, failing=failing, said=verdict.line, caller=caller
+                )
+            )
+
+
+async def default_endpoint(tx: Transaction, store: Store, caller: str) -> Endpoint:
+    """The one whose secrets sign what goes to a bare URL; made if it is not there."""
+    try:
+        return await endpoints.get(tx, endpoints.DEFAULT, caller=caller)
+    except NoSuchEndpoint:
+        secret = signing.new_secret(store.ids)
+        return await endpoints.put(tx, endpoints.DEFAULT, "", secret, caller=caller)
+
+
+def _url(webhook: Webhook, endpoint: Endpoint) -> str:
+    url = webhook.call.url or endpoint.url
+    if not webhook.call.append_id:
+        return url
+    path, mark, query = url.partition("?")
+    return f"{path.rstrip('/')}/{quote(webhook.timer, safe='')}{mark}{query}"
+
+
+def _body(webhook: Webhook) -> bytes:
+    body = webhook.call.body
+    if body is None:
+        body = {"id": webhook.timer, "due_ms": webhook.due_ms, "number": webhook.number}
+    return encode(body, (WEBHOOKS, "body"))

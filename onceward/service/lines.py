@@ -1,0 +1,107 @@
+"""Lines: who waits for a host that has enough requests under way.
+
+Who will not have to wait for long waits here, in the order they came, and goes on when one before
+is over. The others would keep their hands from calling other hosts: these are told when their
+turn will be, one behind the other, and come back then.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable
+
+from onceward import limits
+from onceward.outward.hosts import Hosts, Slot
+
+
+class Lines:
+    """Admits requests to hosts, for one process."""
+
+    def __init__(self, hosts: Hosts, elapsed_ns: Callable[[], int], waiting_max: int) -> None:
+        """`waiting_max`: so many wait here for one host at the most."""
+        self._hosts = hosts
+        self._elapsed_ns = elapsed_ns
+        self._waiting_max = waiting_max
+        self._lines: dict[Hashable, _Line] = {}
+
+    async def enter(self, host: Hashable) -> Slot | float:
+        """Leave for a request, to be given back by `leave`; or in how many seconds to come back."""
+        line = self._lines.get(host)
+        if line is None or not line.waiting:
+            slot = self._hosts.admit(host)
+            if isinstance(slot, Slot):
+                return slot
+            if line is None:
+                line = self._lines[host] = _Line(self._elapsed_ns())
+            line.gap_s = self._gap_s(host, slot)
+        now_ns = self._elapsed_ns()
+        if self._hosts.answers(host):
+            return line.later_s(now_ns) if self._is_long(line) else await self._wait(host, line)
+        if self._hosts.in_trouble(host):
+            return line.later_s(now_ns)
+        # Nothing is known of it yet. Soon it will be, or it takes long: then that is no hurry.
+        return max(limits.HOST_UNKNOWN_S, (now_ns - line.since_ns) / 1e9)
+
+    def leave(self, host: Hashable, slot: Slot, answered: bool | None) -> None:
+        """The request is over; the next one in line may go on."""
+        slot.give_back(answered)
+        self._wake(host)
+
+    def _gap_s(self, host: Hashable, wait_s: float) -> float:
+        """How long it takes until one more request is over: of who does not answer, unknown."""
+        return wait_s if self._hosts.answers(host) else max(wait_s, limits.HOST_WAIT_S_MAX)
+
+    def _is_long(self, line: "_Line") -> bool:
+        count = len(line.waiting)
+        return count >= self._waiting_max or count * line.gap_s >= limits.HOST_LINE_S
+
+    async def _wait(self, host: Hashable, line: "_Line") -> Slot | float:
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[Slot | float] = loop.create_future()
+        line.waiting.append(turn)
+        # Should nothing be under way any more, and nobody say that it is over.
+        waker = loop.call_later(line.gap_s, self._wake, host)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and isinstance(slot := turn.result(), Slot):
+                self.leave(host, slot, None)
+            raise
+        finally:
+            waker.cancel()
+
+    def _wake(self, host: Hashable) -> None:
+        """Let as many go on as may."""
+        line = self._lines.get(host)
+        if line is None:
+            return
+        while line.waiting:
+            turn = line.waiting[0]
+            if not turn.done():
+                slot = self._hosts.admit(host)
+                if not isinstance(slot, Slot):
+                    line.gap_s = self._gap_s(host, slot)
+                    if self._hosts.answers(host):
+                        return
+                    slot = line.later_s(self._elapsed_ns())
+                turn.set_result(slot)
+            line.waiting.popleft()
+        if line.next_ns <= self._elapsed_ns():
+            del self._lines[host]
+
+
+class _Line:
+    """Those who wait for one host."""
+
+    def __init__(self, now_ns: int) -> None:
+        self.waiting: deque[asyncio.Future[Slot | float]] = deque()
+        self.since_ns = now_ns
+        self.next_ns = now_ns
+        """When the turn of the last one is who was told to come back."""
+        self.gap_s = limits.HOST_WAIT_S_MIN
+        """How long it takes until one more request is over."""
+
+    def later_s(self, now_ns: int) -> float:
+        """When the turn will be of one more who comes back."""
+        gap_ns = int(self.gap_s * 1e9)
+        self.next_ns = max(self.next_ns, now_ns + len(self.waiting) * gap_ns) + gap_ns
+        return (self.next_ns - now_ns) / 1e9
