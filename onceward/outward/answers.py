@@ -6,11 +6,12 @@ like others.
 """
 
 import re
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http import HTTPStatus
+
+import msgspec
 
 from onceward import limits
 from onceward.errors import AddressRefused, BadInput, OncewardError, Unreachable
@@ -18,8 +19,7 @@ from onceward.errors import AddressRefused, BadInput, OncewardError, Unreachable
 _STATUSES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What an endpoint answered."""
 
     status: int
@@ -43,8 +43,7 @@ class Outcome(StrEnum):
     """This call can never be made as it is; others to the same endpoint may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What a call has come to."""
 
     outcome: Outcome

@@ -35,21 +35,28 @@ class Reply:
 
 
 class Connection(asyncio.Protocol):
-    """One connection. Made by the event loop; `ended` is called when it is over."""
+    """One connection. `ended` is called when it is over."""
 
-    def __init__(self, ended: "Callable[[Connection], None]", made_ns: int) -> None:
-        self.made_ns = made_ns
+    def __init__(
+        self, ended: "Callable[[Connection], None]", elapsed_ns: Callable[[], int]
+    ) -> None:
+        self.made_ns = elapsed_ns()
         self.idle_ns = 0
         """Since when it is without a request."""
         self.asked = 0
         """How many requests were sent on it."""
         self._ended = ended
+        self._elapsed_ns = elapsed_ns
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._waiting: asyncio.Future[Reply] | None = None
         self._reply = Reply()
         self._came_bytes = 0
         self._usable = False
+        # One timer for all requests: to set one for each takes longer than to send it.
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        self._until_ns = 0
 
     @property
     def usable(self) -> bool:
@@ -61,14 +68,18 @@ class Connection(asyncio.Protocol):
         """Whether something of an answer has come."""
         return self._came_bytes > 0
 
-    def ask(self, request: bytes) -> "asyncio.Future[Reply]":
-        """Send a request; the answer comes as the result. Fails with `Dropped`, or with
-        `Unreachable` if what comes is no answer. Who does not wait for it has to `abort`."""
+    def ask(self, request: bytes, until_ns: int) -> "asyncio.Future[Reply]":
+        """Send a request; the answer comes as the result. Fails with `Dropped`, with
+        `TimeoutError` if not all of it has come by then, or with `Unreachable` if what comes is
+        no answer. Who does not wait for it has to `abort`."""
         self.asked += 1
         self._usable = False
         self._reply = Reply()
         self._came_bytes = 0
         waiting = self._waiting = self._loop.create_future()
+        self._until_ns = until_ns
+        if self._timer is None or until_ns < self._timer_ns:
+            self._set_timer()
         self._transport.write(request)
         return waiting
 
@@ -107,6 +118,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._usable = False
+        if self._timer is not None:
+            self._timer.cancel()
         if self._waiting is not None:
             if not self._came_bytes:
                 self._end(Dropped())
@@ -159,6 +172,23 @@ class Connection(asyncio.Protocol):
             self._reply = Reply()  # the answer is still to come
 
     # How a question ends.
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ns = self._until_ns
+        left_s = (self._until_ns - self._elapsed_ns()) / 1e9
+        self._timer = self._loop.call_later(max(0.0, left_s), self._look)
+
+    def _look(self) -> None:
+        """Whether it has waited long enough."""
+        self._timer = None
+        if self._waiting is not None:
+            if self._elapsed_ns() < self._until_ns:
+                self._set_timer()
+            else:
+                self._end(TimeoutError())
+                self.drop()
 
     def _finish(self, *, keep: bool) -> None:
         self._end(self._reply)

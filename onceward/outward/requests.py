@@ -12,22 +12,26 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # These say how the request is sent, which is not the caller's business.
 _OURS = {
     *("host", "content-length", "transfer-encoding", "trailer", "te", "expect", "upgrade"),
-    *("connection", "keep-alive", "proxy-connection", "proxy-authorization", "user-agent"),
+    *("connection", "keep-alive", "proxy-connection", "proxy-authorization"),
 }
 _AGENT = f"User-Agent: onceward/{__version__}\r\n"
 
 
 def write_post(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
     """A POST. Raises `BadInput` for headers that cannot be sent."""
-    parts = [f"POST {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n", _AGENT]
+    parts = [f"POST {target.path} HTTP/1.1\r\nHost: {target.authority}\r\n"]
+    agent = _AGENT
     for name, value in headers.items():
-        if not _may_send(name):
+        low = _low(name)
+        if low is None:
             raise BadInput(f"the header {name!r} cannot be sent", code="bad_header")
-        parts += name, ": ", value, "\r\n"
-    parts.append(f"Content-Length: {len(body)}\r\n\r\n")
+        if low == "user-agent":
+            agent = ""
+        parts.append(f"{name}: {value}\r\n")
+    parts.append(f"{agent}Content-Length: {len(body)}\r\n\r\n")
     head = "".join(parts)
     # All lines are ours: a value that has an end of line in it would begin another header.
-    lines = len(headers) + 5
+    lines = len(headers) + (5 if agent else 4)
     if head.count("\n") != lines or head.count("\r") != lines or "\0" in head:
         raise BadInput("a header has characters in it that end a line", code="bad_header")
     try:
@@ -37,5 +41,7 @@ def write_post(target: Target, headers: Mapping[str, str], body: bytes) -> bytes
 
 
 @lru_cache(1_000)
-def _may_send(name: str) -> bool:
-    return _TOKEN.fullmatch(name) is not None and name.lower() not in _OURS
+def _low(name: str) -> str | None:
+    """A header's name in lower case; None if it is none, or not the caller's to set."""
+    low = name.lower()
+    return low if _TOKEN.fullmatch(name) and low not in _OURS else None

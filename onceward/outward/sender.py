@@ -21,6 +21,7 @@ from onceward.outward.addresses import Guard, Target
 from onceward.outward.answers import Answer, read_retry_after
 from onceward.outward.connection import Connection, Dropped, Reply
 from onceward.outward.names import Lookup, Names, look_up
+from onceward.outward.places import Places
 from onceward.outward.pool import Key, Pool
 from onceward.outward.requests import write_post
 
@@ -44,7 +45,7 @@ class Sender:
         self._clock = clock or Clock()
         self._names = Names(guard, lookup, self._clock.elapsed_ns)
         self._tls = tls
-        self._sends = asyncio.Semaphore(sends_max)
+        self._places = Places(sends_max)
         self._sends_per_host_max = sends_per_host_max
         self._hosts: dict[Key, _Host] = {}
         """Those with requests under way."""
@@ -84,49 +85,25 @@ class Sender:
         target = self._guard.parse(url)
         request = write_post(target, headers, body)
         began_ns = self._clock.elapsed_ns()
-        key = target.key
-        host = self._hosts.get(key)
+        host = self._hosts.get(target.key)
         if host is None:
-            host = self._hosts[key] = _Host(self._sends_per_host_max)
+            host = self._hosts[target.key] = _Host(self._sends_per_host_max)
         host.users += 1
-        sent, missing = 0, "free connection"
-        connection: Connection | None = None
         try:
-            async with asyncio.timeout(total_s), host.sends, self._sends:
-                connection = self._pool.take(key)
-                while True:
-                    if connection is None:
-                        missing = "connection"
-                        connection = await self._connect(target, connect_s)
-                    sent, missing = sent + 1, "answer"
-                    try:
-                        reply = await connection.ask(request)
-                        break
-                    except Dropped:
-                        if connection.asked == 1:
-                            raise Unreachable("the connection ended without an answer") from None
-                        self.repeated += 1
-                        connection = None
-        except TimeoutError:
-            # Of this function's limit: that of `_connect` is told apart there.
-            if connection is not None and connection.began:
-                missing = "whole answer"
-            why = f"no {missing} within {total_s:g} s"
-            raise Unreachable(why, sent=sent, took_s=self._since_s(began_ns)) from None
-        except Unreachable as error:
-            error.sent, error.took_s = sent, self._since_s(began_ns)
-            raise
-        else:
-            self._pool.keep(key, connection)
-            connection = None
-            took_s = self._since_s(began_ns)
-            return Answer(reply.status, self._retry_after_s(reply), reply.body, took_s, sent)
+            if host.places.free and self._places.free:
+                host.places.free -= 1
+                self._places.free -= 1
+            else:
+                await self._enter(host, total_s)
+            try:
+                return await self._exchange(target, request, began_ns, connect_s, total_s)
+            finally:
+                host.places.leave()
+                self._places.leave()
         finally:
-            if connection is not None:
-                connection.abort()
             host.users -= 1
             if not host.users:
-                self._hosts.pop(key, None)
+                del self._hosts[target.key]
 
     async def close(self) -> None:
         """End all connections. Requests under way fail; so do new ones."""
@@ -135,6 +112,59 @@ class Sender:
         self._pool.close()
         for connection in list(self._open):
             connection.drop()
+
+    async def _enter(self, host: "_Host", total_s: float) -> None:
+        try:
+            async with asyncio.timeout(total_s):
+                await host.places.enter()
+                try:
+                    await self._places.enter()
+                except BaseException:
+                    host.places.leave()
+                    raise
+        except TimeoutError:
+            why = f"too many requests are under way: none was over within {total_s:g} s"
+            raise Unreachable(why, took_s=total_s) from None
+
+    async def _exchange(
+        self, target: Target, request: bytes, began_ns: int, connect_s: float, total_s: float
+    ) -> Answer:
+        """Send a request, twice if need be, and wait for its answer."""
+        until_ns = began_ns + int(total_s * 1e9)
+        sent = 0
+        connection = self._pool.take(target.key)
+        try:
+            while True:
+                if connection is None:
+                    async with asyncio.timeout((until_ns - self._clock.elapsed_ns()) / 1e9):
+                        connection = await self._connect(target, connect_s)
+                sent += 1
+                try:
+                    reply = await connection.ask(request, until_ns)
+                    break
+                except Dropped:
+                    if connection.asked == 1:
+                        raise Unreachable("the connection ended without an answer") from None
+                    self.repeated += 1
+                    connection = None
+        except TimeoutError:
+            # Of the limit for all: that of `_connect` is told apart there.
+            missing = "answer" if sent else "connection"
+            if connection is not None and connection.began:
+                missing = "whole answer"
+            why = f"no {missing} within {total_s:g} s"
+            raise Unreachable(why, sent=sent, took_s=self._since_s(began_ns)) from None
+        except Unreachable as error:
+            error.sent, error.took_s = sent, self._since_s(began_ns)
+            raise
+        else:
+            self._pool.keep(target.key, connection)
+            connection = None
+            took_s = self._since_s(began_ns)
+            return Answer(reply.status, self._retry_after_s(reply), reply.body, took_s, sent)
+        finally:
+            if connection is not None:
+                connection.abort()
 
     async def _connect(self, target: Target, connect_s: float) -> Connection:
         """A new connection, to the first of the addresses that takes one."""
@@ -165,9 +195,8 @@ class Sender:
         tls = None
         if target.scheme == "https":
             tls = self._tls = self._tls or ssl.create_default_context()
-        made_ns = self._clock.elapsed_ns()
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(self._ended, made_ns),
+            lambda: Connection(self._ended, self._clock.elapsed_ns),
             address,
             target.port,
             ssl=tls,
@@ -194,10 +223,10 @@ class Sender:
 class _Host:
     """The requests under way to one host, and those that wait."""
 
-    __slots__ = ("sends", "users")
+    __slots__ = ("places", "users")
 
     def __init__(self, sends_max: int) -> None:
-        self.sends = asyncio.Semaphore(sends_max)
+        self.places = Places(sends_max)
         self.users = 0
 
 

@@ -13,7 +13,7 @@ from tests.outward.endpoint import Endpoint
 
 LOCAL = Guard(["127.0.0.1:*"])
 # Long enough to never matter, where a test waits for something else; and as short as can be.
-LONG, SHORT = 30.0, 0.05
+LONG, SHORT = 30.0, 0.25
 
 
 async def post(

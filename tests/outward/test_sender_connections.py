@@ -207,7 +207,7 @@ async def test_there_are_no_more_requests_under_way_than_there_may_be() -> None:
         await two.arrived(1)
         assert len(one.requests) + len(two.requests) == 2
         failed = await failure(post(sender, one, total_s=SHORT))
-        assert failed.message == "no free connection within 0.05 s"
+        assert "too many requests are under way" in failed.message
         assert failed.sent == 0
         gate.opened.set()
         assert [(await each).status for each in posts] == [200] * 4
@@ -264,9 +264,9 @@ async def test_who_takes_no_connection_is_not_waited_for_longer_than_told(
             assert each.connect_ex(address) in (0, errno.EINPROGRESS)
         url = f"http://127.0.0.1:{address[1]}/"
         failed = await failure(post(sender, url, connect_s=SHORT))
-        assert (failed.message, failed.sent) == ("no connection within 0.05 s", 0)
+        assert (failed.message, failed.sent) == ("no connection within 0.25 s", 0)
         failed = await failure(post(sender, url, connect_s=LONG, total_s=SHORT))
-        assert (failed.message, failed.sent) == ("no connection within 0.05 s", 0)
+        assert (failed.message, failed.sent) == ("no connection within 0.25 s", 0)
         for each in waiting:
             each.close()
 
