@@ -127,3 +127,37 @@ async def test_a_result_that_cannot_be_stored_spoils_no_other_job() -> None:
         assert (await app.job(claims[4].id)).state == "leased"
         await app.complete(claims[4].id, claims[4].token)
     assert apps.problems == []
+
+
+@virtual
+async def test_what_all_of_them_read_for_sure_is_read_with_one_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        for n in range(9):
+            await app.accept("q", n, key=f"k{n}")
+        claims = await app.claim("q", "w", lease_s=10, most=9)
+        engine = apps.engines[0]
+        engine.latency_s = 0.001
+        asked: list[int] = []
+        get = engine.get
+        monkeypatch.setattr(
+            engine, "get", lambda keys, now_ms: asked.append(len(keys)) or get(keys, now_ms)
+        )
+        await asyncio.gather(*[app.complete(claim.id, claim.token) for claim in claims])
+        assert asked == [1, 8], "of one alone, and of the others"
+
+
+@virtual
+async def test_what_ends_when_the_application_stops_is_finished() -> None:
+    apps = Apps(shared=False)
+    app = await apps.make().start()
+    for n in range(9):
+        await app.accept("q", n, key=f"k{n}")
+    claims = await app.claim("q", "w", lease_s=10, most=9)
+    apps.engines[0].latency_s = 1
+    ends = [asyncio.create_task(app.complete(claim.id, claim.token)) for claim in claims]
+    await apps.sleep(0.5)
+    await app.stop()
+    assert [await end for end in ends] == [None] * 9

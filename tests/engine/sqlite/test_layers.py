@@ -256,6 +256,23 @@ def test_new_keys_behind_all_others_do_not_ask_the_table(
         assert layers.range("p", "1002", None, False, NOW_MS, 100)
 
 
+def test_new_keys_in_no_order_hardly_ever_ask_the_table(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(memory_path / "app.db") as (layers, table):
+        table.fold([Record(("p", f"{number:04}"), b"1", 1) for number in range(0, 2_000, 2)])
+        numbers = [number * 7 % 2_000 for number in range(1, 2_000, 2)]
+        for number in numbers[:10]:
+            put(layers, f"{number:04}", 2)
+        list(layers.filters.make())
+        asked: list[Key] = []
+        seek = table.seek
+        monkeypatch.setattr(table, "seek", lambda key: asked.append(key) or seek(key))
+        for number in numbers[10:]:
+            put(layers, f"{number:04}", 3)
+        assert len(asked) < 50, "some three in a hundred"
+
+
 def test_a_gap_ends_where_the_table_has_something(memory_path: Path) -> None:
     with opened(memory_path / "app.db") as (layers, table):
         put(layers, "b", 1)
