@@ -11,6 +11,8 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +77,18 @@ class Onceward:
         asyncio.run(self._fill(count))
 
     async def _fill(self, count: int) -> None:
-        due_ms, left = far_ms(), count
+        due_ms, waiting = far_ms(), iter(range(count))
 
-        async def several(tx: Any) -> None:
-            for _ in range(min(FILL_COMMIT, left)):
-                await self.app.timers.set(queue="bench", body=-1, at_ms=due_ms, tx=tx)
+        async def several(numbers: list[int], tx: Any) -> None:
+            for number in numbers:
+                await self.app.timers.set(queue="bench", body=-number, at_ms=due_ms, tx=tx)
+
+        async def caller() -> None:
+            while numbers := list(islice(waiting, FILL_COMMIT)):
+                await self.app.store.run(partial(several, numbers))
 
         await self.app.start(work=False)
-        while left > 0:
-            await self.app.store.run(several)
-            left -= FILL_COMMIT
+        await asyncio.gather(*[caller() for _ in range(CALLERS)])
         await self.app.stop()
 
     async def open(self) -> None:
