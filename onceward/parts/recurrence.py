@@ -24,7 +24,7 @@ import re
 from copy import copy
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -76,6 +76,9 @@ def admit(repeat: Repeat) -> None:
     """Raises `BadInput` for what cannot be meant: an expression that is not one or never comes,
     a time zone that there is not, an interval too short or too long."""
     if isinstance(repeat, Cron):
+        for text in (repeat.text, repeat.zone):
+            if type(text) is not str:
+                raise BadInput(f"a cron expression and its time zone are text, not {text!r}")
         _parsed(repeat.text)
         _zone(repeat.zone)
         return
@@ -89,6 +92,12 @@ def admit(repeat: Repeat) -> None:
             f"an interval starts 0 to {limits.RECUR_END_MS} ms after the epoch, "
             f"not {repeat.anchor_ms}"
         )
+
+
+def admit_catch_up(policy: CatchUp) -> None:
+    """Raises `BadInput` for what is no policy."""
+    if policy not in get_args(CatchUp):
+        raise BadInput(f"catch_up is one of {', '.join(get_args(CatchUp))}, not {policy!r}")
 
 
 def next_ms(repeat: Repeat, after_ms: int) -> int | None:

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat, admit, missed, next_ms
+from onceward.parts.recurrence import (
+    CatchUp,
+    Cron,
+    Interval,
+    Repeat,
+    admit,
+    admit_catch_up,
+    missed,
+    next_ms,
+)
 from tests.parts.recurrences import BERLIN, ms, times
 
 NEW_YEAR_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
@@ -145,6 +154,19 @@ def test_what_is_no_expression_or_never_comes_is_refused(text: str, words: str) 
 def test_a_time_zone_that_there_is_not_is_refused(zone: str) -> None:
     with pytest.raises(BadInput, match="there is no time zone"):
         admit(Cron("@daily", zone))
+
+
+@pytest.mark.parametrize("cron", [Cron(5), Cron("@daily", None)])  # type: ignore[arg-type]
+def test_what_is_no_text_is_refused(cron: Cron) -> None:
+    with pytest.raises(BadInput, match="are text, not"):
+        admit(cron)
+
+
+def test_a_policy_is_one_of_three() -> None:
+    for policy in ("all", "last", "none"):
+        admit_catch_up(policy)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="one of all, last, none, not 'some'"):
+        admit_catch_up("some")  # type: ignore[arg-type]
 
 
 def test_every_time_zone_that_there_is_will_do() -> None:

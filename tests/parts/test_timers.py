@@ -328,6 +328,8 @@ BAD: list[tuple[str, Spec]] = [
     ("t", Spec(Send("q"), repeat=Cron("nonsense"))),
     ("t", Spec(Send("q"), repeat=Cron("0 0 30 2 *"))),
     ("t", Spec(Send("q"), repeat=Cron("* * * * *", "Nowhere/Else"))),
+    ("t", Spec(Send("q"), due_ms=1.5)),  # type: ignore[arg-type]
+    ("t", Spec(Send("q"), delay_ms=1, catch_up="some")),  # type: ignore[arg-type]
 ]
 
 

@@ -141,6 +141,7 @@ def admit(spec: Spec, now_ms: int) -> None:
         admit_job(WEBHOOKS, target, attempts_max=target.attempts_max or 0)
     if spec.repeat is not None:
         recurrence.admit(spec.repeat)
+    recurrence.admit_catch_up(spec.catch_up)
     if (spec.due_ms, spec.delay_ms, spec.repeat) == (None, None, None):
         raise BadInput("a timer needs a time, a delay or a repetition")
     if spec.due_ms is not None and spec.delay_ms is not None:
@@ -153,6 +154,8 @@ def admit(spec: Spec, now_ms: int) -> None:
 def admit_due(due_ms: int, now_ms: int) -> None:
     """Raise `BadInput` for a time too far ahead; one that has passed is due at once."""
     most_ms = now_ms + limits.DELAY_S_MAX * 1_000
+    if type(due_ms) is not int:
+        raise BadInput(f"a time is a whole number of milliseconds, not {due_ms!r}")
     if not 0 <= due_ms <= most_ms:
         raise BadInput(f"a timer is due 0 to {most_ms} ms after 1970, not {due_ms}")
 
