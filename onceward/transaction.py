@@ -69,6 +69,7 @@ class Transaction:
         since the commit checks it; a stale copy costs one more run.
         """
         self._must_be_running()
+        admit_key(key)
         own = self._writes.get(key)
         if own is not None:
             return decode(own.value, type, key) if self._shows(own) else None
@@ -103,6 +104,8 @@ class Transaction:
         What is fetched but not read by `get` is checked only if it is written.
         """
         self._must_be_running()
+        for key in keys:
+            admit_key(key)
         unknown = [key for key in keys if key not in self.seen and key not in self._writes]
         if unknown:
             found = await self._engine.get(unknown, self.now_ms)
@@ -150,6 +153,9 @@ class Transaction:
         """
         self._must_be_running()
         admit_scan(limit)
+        admit_key((partition, start))
+        if end is not None:
+            admit_key((partition, end))
         own = {
             key: write
             for key, write in self._writes.items()
@@ -197,6 +203,7 @@ class Transaction:
         Without having read it, the write is blind: it replaces whatever is there.
         """
         self._must_be_running()
+        admit_key(key)
         expect = self._expectation(key)
         self._writes[key] = Put(key, encode(value, key), expires_at_ms, expect)
         self.changes += 1
@@ -209,6 +216,7 @@ class Transaction:
         Cheaper than a blind `put` on engines that then need not look for what it replaces.
         """
         self._must_be_running()
+        admit_key(key)
         own = self._writes.get(key)
         if own is None:
             there = self.seen.get(key) is not None
@@ -226,6 +234,7 @@ class Transaction:
     def delete(self, key: Key) -> None:
         """Remove a record; if the key was read in this transaction, only if unchanged since."""
         self._must_be_running()
+        admit_key(key)
         self._writes[key] = Delete(key, self._expectation(key))
         self.changes += 1
 
@@ -281,6 +290,18 @@ class Transaction:
     def _must_be_running(self) -> None:
         if self._finished:
             raise BadInput("this transaction is over; use the one given to the function")
+
+
+def admit_key(key: Any) -> None:
+    """Raise `BadInput` for what is no partition and sort key: text both of them."""
+    if type(key) is tuple and len(key) == 2 and type(key[0]) is str and type(key[1]) is str:
+        return
+    if not (isinstance(key, tuple) and len(key) == 2 and all(isinstance(t, str) for t in key)):
+        raise BadInput(
+            f"a key is a partition and a sort key, both text, not {str(key)[:200]!r}: "
+            'tx.get(("stock", "7"))',
+            code="bad_key",
+        )
 
 
 _encode = msgspec.json.Encoder().encode

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import math
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.engine.memory import MemoryEngine
+from onceward.engine.sqlite.engine import SQLiteEngine
 from onceward.errors import BadInput, OncewardError, TooLarge
 from onceward.heads import Heads
-from onceward.transaction import Row, Transaction, decode, encode
+from onceward.store import Store
+from onceward.transaction import Row, Transaction, admit_key, decode, encode
 from tests.quick import START_MS, WatchedEngine, change, quick_store, stored
 
 A, B = ("p", "a"), ("p", "b")
@@ -236,3 +239,42 @@ async def test_more_that_was_absent_than_a_commit_takes_is_too_large_because_of_
     with pytest.raises(TooLarge) as refused:
         await store.run(read_and_refuse)
     assert isinstance(refused.value.__cause__, ValueError)
+
+
+NO_KEYS: list[Any] = [
+    *(("stock", 7), ("a",), ("a", "b", "c"), "ab", ["a", "b"], (None, "a"), (b"a", "b"), None, 7),
+]
+
+
+@pytest.mark.parametrize("key", NO_KEYS)
+async def test_what_is_no_key_is_refused_and_spoils_nothing(key: Any, tmp_path: Path) -> None:
+    async with SQLiteEngine(str(tmp_path / "app.db")) as engine:
+        store = Store(engine)
+
+        async def fn(tx: Transaction) -> None:
+            tx.put(("stock", "lamp"), 1)
+            for act in (tx.get(key), tx.get(key, cached=True), tx.get_many([A, key])):
+                with pytest.raises(BadInput) as refused:
+                    await act
+                assert refused.value.code == "bad_key"
+            for write in (tx.delete, lambda key: tx.put(key, 1), lambda key: tx.add(key, 1)):
+                with pytest.raises(BadInput):
+                    write(key)
+
+        await store.run(fn)
+        assert await store.run(lambda tx: tx.get(("stock", "lamp"))) == 1
+        assert await store.run(lambda tx: tx.get(("stock", "sofa"))) is None
+
+
+async def test_a_scan_takes_text_alone() -> None:
+    tx = await begin()
+    for act in (tx.scan(7), tx.scan("p", start=7), tx.scan("p", end=b"b")):  # type: ignore[call-overload]
+        with pytest.raises(BadInput):
+            await act
+
+
+def test_a_key_may_be_of_a_kind_of_text() -> None:
+    class Name(str):
+        pass
+
+    admit_key((Name("a"), "b"))

@@ -147,14 +147,15 @@ class Claim(msgspec.Struct, frozen=True):
 
 # Both are needed again and again while a job is worked on.
 @lru_cache(maxsize=8_192)
-def slot_of(id_: str) -> int:
+def slot_of(id_: Any) -> int:
     """The slot that a job's id contains; raises `NoSuchJob` if it is no job's id."""
-    if len(id_) == LENGTH + 3 and id_.isascii() and id_.isalnum():
+    if isinstance(id_, str) and len(id_) == LENGTH + 3 and id_.isascii() and id_.isalnum():
         try:
             return int(id_[LENGTH:], 16)
         except ValueError:
             pass
-    raise NoSuchJob(f"{id_[:100]!r} is not the id of a job", id=id_[:100])
+    shown = str(id_)[:100]
+    raise NoSuchJob(f"{shown!r} is not the id of a job", id=shown)
 
 
 @lru_cache(maxsize=8_192)
@@ -278,9 +279,9 @@ def admit_job(
         _admit_spread("an order key", order_key)
     if limit_key is not None:
         _admit_spread("a limit key", limit_key)
-    if not 0 <= priority <= limits.PRIORITY_MAX:
+    if type(priority) is not int or not 0 <= priority <= limits.PRIORITY_MAX:
         raise BadInput(f"a priority is 0 (first) to {limits.PRIORITY_MAX}, not {priority}")
-    if attempts_max < 0:
+    if type(attempts_max) is not int or attempts_max < 0:
         raise BadInput(f"the number of attempts is 1 or more, or 0 for no end, not {attempts_max}")
     body_bytes = len(encode(body, (queue, "body")))
     if body_bytes > limits.BODY_BYTES_MAX:
@@ -290,7 +291,9 @@ def admit_job(
         )
 
 
-def _admit_spread(what: str, key: str) -> None:
+def _admit_spread(what: str, key: Any) -> None:
+    if not isinstance(key, str):
+        raise BadInput(f"{what} is text, not {str(key)[:100]}", code="bad_key")
     keys.join(key)  # raises for what cannot stand in a key
     key_bytes = len(key.encode())
     if not 0 < key_bytes <= limits.ORDER_KEY_BYTES_MAX:
@@ -300,7 +303,7 @@ def _admit_spread(what: str, key: str) -> None:
 
 
 def admit_time(time_ms: int) -> None:
-    if not 0 <= time_ms <= limits.KEY_NUMBER_MAX:
+    if type(time_ms) is not int or not 0 <= time_ms <= limits.KEY_NUMBER_MAX:
         raise BadInput(f"a time is 0 to {limits.KEY_NUMBER_MAX} ms since 1970, not {time_ms}")
 
 
