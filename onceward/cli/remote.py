@@ -1,11 +1,7 @@
 """Commands that talk to a server."""
 
 import argparse
-import asyncio
-import os
 import sys
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from onceward import limits
+from onceward.cli.calls import add_command, print_facts, print_json, read_json, shown_time
 from onceward.cli.display import Display, console
 from onceward.errors import BadInput, NoSuchJob
 
 if TYPE_CHECKING:
     from onceward.client import Client, Job, Queue
 
-SERVER = "http://localhost:8080"
 _STATES = ("waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled")
 # Shown also when there are none.
 _MAIN_STATES = ("ready", "leased", "done", "dead")
@@ -31,15 +27,11 @@ QUEUE_SETTINGS = (
     *("dead_blocks", "notice", "key_fields", "fingerprint", "mismatch"),
     *("key_retention_ms", "job_retention_ms"),
 )
-# Long enough for a server that is just being restarted.
-_PATIENCE_S = 5.0
-
-Command = Callable[["Client", argparse.Namespace], Awaitable[int]]
 
 
 def add_commands(commands: Any) -> None:
     """Add them to the parser."""
-    send = _add(
+    send = add_command(
         commands,
         "send",
         _send,
@@ -54,7 +46,7 @@ def add_commands(commands: Any) -> None:
     send.add_argument("--priority", type=int, help="0 comes first; 5 is usual")
     send.add_argument("--wait-s", type=float, default=0.0, help="wait so long for the result")
 
-    queues = _add(
+    queues = add_command(
         commands, "queues", _queues, "list queues, or change one", "onceward queues orders --pause"
     )
     queues.add_argument("queue", metavar="QUEUE", nargs="?")
@@ -70,12 +62,12 @@ def add_commands(commands: Any) -> None:
     )
     queues.add_argument("--yes", action="store_true", help="do not ask before a purge")
 
-    jobs = _add(commands, "jobs", _jobs, "show a job, or cancel it", "onceward jobs 01HF…")
+    jobs = add_command(commands, "jobs", _jobs, "show a job, or cancel it", "onceward jobs 01HF…")
     jobs.add_argument("id", metavar="ID")
     jobs.add_argument("--wait-s", type=float, default=0.0, help="wait so long for its end")
     jobs.add_argument("--cancel", action="store_true", help="end it")
 
-    dead = _add(
+    dead = add_command(
         commands,
         "dead",
         _dead,
@@ -88,41 +80,10 @@ def add_commands(commands: Any) -> None:
     dead.add_argument("--reason", help="only those whose reason contains this")
     dead.add_argument("--limit", type=int, default=50, help="list so many (50)")
 
-    locks = _add(
+    locks = add_command(
         commands, "locks", _locks, "show who holds a lock and who waits", "onceward locks printer"
     )
     locks.add_argument("name", metavar="NAME")
-
-
-def _add(
-    commands: Any, name: str, run: Command, help_: str, example: str
-) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=help_,
-        description=f"{help_[0].upper()}{help_[1:]}, by a server.",
-        epilog=f"example: {example}",
-    )
-    command.add_argument(
-        "--server",
-        default=os.environ.get("ONCEWARD_SERVER", SERVER),
-        help=f"its address (ONCEWARD_SERVER, or {SERVER})",
-    )
-    command.add_argument(
-        "--api-key",
-        default=os.environ.get("ONCEWARD_KEY"),
-        help="an API key or a token (ONCEWARD_KEY)",
-    )
-    command.add_argument("--json", action="store_true", help="write JSON, for programs")
-    command.set_defaults(run=lambda arguments: asyncio.run(_call(run, arguments)))
-    return command
-
-
-async def _call(run: Command, arguments: argparse.Namespace) -> int:
-    from onceward.client import Client  # here: it takes long to load
-
-    async with Client(arguments.server, key=arguments.api_key, patience_s=_PATIENCE_S) as client:
-        return await run(client, arguments)
 
 
 async def _send(client: "Client", arguments: argparse.Namespace) -> int:
@@ -130,7 +91,7 @@ async def _send(client: "Client", arguments: argparse.Namespace) -> int:
     options = {name: getattr(arguments, name) for name in ("delay_ms", "order_key", "priority")}
     receipt = await client.accept(
         arguments.queue,
-        _json(text, "the body"),
+        read_json(text, "the body"),
         key=arguments.key,
         **{name: value for name, value in options.items() if value is not None},
     )
@@ -138,7 +99,7 @@ async def _send(client: "Client", arguments: argparse.Namespace) -> int:
         job = await client.wait(receipt.id, arguments.wait_s)
         receipt.state, receipt.result, receipt.reason = job.state, job.result, job.reason
     if arguments.json:
-        return _print_json(receipt)
+        return print_json(receipt)
     again = "was accepted before" if receipt.duplicate else "is accepted"
     print(f"{receipt.id} {again} and is {receipt.state}")
     if receipt.state == "done":
@@ -165,7 +126,7 @@ async def _queues(client: "Client", arguments: argparse.Namespace) -> int:
     else:
         found = [await client.queue(name)]
     if arguments.json:
-        return _print_json(found)
+        return print_json(found)
     _print_queues(found)
     return 0
 
@@ -188,7 +149,7 @@ def _print_queues(queues: "list[Queue]") -> None:
         table.add_row(Text(queue.name), *counts, *([Text(text)] if any(settings) else []))
     console().print(table)
     counted = max(queue.counted_ms or 0 for queue in queues)
-    print(f"counted at {_time(counted)}" if counted else "jobs have not been counted yet")
+    print(f"counted at {shown_time(counted)}" if counted else "jobs have not been counted yet")
 
 
 def _settings_text(settings: dict[str, Any]) -> str:
@@ -221,37 +182,32 @@ async def _jobs(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.wait_s and not job.ended:
         job = await client.wait(arguments.id, arguments.wait_s)
     if arguments.json:
-        return _print_json(job)
+        return print_json(job)
     _print_job(job)
     return 0
 
 
 def _print_job(job: "Job") -> None:
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
     attempts = f"{job.attempt} of {job.attempts_max or 'any number'}"
-    for name, fact in (
+    facts = [
         ("job", job.id),
         ("queue", job.queue),
         ("state", job.state),
         ("key", job.key or ""),
         ("order key", job.order_key or ""),
-        ("sent", _time(job.made_ms)),
-        ("due", _time(job.due_ms) if job.due_ms else ""),
-        ("ended", _time(job.ended_ms) if job.ended_ms else ""),
+        ("sent", shown_time(job.made_ms)),
+        ("due", shown_time(job.due_ms) if job.due_ms else ""),
+        ("ended", shown_time(job.ended_ms) if job.ended_ms else ""),
         ("attempts", attempts),
         ("worker", job.worker),
         ("reason", job.reason),
         ("body", msgspec.json.encode(job.body).decode()),
         ("result", msgspec.json.encode(job.result).decode() if job.state == "done" else ""),
-    ):
-        if fact:
-            facts.add_row(name, Text(fact))
+    ]
     for past in job.history:
-        text = f"{_time(past['ended_ms'])} {past['worker']}: {past['reason']}"
-        facts.add_row(f"attempt {past['attempt']}", Text(text))
-    console().print(facts)
+        text = f"{shown_time(past['ended_ms'])} {past['worker']}: {past['reason']}"
+        facts.append((f"attempt {past['attempt']}", text))
+    print_facts(facts)
 
 
 async def _dead(client: "Client", arguments: argparse.Namespace) -> int:
@@ -262,7 +218,7 @@ async def _dead(client: "Client", arguments: argparse.Namespace) -> int:
     else:
         jobs, more = await _find_dead(client, arguments)
     if arguments.json:
-        return _print_json(jobs)
+        return print_json(jobs)
     if not jobs:
         such = "" if arguments.reason is None else "such "
         print(f"{arguments.queue} has no {such}dead letters")
@@ -279,7 +235,7 @@ def _print_dead(jobs: "list[Job]") -> None:
     for job in jobs:
         times = "once" if job.attempt == 1 else f"{job.attempt} times"
         line = Text(job.id, style="bold")
-        line.append(f"  {job.state}  {_time(job.ended_ms)}  tried {times}", style="not bold")
+        line.append(f"  {job.state}  {shown_time(job.ended_ms)}  tried {times}", style="not bold")
         out.print(line)
         for name, text in (("key", job.key or ""), ("reason", job.reason)):
             if text:
@@ -330,13 +286,13 @@ async def _redrive(client: "Client", arguments: argparse.Namespace) -> int:
 async def _locks(client: "Client", arguments: argparse.Namespace) -> int:
     lock = await client.lock(arguments.name)
     if arguments.json:
-        return _print_json(lock)
+        return print_json(lock)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for column in ("", "owner", "since", "token or place"):
         table.add_column(column, overflow="fold")
     for what, people in (("holds", lock.holders), ("waits", lock.waiters)):
         for one in people:
-            table.add_row(what, Text(one.owner), _time(one.since_ms), str(one.number))
+            table.add_row(what, Text(one.owner), shown_time(one.since_ms), str(one.number))
     waiting = "1 waits" if lock.waiting == 1 else f"{lock.waiting:,} wait"
     print(f"{lock.name}: {lock.held:,} of {lock.capacity:,} held, {waiting}")
     if lock.holders or lock.waiters:
@@ -350,34 +306,12 @@ def _assignments(texts: list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals:
             raise BadInput(f"a setting is NAME=VALUE, not {text!r}")
-        found[name] = _json(value, name)
+        found[name] = read_json(value, name)
     return found
-
-
-def _json(text: str, what: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        why = str(error).removeprefix("JSON is malformed: ")
-        # The shell takes one pair of quotes away.
-        hint = "" if text[:1] in ("", "{", "[", '"') else "; a text is written as '\"text\"'"
-        raise BadInput(f"{what} is not JSON: {why}{hint}", code="not_json") from error
-
-
-def _print_json(value: Any) -> int:
-    print(msgspec.json.format(msgspec.json.encode(value)).decode())
-    return 0
 
 
 def _print_count(count: int, what: str, arguments: argparse.Namespace) -> int:
     if arguments.json:
-        return _print_json({"jobs": count})
+        return print_json({"jobs": count})
     print("1 job" if count == 1 else f"{count:,} jobs", what)
     return 0
-
-
-def _time(time_ms: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
-    except (ValueError, OverflowError, OSError):
-        return f"{time_ms} ms"

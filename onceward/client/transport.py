@@ -216,7 +216,7 @@ def _kinds() -> dict[str, type[OncewardError]]:
         # Not those that only handlers raise, to say something of their own.
         if "default_code" in vars(kind) and kind.__module__ == OncewardError.__module__:
             found.setdefault(kind.default_code, kind)
-    for code in ("bad_request", "retry", "unreachable"):
+    for code in ("bad_request", "retry"):
         del found[code]
     return found
 

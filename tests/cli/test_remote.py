@@ -1,126 +1,31 @@
 """Commands that talk to a server, against a real one."""
 
-import io
 import json
 import os
-import pty
 import re
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import closing
 from http.client import HTTPConnection
 from itertools import count
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from onceward import cli
 from onceward.cli.remote import QUEUE_SETTINGS
 from onceward.parts.schedule.settings import Settings
-from onceward.web.auth import digest_of
-from tests.server_process import ONCEWARD, ServerProcess, environment
+from tests.cli.commands import KEY, Command
+from tests.server_process import ONCEWARD, ServerProcess
 
 pytestmark = pytest.mark.timeout(300)  # for many processes on a busy machine
 
-KEY = "ow_" + 64 * "7"
-SETTINGS = f"""
-[[keys]]
-name = "operator"
-digest = "{digest_of(KEY)}"
-scopes = ["all"]
-"""
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    folder = tmp_path_factory.mktemp("server")
-    (folder / "onceward.toml").write_text(SETTINGS)
-    with ServerProcess(folder) as server:
-        yield server
 
 
 @pytest.fixture
 def queue() -> str:
     """A queue of its own for each test."""
     return f"queue-{next(_numbers)}"
-
-
-class Command:
-    """Runs commands against a server: here, which is quick, or as processes of their own."""
-
-    def __init__(self, server: ServerProcess) -> None:
-        self.environment = {**environment(), "ONCEWARD_SERVER": server.url, "ONCEWARD_KEY": KEY}
-
-    def run(self, *arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            patch.dict(os.environ, self.environment, clear=True),
-            patch("sys.stdin", io.StringIO(text)),
-            redirect_stdout(out),
-            redirect_stderr(err),
-        ):
-            code = cli.main(arguments)
-        return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-    def start(self, *arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*ONCEWARD, *arguments],
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=50,
-            env=self.environment,
-        )
-
-    def said(self, *arguments: str, text: str = "") -> str:
-        """What a command that goes well prints."""
-        shown = self.run(*arguments, text=text)
-        assert (shown.stderr, shown.returncode) == ("", 0)
-        return shown.stdout
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self.said(*arguments, "--json"))
-
-    def refused(self, *arguments: str) -> tuple[str, int]:
-        """The one line and the exit code of a command that fails."""
-        shown = self.run(*arguments)
-        assert shown.stdout == ""
-        assert shown.stderr.startswith("onceward: ")
-        assert shown.stderr.count("\n") == 1
-        return shown.stderr.strip(), shown.returncode
-
-    def on_terminal(
-        self, *arguments: str, typed: bytes = b"", before: str = "pass"
-    ) -> tuple[str, int]:
-        """What is shown on a terminal of 80 columns, without colours, and the exit code."""
-        script = f"import sys; from onceward import cli; {before}; sys.exit(cli.main(sys.argv[1:]))"
-        parent, child = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, *arguments],
-            stdin=child,
-            stdout=child,
-            stderr=child,
-            env={**self.environment, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
-        )
-        os.close(child)
-        os.write(parent, typed)
-        text = b""
-        try:
-            while piece := os.read(parent, 4_096):
-                text += piece
-        except OSError:
-            pass  # the end, on Linux
-        os.close(parent)
-        plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode())
-        return plain.replace("\r\n", "\n"), process.wait(timeout=50)
-
-
-@pytest.fixture
-def command(server: ServerProcess) -> Command:
-    return Command(server)
 
 
 def request(server: ServerProcess, method: str, path: str, body: Any = None) -> Any:
@@ -367,7 +272,7 @@ def test_an_error_is_one_line(
 def test_a_server_that_is_away_is_said_to_be_so(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli.remote, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(cli.calls, "_PATIENCE_S", 0.1)
     line, code = command.refused("queues", "--server", "http://127.0.0.1:1")
     assert line == (
         "onceward: http://127.0.0.1:1 does not answer: Connection refused [engine_unreachable]"

@@ -1,0 +1,116 @@
+"""What commands that call a server have in common."""
+
+import argparse
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from onceward.cli.display import console
+from onceward.errors import BadInput
+
+if TYPE_CHECKING:
+    from onceward.client import Client
+
+SERVER = "http://localhost:8080"
+# Long enough for a server that is just being restarted.
+_PATIENCE_S = 5.0
+
+Command = Callable[["Client", argparse.Namespace], Awaitable[int]]
+
+
+def add_command(
+    commands: Any, name: str, run: Command, help_: str, example: str
+) -> argparse.ArgumentParser:
+    """A command that calls a server, with the options that all of them have."""
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help_,
+        description=f"{help_[0].upper()}{help_[1:]}, by a server.",
+        epilog=f"example: {example}",
+    )
+    command.add_argument(
+        "--server",
+        default=os.environ.get("ONCEWARD_SERVER", SERVER),
+        help=f"its address (ONCEWARD_SERVER, or {SERVER})",
+    )
+    command.add_argument(
+        "--api-key",
+        default=os.environ.get("ONCEWARD_KEY"),
+        help="an API key or a token (ONCEWARD_KEY)",
+    )
+    command.add_argument("--json", action="store_true", help="write JSON, for programs")
+    command.set_defaults(run=lambda arguments: asyncio.run(_call(run, arguments)))
+    return command
+
+
+def add_group(commands: Any, name: str, help_: str, example: str) -> Any:
+    """A command that has commands of its own, to be added to what this returns."""
+    group: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help_,
+        description=f"{help_[0].upper()}{help_[1:]}, by a server.",
+        epilog=f"example: {example}",
+    )
+    actions = group.add_subparsers(title="what to do", metavar="ACTION")
+    group.set_defaults(run=lambda _: group.error(f"say what to do: {', '.join(actions.choices)}"))
+    return actions
+
+
+async def _call(run: Command, arguments: argparse.Namespace) -> int:
+    from onceward.client import Client  # here: it takes long to load
+
+    async with Client(arguments.server, key=arguments.api_key, patience_s=_PATIENCE_S) as client:
+        return await run(client, arguments)
+
+
+def read_json(text: str, what: str) -> Any:
+    """The value that JSON on the command line says. Raises `BadInput`."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        why = str(error).removeprefix("JSON is malformed: ")
+        # The shell takes one pair of quotes away.
+        hint = "" if text[:1] in ("", "{", "[", '"') else "; a text is written as '\"text\"'"
+        raise BadInput(f"{what} is not JSON: {why}{hint}", code="not_json") from error
+
+
+def read_headers(texts: Sequence[str] | None) -> dict[str, str] | None:
+    """Headers as they are given on the command line. Raises `BadInput`."""
+    if texts is None:
+        return None
+    headers: dict[str, str] = {}
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon:
+            raise BadInput(f"a header is NAME:VALUE, not {text!r}")
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+def print_json(value: Any) -> int:
+    print(msgspec.json.format(msgspec.json.encode(value)).decode())
+    return 0
+
+
+def print_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Names and what they are, one on a line; those that are nothing are left out."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, fact in facts:
+        if fact:
+            table.add_row(name, Text(fact))
+    console().print(table)
+
+
+def shown_time(time_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"

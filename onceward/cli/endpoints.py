@@ -1,0 +1,184 @@
+"""Commands about endpoints."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from onceward import limits
+from onceward.cli.calls import (
+    add_command,
+    add_group,
+    print_facts,
+    print_json,
+    read_headers,
+    shown_time,
+)
+from onceward.cli.display import console
+from onceward.errors import BadInput
+
+if TYPE_CHECKING:
+    from onceward.client import Client, Endpoint
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the parser."""
+    actions = add_group(
+        commands,
+        "endpoints",
+        "keep endpoints that timers call, and their secrets",
+        "onceward endpoints make https://example.com/hook --id shop",
+    )
+    add_command(actions, "list", _list, "list endpoints", "onceward endpoints list")
+    make = add_command(
+        actions,
+        "make",
+        _make,
+        "make an endpoint",
+        "onceward endpoints make https://example.com/hook --id shop",
+    )
+    make.add_argument("url", metavar="URL")
+    make.add_argument("--id", help="made up, if none is given")
+    make.add_argument("--secret", help="whsec_… to sign with; made up, if none is given")
+    change = add_command(
+        actions,
+        "change",
+        _change,
+        "change some of an endpoint",
+        "onceward endpoints change shop --disable",
+    )
+    change.add_argument("id", metavar="ID")
+    change.add_argument("--url")
+    able = change.add_mutually_exclusive_group()
+    able.add_argument("--disable", action="store_true", help="let calls to it fail at once")
+    able.add_argument("--enable", action="store_true", help="call it again")
+    for command in (make, change):
+        command.add_argument("--description")
+        command.add_argument(
+            "--header", action="append", metavar="NAME:VALUE", help="sent with every call"
+        )
+    show = add_command(
+        actions, "show", _show, "show an endpoint", "onceward endpoints show shop --secret"
+    )
+    show.add_argument("--secret", action="store_true", help="with its secrets")
+    rotate = add_command(
+        actions, "rotate", _rotate, "sign with a new secret", "onceward endpoints rotate shop"
+    )
+    rotate.add_argument("--secret", help="whsec_…; made up, if none is given")
+    rotate.add_argument(
+        "--overlap-s",
+        type=float,
+        default=86_400.0,
+        help="how long the one before signs, too (a day)",
+    )
+    test = add_command(
+        actions, "test", _test, "send a signed test call", "onceward endpoints test shop"
+    )
+    remove = add_command(
+        actions, "remove", _remove, "forget an endpoint", "onceward endpoints remove shop"
+    )
+    for command in (show, rotate, test, remove):
+        command.add_argument("id", metavar="ID")
+
+
+async def _list(client: "Client", arguments: argparse.Namespace) -> int:
+    found: list[Endpoint] = []
+    after: str | None = None
+    while True:
+        page, after = await client.endpoints(after=after, limit=limits.LIST_MAX)
+        found += page
+        if after is None:
+            break
+    if arguments.json:
+        return print_json(found)
+    if not found:
+        print("there are no endpoints")
+        return 0
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for column in ("endpoint", "url", "health"):
+        table.add_column(column, overflow="fold")
+    for endpoint in found:
+        table.add_row(Text(endpoint.id), Text(endpoint.url), Text(_health(endpoint)))
+    console().print(table)
+    return 0
+
+
+async def _make(client: "Client", arguments: argparse.Namespace) -> int:
+    endpoint = await client.make_endpoint(
+        arguments.url,
+        arguments.id,
+        secret=arguments.secret,
+        description=arguments.description,
+        headers=read_headers(arguments.header),
+    )
+    return _print(endpoint, arguments)
+
+
+async def _show(client: "Client", arguments: argparse.Namespace) -> int:
+    return _print(await client.endpoint(arguments.id, secret=arguments.secret), arguments)
+
+
+async def _change(client: "Client", arguments: argparse.Namespace) -> int:
+    changes = {
+        "url": arguments.url,
+        "description": arguments.description,
+        "headers": read_headers(arguments.header),
+        "disabled": arguments.disable if arguments.disable or arguments.enable else None,
+    }
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if not changes:
+        raise BadInput("say what is to change: --url, --header, --description, --disable, --enable")
+    return _print(await client.change_endpoint(arguments.id, **changes), arguments)
+
+
+async def _rotate(client: "Client", arguments: argparse.Namespace) -> int:
+    endpoint = await client.rotate_secret(
+        arguments.id, overlap_s=arguments.overlap_s, secret=arguments.secret
+    )
+    return _print(endpoint, arguments)
+
+
+async def _test(client: "Client", arguments: argparse.Namespace) -> int:
+    timer = await client.test_endpoint(arguments.id)
+    if arguments.json:
+        return print_json(timer)
+    print(f"a test call is under way: onceward timers show {timer.id}")
+    return 0
+
+
+async def _remove(client: "Client", arguments: argparse.Namespace) -> int:
+    await client.remove_endpoint(arguments.id)
+    if arguments.json:
+        return print_json({"id": arguments.id})
+    print(f"{arguments.id} is removed")
+    return 0
+
+
+def _print(endpoint: "Endpoint", arguments: argparse.Namespace) -> int:
+    if arguments.json:
+        return print_json(endpoint)
+    facts = [
+        ("endpoint", endpoint.id),
+        ("url", endpoint.url),
+        ("description", endpoint.description),
+        ("made", shown_time(endpoint.made_ms)),
+        ("health", _health(endpoint)),
+        *[("header", f"{name}: {value}") for name, value in endpoint.headers.items()],
+    ]
+    for secret in endpoint.secrets:
+        until = "" if secret.until_ms is None else f" until {shown_time(secret.until_ms)}"
+        facts.append(("secret", secret.secret + until))
+    print_facts(facts)
+    return 0
+
+
+def _health(endpoint: "Endpoint") -> str:
+    health = endpoint.health
+    if endpoint.disabled:
+        return "disabled"
+    if health.since_ms is None:
+        return "well"
+    state = "failing" if health.failing else "well"
+    return f"{state} since {shown_time(health.since_ms)}: {health.said}"

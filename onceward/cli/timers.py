@@ -1,0 +1,204 @@
+"""Commands about timers."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from onceward import limits
+from onceward.cli.calls import (
+    add_command,
+    add_group,
+    print_facts,
+    print_json,
+    read_headers,
+    read_json,
+    shown_time,
+)
+from onceward.cli.display import console
+
+if TYPE_CHECKING:
+    from onceward.client import Client, Timer
+
+# Options of `set` that are passed on as they are.
+_PLAIN = (
+    *("key", "url", "endpoint", "queue", "delay_s", "every_s", "cron", "zone", "catch_up"),
+    *("append_id", "attempts_max", "order_key", "limit_key", "priority"),
+)
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the parser."""
+    actions = add_group(
+        commands,
+        "timers",
+        "set timers and look after them",
+        "onceward timers set --url https://example.com/hook --delay-s 60",
+    )
+    list_ = add_command(
+        actions, "list", _list, "list timers", "onceward timers list --state failed"
+    )
+    list_.add_argument("--prefix", help="those whose ids begin with this")
+    list_.add_argument(
+        "--state", help="active, firing, success, failed, skipped, cancelled or ended"
+    )
+    list_.add_argument("--limit", type=int, default=50, help="so many (50)")
+    _add_set(actions)
+    for name, run, help_ in (
+        ("show", _show, "show a timer and what became of it"),
+        ("cancel", _cancel, "let a timer not fire, or no more"),
+        ("resend", _resend, "let a call that failed be tried again, with the same id"),
+    ):
+        one = add_command(actions, name, run, help_, f"onceward timers {name} reminder-7")
+        one.add_argument("id", metavar="ID")
+    move = add_command(
+        actions,
+        "move",
+        _move,
+        "let a timer be due at another time",
+        "onceward timers move reminder-7 --delay-s 3600",
+    )
+    move.add_argument("id", metavar="ID")
+    _add_when(move)
+
+
+def _add_set(actions: Any) -> None:
+    new = add_command(
+        actions,
+        "set",
+        _set,
+        "set a timer",
+        "onceward timers set --id backup --queue backups --cron '0 3 * * *' --zone Europe/Berlin",
+    )
+    new.add_argument("--id", help="made up, if none is given")
+    new.add_argument("--key", help="an idempotency key, in place of an id")
+    new.add_argument("--url", help="POST there")
+    new.add_argument("--endpoint", help="POST to this endpoint")
+    new.add_argument("--queue", help="send a job there")
+    _add_when(new)
+    new.add_argument("--every-s", type=float, help="again and again, every so many seconds")
+    new.add_argument("--cron", help="again and again: 5 fields, or 6 with the second first")
+    new.add_argument("--zone", help="the time zone of the cron expression (UTC)")
+    new.add_argument("--catch-up", help="what was missed while no server ran: all, last or none")
+    new.add_argument("--body", help="JSON")
+    new.add_argument("--header", action="append", metavar="NAME:VALUE", help="sent with the call")
+    new.add_argument("--append-id", action="store_true", default=None, help="to the URL")
+    new.add_argument("--attempts-max", type=int, help="how often it is tried")
+    new.add_argument("--order-key", help="what must not overtake each other in the queue")
+    new.add_argument("--limit-key", help="what is limited together in the queue")
+    new.add_argument("--priority", type=int, help="0 comes first; 5 is usual")
+
+
+def _add_when(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--at", help="a time as in 2030-01-31T09:00:00Z, or milliseconds since 1970"
+    )
+    command.add_argument("--delay-s", type=float, help="from now on")
+
+
+async def _set(client: "Client", arguments: argparse.Namespace) -> int:
+    options = {name: getattr(arguments, name) for name in _PLAIN}
+    if arguments.body is not None:
+        options["body"] = read_json(arguments.body, "the body")
+    timer = await client.set_timer(
+        arguments.id,
+        at=_time(arguments.at),
+        headers=read_headers(arguments.header),
+        **options,
+    )
+    if arguments.json:
+        return print_json(timer)
+    again = "was set before" if timer.duplicate else "is set"
+    print(f"{timer.id} {again}, and is due at {shown_time(timer.due_ms)}")
+    return 0
+
+
+async def _list(client: "Client", arguments: argparse.Namespace) -> int:
+    found: list[Timer] = []
+    after: str | None = None
+    while len(found) < arguments.limit:
+        page, after = await client.timers(
+            prefix=arguments.prefix,
+            state=arguments.state,
+            after=after,
+            limit=min(arguments.limit - len(found), limits.LIST_MAX),
+        )
+        found += page
+        if after is None:
+            break
+    if arguments.json:
+        return print_json(found)
+    if not found:
+        print("there are no such timers" if arguments.prefix or arguments.state else "no timers")
+        return 0
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for column in ("timer", "state", "due", "fired", "what"):
+        table.add_column(column, overflow="fold")
+    for timer in found:
+        due = shown_time(timer.due_ms)
+        table.add_row(Text(timer.id), timer.state, due, f"{timer.fired:,}", Text(_what(timer)))
+    console().print(table)
+    if after is not None:
+        print(f"There are more than {arguments.limit}.")
+    return 0
+
+
+async def _show(client: "Client", arguments: argparse.Namespace) -> int:
+    return _print(await client.timer(arguments.id), arguments)
+
+
+async def _move(client: "Client", arguments: argparse.Namespace) -> int:
+    timer = await client.move_timer(arguments.id, at=_time(arguments.at), delay_s=arguments.delay_s)
+    return _print(timer, arguments)
+
+
+async def _cancel(client: "Client", arguments: argparse.Namespace) -> int:
+    return _print(await client.cancel_timer(arguments.id), arguments)
+
+
+async def _resend(client: "Client", arguments: argparse.Namespace) -> int:
+    return _print(await client.resend(arguments.id), arguments)
+
+
+def _print(timer: "Timer", arguments: argparse.Namespace) -> int:
+    if arguments.json:
+        return print_json(timer)
+    facts = [
+        ("timer", timer.id),
+        ("state", timer.state),
+        ("due", shown_time(timer.due_ms)),
+        ("set", shown_time(timer.made_ms)),
+        ("what", _what(timer)),
+        ("body", "" if timer.body is None else msgspec.json.encode(timer.body).decode()),
+        ("next", ", ".join(timer.next)),
+        ("fired", f"{timer.fired:,} times" if timer.fired > 1 else ""),
+    ]
+    if timer.last is not None:
+        last = timer.last
+        facts.append(("firing", f"{last.id} at {shown_time(last.fired_ms)}: {last.state}"))
+        for past in last.attempts:
+            facts.append((f"attempt {past.attempt}", f"{past.at} {past.outcome}: {past.said}"))
+        if last.next_attempt_ms is not None:
+            facts.append(("next try", shown_time(last.next_attempt_ms)))
+    print_facts(facts)
+    return 0
+
+
+def _what(timer: "Timer") -> str:
+    """What a timer does, and how often, on one line."""
+    if timer.queue is not None:
+        text = f"sends to {timer.queue}"
+    else:
+        text = f"calls {timer.url or f'endpoint {timer.endpoint}'}"
+    if timer.every_ms is not None:
+        text += f" every {timer.every_ms / 1_000:g} s"
+    if timer.cron is not None:
+        text += f" at {timer.cron} ({timer.zone})"
+    return text
+
+
+def _time(text: str | None) -> int | str | None:
+    return int(text) if text is not None and text.isdecimal() and text.isascii() else text
