@@ -206,7 +206,7 @@ class Unreachable(OncewardError):
     """An endpoint was called, and no answer came. The message says why, for a person.
 
     `sent` says how often the request was sent, in part at least: if it is not 0, the endpoint
-    may have acted on it.
+    may have acted on it. `ours` says that the reason is with us, and nothing of the endpoint.
     """
 
     default_code = "unreachable"
@@ -218,11 +218,13 @@ class Unreachable(OncewardError):
         code: str | None = None,
         sent: int = 0,
         took_s: float = 0.0,
+        ours: bool = False,
         **details: object,
     ) -> None:
         super().__init__(message, code=code, **details)
         self.sent = sent
         self.took_s = took_s
+        self.ours = ours
 
 
 class Retry(OncewardError):

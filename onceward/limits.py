@@ -258,15 +258,16 @@ URL_CHARS_MAX = 2_048
 NAME_CHARS_MAX = 253
 LABEL_CHARS_MAX = 63
 ADDRESSES_TRIED_MAX = 4
-# What is kept in mind of URLs and names; for so long a name leads to the same addresses. Looking
+# What is kept in mind of hosts and names; for so long a name leads to the same addresses. Looking
 # up a name blocks a thread, and nobody can hurry it.
-TARGETS_KNOWN_MAX = 10_000
+ORIGINS_KNOWN_MAX = 10_000
 NAMES_KNOWN_MAX = 10_000
 NAME_S = 10.0
 LOOKUPS_MAX = 64
 # Of an answer so much is read; the rest is not waited for.
 ANSWER_HEAD_BYTES_MAX = 32 << 10
 ANSWER_BODY_BYTES_MAX = 64 << 10
+ANSWER_BYTES_MAX = 256 << 10  # with the sizes of its chunks, and whatever is between them
 ANSWER_TEXT_CHARS = 200  # of its body in the log of attempts
 RETRY_AFTER_S_MAX = 24 * 3_600.0
 # Requests under way at once, in all and to one host.

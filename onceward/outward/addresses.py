@@ -18,6 +18,7 @@ from typing import NoReturn
 from urllib.parse import quote
 
 import idna
+import msgspec
 
 from onceward import limits
 from onceward.errors import AddressRefused, BadInput
@@ -34,6 +35,7 @@ _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-)
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 # What stays as it is in a path and a query.
 _PATH_SAFE = "!$%&'()*+,-./:;=?@[]_~"
+_PATH = re.compile(rf"[A-Za-z0-9{re.escape(_PATH_SAFE)}]*")
 
 # Refused, the more special ones first. Those with a star are what a company's own services have,
 # and so what a name on the list of allowed ones opens.
@@ -89,8 +91,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A URL, taken apart."""
 
     scheme: str
@@ -135,12 +136,12 @@ class Guard:
         for port in self._ports:
             if not 0 < port < 65536:
                 raise BadInput(f"a port is a number from 1 to 65535, not {port}")
-        # Most URLs are called again and again.
-        self.parse = lru_cache(limits.TARGETS_KNOWN_MAX)(self._parse)
+        # Many URLs differ in their path only.
+        self._origin = lru_cache(limits.ORIGINS_KNOWN_MAX)(self._read_origin)
+
+    def parse(self, url: str) -> Target:
         """The parts of a URL. Raises `BadInput` for what is none, and `AddressRefused` for
         a port, or an address in place of a name, that may not be called."""
-
-    def _parse(self, url: str) -> Target:
         if len(url) > limits.URL_CHARS_MAX:
             _bad(f"it has more than {limits.URL_CHARS_MAX} characters")
         if _NEVER.search(url):
@@ -148,7 +149,21 @@ class Guard:
         parts = _URL.fullmatch(url)
         if parts is None:
             _bad("a URL starts with http:// or https://")
-        scheme, authority, path = parts[1].lower(), parts[2], parts[3]
+        scheme, authority, path = parts.groups()
+        origin = self._origin(scheme.lower(), authority)
+        if not path.startswith("/"):
+            path = "/" + path
+        if not _PATH.fullmatch(path):
+            try:
+                path = quote(path, safe=_PATH_SAFE)
+            except UnicodeEncodeError:
+                _bad("a URL is valid Unicode")
+        return Target(
+            origin.scheme, origin.host, origin.port, path, origin.address, origin.authority
+        )
+
+    def _read_origin(self, scheme: str, authority: str) -> Target:
+        """What comes before the path, judged as far as it can be without looking up a name."""
         if "@" in authority:
             _bad("a URL has no user or password in it")
         name, port_text = _split_port(authority)
@@ -159,18 +174,12 @@ class Guard:
         shown = f"[{host}]" if ":" in host else host
         if port != _PORTS[scheme]:
             shown += f":{port}"
-        if not path.startswith("/"):
-            path = "/" + path
-        try:
-            path = quote(path, safe=_PATH_SAFE)
-        except UnicodeEncodeError:
-            _bad("a URL is valid Unicode")
-        target = Target(scheme, host, port, path, address, shown)
+        origin = Target(scheme, host, port, "/", address, shown)
         if address is not None:
-            self.judge(address, target)
+            self.judge(address, origin)
         elif port not in self._ports and not self._allows_port(host, port):
             raise AddressRefused(f"port {port} of {host} may not be called from here")
-        return target
+        return origin
 
     def judge(self, address: Address | str, target: Target | None = None) -> None:
         """Raises `AddressRefused` if it is not public and not allowed, for what is called there

@@ -49,8 +49,9 @@ class Verdict(msgspec.Struct, frozen=True):
     outcome: Outcome
     not_before_s: float | None
     """The endpoint asks not to be called again for so long, from now on."""
-    answered: bool
-    """Whether there was an answer, good or bad: the host is alive."""
+    answered: bool | None
+    """Whether there was an answer, good or bad: the host is alive. None if the reason is with us,
+    and says nothing of the host."""
     line: str
     """For the log of attempts: printable, on one line, of limited length."""
 
@@ -68,8 +69,11 @@ def judge(result: Answer | OncewardError) -> Verdict:
     if isinstance(result, BadInput) and not isinstance(result, AddressRefused):
         outcome = Outcome.NEVER
     line = _printable(result.message)
-    if isinstance(result, Unreachable) and result.sent > 1:
-        line += ", sent twice"
+    if isinstance(result, Unreachable):
+        if result.sent > 1:
+            line += ", sent twice"
+        if result.ours:
+            return Verdict(outcome, None, None, line)
     return Verdict(outcome, None, False, line)
 
 

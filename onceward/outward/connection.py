@@ -113,8 +113,11 @@ class Connection(asyncio.Protocol):
             # Behind a whole answer it does not matter any more.
             self._fail("what came is not HTTP")
         # Counted here: the parser tells of a header when all of it has come.
-        if not self._reply.status and self._came_bytes > limits.ANSWER_HEAD_BYTES_MAX:
-            self._fail(f"the head of the answer has over {limits.ANSWER_HEAD_BYTES_MAX} bytes")
+        if self._came_bytes > limits.ANSWER_HEAD_BYTES_MAX and self._waiting is not None:
+            if not self._reply.status:
+                self._fail(f"the head of the answer has over {limits.ANSWER_HEAD_BYTES_MAX} bytes")
+            elif self._came_bytes > limits.ANSWER_BYTES_MAX:
+                self._finish(keep=False)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._usable = False

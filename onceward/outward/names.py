@@ -98,11 +98,11 @@ class Names:
         # Who gives up waiting does not spoil it for the others.
         await asyncio.wait([task])
         if task.cancelled():
-            raise Unreachable(f"{name} was not looked up: the sender is closed")
+            raise Unreachable(f"{name} was not looked up: the sender is closed", ours=True)
         try:
             return task.result()
         except Unreachable as error:
-            raise Unreachable(error.message) from error  # one for each who waits
+            raise Unreachable(error.message, ours=error.ours) from error  # one for each who waits
 
     async def _run(self, name: str) -> Sequence[str]:
         async with self._threads:
@@ -111,6 +111,8 @@ class Names:
                 addresses = list(dict.fromkeys(await self._lookup(name)))
             except (OSError, UnicodeError) as error:
                 raise Unreachable(_reason(name, error)) from error
+            except RuntimeError as error:  # no thread to be had
+                raise Unreachable(_reason(name, error), ours=True) from error
         if not addresses:
             raise Unreachable(f"{name} has no addresses")
         self._known[name] = self._elapsed_ns() + int(limits.NAME_S * 1e9), addresses

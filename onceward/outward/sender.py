@@ -11,6 +11,7 @@ sent is told with the answer, and counted.
 """
 
 import asyncio
+import errno
 import ssl
 from collections.abc import Mapping
 
@@ -24,6 +25,9 @@ from onceward.outward.names import Lookup, Names, look_up
 from onceward.outward.places import Places
 from onceward.outward.pool import Key, Pool
 from onceward.outward.requests import write_post
+
+# Too many open files, no ports left, no memory: no fault of whom we call.
+_OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Sender:
@@ -124,7 +128,7 @@ class Sender:
                     raise
         except TimeoutError:
             why = f"too many requests are under way: none was over within {total_s:g} s"
-            raise Unreachable(why, took_s=total_s) from None
+            raise Unreachable(why, took_s=total_s, ours=True) from None
 
     async def _exchange(
         self, target: Target, request: bytes, began_ns: int, connect_s: float, total_s: float
@@ -169,7 +173,7 @@ class Sender:
     async def _connect(self, target: Target, connect_s: float) -> Connection:
         """A new connection, to the first of the addresses that takes one."""
         if self._closed:
-            raise Unreachable("the sender is closed")
+            raise Unreachable("the sender is closed", ours=True)
         until_ns = self._clock.elapsed_ns() + int(connect_s * 1e9)
         try:
             async with asyncio.timeout(connect_s):
@@ -187,6 +191,8 @@ class Sender:
                 why = f"no connection within {connect_s:g} s"
             except OSError as error:
                 why = _reason(target, error)
+                if error.errno in _OURS:
+                    raise Unreachable(why, ours=True) from error
         # They may be those of yesterday.
         self._names.forget(target.host)
         raise Unreachable(why)

@@ -55,8 +55,14 @@ def test_what_is_not_called_again_has_no_time_for_it(status: int) -> None:
 def test_what_may_be_better_the_next_time_is_tried_again(error: OncewardError) -> None:
     verdict = judge(error)
     assert verdict.outcome is Outcome.AGAIN
-    assert not verdict.answered
+    assert verdict.answered is False
     assert verdict.line == error.message
+
+
+def test_what_is_our_own_fault_says_nothing_of_the_host() -> None:
+    verdict = judge(Unreachable("too many open files", ours=True))
+    assert verdict.outcome is Outcome.AGAIN
+    assert verdict.answered is None
 
 
 @pytest.mark.parametrize("code", ["bad_url", "bad_header"])

@@ -141,8 +141,16 @@ async def test_a_failure_is_told_to_all_and_not_remembered() -> None:
     ],
 )
 async def test_a_person_is_told_why_there_is_no_address(error: Exception, why: str) -> None:
-    with pytest.raises(Unreachable, match=why):
+    with pytest.raises(Unreachable, match=why) as failed:
         await Names(GUARD, Zone(error)).addresses(GUARD.parse("http://a.example/"))
+    assert not failed.value.ours
+
+
+async def test_it_is_our_own_trouble_when_there_is_no_thread_for_it() -> None:
+    zone = Zone(RuntimeError("can't start new thread"))
+    with pytest.raises(Unreachable, match="new thread") as failed:
+        await Names(GUARD, zone).addresses(GUARD.parse("http://a.example/"))
+    assert failed.value.ours
 
 
 async def test_a_name_without_addresses_is_told() -> None:

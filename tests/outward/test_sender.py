@@ -209,6 +209,18 @@ async def test_of_a_large_body_the_start_is_read_and_the_rest_not_waited_for(
         assert sender.idle == 0
 
 
+async def test_what_is_no_body_is_not_read_without_end(sender: Sender) -> None:
+    async def endless(request: Request, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n1;")
+        while True:
+            await wire.send(b"x" * 10_000)
+
+    async with endpoint(endless) as there:
+        answer = await post(sender, there)
+        assert (answer.status, answer.body) == (200, b"ok")
+        await there.left.wait()
+
+
 async def test_a_body_of_just_the_size_that_is_read_keeps_its_connection(sender: Sender) -> None:
     body = b"x" * limits.ANSWER_BODY_BYTES_MAX
     raw = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body

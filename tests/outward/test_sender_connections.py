@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import os
+import resource
 import socket
 from contextlib import AsyncExitStack
 
@@ -208,6 +210,7 @@ async def test_there_are_no_more_requests_under_way_than_there_may_be() -> None:
         assert len(one.requests) + len(two.requests) == 2
         failed = await failure(post(sender, one, total_s=SHORT))
         assert "too many requests are under way" in failed.message
+        assert failed.ours
         assert failed.sent == 0
         gate.opened.set()
         assert [(await each).status for each in posts] == [200] * 4
@@ -250,6 +253,7 @@ async def test_a_port_on_which_nobody_listens_is_told(sender: Sender) -> None:
         failed = await failure(post(sender, f"http://127.0.0.1:{port}/"))
     assert failed.message == f"127.0.0.1 refused the connection to port {port}"
     assert failed.sent == 0
+    assert not failed.ours
     assert failed.took_s > 0
 
 
@@ -269,6 +273,21 @@ async def test_who_takes_no_connection_is_not_waited_for_longer_than_told(
         assert (failed.message, failed.sent) == ("no connection within 0.25 s", 0)
         for each in waiting:
             each.close()
+
+
+async def test_files_that_have_run_out_are_not_the_fault_of_the_host(sender: Sender) -> None:
+    async with endpoint(answering(OK)) as there:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+        try:
+            failed = await failure(post(sender, there))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert failed.ours
+        assert failed.message == "no connection to 127.0.0.1: Too many open files"
+        assert (await post(sender, there)).status == 200
 
 
 async def test_proxies_of_the_environment_are_ignored(
