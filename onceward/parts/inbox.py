@@ -186,13 +186,13 @@ def fingerprint(body: Any, fields: Sequence[str] | None) -> str:
 
 def admit_key(key: str, caller: str) -> None:
     _admit_bytes("a dedupe key", key, 1, limits.DEDUPE_KEY_BYTES_MAX)
-    if caller:
+    if caller != "":
         _admit_bytes("a caller's name", caller, 0, limits.CALLER_BYTES_MAX)
 
 
 def _admit_bytes(what: str, text: Any, least: int, most: int) -> None:
     if not isinstance(text, str):
-        raise BadInput(f"{what} is text, not {str(text)[:100]}", code="bad_key")
+        raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_key")
     size_bytes = len(text.encode(errors="surrogatepass"))
     if not least <= size_bytes <= most:
         raise BadInput(f"{what} has {least} to {most} bytes, not {size_bytes}", code="bad_key")

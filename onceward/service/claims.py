@@ -17,6 +17,7 @@ from onceward.parts.schedule import (
     admit_lease,
     admit_queue,
     admit_worker,
+    is_whole,
 )
 from onceward.service.book import Book
 from onceward.service.desk import CLAIMS_AT_ONCE, Desk, Request
@@ -60,8 +61,8 @@ class Claims:
         admit_queue(queue)
         admit_worker(worker)
         admit_lease(lease_ms)
-        if most < 1:
-            raise BadInput(f"a worker asks for 1 or more jobs, not {most}")
+        if not is_whole(most) or most < 1:
+            raise BadInput(f"a worker asks for 1 or more jobs, not {most!r}")
         if self._closed:
             # Not an empty answer: a worker that asks again and again would never rest.
             raise Unavailable("the node is stopping: ask another one", code="node_stopped")

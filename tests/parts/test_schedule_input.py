@@ -23,6 +23,13 @@ from tests.quick import START_MS
         ({"priority": 10}, "bad_request", r"0 \(first\) to 9, not 10"),
         ({"due_ms": -1}, "bad_request", "a time is 0 to"),
         ({"due_ms": 10**16}, "bad_request", "a time is 0 to"),
+        ({"due_ms": 1.5}, "bad_request", "whole ms since 1970, not 1.5"),
+        ({"due_ms": "1"}, "bad_request", "not '1'"),
+        ({"priority": 1.0}, "bad_request", "not 1.0"),
+        ({"priority": True}, "bad_request", "not True"),
+        ({"attempts_max": 1.5}, "bad_request", "not 1.5"),
+        ({"order_key": 7}, "bad_key", "an order key is text, not int"),
+        ({"limit_key": b"x"}, "bad_key", "a limit key is text, not bytes"),
         ({"order_key": ""}, "bad_key", "an order key has 1 to 256 bytes, not 0"),
         ({"order_key": "ü" * 129}, "bad_key", "not 258"),
         ({"order_key": "\ud800"}, "bad_key", "lone surrogates"),
@@ -50,8 +57,8 @@ async def test_every_valid_name_makes_a_queue() -> None:
         assert await jobs.claim(queue) is not None
 
 
-@pytest.mark.parametrize("lease_ms", [0, -1, limits.LEASE_MS_MAX + 1])
-async def test_a_lease_that_cannot_be_is_refused(lease_ms: int) -> None:
+@pytest.mark.parametrize("lease_ms", [0, -1, limits.LEASE_MS_MAX + 1, 1.5])
+async def test_a_lease_that_cannot_be_is_refused(lease_ms: Any) -> None:
     jobs = await new_jobs()
     await jobs.send()
     with pytest.raises(BadInput, match=f"not {lease_ms}"):
@@ -61,11 +68,11 @@ async def test_a_lease_that_cannot_be_is_refused(lease_ms: int) -> None:
         await jobs.extend(claim, lease_ms)
 
 
-@pytest.mark.parametrize("worker", ["", "w" * 257])
-async def test_a_worker_without_a_proper_name_gets_nothing(worker: str) -> None:
+@pytest.mark.parametrize("worker", ["", "w" * 257, "\ud800", 7])
+async def test_a_worker_without_a_proper_name_gets_nothing(worker: Any) -> None:
     jobs = await new_jobs()
     await jobs.send()
-    with pytest.raises(BadInput, match="a worker's name has 1 to 256 characters"):
+    with pytest.raises(BadInput, match=r"1 to 256 characters|lone surrogates|is text, not int"):
         await jobs.claim(worker=worker)
     assert len(await jobs.ready()) == 1
 

@@ -135,19 +135,20 @@ async def test_slots_with_equally_urgent_jobs_take_turns() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"queue": "no good"},
-        {"worker": ""},
-        {"lease_ms": 0},
-        {"lease_ms": limits.LEASE_MS_MAX + 1},
-        {"most": 0},
+        *({"queue": "no good"}, {"worker": ""}, {"worker": "\ud800"}, {"most": 0}, {"most": 1.5}),
+        *({"lease_ms": 0}, {"lease_ms": limits.LEASE_MS_MAX + 1}, {"lease_ms": 1.5}),
     ],
 )
 @virtual
-async def test_what_cannot_be_is_refused(options: dict[str, Any]) -> None:
+async def test_what_cannot_be_is_refused_to_no_other(options: dict[str, Any]) -> None:
     cluster = Cluster()
     member = await cluster.start()
+    await member.send("a")
+    refusal = asyncio.create_task(member.claim(**options))
+    [claim] = await member.claim()
+    assert claim.body == "a"
     with pytest.raises(BadInput):
-        await member.claim(**options)
+        await refusal
 
 
 # Many workers.

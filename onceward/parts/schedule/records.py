@@ -252,6 +252,7 @@ def _is_queue(name: str) -> bool:
 
 
 def admit_worker(worker: str) -> None:
+    _admit_text("a worker's name", worker)
     if not 0 < len(worker) <= limits.WORKER_CHARS_MAX:
         raise BadInput(
             f"a worker's name has 1 to {limits.WORKER_CHARS_MAX} characters, not {len(worker)}"
@@ -259,8 +260,8 @@ def admit_worker(worker: str) -> None:
 
 
 def admit_lease(lease_ms: int) -> None:
-    if not 0 < lease_ms <= limits.LEASE_MS_MAX:
-        raise BadInput(f"a lease has 1 to {limits.LEASE_MS_MAX} ms, not {lease_ms}")
+    if not is_whole(lease_ms) or not 0 < lease_ms <= limits.LEASE_MS_MAX:
+        raise BadInput(f"a lease has 1 to {limits.LEASE_MS_MAX} ms, not {lease_ms!r}")
 
 
 def admit_job(
@@ -279,10 +280,12 @@ def admit_job(
         _admit_spread("an order key", order_key)
     if limit_key is not None:
         _admit_spread("a limit key", limit_key)
-    if type(priority) is not int or not 0 <= priority <= limits.PRIORITY_MAX:
-        raise BadInput(f"a priority is 0 (first) to {limits.PRIORITY_MAX}, not {priority}")
-    if type(attempts_max) is not int or attempts_max < 0:
-        raise BadInput(f"the number of attempts is 1 or more, or 0 for no end, not {attempts_max}")
+    if not is_whole(priority) or not 0 <= priority <= limits.PRIORITY_MAX:
+        raise BadInput(f"a priority is 0 (first) to {limits.PRIORITY_MAX}, not {priority!r}")
+    if not is_whole(attempts_max) or attempts_max < 0:
+        raise BadInput(
+            f"the number of attempts is 1 or more, or 0 for no end, not {attempts_max!r}"
+        )
     body_bytes = len(encode(body, (queue, "body")))
     if body_bytes > limits.BODY_BYTES_MAX:
         raise TooLarge(
@@ -291,10 +294,8 @@ def admit_job(
         )
 
 
-def _admit_spread(what: str, key: Any) -> None:
-    if not isinstance(key, str):
-        raise BadInput(f"{what} is text, not {str(key)[:100]}", code="bad_key")
-    keys.join(key)  # raises for what cannot stand in a key
+def _admit_spread(what: str, key: str) -> None:
+    _admit_text(what, key)
     key_bytes = len(key.encode())
     if not 0 < key_bytes <= limits.ORDER_KEY_BYTES_MAX:
         raise BadInput(
@@ -302,9 +303,23 @@ def _admit_spread(what: str, key: Any) -> None:
         )
 
 
+def _admit_text(what: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_key")
+    keys.join(text)  # raises for what no record can hold
+
+
 def admit_time(time_ms: int) -> None:
-    if type(time_ms) is not int or not 0 <= time_ms <= limits.KEY_NUMBER_MAX:
-        raise BadInput(f"a time is 0 to {limits.KEY_NUMBER_MAX} ms since 1970, not {time_ms}")
+    if not is_whole(time_ms) or not 0 <= time_ms <= limits.KEY_NUMBER_MAX:
+        raise BadInput(
+            f"a time is 0 to {limits.KEY_NUMBER_MAX} whole ms since 1970, not {time_ms!r}"
+        )
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a record will say a value as a whole number: true and 1.5 could not be read again
+    as one, and the job with it."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def milliseconds(seconds: Any, what: str, most_s: float = limits.DELAY_S_MAX) -> int:
