@@ -15,7 +15,10 @@ from onceward.engine.sqlite.table import Table
 _BITS_PER_KEY = 16
 _FIRST_KEYS = 256
 _GROWTH = 4
-_LAST_KEYS = _FIRST_KEYS * _GROWTH**5
+_LEVELS = 6
+_LAST_KEYS = _FIRST_KEYS * _GROWTH ** (_LEVELS - 1)
+# What a filter takes without its keys.
+_EMPTY_BYTES = 256
 # From so many looks in vain on, between two folds, a partition gets a filter.
 _MISSES = 4
 
@@ -32,12 +35,12 @@ class Filter:
     def __init__(self) -> None:
         self._levels: list[tuple[bytearray, int]] = []
         self._room = 0
-        self.size_bytes = 0
+        self.size_bytes = _EMPTY_BYTES
 
     @property
     def full(self) -> bool:
-        """Whether it has grown as large as it may."""
-        return self._room == 0 and len(self._levels) > 5
+        """Whether it has grown larger than it may."""
+        return len(self._levels) > _LEVELS
 
     def add(self, text: str) -> None:
         if self._room == 0:
@@ -88,6 +91,10 @@ class Filters:
         """Note that a key was looked for in vain."""
         if partition in self._ready or partition in self._too_large:
             return
+        if len(self._misses) >= limits.GAPS_MAX:  # there was no fold for long
+            self._misses.clear()
+            self._wanted.clear()
+            self._keep_small()
         misses = self._misses[partition] = self._misses.get(partition, 0) + 1
         if misses == _MISSES:
             if self._table.seek((partition, "")) is None:
@@ -114,28 +121,39 @@ class Filters:
         To be used up, or called again: what was cut off is begun anew.
         """
         self._misses.clear()
-        self._keep_small()
+        left_bytes = self._keep_small()
         for partition in list(self._wanted):
             filter_ = Filter()
             self._making = partition, filter_
-            start = ""
-            while not filter_.full:
+            start: str | None = ""
+            while start is not None and not filter_.full and filter_.size_bytes <= left_bytes:
                 sorts = self._table.sorts(partition, start, ROWS_AT_ONCE)
                 for sort in sorts:
                     filter_.add(sort)
-                if len(sorts) < ROWS_AT_ONCE:
-                    break
-                start = sorts[-1]
+                start = sorts[-1] if len(sorts) == ROWS_AT_ONCE else None
                 yield
             self._making = None
-            del self._wanted[partition]
-            if filter_.full:
+            self._wanted.pop(partition, None)
+            if filter_.full or filter_.size_bytes > left_bytes:
                 self._too_large.add(partition)
             else:
                 self._ready[partition] = filter_
+                left_bytes -= filter_.size_bytes
 
-    def _keep_small(self) -> None:
-        size_bytes = sum(filter_.size_bytes for filter_ in self._ready.values())
-        if size_bytes > self._size_bytes_max or len(self._too_large) > limits.GAPS_MAX:
+    def _keep_small(self) -> int:
+        """Do without the largest ones, if they take too much; returns how much is left. They are
+        not made again: that would have no end."""
+        sizes_bytes = {name: filter_.size_bytes for name, filter_ in self._ready.items()}
+        left_bytes = self._size_bytes_max - sum(sizes_bytes.values())
+        if left_bytes < 0:
+            for partition in sorted(sizes_bytes, key=sizes_bytes.__getitem__, reverse=True):
+                del self._ready[partition]
+                self._too_large.add(partition)
+                left_bytes += sizes_bytes[partition]
+                if left_bytes >= 0:
+                    break
+        if len(self._ready) + len(self._too_large) > limits.GAPS_MAX:
             self._ready.clear()
             self._too_large.clear()
+            return self._size_bytes_max
+        return left_bytes

@@ -86,8 +86,7 @@ class Folder:
             try:
                 await self.fold(max(upto_seq, self._journal.excess_seq(limits.JOURNAL_BYTES)))
                 self.full = None
-                for _ in self._layers.filters.make():
-                    await asyncio.sleep(0)
+                await self._make_filters()
             except StorageFull as full:
                 self.full = full
                 self._progress.set()
@@ -140,6 +139,12 @@ class Folder:
         await run(self._background, self._table.fold, [], self._upto_seq)
         self._journal.retire(self._upto_seq)
         await run(self._background, self._journal.trim, 1)
+
+    async def _make_filters(self) -> None:
+        for _ in self._layers.filters.make():
+            if self._stopping:
+                return
+            await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Stop after the step under way."""

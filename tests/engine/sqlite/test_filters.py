@@ -73,7 +73,7 @@ def test_one_that_has_rows_is_read_a_little_at_a_time(
     assert not filters.lacks("p", "a"), "it is not ready"
     fold(table, ["a", "z"])  # one before what it has read, one behind
     filters.add("p", ["a", "z"])
-    assert list(making) == [None]
+    assert list(making) == [None] * 2
     assert not any(filters.lacks("p", sort) for sort in "bdfhaz")
     assert filters.lacks("p", "c")
     assert list(filters.make()) == []
@@ -89,14 +89,53 @@ def test_few_looks_in_vain_are_not_worth_one(table: Table) -> None:
     assert not filters.lacks("p", "a")
 
 
-def test_when_there_are_too_many_they_are_forgotten(table: Table) -> None:
-    filters = Filters(table, 1_000)
+def test_when_they_take_too_much_the_largest_are_done_without(table: Table) -> None:
+    filters = Filters(table, 3_000)
     for partition in "abcdef":
         want(filters, partition)
-        filters.add(partition, ["x"])
-    assert filters.lacks("a", "y")
+        filters.add(partition, ["x"] * (400 if partition == "d" else 1))
+    assert all(filters.lacks(partition, "y") for partition in "abcdef")
     assert list(filters.make()) == []
-    assert not filters.lacks("a", "y")
+    kept = [partition for partition in "abcdef" if filters.lacks(partition, "y")]
+    assert len(kept) == 3
+    assert "d" not in kept
+    for partition in "abcdef":
+        want(filters, partition)
+    assert list(filters.make()) == [], "nor are they made again"
+
+
+def test_no_more_are_made_than_there_is_room_for(table: Table) -> None:
+    for partition in "abcdef":
+        fold(table, ["x"], partition)
+    filters = Filters(table, 2_000)
+    for partition in "abcdef":
+        want(filters, partition)
+    list(filters.make())
+    assert [partition for partition in "abcdef" if filters.lacks(partition, "y")] == ["a", "b"]
+
+
+def test_small_ones_are_made_with_stops_in_between(table: Table) -> None:
+    for partition in "abc":
+        fold(table, ["x"], partition)
+    filters = Filters(table, 1 << 20)
+    for partition in "abc":
+        want(filters, partition)
+    assert list(filters.make()) == [None] * 3
+
+
+@pytest.mark.parametrize("misses", [1, filters_module._MISSES])
+def test_however_many_partitions_there_are_few_are_remembered(
+    table: Table, monkeypatch: pytest.MonkeyPatch, misses: int
+) -> None:
+    monkeypatch.setattr(limits, "GAPS_MAX", 10)
+    filters = Filters(table, 1 << 20)
+    for n in range(100):
+        for _ in range(misses):
+            filters.missed(f"p{n}")
+    assert len(filters._misses) <= 10
+    assert len(filters._ready) <= 20
+    list(filters.make())
+    assert len(filters._ready) <= 10
 
 
 @pytest.mark.parametrize("empty", [True, False])
@@ -105,7 +144,7 @@ def test_a_partition_too_large_for_one_has_none(
 ) -> None:
     monkeypatch.setattr(filters_module, "_FIRST_KEYS", 8)
     monkeypatch.setattr(filters_module, "_LAST_KEYS", 8)
-    sorts = [f"{n:03}" for n in range(48)]
+    sorts = [f"{n:03}" for n in range(50)]
     if not empty:
         fold(table, sorts)
     filters = Filters(table, 1 << 20)
@@ -122,12 +161,12 @@ def test_a_partition_too_large_for_one_has_none(
 def test_what_was_too_large_is_not_remembered_for_ever(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "GAPS_MAX", 0)
     monkeypatch.setattr(filters_module, "_FIRST_KEYS", 8)
     monkeypatch.setattr(filters_module, "_LAST_KEYS", 8)
     filters = Filters(table, 1 << 20)
     want(filters)
-    filters.add("p", [f"{n:03}" for n in range(48)])
+    filters.add("p", [f"{n:03}" for n in range(50)])
     assert filters._too_large
+    monkeypatch.setattr(limits, "GAPS_MAX", 0)
     list(filters.make())
     assert not filters._too_large

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -101,6 +101,22 @@ async def test_a_while_after_the_last_commit_everything_is_in_the_table(
         await until(lambda: engine._table.folded_seq == 1)
         assert engine._layers.size_bytes == 0
         assert in_table(path) == {"a": b"1"}
+
+
+async def test_closing_does_not_wait_for_filters_that_are_being_made(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FOLD_DELAY_S", 0.01)
+    begun = asyncio.Event()
+
+    def endless() -> Iterator[None]:
+        while True:
+            begun.set()
+            yield
+
+    async with asyncio.timeout(20), SQLiteEngine(str(memory_path / "app.db")) as engine:
+        monkeypatch.setattr(engine._layers.filters, "make", endless)
+        await begun.wait()
 
 
 def size_of(segment: str) -> int:
