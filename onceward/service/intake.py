@@ -28,7 +28,6 @@ class Intake:
     """Takes messages in, for one application on one node."""
 
     def __init__(self, store: Store, inbox: Inbox) -> None:
-        self._store = store
         self._inbox = inbox
         self._together = Together(store)
 

@@ -12,12 +12,16 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from onceward import limits
-from onceward.errors import EngineStopped, OutcomeUnknown, TooLarge, Unavailable
+from onceward.errors import BadInput, Contention, EngineStopped, OutcomeUnknown, Unavailable
 from onceward.keys import Key
 from onceward.store import Store
 from onceward.transaction import Transaction
 
 T = TypeVar("T")
+
+# After so many conflicts in a row those who share a transaction go on in halves: one of them
+# may read what others never leave alone.
+_TRIES = 4
 
 
 class Call(NamedTuple):
@@ -98,14 +102,19 @@ class Together:
             if len(calls) == 1:
                 outcomes = [await self._store.run(calls[0].fn)]
             else:
-                outcomes = await self._store.run(partial(_run_all, calls))
+                outcomes = await self._store.run(partial(_run_all, calls), attempts_max=_TRIES)
         except Exception as error:
-            if len(calls) > 1 and isinstance(error, TooLarge | _Spoiled):
+            if len(calls) > 1 and isinstance(error, BadInput | Contention | _Spoiled):
+                # They are too many, or one of them is to blame.
                 half = len(calls) // 2
                 self._spawn(calls[:half])
                 self._spawn(calls[half:])
                 return
             outcomes = [error] * len(calls)
+        except BaseException:
+            for call in calls:
+                call.answer.cancel()
+            raise
         for call, outcome in zip(calls, outcomes, strict=True):
             if call.answer.done():  # whoever asked for it has gone
                 continue
@@ -122,7 +131,7 @@ async def _run_all(calls: list[Call], tx: Transaction) -> list[Any]:
         await tx.fetch(reads)
     outcomes: list[Any] = []
     for call in calls:
-        changes = tx.changes
+        changes, hooks = tx.changes, len(tx.hooks)
         try:
             outcomes.append(await call.fn(tx))
         except (EngineStopped, OutcomeUnknown, Unavailable):
@@ -130,5 +139,6 @@ async def _run_all(calls: list[Call], tx: Transaction) -> list[Any]:
         except Exception as error:
             if tx.changes != changes:
                 raise _Spoiled from error
+            del tx.hooks[hooks:]
             outcomes.append(error)
     return outcomes

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from onceward import limits
-from onceward.errors import BadInput, StaleToken
+from onceward.errors import BadInput, Contention, StaleToken
 from onceward.service.together import Together
 from onceward.transaction import Transaction
 from tests.service.apps import Apps
@@ -72,6 +72,80 @@ async def test_one_that_fails_changes_nothing_for_itself_or_others(when: str) ->
         apps.engines[0].latency_s = 0
         assert await app.store.run(lambda tx: tx.get(("n", "bad"))) is None
         assert await app.store.run(lambda tx: tx.get(("n", "good"))) == 3
+
+
+@virtual
+async def test_what_the_engine_refuses_of_one_is_refused_to_no_other() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        together = Together(app.store)
+        apps.engines[0].latency_s = 0.001
+        fns = [add("good"), add("good"), add("x" * (limits.SORT_BYTES_MAX + 1)), add("good")]
+        outcomes = await asyncio.gather(
+            *[together.run(fn, writes=1) for fn in fns], return_exceptions=True
+        )
+        assert isinstance(outcomes.pop(2), BadInput)
+        assert sorted(n for n in outcomes if isinstance(n, int)) == [1, 2, 3]
+
+
+@virtual
+async def test_one_that_always_meets_conflicts_holds_no_other_up() -> None:
+    apps = Apps(shared=False)
+
+    async def hot(tx: Transaction) -> int:
+        count: int = await tx.get(("n", "hot"))
+        await other.store.run(add("hot"))
+        return count
+
+    async with apps.make() as app, apps.make() as other:
+        together = Together(app.store)
+        apps.engines[0].latency_s = 0.001
+        fns = [add("good"), add("good"), hot, add("good")]
+        running = [asyncio.create_task(together.run(fn, writes=1)) for fn in fns]
+        done = await asyncio.gather(running[0], running[1], running[3])
+        assert sorted(done) == [1, 2, 3]
+        assert not running[2].done()
+        await asyncio.wait([running[2]])
+        assert isinstance(running[2].exception(), Contention)
+
+
+@virtual
+async def test_nobody_waits_for_an_answer_that_does_not_come() -> None:
+    apps = Apps(shared=False)
+
+    async def cancelled(tx: Transaction) -> int:
+        raise asyncio.CancelledError
+
+    async with apps.make() as app:
+        together = Together(app.store)
+        apps.engines[0].latency_s = 0.001
+        fns = [add("good"), add("good"), cancelled]
+        outcomes = await asyncio.gather(
+            *[together.run(fn, writes=1) for fn in fns], return_exceptions=True
+        )
+        assert outcomes[0] == 1
+        assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes[1:])
+        assert together._tasks == set()
+
+
+@virtual
+async def test_no_hook_of_one_that_failed_is_called() -> None:
+    apps = Apps(shared=False)
+    told: list[str] = []
+
+    def telling(name: str, error: Exception | None = None) -> Fn:
+        async def fn(tx: Transaction) -> int:
+            tx.on_durable(lambda: told.append(name))
+            return await add(name, before=error)(tx)
+
+        return fn
+
+    async with apps.make() as app:
+        together = Together(app.store)
+        apps.engines[0].latency_s = 0.001
+        fns = [telling("a"), telling("b"), telling("bad", BadInput("no")), telling("c")]
+        await asyncio.gather(*[together.run(fn, writes=1) for fn in fns], return_exceptions=True)
+    assert told == ["a", "b", "c"]
 
 
 @virtual
