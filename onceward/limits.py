@@ -133,6 +133,7 @@ RECUR_END_MS = 253_370_764_800_000  # nothing recurs after the year 9998
 RECUR_GRACE_MS = 5_000
 CRON_CHARS_MAX = 256
 QUEUE_LIMIT_MAX = 1_000
+QUEUE_RATE_MIN = 1e-9  # one job in thirty years
 QUEUE_RATE_MAX = 1_000_000
 # What a job's record holds besides its body has room in what is left of a value.
 BODY_BYTES_MAX = 350_000

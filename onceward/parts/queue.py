@@ -110,7 +110,9 @@ async def redrive_dead(
         if tx.size > limits.COMMIT_WRITES_MAX - _END_WRITES:
             return Page(redriven, row.key[1])
         id_ = row.key[1].split("#")[1]
-        if chosen(await schedule.get(tx, id_)):
+        job = await tx.get(job_key(id_), Job)
+        # It may have left since the scan, by someone else.
+        if job is not None and job.place == row.key[1] and chosen(job):
             await schedule.redrive(tx, id_)
             redriven += 1
     return Page(redriven, after(rows[-1].key[1]) if len(rows) == _PAGE else None)

@@ -167,7 +167,7 @@ class Locks:
         patient = terms.wait_s is None or terms.wait_s > 0
 
         async def ask(tx: Transaction) -> Request | None:
-            tx.on_durable(partial(self._own.add, request_key(id_)[0]))
+            tx.on_durable(partial(self._asked, request_key(id_)[0]))
             ask = self.table.join if patient else self.table.acquire
             return await ask(
                 tx, terms.capacities, lease_ms=terms.lease_ms, owner=terms.owner, id_=id_
@@ -335,6 +335,11 @@ class Locks:
             self._news.pop(partition, None)
             if self._changed.get(partition) is changed:
                 del self._changed[partition]
+
+    def _asked(self, partition: str) -> None:
+        """A request is durable, of which `_saw` hears next; who made it may have gone."""
+        if partition in self._changed:
+            self._own.add(partition)
 
     def _saw(self, write: Put | Delete) -> None:
         """An own commit is durable: wake whose request it has changed."""

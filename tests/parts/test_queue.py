@@ -375,6 +375,7 @@ async def test_settings_are_changed_one_by_one() -> None:
         {"limit": "many"},
         {"limit": 10**9},
         {"rate": -0.5},
+        {"rate": 1e-306},
         {"nonsense": 1},
         {"retry_first_ms": 0},
         {"retry_first_ms": 10, "retry_max_ms": 5},

@@ -228,6 +228,21 @@ async def test_a_lock_released_by_someone_else_is_lost_at_once_on_its_own_node()
 
 
 @virtual
+async def test_nothing_is_remembered_of_requests_whose_callers_have_gone() -> None:
+    cluster = Cluster(4)
+    one = await start(cluster)
+    one.engine.latency_s = 1
+    first = Holder(one, "a")
+    while not any(w.key[0].startswith("ask#") for c in one.engine.commits for w in c):
+        await cluster.clock.sleep(0.1)
+    first.task.cancel()  # what it has asked for is on its way to the disk
+    await asyncio.wait([first.task])
+    await cluster.clock.sleep(LEASE_S)
+    assert one.locks._own == set()
+    assert one.locks._changed == {}
+
+
+@virtual
 async def test_a_body_that_may_go_on_learns_of_the_loss_by_the_event() -> None:
     cluster = Cluster(4)
     one, two = await pair(cluster)

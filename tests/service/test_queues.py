@@ -1,5 +1,6 @@
 """What operators do: settings, dead letters, redrive, purge, settle."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -92,6 +93,26 @@ async def test_all_dead_jobs_can_be_redriven_or_those_chosen() -> None:
         assert len(await app.queues.dead("q", limit=1_000)) == 125
         assert await app.queues.redrive_all("q") == 125
         assert await app.queues.redrive_all("q") == 0
+    assert apps.problems == []
+
+
+@virtual
+async def test_what_others_redrive_or_forget_meanwhile_stops_nobody_who_redrives_all() -> None:
+    apps = Apps()
+    await die(apps, 4)
+    async with apps.make() as app, apps.make() as other:
+        await other.queues.configure("q", job_retention_ms=0)
+        _, redriven, forgotten, _ = await app.queues.dead("q")
+        apps.engines[-2].latency_s = 0.01
+        scanned = len(apps.engines[-2].scans)
+        redriving = asyncio.create_task(app.queues.redrive_all("q"))
+        while len(apps.engines[-2].scans) == scanned:
+            await apps.sleep(0.001)
+        await apps.sleep(0.01)
+        await other.queues.redrive(redriven.id)
+        await other.cancel(forgotten.id)
+        assert await redriving == 2
+        assert await app.queues.dead("q") == []
     assert apps.problems == []
 
 

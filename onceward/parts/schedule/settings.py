@@ -79,6 +79,11 @@ def admit_settings(settings: Settings) -> None:
     ):
         if not 0 <= getattr(settings, name) <= most:
             raise BadInput(f"{name} is 0 to {most}, not {getattr(settings, name)}")
+    if 0 < settings.rate < limits.QUEUE_RATE_MIN:
+        # The time of the next job would be beyond all numbers.
+        raise BadInput(
+            f"rate is {limits.QUEUE_RATE_MIN} or more, or 0 for any, not {settings.rate}"
+        )
     if not 0 < settings.retry_first_ms <= settings.retry_max_ms <= limits.LEASE_MS_MAX:
         raise BadInput(
             f"retry_first_ms is 1 or more and retry_max_ms at least that, up to "
