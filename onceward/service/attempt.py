@@ -40,6 +40,9 @@ from onceward.transaction import Transaction
 
 logger = logging.getLogger("onceward")
 
+# After so many runs in a row that were in vain the log says so.
+_CONFLICTS_TOLD = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Handler:
@@ -86,6 +89,7 @@ class Attempt:
         self._task: asyncio.Task[None] | None = None
         self._handling = False
         self._interrupts = 0
+        self._conflict: Conflict | None = None
         self.giving_up = False
         self._held = [
             Held(
@@ -110,6 +114,8 @@ class Attempt:
                 else:
                     await self._store.pause_before(conflicts)
                     conflicts += 1
+                    if conflicts == _CONFLICTS_TOLD:
+                        self._tell_of_conflicts(held[0])
         finally:
             for one in self._held:
                 one.lease.close()
@@ -226,6 +232,7 @@ class Attempt:
                 # An error that comes from what has changed meanwhile is no error.
                 await self._store.end(job.begun, write=False)
         except Conflict as conflict:
+            self._conflict = conflict
             if job_key(job.id) in conflict.details.get("keys", ()):  # type: ignore[operator]
                 return await self._moved_on(one)
             return False
@@ -262,6 +269,17 @@ class Attempt:
         except Exception as stale:
             return self._over(one, stale)
         return False
+
+    def _tell_of_conflicts(self, one: Held) -> None:
+        """Whoever wonders why a handler runs again and again should find out."""
+        keys = self._conflict.details.get("keys", ()) if self._conflict is not None else ()
+        logger.warning(
+            "job %s in attempt %d: its handler has run %d times, since what it had read was changed "
+            "each time before its commit: %s",
+            *_name(one),
+            _CONFLICTS_TOLD,
+            keys,
+        )
 
     def _over(self, one: Held, why: Exception) -> bool:
         one.ended = True

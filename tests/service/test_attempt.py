@@ -143,7 +143,9 @@ async def test_an_error_that_comes_from_what_has_changed_meanwhile_is_no_error()
 
 @pytest.mark.parametrize("raises", [False, True])
 @virtual
-async def test_conflicts_without_end_fail_the_attempt(raises: bool) -> None:
+async def test_conflicts_without_end_fail_the_attempt_and_the_log_says_what_they_are_about(
+    raises: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     apps = Apps(shared=False)
     app = apps.make()
     runs = 0
@@ -162,6 +164,8 @@ async def test_conflicts_without_end_fail_the_attempt(raises: bool) -> None:
         job = await app.wait(await app.send("q", None))
     assert job.state == "dead"
     assert "32 conflicts in a row" in job.reason
+    [told] = [text for text in caplog.messages if "its handler has run 8 times" in text]
+    assert str(EFFECT) in told
     assert runs == limits.TRANSACTION_ATTEMPTS_MAX
     assert apps.value(("other", "x")) is None
 
