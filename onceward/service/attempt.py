@@ -274,8 +274,8 @@ class Attempt:
         """Whoever wonders why a handler runs again and again should find out."""
         keys = self._conflict.details.get("keys", ()) if self._conflict is not None else ()
         logger.warning(
-            "job %s in attempt %d: its handler has run %d times, since what it had read was changed "
-            "each time before its commit: %s",
+            "job %s in attempt %d: its handler has run %d times, since what it had read was "
+            "changed each time before its commit: %s",
             *_name(one),
             _CONFLICTS_TOLD,
             keys,
