@@ -38,9 +38,13 @@ The shop is open at $url. Try this in another terminal:
   curl '$url/v1/inbox/orders?wait_ms=5000' -H 'Idempotency-Key: order-1' \\
     -H 'Content-Type: application/json' -d '{"body": {"item": "lamp"}}'
   $command queues$server
+  $command timers set --id reminder --delay-s 3 --url $url/v1/inbox/orders$server \
+    --body '{"body": {"item": "lamp"}, "key": "order-2"}'
+  $command timers show reminder$server
   $command inspect $folder/shop.db
 
-Send an order as often as you like: a lamp is sold once for its key. All calls are listed at
+Send an order as often as you like: a lamp is sold once for its key. The timer calls the shop
+itself, and orders a second one. All calls are listed at
 $url/docs. Ctrl-C stops the server; what was sold stays sold.\
 """)
 

@@ -107,7 +107,8 @@ class App(Declared):
         if self._node_lease_ms < limits.NODE_LEASE_MS_MIN:
             raise BadInput(f"the lease of a node is {limits.NODE_LEASE_MS_MIN} ms or more")
         self._drain_s = milliseconds(drain_s, "the time to drain") / 1000
-        self._outward = outward
+        self.outward = outward
+        """May be set until it starts."""
         self._make_store = store
         self._engine = engines.create(url) if isinstance(url, str) else url
         self._workers: list[Worker] = []
@@ -153,8 +154,8 @@ class App(Declared):
         stack.push_async_callback(self.locks.close)
         timers = TimersPart(node.schedule)
         delivery = None
-        if self._outward is not None:
-            delivery = Delivery(self.store, timers, self._outward)
+        if self.outward is not None:
+            delivery = Delivery(self.store, timers, self.outward)
             stack.push_async_callback(delivery.close)
         guard = None if delivery is None else delivery.guard
         self.timers = Timers(self.store, timers, node.dispatcher, guard)

@@ -20,7 +20,16 @@ from onceward.web.auth import (
     admit_scopes,
     digest_of,
 )
-from onceward.web.settings import FILE, MEANING, PREFIX, SECRET, Settings, load
+from onceward.web.settings import (
+    FILE,
+    LISTS,
+    MEANING,
+    PREFIX,
+    SECRET,
+    SWITCHES,
+    Settings,
+    load,
+)
 
 # 256 random bits.
 _KEY_BYTES = 32
@@ -82,7 +91,7 @@ def _takes_settings(command: argparse.ArgumentParser) -> None:
     for name in Settings.__struct_fields__:
         if name not in SECRET:
             option = f"--{name.replace('_', '-')}"
-            if name == "telemetry":
+            if name in SWITCHES:
                 command.add_argument(
                     option, action=argparse.BooleanOptionalAction, help=MEANING[name]
                 )
@@ -100,10 +109,9 @@ def _serve(arguments: argparse.Namespace) -> int:
     from onceward.web.serve import serve  # here: what only a server needs takes long to load
 
     sys.path.insert(0, "")
-    dev = not settings.keys and not settings.jwt
 
     def announce(url: str) -> None:
-        mode = "dev mode: no keys, this machine only" if dev else _callers(settings)
+        mode = "dev mode: no keys, this machine only" if settings.dev else _callers(settings)
         print(f"onceward serves {settings.app or settings.database} at {url} ({mode})")
         print(f"  {url}/docs shows the API; Ctrl-C stops it", flush=True)
 
@@ -129,7 +137,8 @@ def _config(arguments: argparse.Namespace) -> int:
     for column in ("setting", "value", "from", "meaning"):
         table.add_column(column, overflow="fold")
     for setting in found:
-        value = str(_shown(setting.name, setting.value))
+        value = _shown(setting.name, setting.value)
+        value = ",".join(map(str, value)) if setting.name in LISTS else str(value)
         table.add_row(setting.name, Text(value), Text(setting.source), MEANING[setting.name])
     console().print(table)
     return 0

@@ -129,7 +129,9 @@ class Delivery:
         self, id_: str, url: str, webhook: Webhook, endpoint: Endpoint, now_ms: int
     ) -> Answer | OncewardError:
         body = _body(webhook)
-        headers = {"content-type": "application/json", **endpoint.headers, **webhook.call.headers}
+        given = {**endpoint.headers, **webhook.call.headers}
+        headers = {"content-type": "application/json"}
+        headers |= {name.lower(): value for name, value in given.items()}
         headers["onceward-timer"] = quote(webhook.timer)
         secrets = endpoint.secrets_at(now_ms)
         headers |= signing.headers(secrets, id_, now_ms // 1_000, body)

@@ -5,8 +5,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from onceward import limits
-from onceward.errors import BadInput
+from onceward.errors import AddressRefused, BadInput
 from onceward.outward.addresses import Guard
+from onceward.outward.headers import admit_headers
 from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.parts.schedule import milliseconds
 from onceward.parts.timers import FIRE_WRITES, TIMER_DUE, Call, Send, Spec, Target, View, id_for
@@ -16,6 +17,8 @@ from onceward.store import Store
 from onceward.transaction import Transaction
 
 T = TypeVar("T")
+
+_ANY = Guard()
 
 
 class Timers:
@@ -118,8 +121,10 @@ class Timers:
         if key is not None:
             id_, replace = self.id_for(key, caller=caller), False
         known_id = self._store.ids.new() if id_ is None else id_
-        if self._guard is not None and isinstance(spec.target, Call) and spec.target.url:
-            self._guard.parse(spec.target.url)  # better now than when it is due
+        if isinstance(spec.target, Call):  # better now than when it is due
+            admit_headers(spec.target.headers)
+            if spec.target.url:
+                self.admit_url(spec.target.url)
 
         async def fn(tx: Transaction) -> tuple[View, bool]:
             if replace:
@@ -127,6 +132,15 @@ class Timers:
             return await self.part.add(tx, known_id, spec, caller=caller)
 
         return await self._run(fn, tx)
+
+    def admit_url(self, url: str) -> None:
+        """Raise `BadInput` for what is no URL or, where this process makes the calls, may not be
+        called. Where its name leads to is judged with each call."""
+        try:
+            (self._guard or _ANY).parse(url)
+        except AddressRefused:
+            if self._guard is not None:
+                raise
 
     def id_for(self, key: str, *, caller: str = "") -> str:
         """The id of a timer that is set with an idempotency key. Raises `BadInput`."""

@@ -10,7 +10,9 @@ import uvicorn
 import uvloop
 
 from onceward.app import App
-from onceward.errors import OncewardError
+from onceward.errors import BadInput, OncewardError
+from onceward.outward.addresses import Guard
+from onceward.service.delivery import Outward
 from onceward.web import logs
 from onceward.web.application import load_app
 from onceward.web.auth import Auth
@@ -25,24 +27,51 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     `announce` hears where, once it listens. Raises `bad_settings`, what `App.start` raises, and
     what has ended the node, if that was no signal.
     """
-    dev = not settings.keys and not settings.jwt
-    if dev and not is_loopback(settings.host):
+    if settings.dev and not is_loopback(settings.host):
         raise OncewardError(
             f"without keys anybody could use the server at {settings.host}. Set up keys "
             "(`onceward token` makes one), or listen at 127.0.0.1.",
             code="bad_settings",
         )
-    auth = Auth(settings.keys, settings.jwt, dev=dev)
+    auth = Auth(settings.keys, settings.jwt, dev=settings.dev)
     app = load_app(settings.app) if settings.app else App(settings.database, name=settings.name)
+    if app.outward is None:
+        app.outward = outward_of(settings)
     logs.set_up(settings.log, settings.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, app, auth, announce))
 
 
+def outward_of(settings: Settings) -> Outward | None:
+    """How timers call URLs, by the settings. Raises `bad_settings`."""
+    if not settings.webhooks:
+        return None
+    # In dev mode whoever can call the server is on this machine, and can call it, too.
+    own = ("127.0.0.0/8:*", "[::1]:*") if settings.dev else ()
+    outward = Outward(
+        allow=(*settings.webhook_allow, *own),
+        ports=settings.webhook_ports,
+        rate=settings.webhook_rate,
+        attempts_max=settings.webhook_attempts,
+        connect_s=settings.webhook_connect_s,
+        total_s=settings.webhook_timeout_s,
+        concurrency=settings.webhook_calls,
+    )
+    try:
+        Guard(outward.allow, outward.ports)
+    except BadInput as error:
+        raise OncewardError(
+            f"the settings are wrong: webhook_allow: {error.message}", code="bad_settings"
+        ) from error
+    return outward
+
+
 async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[str], None]) -> None:
     listening = _listen(settings.host, settings.port)
     try:
-        async with Server(app, auth, telemetry=settings.telemetry) as server:
+        async with Server(
+            app, auth, telemetry=settings.telemetry, append_id=settings.timers_append_id
+        ) as server:
             config = uvicorn.Config(
                 server,
                 loop="uvloop",

@@ -11,7 +11,6 @@ from typing import Any, Self, TypeVar
 from onceward.app import App
 from onceward.clock import boot_ns
 from onceward.errors import BadInput, OncewardError, Unavailable
-from onceward.outward.addresses import Guard
 from onceward.service.census import Census
 from onceward.web.api import ROUTES
 from onceward.web.auth import DEVELOPER, Auth, Caller
@@ -50,10 +49,6 @@ class Server:
         self.draining = asyncio.Event()
         """Set when the server stops: whoever waits for something is answered at once."""
         self.append_id = append_id
-        self.guard = Guard()
-        """Judges the URLs of timers as they come."""
-        self.delivers = False
-        """Whether this process makes outward calls itself."""
         self.openapi = document(self.routes)
         self._work = work
         self._telemetry = Telemetry() if telemetry else None

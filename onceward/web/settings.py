@@ -32,6 +32,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_s: Annotated[float, Meta(ge=0, le=3_600)] = limits.DRAIN_S
     telemetry: bool = False
+    webhooks: bool = True
+    webhook_allow: tuple[str, ...] = ()
+    webhook_ports: tuple[Annotated[int, Meta(ge=1, le=65_535)], ...] = (80, 443)
+    webhook_rate: Annotated[float, Meta(ge=0, le=limits.QUEUE_RATE_MAX)] = 0.0
+    webhook_attempts: Annotated[int, Meta(ge=1, le=1_000)] = 8
+    webhook_connect_s: Annotated[float, Meta(gt=0, le=300)] = limits.OUTWARD_CONNECT_S
+    webhook_timeout_s: Annotated[float, Meta(gt=0, le=300)] = limits.OUTWARD_TOTAL_S
+    webhook_calls: Annotated[int, Meta(ge=1, le=100_000)] = limits.OUTWARD_CALLS_MAX
+    timers_append_id: bool = False
+
+    @property
+    def dev(self) -> bool:
+        """Whether nobody needs credentials."""
+        return not self.keys and not self.jwt
 
 
 MEANING = {
@@ -46,8 +60,20 @@ MEANING = {
     "log_level": "debug, info, warning or error",
     "drain_s": "how long requests and handlers may take to finish when the server stops",
     "telemetry": "whether to make OpenTelemetry spans",
+    "webhooks": "whether this server makes the calls of timers",
+    "webhook_allow": "networks, addresses and names that may be called though they are private, "
+    "as in 10.1.0.0/16,intranet:8080",
+    "webhook_ports": "ports that may be called, beside those in webhook_allow",
+    "webhook_rate": "how many calls a second are begun, by all nodes together; 0: any number",
+    "webhook_attempts": "how often a call is tried, if its timer does not say",
+    "webhook_connect_s": "how long to wait for a connection",
+    "webhook_timeout_s": "how long to wait for all of an answer",
+    "webhook_calls": "how many calls are under way at once",
+    "timers_append_id": "whether timers in the plain form have their id appended to their URL",
 }
 SECRET = ("keys", "jwt")
+SWITCHES = ("telemetry", "webhooks", "timers_append_id")
+LISTS = ("webhook_allow", "webhook_ports")
 
 
 class Setting(NamedTuple):
@@ -77,6 +103,9 @@ def load(
     for name, value in flags.items():
         if value is not None:
             values[name], sources[name] = value, f"--{name.replace('_', '-')}"
+    for name in LISTS:
+        if isinstance(values.get(name), str):
+            values[name] = [part.strip() for part in values[name].split(",") if part.strip()]
     try:
         settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:

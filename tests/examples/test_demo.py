@@ -62,12 +62,14 @@ def test_what_the_demo_says_to_try_works(tmp_path: Path) -> None:
                 )
                 assert done.returncode == 0, (command, done.stderr)
                 shown.append(done.stdout)
-            sent, curled, queues, inspected = shown
+            sent, curled, queues, set_, timer, inspected = shown
             assert ("was accepted before" if number else "is accepted") in sent
             assert '"sold, 4 left"' in sent
             assert '"duplicate":true' in curled
             assert '"sold, 4 left"' in curled
             assert "orders" in queues
+            assert ("was set before" if number else "is set") in set_
+            assert "reminder" in timer
             assert "stock" in inspected
             demo.send_signal(stopped_by)
             rest, err = demo.communicate(timeout=50)

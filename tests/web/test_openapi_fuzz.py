@@ -108,7 +108,9 @@ def _do_not_wait_long(case: Case) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    process, port = start(tmp_path_factory.mktemp("served"), "--database", "memory://")
+    process, port = start(
+        tmp_path_factory.mktemp("served"), "--database", "memory://", "--no-webhooks"
+    )
     site = Site(port)
     yield site
     site.session.close()

@@ -66,11 +66,29 @@ def test_keys_come_as_tables_or_as_json() -> None:
     assert load({}, {"ONCEWARD_KEYS": "[]"})[0].keys == ()
 
 
+def test_lists_come_as_lists_or_with_commas() -> None:
+    Path("onceward.toml").write_text('webhook_allow = ["10.0.0.0/8"]\nwebhook_ports = [443]')
+    settings, _ = load({}, {})
+    assert (settings.webhook_allow, settings.webhook_ports) == (("10.0.0.0/8",), (443,))
+    settings, _ = load({"webhook_ports": "80"}, {"ONCEWARD_WEBHOOK_ALLOW": "a, b:8080,[::1]:*"})
+    assert settings.webhook_allow == ("a", "b:8080", "[::1]:*")
+    assert settings.webhook_ports == (80,)
+    assert load({"webhook_allow": ""}, {})[0].webhook_allow == ()
+
+
 BAD: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
     "port that is no number": ({"port": "http"}, {}, "--port"),
     "port too large": ({"port": "65536"}, {}, "--port"),
     "port in the environment": ({}, {"ONCEWARD_PORT": "-1"}, "ONCEWARD_PORT"),
     "log of another form": ({"log": "xml"}, {}, "--log"),
+    "port of webhooks that is none": ({"webhook_ports": "80,0"}, {}, "--webhook-ports"),
+    "ports that are no numbers": ({"webhook_ports": "http"}, {}, "--webhook-ports"),
+    "calls that are never tried": ({"webhook_attempts": "0"}, {}, "--webhook-attempts"),
+    "rate below nothing": ({"webhook_rate": "-1"}, {}, "--webhook-rate"),
+    "rate that is no number": ({"webhook_rate": "nan"}, {}, "--webhook-rate"),
+    "no time to answer": ({"webhook_timeout_s": "0"}, {}, "--webhook-timeout-s"),
+    "no time to connect": ({}, {"ONCEWARD_WEBHOOK_CONNECT_S": "0"}, "ONCEWARD_WEBHOOK_CONNECT_S"),
+    "no calls at once": ({"webhook_calls": "0"}, {}, "--webhook-calls"),
     "no name": ({"name": ""}, {}, "--name"),
     "drain that never ends": ({"drain_s": "1e9"}, {}, "--drain-s"),
     "truth of another kind": ({}, {"ONCEWARD_TELEMETRY": "maybe"}, "ONCEWARD_TELEMETRY"),

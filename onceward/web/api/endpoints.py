@@ -27,7 +27,7 @@ from onceward.web.api.endpoint_views import (
 from onceward.web.api.inbox import idempotency_key
 from onceward.web.api.timer_views import TimerView
 from onceward.web.api.timer_views import shown as shown_timer
-from onceward.web.api.timers import admit_url, refused_as
+from onceward.web.api.timers import refused_as
 from onceward.web.auth import Caller
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response, whole
@@ -164,7 +164,7 @@ def _own(server: "Server", request: Request) -> tuple[Caller, str]:
 def _admit(server: "Server", url: str, headers: dict[str, str]) -> None:
     with refused_as("bad_endpoint"):
         admit_headers(headers)
-    admit_url(server, url)
+    server.app.timers.admit_url(url)
 
 
 def _secret(server: "Server", given: str | None) -> str:

@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from onceward import limits
-from onceward.errors import AddressRefused, BadInput, NotDead
-from onceward.outward.headers import admit_headers
+from onceward.errors import BadInput, NotDead
 from onceward.parts import endpoints
 from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.parts.timers import Call, Send, Spec, Target, View
@@ -92,7 +91,7 @@ async def set_(server: "Server", request: Request) -> Response:
     asked = parse(await request.body(), NewTimer)
     key = idempotency_key(request, asked.key)
     with refused_as("bad_timer"):
-        target = _target(server, caller, asked)
+        target = _target(caller, asked)
         spec = Spec(target, _due_ms(asked.at), asked.delay_ms, _repeat(asked), asked.catch_up)
         if isinstance(target, Call) and not target.url:
             await _insist_on_url(server, caller, target.endpoint)
@@ -205,18 +204,7 @@ def refused_as(code: str) -> Iterator[None]:
         raise BadInput(error.message, code=code) from error
 
 
-def admit_url(server: "Server", url: str) -> None:
-    """Raise `BadInput` for what is no URL, or one that is known not to be called from here.
-    What its name leads to is judged with each call."""
-    try:
-        server.guard.parse(url)
-    except AddressRefused:
-        # Another process may make the calls, and be allowed to.
-        if server.delivers:
-            raise
-
-
-def _target(server: "Server", caller: Caller, asked: NewTimer) -> Target:
+def _target(caller: Caller, asked: NewTimer) -> Target:
     target = target_of(
         asked.queue,
         asked.url,
@@ -229,11 +217,7 @@ def _target(server: "Server", caller: Caller, asked: NewTimer) -> Target:
         limit_key=asked.limit_key,
         priority=asked.priority,
     )
-    if isinstance(target, Call):
-        admit_headers(target.headers)
-        if target.url:
-            admit_url(server, target.url)
-    else:
+    if isinstance(target, Send):
         caller.insist("send", target.queue)
     return target
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 from onceward.errors import BadInput
 from onceward.parts.timers import Call, Spec
 from onceward.web.api.inbox import idempotency_key
-from onceward.web.api.timers import NEW, add, admit_url, refused_as
+from onceward.web.api.timers import NEW, add, refused_as
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
@@ -66,7 +66,6 @@ async def set_(server: "Server", request: Request) -> Response:
     key = idempotency_key(request, None)
     seconds = (asked.hours * 60 + asked.minutes) * 60 + asked.seconds
     with refused_as("bad_timer"):
-        admit_url(server, asked.url)
         spec = Spec(Call(asked.url, append_id=server.append_id), delay_ms=seconds * 1_000)
         view, _ = await add(server, caller, spec, None, key)
     return Response.of(PlainSet(view.id))

@@ -7,6 +7,7 @@ import pytest
 from onceward.outward.signing import admit_secret
 from onceward.parts import endpoints
 from onceward.parts.timers import WEBHOOKS
+from onceward.service.delivery import Outward
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
 from tests.web.asgi import Caller, serving, serving_to
@@ -256,7 +257,6 @@ async def test_a_list_of_what_there_is_not_is_refused() -> None:
 
 @virtual
 async def test_an_address_that_this_server_may_not_call_is_refused_at_once() -> None:
-    async with serving() as caller:
-        caller.server.delivers = True
+    async with serving(Apps(shared=False).make(outward=Outward())) as caller:
         asked = {"url": "http://169.254.169.254/latest/meta-data"}
         assert (await caller("POST", "/v1/endpoints", asked)).verdict == (422, "address_refused")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from onceward.outward.addresses import Guard
 from onceward.parts.timers import WEBHOOKS
+from onceward.service.delivery import Outward
 from onceward.service.job import Job
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
@@ -377,15 +377,16 @@ async def test_an_id_that_nobody_has_is_not_found() -> None:
 
 @virtual
 async def test_an_address_that_this_server_may_not_call_is_refused_at_once() -> None:
+    inside = {"url": "http://10.0.0.1/", "delay_ms": 60_000}
     async with serving() as caller:
-        inside = {"url": "http://10.0.0.1/", "delay_ms": 1}
         await caller.ok("POST", "/v1/timers", inside)  # another process may make the calls
-        caller.server.delivers = True
+    async with serving(Apps(shared=False).make(outward=Outward())) as caller:
         refused = await caller("POST", "/v1/timers", inside)
         assert refused.verdict == (422, "address_refused")
         port = {"url": "https://example.com:22/", "delay_ms": 1}
         assert (await caller("POST", "/v1/timers", port)).verdict == (422, "address_refused")
-        caller.server.guard = Guard(["10.0.0.0/8"])
+    app = Apps(shared=False).make(outward=Outward(allow=["10.0.0.0/8"]))
+    async with serving(app) as caller:
         await caller.ok("POST", "/v1/timers", inside)
 
 
