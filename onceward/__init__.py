@@ -11,10 +11,11 @@ from onceward.errors import Fail, InDoubt, NotDone, OncewardError, Retry
 
 if TYPE_CHECKING:
     from onceward.app import App
+    from onceward.service.delivery import Outward
     from onceward.service.job import Job
 
 __version__ = "0.1.0"
-__all__ = ["App", "Fail", "InDoubt", "Job", "NotDone", "OncewardError", "Retry"]
+__all__ = ["App", "Fail", "InDoubt", "Job", "NotDone", "OncewardError", "Outward", "Retry"]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,4 +28,8 @@ def __getattr__(name: str) -> Any:
         from onceward.service.job import Job
 
         return Job
+    if name == "Outward":
+        from onceward.service.delivery import Outward
+
+        return Outward
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

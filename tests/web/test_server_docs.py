@@ -73,14 +73,15 @@ def test_every_command_of_the_guide_works_as_it_stands(console: Console, port: i
 
 
 def test_the_commands_of_the_readme_work_as_they_stand(console: Console, port: int) -> None:
-    section = README.read_text().partition("## Over HTTP\n")[2].partition("\n## ")[0]
-    [block] = re.findall(r"^```console\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
-    for command, said in commands(block):
-        if command.startswith("onceward serve"):
-            console.start(here(command.removesuffix(" &"), port), "Ctrl-C stops it")
-        else:
-            shown = console.run(here(command, port))
-            assert printed(shown, said), (command, shown)
+    for title in ("Over HTTP", "On time"):
+        section = README.read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
+        [block] = re.findall(r"^```console\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+        for command, said in commands(block):
+            if command.startswith("onceward serve"):
+                console.start(here(command.removesuffix(" &"), port), "Ctrl-C stops it")
+            else:
+                shown = console.run(here(command, port))
+                assert printed(shown, said), (command, shown)
 
 
 def test_the_settings_of_the_guide_are_settings(tmp_path: Path) -> None:
