@@ -2,12 +2,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from onceward import limits
 from onceward.outward.sender import Sender
 from tests.outward.posting import LOCAL
 
 
 @pytest.fixture
-async def sender() -> AsyncIterator[Sender]:
+async def sender(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sender]:
+    # So that a connection that should be closed at once is not closed for another reason.
+    monkeypatch.setattr(limits, "IDLE_CONNECTION_S", 3_600.0)
     sender = Sender(LOCAL)
     yield sender
     await sender.close()

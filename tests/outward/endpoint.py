@@ -1,9 +1,11 @@
 """An endpoint that behaves as a test tells it to, well or badly."""
 
 import asyncio
+import errno
+import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -154,3 +156,15 @@ async def endpoint(
         server.close()
         await made.stop()
         await server.wait_closed()
+
+
+@contextmanager
+def full(address: tuple[str, int]) -> Iterator[int]:
+    """A port on which so many wait already that nobody else is let in; says which one."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(address, backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            assert waiting.connect_ex(server.getsockname()) in (0, errno.EINPROGRESS)
+        yield server.getsockname()[1]

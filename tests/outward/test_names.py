@@ -13,7 +13,7 @@ from onceward.errors import AddressRefused, Unreachable
 from onceward.outward.addresses import Guard
 from onceward.outward.names import Names, look_up
 from onceward.outward.sender import Sender
-from tests.outward.endpoint import OK, answering, endpoint
+from tests.outward.endpoint import OK, answering, endpoint, full
 from tests.outward.posting import LONG, SHORT, failure, post
 
 GUARD = Guard(["10.0.0.0/8", "127.0.0.1:*"])
@@ -240,6 +240,16 @@ async def test_when_an_address_is_dead_the_next_one_is_tried() -> None:
         sender = Sender(guard, lookup=zone)
         assert (await post(sender, there.url(host="a.example"))).status == 200
         await sender.close()
+
+
+async def test_an_address_that_hangs_does_not_take_the_time_of_the_next_one() -> None:
+    guard = Guard(["a.example:*"])
+    async with endpoint(answering(OK)) as there:
+        with full(("127.0.0.2", there.port)):
+            sender = Sender(guard, lookup=Zone(["127.0.0.2", "127.0.0.1"]))
+            answer = await post(sender, there.url(host="a.example"), connect_s=4 * SHORT)
+            assert answer.status == 200
+            await sender.close()
 
 
 async def test_when_all_addresses_are_dead_the_name_is_looked_up_anew() -> None:

@@ -1,7 +1,6 @@
 """Connections are kept, counted and never trusted blindly."""
 
 import asyncio
-import errno
 import os
 import resource
 import socket
@@ -13,7 +12,7 @@ from onceward import limits
 from onceward.clock import Clock, boot_ns
 from onceward.outward.sender import Sender
 from onceward.testing.clock import VirtualClock, run_virtual
-from tests.outward.endpoint import OK, Gate, Request, Wire, answering, endpoint, hanging
+from tests.outward.endpoint import OK, Gate, Request, Wire, answering, endpoint, full, hanging
 from tests.outward.posting import LOCAL, LONG, SHORT, failure, post
 
 
@@ -260,19 +259,12 @@ async def test_a_port_on_which_nobody_listens_is_told(sender: Sender) -> None:
 async def test_who_takes_no_connection_is_not_waited_for_longer_than_told(
     sender: Sender,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
-        address = full.getsockname()
-        waiting = [socket.socket() for _ in range(4)]
-        for each in waiting:
-            each.setblocking(False)
-            assert each.connect_ex(address) in (0, errno.EINPROGRESS)
-        url = f"http://127.0.0.1:{address[1]}/"
+    with full(("127.0.0.1", 0)) as port:
+        url = f"http://127.0.0.1:{port}/"
         failed = await failure(post(sender, url, connect_s=SHORT))
         assert (failed.message, failed.sent) == ("no connection within 0.25 s", 0)
         failed = await failure(post(sender, url, connect_s=LONG, total_s=SHORT))
         assert (failed.message, failed.sent) == ("no connection within 0.25 s", 0)
-        for each in waiting:
-            each.close()
 
 
 async def test_files_that_have_run_out_are_not_the_fault_of_the_host(sender: Sender) -> None:
