@@ -83,17 +83,17 @@ class Hosts:
         if answered:
             host.answers = True
             host.failures = 0
+            host.news_ns = now_ns
             host.pause_until_ns = 0
             host.requests_max = min(self._requests_max, host.requests_max + 1)
-        elif answered is not None:
+        # One that fails says nothing new of the host if others have been answered since it began;
+        # nor if others failed: what is under way together fails together, and is trouble once.
+        elif answered is not None and slot.since_ns >= host.news_ns:
             host.answers = False
-            # What was under way beside one that failed fails for the same reason: that is
-            # trouble once, not as many times.
-            if slot.since_ns >= host.failed_ns:
-                host.failures += 1
-                host.failed_ns = now_ns
-                host.requests_max = max(limits.HOST_REQUESTS_FIRST, host.requests_max // 2)
-                host.pause_until_ns = now_ns + int(self._pause_s(host.failures) * 1e9)
+            host.failures += 1
+            host.news_ns = now_ns
+            host.pause_until_ns = now_ns + int(self._pause_s(host.failures) * 1e9)
+            host.requests_max = max(limits.HOST_REQUESTS_FIRST, host.requests_max // 2)
         if not host.requests:
             del self._busy[slot.key]
             self._idle[slot.key] = host
@@ -136,7 +136,7 @@ class _Host:
     """What is known of one host."""
 
     __slots__ = (
-        *("_time_s", "answers", "failed_ns", "failures", "pause_until_ns", "requests"),
+        *("_time_s", "answers", "failures", "news_ns", "pause_until_ns", "requests"),
         "requests_max",
     )
 
@@ -147,7 +147,8 @@ class _Host:
         """Whether it has answered the last time."""
         self.failures = 0
         """In a row."""
-        self.failed_ns = 0
+        self.news_ns = 0
+        """When it has answered, or failed, the last time."""
         self.pause_until_ns = 0
         self._time_s = 0.0
         """How long a request takes, the last ones counting more."""

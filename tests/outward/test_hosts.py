@@ -123,6 +123,24 @@ def test_one_answer_ends_the_trouble_at_once(hosts: Hosts, time: Time) -> None:
     assert len(slots(hosts)) == MANY // 2 + 1, "it is tried with less than before"
 
 
+def test_one_that_hangs_says_nothing_of_a_host_that_answers_others(
+    hosts: Hosts, time: Time
+) -> None:
+    answer(hosts, 100)
+    hanging = slots(hosts)[:8]
+    time.pass_s(10)
+    hanging.pop().give_back(True)
+    time.pass_s(5)
+    for taken in hanging:
+        taken.give_back(False)
+    assert hosts.answers("a")
+    assert not hosts.in_trouble("a")
+    time.pass_s(1)
+    slot(hosts).give_back(False)
+    assert not hosts.answers("a")
+    assert hosts.in_trouble("a")
+
+
 def test_a_request_that_was_never_sent_says_nothing_of_the_host(hosts: Hosts) -> None:
     slot(hosts).give_back(None)
     assert not hosts.in_trouble("a")
