@@ -66,6 +66,11 @@ class Work(Handlers):
             await _count(job)
             job.tx.put(("child", job.body["parent"]), job.id)
 
+    def ends(self, id_: str, what: str) -> tuple[str, ...]:
+        """How a message may end."""
+        ends = {"poison": ("dead",), "fail": ("dead",), "hold": ("done", "doubt")}
+        return ends.get(what, ("done",))
+
     def judge_outcome(self, outcome: Outcome) -> None:
         effects = outcome.records("effects")
         steps, holds = outcome.counts("step"), outcome.counts("hold")
@@ -73,11 +78,12 @@ class Work(Handlers):
         for id_, job in outcome.jobs.items():
             what, state = job["body"].get("what", "sent"), job["state"]
             times = effects.get(id_, 0)
-            expected = {"poison": ("dead",), "fail": ("dead",), "hold": ("done", "doubt")}
-            if state not in expected.get(what, ("done",)):
+            if state not in self.ends(id_, what):
                 violated("wrong end", f"{id_} ({what}) is {state}: {job.get('reason')}")
             if times != (state == "done"):
                 violated("not once", f"{id_} ({what}) is {state} and took effect {times} times")
+            if state == "cancelled":
+                continue
             if what == "poison" and (job["attempt"] != _POISON or attempts[id_] > _POISON):
                 violated("attempts", f"{id_} died at {job['attempt']}, tried {attempts[id_]} times")
             if what == "steps" and not steps[id_]:
