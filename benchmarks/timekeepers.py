@@ -179,8 +179,6 @@ class DBOSDelayed:
         "what a crash cuts off runs again"
     )
 
-    connections = THREADS  # they wait for each other by polling
-
     def __init__(self, folder: Path) -> None:
         self.path = folder / "bench.db"
 
@@ -196,7 +194,7 @@ class DBOSDelayed:
                 "name": "bench",
                 "application_version": "1",
                 "system_database_url": f"sqlite:///{self.path}",
-                "sys_db_pool_size": self.connections,
+                "sys_db_pool_size": THREADS,  # they wait for each other by polling
                 "log_level": "ERROR",
             }
         )
@@ -263,8 +261,6 @@ class DBOSSleep(DBOSDelayed):
         "lets it start anew), and its result; what a crash cuts off runs again; each takes "
         "memory while it waits"
     )
-
-    connections = 16  # many wake up at once, and wait for one of these for a bounded time
 
     async def set(self, timers: list[Timer]) -> None:
         waiting = iter(timers)
