@@ -68,6 +68,11 @@ class ServerProcess:
         assert said, self.log.read_text()
         return said
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Without a warning."""
         assert self._process is not None

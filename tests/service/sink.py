@@ -3,20 +3,24 @@
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from onceward.app import App
-from onceward.parts.timers import Call, Spec
-from onceward.transaction import Transaction
+from onceward import engine as engines
+from onceward import limits
+from onceward.clock import Clock
+from onceward.engine.base import Put
+from onceward.parts.schedule import Schedule
+from onceward.parts.timers import TIMER_DUE, Call, Spec, Timers
+from onceward.parts.timers.records import Timer, mark_of, timer_entry, timer_key
+from onceward.store import Store
+from onceward.transaction import encode
 from tests.server_process import ROOT, environment
 
-# So many timers fit into one commit.
-TOGETHER = 32
-SETTERS = 32
+WRITERS = 16
 
 
 class Request(NamedTuple):
@@ -53,9 +57,9 @@ class Sink:
         self._process.kill()
         await self._process.wait()
 
-    async def until(self, timers: int) -> None:
-        """Wait until so many different timers have called."""
-        await self._ask(f"until {timers}")
+    async def until(self, requests: int) -> None:
+        """Wait until so many have come."""
+        await self._ask(f"until {requests}")
 
     async def heard(self) -> list[Request]:
         """All that has come, in its order."""
@@ -74,16 +78,36 @@ class Sink:
         return line.decode().strip()
 
 
-async def set_many(app: App, timers: Sequence[tuple[str, str, int]]) -> None:
-    """Set timers, each with an id, a URL and a time, many in a commit."""
+async def fill(path: Path, timers: Iterable[tuple[str, str, int]]) -> None:
+    """Write timers, each with an id, a URL and a time, to a database that nobody uses: records as
+    `onceward.parts.timers` writes them, as many in a commit as fit."""
+    now_ms, slots = Clock().now_ms(), limits.SLOTS_DEFAULT
+    due = encode(TIMER_DUE, ("due", "kind"))
+    engine = await engines.create(f"sqlite:///{path}").open()
+
+    def records(id_: str, url: str, due_ms: int) -> list[Put]:
+        spec = Spec(Call(url), due_ms)
+        timer = Timer(spec, due_ms, now_ms, mark_of(spec))
+        key = timer_key("", id_, slots)
+        return [Put(key, encode(timer, key)), Put(timer_entry("", id_, timer, slots), due)]
+
     waiting = iter(timers)
 
-    async def several(some: list[tuple[str, str, int]], tx: Transaction) -> None:
-        for id_, url, due_ms in some:
-            await app.timers.put(Spec(Call(url), due_ms), id_, replace=False, tx=tx)
+    async def write() -> None:
+        while some := list(islice(waiting, limits.COMMIT_WRITES_MAX // 2)):
+            await engine.commit([put for one in some for put in records(*one)], now_ms)
 
-    async def setter() -> None:
-        while some := list(islice(waiting, TOGETHER)):
-            await app.run(partial(several, some))
+    await asyncio.gather(*[write() for _ in range(WRITERS)])
+    await engine.close()
 
-    await asyncio.gather(*[setter() for _ in range(SETTERS)])
+
+async def statuses(path: Path, ids: Iterable[str]) -> dict[str, str]:
+    """What has become of timers, in a database that nobody uses."""
+    engine = await engines.create(f"sqlite:///{path}").open()
+    store = Store(engine)
+    part = Timers(Schedule(store.ids, limits.SLOTS_DEFAULT))
+    found = {}
+    for id_ in ids:
+        found[id_] = (await store.run(partial(part.get, id_=id_))).status
+    await engine.close()
+    return found

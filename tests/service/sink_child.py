@@ -3,7 +3,7 @@
 Run as `python -m tests.service.sink_child HOW...`, where each HOW makes one endpoint: `answer`
 does so at once, `slow` after a moment, `hang` never, and `drip` a byte a second. The ports are
 the first line it says. Then it reads commands, one a line: `until COUNT` answers once so many
-timers have been heard of, `save FILE` writes down all requests. It ends with its input.
+requests have come, `save FILE` writes down all requests. It ends with its input.
 """
 
 import asyncio
@@ -24,19 +24,17 @@ class Heard:
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, float, int]] = []
-        self._timers: set[str] = set()
         self._count = 0
         self._reached: asyncio.Future[None] | None = None
 
     def note(self, id_: str, timer: str, number: int) -> None:
         self.requests.append((id_, timer, time.time() * 1e3, number))
-        self._timers.add(timer)
-        if self._reached is not None and len(self._timers) >= self._count:
+        if self._reached is not None and len(self.requests) >= self._count:
             self._reached.set_result(None)
             self._reached = None
 
     async def until(self, count: int) -> None:
-        if len(self._timers) < count:
+        if len(self.requests) < count:
             self._count = count
             self._reached = asyncio.get_running_loop().create_future()
             await self._reached
