@@ -127,10 +127,12 @@ async def test_overdue_timers_are_fired_in_order_at_the_rate_while_the_server_an
         first_ms = Clock().now_ms() - 10 * count
         due = {f"overdue-{n}": first_ms + 10 * n for n in range(count)}
         await fill(server.database, ((id_, url, due_ms) for id_, due_ms in due.items()))
+        began_ns = boot_ns()
         with server:
             prober = Prober(server)
             probing = asyncio.create_task(prober.run())
             await sink.until(heard_min)
+            took_s = (boot_ns() - began_ns) / 1e9
             probing.cancel()
             await asyncio.wait([probing])
             assert probing.cancelled(), probing.exception()
@@ -139,7 +141,6 @@ async def test_overdue_timers_are_fired_in_order_at_the_rate_while_the_server_an
     counts = Counter(request.timer for request in heard)
     assert max(counts.values()) == 1
     assert len({request.id for request in heard}) == len(heard)
-    took_s = (heard[heard_min - 1].at_ms - heard[0].at_ms) / 1e3
     figures = {
         "overdue": count,
         "rate": rate,
@@ -150,6 +151,5 @@ async def test_overdue_timers_are_fired_in_order_at_the_rate_while_the_server_an
     }
     wanted = {"the API's p99 under 100 ms": figures["api"]["p99_ms"] < 100}
     show("overdue", figures, wanted, soak)
-    # A second's worth may go at once.
-    assert heard_min - rate <= rate * took_s * 1.05
+    assert heard_min <= rate * (took_s + 1), "more were called than the rate allows"
     assert figures["out of order by"] <= limits.SLOTS_DEFAULT * limits.COMMIT_WRITES_MAX
