@@ -108,6 +108,9 @@ class Prober:
             self.took_ms.append((boot_ns() - began_ns) / 1e6)
             await clock.sleep(0.02)
 
+    def close(self) -> None:
+        self._plain.close()
+
 
 def disorder(heard: list[Request], due: dict[str, int]) -> int:
     """How many later ones were called at the most before one that was due earlier."""
@@ -135,6 +138,7 @@ async def test_overdue_timers_are_fired_in_order_at_the_rate_while_the_server_an
             took_s = (boot_ns() - began_ns) / 1e9
             probing.cancel()
             await asyncio.wait([probing])
+            prober.close()
             assert probing.cancelled(), probing.exception()
             server.stop()
         heard = await sink.heard()
