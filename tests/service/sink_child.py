@@ -69,9 +69,13 @@ class Endpoint(asyncio.Protocol):
         if self._how == "answer":
             self._transport.write(ANSWER)
         elif self._how == "slow":
-            self._loop.call_later(SLOW_S, self._transport.write, ANSWER)
+            self._loop.call_later(SLOW_S, self._answer)
         elif self._how == "drip":
             self._drip()
+
+    def _answer(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(ANSWER)
 
     def _drip(self) -> None:
         if not self._transport.is_closing():
