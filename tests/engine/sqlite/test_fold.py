@@ -214,6 +214,8 @@ async def test_a_fold_waits_for_what_has_replaced_its_rows_in_memory(memory_path
         engine = SQLiteEngine(path, disk=watched.disk, vfs=watched.vfs)
         await engine.open()
         await engine.commit([Put(("p", "a"), b"1")], NOW_MS)
+        # What is written next is a frame, then, and not the header of the spare segment.
+        await until(lambda: engine._journal.spare is not None)
         # The next frame fails; by then the first value is no longer in memory.
         faults.strike = Strike("disk.write", faults.counts["disk.write"] + 1)
         commit = asyncio.create_task(engine.commit([Put(("p", "a"), b"2")], NOW_MS))
