@@ -80,6 +80,19 @@ def add_commands(commands: Any) -> None:
     dead.add_argument("--reason", help="only those whose reason contains this")
     dead.add_argument("--limit", type=int, default=50, help="list so many (50)")
 
+    settle = add_command(
+        commands,
+        "settle",
+        _settle,
+        "say what became of a step in doubt",
+        "onceward settle 01HF… pull --not-done",
+    )
+    settle.add_argument("id", metavar="ID", help="the job's: `onceward dead QUEUE` lists them")
+    settle.add_argument("step", metavar="STEP", help="its name, which the reason says")
+    verdict = settle.add_mutually_exclusive_group(required=True)
+    verdict.add_argument("--done", metavar="RESULT", help="it was done, with this result, as JSON")
+    verdict.add_argument("--not-done", action="store_true", help="it was not: it is tried again")
+
     locks = add_command(
         commands, "locks", _locks, "show who holds a lock and who waits", "onceward locks printer"
     )
@@ -281,6 +294,18 @@ async def _redrive(client: "Client", arguments: argparse.Namespace) -> int:
                 **chosen,
             )
     return _print_count(count, "redriven", arguments)
+
+
+async def _settle(client: "Client", arguments: argparse.Namespace) -> int:
+    done = not arguments.not_done
+    result = read_json(arguments.done, "the result") if done else None
+    await client.settle(arguments.id, arguments.step, done=done, result=result)
+    job = await client.job(arguments.id)
+    if arguments.json:
+        return print_json(job)
+    said = "was done" if done else "was not done"
+    print(f"{arguments.id}: {arguments.step} {said}, and the job is {job.state}")
+    return 0
 
 
 async def _locks(client: "Client", arguments: argparse.Namespace) -> int:

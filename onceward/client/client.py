@@ -169,6 +169,18 @@ class Client(TimerCalls):
             if not course.lost:
                 raise
 
+    async def settle(self, id_: str, step: str, *, done: bool, result: Any = None) -> None:
+        """Say what became of a step in doubt: done with this result, or not at all; the job
+        goes on from there. Raises `NoSuchJob`, `NotDead`, `BadInput`."""
+        said, course = {"step": step, "done": done, "result": result}, Course()
+        try:
+            await self.call(
+                "POST", "v1", "jobs", id_, "settle", type=Answer, body=said, course=course
+            )
+        except NotDead:
+            if not course.lost:
+                raise
+
     def worker(self, queue: str, handler: Handler, **options: Any) -> Worker:
         """Runs a function on the jobs of a queue; see `Worker`."""
         return Worker(self, queue, handler, **options)

@@ -1,5 +1,6 @@
 """What an application declares before it starts: queues, handlers, what recurs."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,6 +29,8 @@ class Declared:
         self._settings: dict[str, dict[str, Any]] = {}
         self._handlers: dict[str, Handler] = {}
         self._recurring: dict[str, Recurring] = {}
+        self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}
+        """ASGI applications by their prefixes."""
 
     def queue(self, name: str, **settings: Any) -> None:
         """Declare settings of a queue (see `Settings`); they are written at the start. Those
@@ -115,6 +118,17 @@ class Declared:
             return fn
 
         return declare
+
+    def mount(self, prefix: str, web: Callable[..., Awaitable[None]]) -> None:
+        """Let an ASGI application answer what is asked below a prefix, such as `/shop`, where
+        this application is served. It gets requests up to the largest that the server takes,
+        and looks after credentials itself. Raises `BadInput`."""
+        self._must_be_stopped("mount")
+        if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", prefix):
+            raise BadInput(f"a prefix is a slash and a plain name, as in /shop, not {prefix!r}")
+        if prefix in self.mounted:
+            raise BadInput(f"something is mounted at {prefix} already")
+        self.mounted[prefix] = web
 
     def every(
         self,

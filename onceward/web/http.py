@@ -28,7 +28,7 @@ class Gone(Exception):
 class Request:
     """One request. Its body is read when it is asked for, and once."""
 
-    __slots__ = ("_headers", "_receive", "method", "parameters", "route", "scope")
+    __slots__ = ("_headers", "method", "parameters", "receive", "route", "scope")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope = scope
@@ -37,7 +37,7 @@ class Request:
         """Those in its path, by name."""
         self.route = ""
         """The pattern of its path, once found."""
-        self._receive = receive
+        self.receive = receive
         self._headers: dict[bytes, bytes] | None = None
 
     def header(self, name: bytes) -> str | None:
@@ -102,7 +102,7 @@ class Request:
                 )
             if len(length) > _DIGITS_MAX or (length.isdecimal() and int(length) > most_bytes):
                 raise _too_large(most_bytes)
-        message = await self._receive()
+        message = await self.receive()
         whole: bytes = message.get("body", b"")
         if not message.get("more_body") and message["type"] == "http.request":
             if len(whole) > most_bytes:
@@ -112,7 +112,7 @@ class Request:
         while message["type"] == "http.request" and message.get("more_body"):
             if size_bytes > most_bytes:
                 raise _too_large(most_bytes)
-            message = await self._receive()
+            message = await self.receive()
             pieces.append(message.get("body", b""))
             size_bytes += len(pieces[-1])
         if message["type"] != "http.request":
@@ -123,7 +123,7 @@ class Request:
 
     async def gone(self) -> None:
         """Return when the caller has gone. The body has been read."""
-        while (await self._receive())["type"] != "http.disconnect":
+        while (await self.receive())["type"] != "http.disconnect":
             pass
 
 

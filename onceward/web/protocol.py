@@ -48,6 +48,7 @@ class Protocol(asyncio.Protocol):
     ) -> None:
         """As uvicorn calls it. The application sends each answer as a start and one body."""
         self._app = config.loaded_app
+        self._refusal = getattr(self._app, "refusal", lambda path, error: problem(error))
         self._state = server_state
         self._keep_s = config.timeout_keep_alive
         self._loop = _loop or asyncio.get_running_loop()
@@ -192,13 +193,13 @@ class Protocol(asyncio.Protocol):
             f"the body of a request has at most {limits.MESSAGES_BYTES_MAX} bytes",
             code="body_too_large",
         )
-        self._add(_Exchange(self, refusal=problem(error)))
+        path = _path(self._url).partition(b"?")[0]
+        self._add(_Exchange(self, refusal=self._refusal(path, error)))
 
     def on_message_complete(self) -> None:
         self._begun = False
         if not self._too_large:
-            url = self._url if self._url.startswith(b"/") else _path(self._url)
-            path, _, query = url.partition(b"?")
+            path, _, query = _path(self._url).partition(b"?")
             scope = {
                 "type": "http",
                 "method": self._parser.get_method().decode("ascii"),
@@ -345,7 +346,9 @@ class _Exchange:
 
 
 def _path(url: bytes) -> bytes:
-    """Path and query of an address that is given in full. Raises `BadInput`."""
+    """Path and query of an address that may be given in full. Raises `BadInput`."""
+    if url.startswith(b"/"):
+        return url
     try:
         parsed = httptools.parse_url(url)
     except httptools.HttpParserInvalidURLError as error:

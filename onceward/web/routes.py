@@ -74,7 +74,7 @@ class Routes:
         node = before = self._root
         values: list[str] = []
         text = ""
-        for text in _words(request.scope):
+        for text in words_of(request.scope):
             after = node.words.get(text)
             if after is None and text:
                 after = node.any
@@ -107,7 +107,7 @@ def _names(path: str) -> list[str]:
     return [word[1:-1] for word in path.split("/") if word.startswith("{")]
 
 
-def _words(scope: Scope) -> list[str]:
+def words_of(scope: Scope) -> list[str]:
     """The parts of a path below where the server is mounted. Raises `BadInput`."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"], errors="surrogatepass").encode()
     raw = raw.partition(b"?")[0]

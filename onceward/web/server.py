@@ -15,6 +15,7 @@ from onceward.service.census import Census
 from onceward.web.api import ROUTES
 from onceward.web.auth import DEVELOPER, Auth, Caller
 from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, problem
+from onceward.web.mounts import Mount, Mounts
 from onceward.web.openapi import document
 from onceward.web.routes import Route, Routes
 from onceward.web.telemetry import Telemetry
@@ -46,6 +47,7 @@ class Server:
         self.app = app
         self.auth = auth
         self.routes = Routes(ROUTES)
+        self._mounts = Mounts(app.mounted, self.routes)
         self.draining = asyncio.Event()
         """Set when the server stops: whoever waits for something is answered at once."""
         self.append_id = append_id
@@ -114,9 +116,9 @@ class Server:
 
     async def _http(self, request: Request, send: Send) -> None:
         begun_ns = boot_ns()
-        route: Route | None = None
+        route: Route | Mount | None = None
         try:
-            route = self.routes.find(request)
+            route = self._mounts.find(request) or self.routes.find(request)
         except OncewardError as error:
             response: Response | None = self._problem(request, error)
         else:
@@ -134,17 +136,27 @@ class Server:
         if self._counting is None:
             return  # there are no meters before the start
         took_s = (boot_ns() - begun_ns) / 1e9
-        name = route.path if route is not None else "none"
+        name = _name(route)
         meters = self.app.store.meters
         method = request.method if route is not None else "any"  # others are made up by callers
         meters.count("requests", route=name, method=method, status=str(response.status))
         meters.histogram("request_seconds", route=name).observe(took_s)
 
-    async def _answer(self, route: Route, request: Request) -> Response | None:
+    def refusal(self, path: bytes, error: OncewardError) -> Response:
+        """What is answered to a request whose body is not even read."""
+        try:
+            mount = self._mounts.at({"raw_path": path})
+        except BadInput:
+            mount = None
+        return problem(error) if mount is None else mount.refusal(error)
+
+    async def _answer(self, route: Route | Mount, request: Request) -> Response | None:
         """What to answer; None if the caller has gone."""
         try:
             if self._counting is None:
                 raise Unavailable("the server is not started", code="node_stopped")
+            if isinstance(route, Mount):
+                return await route.answer(self, request.scope, request.receive)
             return await route.handle(self, request)
         except OncewardError as error:
             return self._problem(request, error)
@@ -198,6 +210,13 @@ class Server:
                 working.cancel()
                 await asyncio.wait([working])
         return None if working.cancelled() else working.result()
+
+
+def _name(route: Route | Mount | None) -> str:
+    """What a route is called in metrics."""
+    if route is None:
+        return "none"
+    return route.prefix if isinstance(route, Mount) else route.path
 
 
 def _insist_local(request: Request) -> None:

@@ -296,3 +296,11 @@ def test_who_reads_no_more_is_no_error(command: Command, queue: str) -> None:
     )
     os.close(into)
     assert (process.returncode, process.stderr) == (141, b"")
+
+
+def test_what_is_not_in_doubt_is_not_settled(command: Command, queue: str) -> None:
+    id_ = command.said("send", queue, "1", "--key", "k").split()[0]
+    line, code = command.refused("settle", id_, "pay", "--not-done")
+    assert (line.endswith("[not_dead]"), code) == (True, 2)
+    assert command.refused("settle", "x", "pay", "--done", "1")[0].endswith("[no_such_job]")
+    assert command.refused("settle", id_, "pay", "--done", "{")[0].endswith("[not_json]")

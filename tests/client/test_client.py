@@ -94,6 +94,8 @@ async def test_an_attempt_fails_for_a_while_or_for_good(client: Client) -> None:
     assert [past["reason"] for past in job.history] == ["not yet", "broken"]
     [dead], more = await client.dead("q")
     assert (dead.id, more) == (receipt.id, None)
+    with pytest.raises(NotDead):
+        await client.settle(receipt.id, "pay", done=True)
     await client.redrive(receipt.id)
     with pytest.raises(NotDead):
         await client.redrive(receipt.id)

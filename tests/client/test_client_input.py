@@ -72,6 +72,8 @@ BAD: dict[str, tuple[Call, str]] = {
     "wait for less than no time": (lambda c: c.wait("x", -1), "bad_request"),
     "cancel nothing": (lambda c: c.cancel("x"), "no_such_job"),
     "redrive nothing": (lambda c: c.redrive("x"), "no_such_job"),
+    "settle nothing": (lambda c: c.settle("x", "pay", done=True), "no_such_job"),
+    "settle with NaN": (lambda c: c.settle("x", "pay", done=True, result=NAN), "bad_value"),
     "look at a queue without a name": (lambda c: c.queue("a b"), "bad_name"),
     "set something unheard of": (lambda c: c.configure("q", colour="red"), "unknown_member"),
     "set something wrong": (lambda c: c.configure("q", attempts_max="x"), "wrong_type"),

@@ -9,6 +9,7 @@ from onceward import limits
 from onceward.errors import NoSuchJob
 from onceward.parts.schedule import COMPLETE_WRITES, Attempt, Claim, Job, job_key
 from onceward.parts.schedule.transitions import AFTER_PAUSE, RetryAt
+from onceward.parts.steps import settle as settle_step
 from onceward.service.job import later_ms
 from onceward.transaction import Transaction
 from onceward.web.auth import Caller
@@ -76,6 +77,16 @@ class Extend(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     token: Token
     lease_ms: LeaseMs
+
+
+class Settle(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Someone has found out what became of a step in doubt."""
+
+    step: Annotated[str, Meta(min_length=1)]
+    done: bool
+    """Whether it was done; else it is tried again."""
+    result: Any = None
+    """What it would have returned, if it was done."""
 
 
 class Ended(msgspec.Struct):
@@ -233,6 +244,20 @@ async def redrive(server: "Server", request: Request) -> Response:
     return Response.of(Ended(id_, await server.app.run(fn)))
 
 
+async def settle(server: "Server", request: Request) -> Response:
+    id_, caller = request.parameters["id"], server.caller(request)
+    said = parse(await request.body(), Settle)
+
+    async def fn(tx: Transaction) -> str:
+        job = await _visible(server, caller, tx, id_)
+        caller.insist("manage", job.queue)
+        schedule = server.app.node.schedule
+        await settle_step(tx, schedule, id_, said.step, result=said.result, done=said.done)
+        return (await schedule.get(tx, id_)).state
+
+    return Response.of(Ended(id_, await server.app.run(fn)))
+
+
 async def _visible(server: "Server", caller: Caller, tx: Transaction, id_: str) -> Job:
     """A job that a caller may see; others' are not there for it. Raises `NoSuchJob`."""
     job = await server.app.node.schedule.get(tx, id_)
@@ -330,6 +355,15 @@ ROUTES = [
         "/v1/jobs/{id}/redrive",
         redrive,
         "Let a dead job try again",
+        gives=Ended,
+        problems=("no_such_job", "not_dead"),
+    ),
+    Route(
+        "POST",
+        "/v1/jobs/{id}/settle",
+        settle,
+        "Say what became of a step in doubt",
+        takes=Settle,
         gives=Ended,
         problems=("no_such_job", "not_dead"),
     ),

@@ -1,0 +1,104 @@
+"""What an application has mounted: ASGI applications of its own, each below a prefix.
+
+They are called with all of a request at once, and answer in one piece: nothing is streamed.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from onceward.errors import OncewardError
+from onceward.web.http import Receive, Request, Response, Scope, problem
+from onceward.web.routes import Routes, words_of
+
+
+class Mount(NamedTuple):
+    """An ASGI application below a prefix."""
+
+    prefix: str
+    web: Any
+
+    async def answer(self, server: Any, scope: Scope, receive: Receive) -> Response:
+        """What it answers. Its scope has the server as `onceward`, which tells callers by their
+        credentials. Raises what it raises, and `RuntimeError` if it does not answer."""
+        collected = _Collected()
+        await self.web(self._whole(server, scope), receive, collected.send)
+        return collected.response()
+
+    def refusal(self, error: OncewardError) -> Response:
+        """What is answered to a request that is refused before it was whole: a problem
+        document, unless the application has a `refusal` of its own."""
+        refusal = getattr(self.web, "refusal", problem)
+        response: Response = refusal(error)
+        return response
+
+    def _whole(self, server: Any, scope: Scope) -> Scope:
+        raw: bytes = scope.get("raw_path", b"")
+        return {
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "scheme": "http",
+            "path": unquote(raw.decode("latin-1"), errors="replace"),
+            **scope,
+            "root_path": scope.get("root_path", "").rstrip("/") + self.prefix,
+            "onceward": server,
+        }
+
+
+class Mounts:
+    """All of an application's."""
+
+    def __init__(self, mounted: Mapping[str, Any], routes: Routes) -> None:
+        """Raises `bad_settings` for a prefix that would hide a part of the API."""
+        self._mounts = {
+            tuple(prefix.split("/")[1:]): Mount(prefix, web) for prefix, web in mounted.items()
+        }
+        taken = {route.path.split("/")[1] for route in routes}
+        for words, mount in self._mounts.items():
+            if words[0] in taken:
+                raise OncewardError(
+                    f"nothing can be mounted at {mount.prefix}: the API is there",
+                    code="bad_settings",
+                )
+
+    def find(self, request: Request) -> Mount | None:
+        """What answers a request, whose route is set, if anything is mounted there. Raises
+        `BadInput` for an address that is no text."""
+        mount = self.at(request.scope)
+        if mount is not None:
+            request.route = mount.prefix
+        return mount
+
+    def at(self, scope: Scope) -> Mount | None:
+        """What is mounted at an address, if anything is. Raises `BadInput` as `find`."""
+        if not self._mounts:
+            return None
+        words = words_of(scope)
+        for count in range(len(words), 0, -1):
+            if (mount := self._mounts.get(tuple(words[:count]))) is not None:
+                return mount
+        return None
+
+
+class _Collected:
+    """An answer, as it comes from an ASGI application."""
+
+    def __init__(self) -> None:
+        self._start: Scope | None = None
+        self._body: list[bytes] = []
+
+    async def send(self, message: Scope) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+        elif message["type"] == "http.response.body":
+            self._body.append(message.get("body", b""))
+
+    def response(self) -> Response:
+        if self._start is None:
+            raise RuntimeError("what is mounted has not answered")
+        response = Response(self._start["status"])
+        response.body = b"".join(self._body)
+        given = [(bytes(name).lower(), bytes(value)) for name, value in self._start["headers"]]
+        kept = [header for header in given if header[0] != b"content-length"]
+        response.headers = [(b"content-length", str(len(response.body)).encode()), *kept]
+        return response

@@ -1,0 +1,112 @@
+"""Applications have pages of their own beside the API, below prefixes."""
+
+from typing import Any
+
+import pytest
+
+from onceward.app import App
+from onceward.errors import BadInput, OncewardError
+from onceward.web.auth import Auth
+from onceward.web.http import Request, Response
+from onceward.web.server import Server
+from tests.service.apps import Apps
+from tests.service.cluster import virtual
+from tests.web.asgi import keyed, serving
+
+NO_APP = "memory://"
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Says what it was asked; in pieces, and without a length, as many applications do."""
+    message = await receive()
+    said = f"{scope['method']} {scope['root_path']} {scope['path']}".encode()
+    headers = [(b"Content-Type", b"text/plain")]
+    await send({"type": "http.response.start", "status": 201, "headers": headers})
+    await send({"type": "http.response.body", "body": said, "more_body": True})
+    await send({"type": "http.response.body", "body": b" " + message["body"]})
+
+
+async def whoami(scope: Any, receive: Any, send: Any) -> None:
+    """Lets the server find out who calls."""
+    caller = scope["onceward"].caller(Request(scope, receive))
+    caller.insist("manage", "shop")
+    await Response.of({"name": caller.name}).send(send)
+
+
+async def broken(scope: Any, receive: Any, send: Any) -> None:
+    if scope["path"].endswith("raise"):
+        raise ValueError("a bug")
+
+
+@virtual
+async def test_what_is_below_a_prefix_is_answered_by_what_is_mounted_there() -> None:
+    app = Apps(shared=False).make()
+    app.mount("/shop", echo)
+    app.mount("/shop/inner", whoami)
+    async with serving(app) as caller:
+        answer = await caller("POST", "/shop/a%20b?x=1", raw=b"lamp")
+        assert answer.status == 201
+        assert answer.body == b"POST /shop /shop/a b lamp"
+        assert answer.headers["content-length"] == str(len(answer.body))
+        assert answer.headers["content-type"] == "text/plain"
+        assert (await caller("GET", "/shop")).body == b"GET /shop /shop "
+        assert (await caller("HEAD", "/shop")).body == b""
+        assert await caller.ok("GET", "/shop/inner/most") == {"name": "developer"}
+        assert (await caller("GET", "/shopping")).verdict == (404, "not_found")
+        assert await caller.ok("GET", "/v1/queues") is not None
+        metrics = (await caller("GET", "/metrics")).body.decode()
+        assert 'requests_total{route="/shop",method="POST",status="201"} 1' in metrics
+
+
+@virtual
+async def test_what_is_mounted_can_ask_for_credentials() -> None:
+    app = Apps(shared=False).make()
+    app.mount("/shop", whoami)
+    auth, keys = keyed(ann="manage:shop", bob="send:shop")
+    async with serving(app, auth) as caller:
+        assert (await caller("GET", "/shop")).verdict == (401, "no_credentials")
+        for name, status in (("ann", 200), ("bob", 403)):
+            header = ("Authorization", f"Bearer {keys[name]}")
+            assert (await caller("GET", "/shop", headers=[header])).status == status
+
+
+@virtual
+async def test_a_bug_in_what_is_mounted_is_told_as_one() -> None:
+    app = Apps(shared=False).make()
+    app.mount("/broken", broken)
+    async with serving(app) as caller:
+        assert (await caller("GET", "/broken/raise")).verdict == (500, "internal")
+        assert (await caller("GET", "/broken")).verdict == (500, "internal")
+
+
+async def test_what_cannot_be_mounted_is_refused() -> None:
+    app = App(NO_APP)
+    app.mount("/shop", echo)
+    for prefix in ("", "/", "shop", "/shop/", "/a b", "//x", "/shop"):
+        with pytest.raises(BadInput):
+            app.mount(prefix, echo)
+    for prefix in ("/v1", "/timers/x", "/metrics"):
+        other = App(NO_APP)
+        other.mount(prefix, echo)
+        with pytest.raises(OncewardError, match="the API is there"):
+            Server(other, Auth(dev=True))
+    async with app:
+        with pytest.raises(BadInput, match="running"):
+            app.mount("/late", echo)
+
+
+async def test_what_is_mounted_says_in_its_own_words_that_a_body_is_too_large() -> None:
+    class Polite:
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+        def refusal(self, error: OncewardError) -> Response:
+            return Response(400, error.code.encode(), b"text/plain")
+
+    app = App(NO_APP)
+    app.mount("/polite", Polite())
+    app.mount("/plain", echo)
+    server = Server(app, Auth(dev=True))
+    error = BadInput("too large", code="body_too_large")
+    assert server.refusal(b"/polite/x", error).body == b"body_too_large"
+    for path in (b"/plain", b"/elsewhere", b"/%ff"):
+        assert server.refusal(path, error).status == 413
