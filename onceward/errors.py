@@ -68,6 +68,26 @@ TABLE: dict[str, Kind] = {
     "went_away": Kind(499, 4499, 75, True, "The caller has gone"),
     "internal": Kind(500, 4500, 70, False, "The server has a bug"),
     "bad_settings": Kind(500, 4500, 78, False, "The settings cannot be used"),
+    # Rooms. Where `retry` is true, a client joins or connects again by itself.
+    "unknown_frame": Kind(400, 4400, 2, False, "There is no frame of this type"),
+    "frame_too_large": Kind(413, 4413, 2, False, "The frame is larger than frames may be"),
+    "no_such_room": Kind(404, 4404, 2, False, "There is no such room"),
+    "no_such_member": Kind(404, 4404, 2, False, "There is no such member of the room"),
+    "room_exists": Kind(409, 4409, 2, False, "There is a room with this name"),
+    "room_deleted": Kind(410, 4410, 2, False, "The room was deleted"),
+    "room_full": Kind(409, 4409, 75, True, "The room has as many members as it may"),
+    "room_moved": Kind(503, 4503, 75, True, "The room is served by another node now"),
+    "room_too_large": Kind(413, 4413, 2, False, "The room would hold more than rooms may"),
+    "not_joined": Kind(409, 4409, 2, False, "The connection has not joined the room"),
+    "not_expected": Kind(409, 4409, 2, False, "The value is not the one that was expected"),
+    "not_countable": Kind(409, 4409, 2, False, "What is there is not a number to add to"),
+    "bad_shape": Kind(422, 4422, 2, False, "The value does not fit the schema"),
+    "bad_schema": Kind(422, 4422, 2, False, "The schema is not one that rooms know"),
+    "history_gone": Kind(410, 4410, 2, False, "The room's history does not reach there"),
+    "rate_limited": Kind(429, 4429, 75, True, "Too much came in too short a time"),
+    "slow_reader": Kind(408, 4408, 75, True, "The reader does not keep up"),
+    "token_expired": Kind(401, 4401, 77, False, "The token has expired: connect with a new one"),
+    "origin_refused": Kind(403, 4403, 77, False, "Pages of this origin may not connect"),
     # Endpoints that are called, and the calls.
     "bad_url": Kind(422, 4422, 2, False, "The URL is not one that can be called"),
     "bad_secret": Kind(422, 4422, 2, False, "The secret is not one of webhooks"),
@@ -152,6 +172,18 @@ class NoSuchEndpoint(BadInput):
     """There is no endpoint with this id, or it is not this caller's."""
 
     default_code = "no_such_endpoint"
+
+
+class NoSuchRoom(BadInput):
+    """There is no room with this id, or it was deleted."""
+
+    default_code = "no_such_room"
+
+
+class HistoryGone(BadInput):
+    """A room's log does not reach back to a sequence number, or has not come to it yet."""
+
+    default_code = "history_gone"
 
 
 class AlreadyEnded(BadInput):

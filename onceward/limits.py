@@ -175,6 +175,42 @@ LOCK_TRIES_PER_LEASE = 30
 # A name that nobody has used for so long is forgotten, but for its token.
 LOCK_UNUSED_MS = 3_600_000
 
+# Rooms: names, and what one may hold. A snapshot and a commit of operations fit in one commit.
+ROOM_ID_BYTES_MAX = 256
+ROOM_NAME_BYTES_MAX = 128  # of a map, a list, a presence, an event
+ROOM_KEY_BYTES_MAX = 256  # of a map's key, and of an item's id
+ROOM_CLIENT_CHARS_MAX = 64
+ROOM_USER_BYTES_MAX = 256
+ROOM_BYTES_MAX = 2_000_000
+ROOM_CELLS_MAX = 20_000  # keys of maps and items of lists, and each map and list itself
+ROOM_META_BYTES_MAX = 16_000
+ROOM_SCHEMAS_BYTES_MAX = 64_000
+ROOM_MEMBERS_MAX = 10_000
+# A batch of operations, which is one step of the room.
+ROOM_OPS_MAX = 1_000
+ROOM_STEP_BYTES_MAX = 256_000
+ROOM_NUMBER_MAX = 2**53 - 1  # what a browser counts without loss
+# Positions of items: those that would be longer make the whole list be numbered anew.
+POSITION_CHARS_MAX = 48
+# The log: a snapshot after so many steps, or so many bytes and more than the snapshot has; and
+# how many steps back a room can be seen, at the least.
+ROOM_SNAPSHOT_STEPS = 500
+ROOM_SNAPSHOT_BYTES = 256_000
+ROOM_KEEP_STEPS = 1_000
+ROOM_KEEP_STEPS_MAX = 100_000
+ROOM_PIECE_BYTES = 300_000  # of a snapshot, and of a record of the log
+ROOM_SWEEP_RECORDS = 20  # so many old records go with each commit
+# Frames. Presence lasts so long if nobody says how long.
+FRAME_BYTES_MAX = 1 << 20
+PRESENCE_BYTES_MAX = 16_000
+PRESENCE_MS = 60_000
+PRESENCE_MS_MAX = 24 * 3_600_000
+SAID_BYTES_MAX = 64_000
+# The client connects again after a pause that doubles, and asks for a sign of life this often.
+ROOM_PAUSE_S_MIN = 0.2
+ROOM_PAUSE_S_MAX = 15.0
+ROOM_BEAT_S = 15.0
+
 # The dispatcher keeps in memory what is due soon, so many entries of each slot at the most.
 AGENDA_AHEAD_MS = 10_000
 AGENDA_ENTRIES = 1_000

@@ -35,7 +35,7 @@ LAYERS = (
     "engine.memtable engine.rules",
     "engine.base",  # the contract
     "outward",  # calls to endpoints: knows nothing of what is stored
-    "clock ids keys meters",
+    "clock ids keys meters strict",
     "errors limits",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.web.bodies import parse
+from onceward.strict import parse
 
 
 class Thing(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -1,0 +1,1 @@
+"""Rooms: state that people share live, as maps and lists, with a log of every step."""
