@@ -1,0 +1,93 @@
+"""What may be the name of a room, a map, a key, a client; and what may be a step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import BadInput, TooLarge
+from onceward.parts.rooms import operations as op
+from onceward.parts.rooms import positions
+from onceward.parts.rooms.operations import Operation
+from onceward.transaction import encode
+
+
+def admit_text(text: Any, what: str, bytes_max: int, *, empty: bool = False) -> None:
+    """Raise `BadInput` for what is no text, or too long, or empty if it may not be that."""
+    if type(text) is not str:
+        raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_name")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{what} may not contain lone surrogates", code="bad_name") from error
+    if size > bytes_max or not (size or empty):
+        least = 0 if empty else 1
+        raise BadInput(f"{what} has {least} to {bytes_max} bytes, not {size}", code="bad_name")
+
+
+def admit_room(id_: Any) -> None:
+    admit_text(id_, "a room's id", limits.ROOM_ID_BYTES_MAX)
+
+
+def admit_name(name: Any, what: str) -> None:
+    admit_text(name, what, limits.ROOM_NAME_BYTES_MAX)
+
+
+def admit_client(client: Any) -> None:
+    """The name of a client; it is printable ASCII, since it is part of items' ids."""
+    admit_text(client, "a client's name", limits.ROOM_CLIENT_CHARS_MAX)
+    if not (client.isascii() and client.isprintable()):
+        raise BadInput("a client's name has plain characters", code="bad_name")
+
+
+def admit_number(n: Any, what: str = "the number of a step", least: int = 1) -> None:
+    if type(n) is not int or not least <= n <= limits.ROOM_NUMBER_MAX:
+        raise BadInput(
+            f"{what} is {least} to {limits.ROOM_NUMBER_MAX}, not {str(n)[:50]}", code="wrong_type"
+        )
+
+
+def admit_step(ops: Sequence[Operation]) -> None:
+    """Raise `BadInput` for operations that cannot be a step of any room."""
+    if not 0 < len(ops) <= limits.ROOM_OPS_MAX:
+        raise TooLarge(
+            f"a step has 1 to {limits.ROOM_OPS_MAX} operations, not {len(ops)}",
+            code="value_too_large" if ops else "bad_request",
+        )
+    for does in ops:
+        if isinstance(does, op.MapOp):
+            admit_name(does.map, "a map's name")
+        elif isinstance(does, op.ListOp):
+            admit_name(does.list, "a list's name")
+        else:
+            raise BadInput(f"{does!r:.100} is no operation", code="wrong_type")
+        if isinstance(does, op.MapSet | op.MapDelete | op.MapCompare | op.MapAdd):
+            admit_text(does.key, "a map's key", limits.ROOM_KEY_BYTES_MAX, empty=True)
+        elif isinstance(does, op.ListInsert | op.ListSet | op.ListMove | op.ListDelete):
+            admit_text(does.id, "an item's id", limits.ROOM_KEY_BYTES_MAX)
+        if isinstance(does, op.ListInsert | op.ListMove):
+            if does.after is not None:
+                admit_text(does.after, "an item's id", limits.ROOM_KEY_BYTES_MAX, empty=True)
+            if does.at is not None:
+                positions.admit(does.at)
+    size = len(encoded(ops))
+    if size > limits.ROOM_STEP_BYTES_MAX:
+        raise TooLarge(
+            f"a step has at most {limits.ROOM_STEP_BYTES_MAX} bytes, not {size}",
+            code="value_too_large",
+        )
+
+
+def encoded(value: Any) -> bytes:
+    """JSON for a value; raises `BadInput` for what JSON cannot say."""
+    try:
+        return encode(value, ("room", "value"))
+    except BadInput as error:
+        raise BadInput(f"this is not JSON: {error.__cause__}", code="bad_value") from error
+
+
+def plain(value: Any) -> Any:
+    """A value as all others will see it: plain JSON, and nobody else's object. Raises
+    `BadInput`."""
+    return msgspec.json.decode(encoded(value))

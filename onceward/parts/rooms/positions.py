@@ -1,0 +1,98 @@
+"""Positions of a list's items: texts that sort like the items, with room between any two.
+
+A position is a path of whole numbers, so there is always one between two others: the next number
+at some depth, or one level deeper. Many insertions at one spot, in front, at the end, or always
+between the same two, count up or down there, and the text grows with the logarithm of their
+number. What makes it grow faster (each time between the last two) is stopped by its list, which
+numbers its items anew.
+
+A number is a letter for its count of digits and its sign, and the digits: `a0` to `az` are 0 to
+61, `b00` follows; `Zz` is -1, `Z0` -62, and `Yzz` comes before that. No number begins another,
+so texts compare as the paths do, in any language that compares by code.
+"""
+
+from onceward import limits
+from onceward.errors import BadInput
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
+_BASE = len(_DIGITS)
+FIRST = "a0"
+
+
+def between(low: str | None, high: str | None) -> str:
+    """A position behind `low` and before `high`, where None is either end of the list."""
+    if low is None:
+        return FIRST if high is None else _text([_path(high)[0] - 1])
+    if high is None:
+        return _text([_path(low)[0] + 1])
+    if low >= high:
+        raise ValueError(f"there is nothing between {low!r} and {high!r}")
+    under, over = _path(low), _path(high)
+    same = 0
+    while same < len(under) and under[same] == over[same]:
+        same += 1
+    if same == len(under):  # `high` is somewhere below `low`
+        return _text([*under, over[same] - 1])
+    if under[same] + 1 < over[same]:
+        return _text([*under[:same], under[same] + 1])
+    rest = under[same + 1 : same + 2]
+    return _text([*under[: same + 1], rest[0] + 1 if rest else 0])
+
+
+def nth(number: int) -> str:
+    """The positions of a list that is numbered anew: 0, 1, 2 …"""
+    return _text([number])
+
+
+def admit(position: str) -> None:
+    """Raise `BadInput` for what is no position, or too long for one."""
+    if len(position) <= limits.POSITION_CHARS_MAX:
+        try:
+            if _text(_path(position)) == position:
+                return
+        except (KeyError, ValueError):
+            pass
+    raise BadInput(f"{position[:100]!a} is not a position in a list", code="bad_value")
+
+
+def _path(text: str) -> list[int]:
+    path: list[int] = []
+    place = 0
+    while place < len(text) or not path:
+        head = text[place : place + 1]
+        if "a" <= head <= "z":
+            digits, sign = ord(head) - ord("a") + 1, 1
+        elif "A" <= head <= "Z":
+            digits, sign = ord("Z") - ord(head) + 1, -1
+        else:
+            raise ValueError(f"{text!r} is not a position")
+        place += 1 + digits
+        if place > len(text):
+            raise ValueError(f"{text!r} is not a position")
+        value = 0
+        for digit in text[place - digits : place]:
+            value = value * _BASE + _VALUES[digit]
+        # Shorter numbers come before longer ones, and negative ones count from the other side.
+        shorter = (_BASE**digits - _BASE) // (_BASE - 1)
+        path.append(shorter + value if sign > 0 else value - _BASE**digits - shorter)
+    return path
+
+
+def _text(path: list[int]) -> str:
+    return "".join([_number(value) for value in path])
+
+
+def _number(value: int) -> str:
+    left = value if value >= 0 else -1 - value
+    digits = 1
+    while left >= _BASE**digits:
+        left -= _BASE**digits
+        digits += 1
+    if value < 0:
+        left = _BASE**digits - 1 - left
+    text = ""
+    for _ in range(digits):
+        left, digit = divmod(left, _BASE)
+        text = _DIGITS[digit] + text
+    return chr(ord("a") + digits - 1 if value >= 0 else ord("Z") - digits + 1) + text

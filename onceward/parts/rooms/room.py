@@ -1,0 +1,277 @@
+"""A room: its state, its place in its own history, and which steps it has taken from whom.
+
+Pure: steps in, entries of the log out. A step has the number that its client gave it; the room
+knows the highest number it has taken from each client, so one that comes again changes nothing.
+A client is remembered for as long as the log reaches back to its last step: who comes with a
+position that the log reaches can be told all that was missed, and which of its steps were taken;
+who comes with an older one and is not remembered gets a new start.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import BadInput, OncewardError, TooLarge
+from onceward.parts.rooms.frames import Change, Reset
+from onceward.parts.rooms.names import admit_client, admit_number, admit_step
+from onceward.parts.rooms.operations import Operation
+from onceward.parts.rooms.schemas import Shapes
+from onceward.parts.rooms.state import Cell, Effect, State, cell_of
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step in the log."""
+
+    seq: int
+    ops: list[Operation]
+    by: str = ""
+    """The user, or whoever else."""
+    client: str = ""
+    """Which of the user's clients, and its number for the step; empty for what a server did."""
+    n: int = 0
+    at_ms: int = 0
+
+    def change(self, room: str) -> Change:
+        """What others are told."""
+        return Change(room, self.seq, self.ops, self.by, self.client, self.n)
+
+
+class Mark(NamedTuple):
+    """The last step taken from a client: the client's number for it, and the room's."""
+
+    n: int
+    seq: int
+
+
+class Taken(NamedTuple):
+    """A step that was taken, with what it takes to take it back."""
+
+    entry: Entry
+    effects: list[Effect]
+    before: Mark | None
+
+
+class Piece(msgspec.Struct, omit_defaults=True):
+    """A part of a snapshot. Together they are the state, and what is remembered of clients."""
+
+    maps: dict[str, dict[str, Any]] = {}
+    lists: dict[str, list[tuple[str, str, Any]]] = {}
+    clients: list[tuple[str, str, int, int]] = []
+
+
+class Greeting(NamedTuple):
+    """How a client that joins is brought up to date."""
+
+    reset: Reset
+    """Why it needs a snapshot, or empty: the log from its position on is enough."""
+    n: int
+    """The highest number taken from it."""
+    takes: bool
+    """Whether steps of it without an answer, with higher numbers, may be taken now."""
+
+
+class Room:
+    """Everything that is true of a room at one sequence number."""
+
+    def __init__(
+        self,
+        epoch: str,
+        *,
+        seq: int = 0,
+        shapes: Shapes | None = None,
+        state: State | None = None,
+    ) -> None:
+        self.epoch = epoch
+        self.seq = seq
+        self.shapes = shapes or Shapes()
+        self.state = state or State()
+        self.clients: dict[tuple[str, str], Mark] = {}
+        """By user and client."""
+
+    def take(
+        self,
+        ops: Sequence[Operation],
+        *,
+        by: str = "",
+        client: str = "",
+        n: int = 0,
+        at_ms: int = 0,
+    ) -> Taken | None:
+        """Take a step; None if it was taken before, and nothing changes. Without a client it is
+        always new. Raises `BadInput` if it is refused, and nothing changes either."""
+        before = None
+        if client:
+            admit_client(client)
+            admit_number(n)
+            before = self.clients.get((by, client))
+            if before is not None and n <= before.n:
+                return None
+        admit_step(ops)
+        bytes_before, cells_before = self.state.bytes, self.state.cells
+        effects = self.state.apply(ops, self.shapes.admit)
+        if (self.state.bytes > max(limits.ROOM_BYTES_MAX, bytes_before)) or (
+            self.state.cells > max(limits.ROOM_CELLS_MAX, cells_before)
+        ):
+            self.state.revert(effects)
+            raise TooLarge(
+                f"a room holds at most {limits.ROOM_BYTES_MAX} bytes in {limits.ROOM_CELLS_MAX} "
+                "keys and items",
+                code="room_too_large",
+            )
+        self.seq += 1
+        entry = Entry(self.seq, list(ops), by, client, n, at_ms)
+        self._mark(entry)
+        return Taken(entry, effects, before)
+
+    def give_back(self, taken: Taken) -> None:
+        """Undo `take`, the last one first."""
+        entry = taken.entry
+        assert entry.seq == self.seq
+        self.state.revert(taken.effects)
+        self.seq -= 1
+        if taken.before is not None:
+            self.clients[entry.by, entry.client] = taken.before
+        else:
+            self.clients.pop((entry.by, entry.client), None)
+
+    def follow(self, entry: Entry) -> list[Effect]:
+        """Apply the next entry of the log; returns what it has changed."""
+        if entry.seq != self.seq + 1:
+            raise OncewardError(
+                f"the room is at {self.seq}, and {entry.seq} does not follow", code="damaged"
+            )
+        effects = self.state.apply(entry.ops)
+        self.seq = entry.seq
+        self._mark(entry)
+        return effects
+
+    def forget(self, floor: int) -> None:
+        """Forget the clients whose last step the log does not reach back to any more."""
+        old = [key for key, mark in self.clients.items() if mark.seq <= floor]
+        for key in old:
+            del self.clients[key]
+
+    def greet(
+        self, floor: int, by: str, client: str, epoch: str, seq: int, *, waiting: bool
+    ) -> Greeting:
+        """How to bring a client up to date that comes with a position, and maybe with steps that
+        wait for an answer. The log begins behind `floor`."""
+        mark = self.clients.get((by, client))
+        n = mark.n if mark else 0
+        if not epoch:
+            return Greeting("new", n, takes=True)
+        if epoch != self.epoch:
+            return Greeting("epoch", n, takes=False)
+        if seq > self.seq:
+            return Greeting("ahead", n, takes=True)
+        if seq >= floor:
+            # Whatever was taken from it without its knowing is in the log from there on.
+            return Greeting("", n, takes=True)
+        if mark is None and waiting:
+            return Greeting("forgotten", n, takes=False)
+        return Greeting("gap", n, takes=True)
+
+    def pieces(self, bytes_max: int = limits.ROOM_PIECE_BYTES) -> Iterator[Piece]:
+        """The state in pieces of about so many bytes, one at the least; one that holds a single
+        larger value is as large as that."""
+        piece, size = Piece({}, {}, []), 0
+        for kind, name, key, cell in self._parts():
+            added = len(name) + len(key or "") + cell.bytes + len(cell.position) + 32
+            if size and size + added > bytes_max:
+                yield piece
+                piece, size = Piece({}, {}, []), 0
+            size += added
+            if kind == "map":
+                entries = piece.maps.setdefault(name, {})
+                if key is not None:
+                    entries[key] = cell.value
+            else:
+                items = piece.lists.setdefault(name, [])
+                if key is not None:
+                    items.append((key, cell.position, cell.value))
+        for (by, client), mark in self.clients.items():
+            added = len(by.encode()) + len(client) + 64
+            if size and size + added > bytes_max:
+                yield piece
+                piece, size = Piece({}, {}, []), 0
+            size += added
+            piece.clients.append((by, client, mark.n, mark.seq))
+        yield piece
+
+    def add_piece(self, piece: Piece) -> None:
+        """Put a piece of a snapshot here."""
+        load_piece(self.state, piece.maps, piece.lists)
+        for by, client, n, seq in piece.clients:
+            self.clients[by, client] = Mark(n, seq)
+
+    def _parts(self) -> Iterator[tuple[str, str, str | None, Cell]]:
+        nothing = Cell(None, 0)
+        for name, entries in self.state.maps.items():
+            yield "map", name, None, nothing
+            for key, cell in entries.items():
+                yield "map", name, key, cell
+        for name, items in self.state.lists.items():
+            yield "list", name, None, nothing
+            for id_, cell in items.in_order():
+                yield "list", name, id_, cell
+
+    def _mark(self, entry: Entry) -> None:
+        if entry.client:
+            self.clients[entry.by, entry.client] = Mark(entry.n, entry.seq)
+
+
+class Tail:
+    """The newest entries of a log, in memory."""
+
+    def __init__(self, floor: int, most: int = limits.ROOM_KEEP_STEPS) -> None:
+        self.floor = floor
+        """It holds everything behind this sequence number."""
+        self._entries: deque[Entry] = deque()
+        self._most = most
+
+    def add(self, entry: Entry) -> None:
+        assert entry.seq == self.floor + len(self._entries) + 1, "nothing is left out"
+        self._entries.append(entry)
+        if len(self._entries) > self._most:
+            self.floor = self._entries.popleft().seq
+
+    def since(self, seq: int) -> list[Entry] | None:
+        """All entries behind a sequence number; None if they do not reach back to it."""
+        if seq < self.floor:
+            return None
+        return [entry for entry in self._entries if entry.seq > seq]
+
+
+def load_piece(
+    state: State,
+    maps: dict[str, dict[str, Any]],
+    lists: dict[str, list[tuple[str, str, Any]]],
+) -> None:
+    """Put a piece of a snapshot into a state."""
+    there = Cell(None, 0)
+    for name, entries in maps.items():
+        state.load("map", name, None, there)
+        for key, value in entries.items():
+            state.load("map", name, key, cell_of(value))
+    for name, items in lists.items():
+        state.load("list", name, None, there)
+        for id_, position, value in items:
+            state.load("list", name, id_, cell_of(value, position))
+
+
+def replayed(room: Room, entries: Iterable[Entry], until: int | None = None) -> Room:
+    """The room after entries of its log, as of a sequence number if one is given."""
+    for entry in entries:
+        if until is not None and entry.seq > until:
+            break
+        if entry.seq > room.seq:
+            room.follow(entry)
+    return room
+
+
+def refusal(error: BadInput) -> tuple[str, str]:
+    """The code and the text by which a refused step is told."""
+    return error.code, error.message[:500]

@@ -1,0 +1,233 @@
+"""A room takes each step once, remembers clients as long as it must, and tells who needs what."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceward import limits
+from onceward.errors import BadInput, OncewardError
+from onceward.parts.rooms import operations as op
+from onceward.parts.rooms.room import Entry, Piece, Room, Tail, replayed
+from onceward.parts.rooms.schemas import Schemas, Shapes
+from tests.parts.rooms.making import STEPS
+
+
+def set_to(value: Any, key: str = "k") -> list[Any]:
+    return [op.MapSet("m", key, value)]
+
+
+def test_a_step_that_comes_again_changes_nothing() -> None:
+    room = Room("e")
+    taken = room.take([op.MapAdd("m", "k", 1)], by="ann", client="c", n=1)
+    assert taken is not None
+    assert taken.entry.seq == 1
+    assert room.take([op.MapAdd("m", "k", 1)], by="ann", client="c", n=1) is None
+    room.take([op.MapAdd("m", "k", 1)], by="ann", client="c", n=5)
+    assert room.take([op.MapAdd("m", "k", 1)], by="ann", client="c", n=3) is None
+    assert room.state.plain()["maps"] == {"m": {"k": 2}}
+    assert room.seq == 2
+
+
+def test_clients_of_other_users_with_the_same_name_are_others() -> None:
+    room = Room("e")
+    for by in ("ann", "bob", ""):
+        assert room.take([op.MapAdd("m", "k", 1)], by=by, client="c", n=1)
+    assert room.state.plain()["maps"] == {"m": {"k": 3}}
+
+
+def test_what_a_server_does_is_always_new() -> None:
+    room = Room("e")
+    assert room.take(set_to(1))
+    assert room.take(set_to(1))
+    assert room.seq == 2
+    assert room.clients == {}
+
+
+def test_a_refused_step_takes_no_number_and_may_come_again() -> None:
+    room = Room("e")
+    compare = [op.MapCompare("m", "k", 2, 1)]
+    with pytest.raises(BadInput):
+        room.take(compare, client="c", n=1)
+    assert (room.seq, room.clients) == (0, {})
+    room.take(set_to(1))
+    assert room.take(compare, client="c", n=1)
+
+
+@given(STEPS)
+def test_steps_can_be_given_back_in_turn(steps: Any) -> None:
+    room = Room("e")
+    room.take(set_to(0), client="c", n=1)
+    before, clients = room.state.plain(), dict(room.clients)
+    taken = []
+    for number, ops in enumerate(steps, 2):
+        try:
+            taken.append(room.take(ops, client="cd"[number % 2], n=number))
+        except BadInput:
+            pass
+    for one in reversed(taken):
+        assert one is not None
+        room.give_back(one)
+    assert (room.state.plain(), room.clients, room.seq) == (before, clients, 1)
+
+
+@given(STEPS, st.integers(1, 200))
+def test_a_room_is_the_same_from_its_log_or_from_a_snapshot_and_the_rest(
+    steps: Any, piece_bytes: int
+) -> None:
+    room, entries = Room("e"), []
+    half: list[bytes] = []
+    half_seq = 0
+    for number, ops in enumerate(steps, 1):
+        try:
+            taken = room.take(ops, by="ann", client="c", n=number)
+        except BadInput:
+            continue
+        assert taken is not None
+        entries.append(msgspec.json.decode(msgspec.json.encode(taken.entry), type=Entry))
+        if number == len(steps) // 2:
+            half = [msgspec.json.encode(piece) for piece in room.pieces(piece_bytes)]
+            half_seq = room.seq
+    again = replayed(Room("e"), entries)
+    later = Room("e", seq=half_seq)
+    for raw in half:
+        later.add_piece(msgspec.json.decode(raw, type=Piece))
+    replayed(later, entries)
+    for other in (again, later):
+        assert other.state.plain() == room.state.plain()
+        assert (other.seq, other.clients) == (room.seq, room.clients)
+
+
+def test_a_room_is_seen_as_of_any_sequence_number() -> None:
+    room = Room("e")
+    entries = []
+    for number in range(5):
+        taken = room.take(set_to(number))
+        assert taken is not None
+        entries.append(taken.entry)
+    for seq in range(1, 6):
+        past = replayed(Room("e"), entries, until=seq)
+        assert past.state.plain()["maps"] == {"m": {"k": seq - 1}}
+        assert past.seq == seq
+
+
+def test_an_entry_that_does_not_follow_is_damage() -> None:
+    with pytest.raises(OncewardError, match="does not follow"):
+        Room("e").follow(Entry(2, set_to(1)))
+
+
+# How clients are greeted: position, waiting steps, and what the room remembers.
+
+
+def room_at_ten() -> Room:
+    room = Room("e")
+    for number in range(1, 11):
+        room.take(set_to(number), by="ann", client="old" if number < 4 else "new", n=number)
+    return room
+
+
+@pytest.mark.parametrize(
+    ("client", "epoch", "seq", "waiting", "expected"),
+    [
+        ("fresh", "", 0, False, ("new", 0, True)),
+        ("new", "e", 10, True, ("", 10, True)),
+        ("new", "e", 5, True, ("", 10, True)),
+        ("fresh", "e", 5, True, ("", 0, True)),
+        ("new", "e", 4, True, ("gap", 10, True)),
+        ("old", "e", 4, True, ("forgotten", 0, False)),
+        ("old", "e", 4, False, ("gap", 0, True)),
+        ("new", "e", 11, True, ("ahead", 10, True)),
+        ("new", "other", 5, True, ("epoch", 10, False)),
+    ],
+)
+def test_a_client_is_told_all_it_missed_or_that_it_must_start_anew(
+    client: str, epoch: str, seq: int, waiting: bool, expected: Any
+) -> None:
+    room = room_at_ten()
+    room.forget(5)
+    assert room.greet(5, "ann", client, epoch, seq, waiting=waiting) == expected
+
+
+def test_clients_are_remembered_while_the_log_reaches_back_to_them() -> None:
+    room = room_at_ten()
+    room.forget(2)
+    assert ("ann", "old") in room.clients
+    room.forget(3)
+    assert room.clients.keys() == {("ann", "new")}
+
+
+# What a room does not take.
+
+
+@pytest.mark.parametrize(
+    ("ops", "code"),
+    [
+        ([], "bad_request"),
+        ([op.MapMake("m")] * (limits.ROOM_OPS_MAX + 1), "value_too_large"),
+        ([op.MapSet("m", "k", "x" * limits.ROOM_STEP_BYTES_MAX)], "value_too_large"),
+        ([op.MapSet("", "k", 1)], "bad_name"),
+        ([op.MapSet("m" * 200, "k", 1)], "bad_name"),
+        ([op.MapSet("m", "k" * 300, 1)], "bad_name"),
+        ([op.MapSet("m", "\ud800", 1)], "bad_name"),
+        ([op.MapSet("m", "k", float("nan"))], "bad_value"),
+        ([op.MapSet("m", "k", object())], "bad_value"),
+        ([op.ListInsert("l", "", 1)], "bad_name"),
+        ([op.ListInsert("l", "i", 1, after="x" * 300)], "bad_name"),
+        ([op.ListInsert("l", "i", 1, at="?")], "bad_value"),
+        ([op.ListMake(7)], "bad_name"),
+        ([7], "wrong_type"),
+    ],
+)
+def test_what_cannot_be_a_step_is_refused(ops: list[Any], code: str) -> None:
+    room = Room("e")
+    with pytest.raises(BadInput) as refused:
+        room.take(ops)
+    assert refused.value.code == code
+    assert (room.seq, room.state.plain()) == (0, {"maps": {}, "lists": {}})
+
+
+@pytest.mark.parametrize(("client", "n"), [("c" * 65, 1), ("é", 1), ("c", 0), ("c", 2**53)])
+def test_what_cannot_be_a_client_or_a_number_is_refused(client: str, n: int) -> None:
+    with pytest.raises(BadInput):
+        Room("e").take(set_to(1), client=client, n=n)
+
+
+def test_a_room_does_not_grow_beyond_its_bounds_but_may_always_shrink(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room = Room("e")
+    room.take(set_to("x" * 500))
+    monkeypatch.setattr(limits, "ROOM_BYTES_MAX", 400)
+    with pytest.raises(BadInput) as refused:
+        room.take(set_to("x" * 600))
+    assert refused.value.code == "room_too_large"
+    room.take(set_to("x" * 450))
+    monkeypatch.setattr(limits, "ROOM_CELLS_MAX", 2)
+    with pytest.raises(BadInput) as refused:
+        room.take(set_to("x", "another"))
+    assert refused.value.code == "room_too_large"
+    room.take([op.MapDelete("m", "k")])
+    assert room.seq == 3
+
+
+def test_values_are_checked_against_the_schemas_also_counters() -> None:
+    schemas = Schemas(maps={"m": {"type": "integer", "maximum": 2}}, lists={"l": {"type": "null"}})
+    room = Room("e", shapes=Shapes(schemas))
+    room.take([op.MapAdd("m", "k", 2), op.ListInsert("l", "i", None)])
+    for does in (op.MapAdd("m", "k", 1), op.MapSet("m", "j", "x"), op.ListSet("l", "i", 1)):
+        with pytest.raises(BadInput) as refused:
+            room.take([does])
+        assert refused.value.code == "bad_shape"
+    assert room.state.plain()["maps"] == {"m": {"k": 2}}
+
+
+def test_a_tail_knows_what_it_reaches_back_to() -> None:
+    tail = Tail(5, most=3)
+    for seq in range(6, 11):
+        tail.add(Entry(seq, []))
+    assert tail.floor == 7
+    assert tail.since(6) is None
+    assert [entry.seq for entry in tail.since(8) or ()] == [9, 10]
+    assert tail.since(10) == []

@@ -1,0 +1,109 @@
+"""Values fit their schema or are refused, and so are schemas that are not known."""
+
+from typing import Any
+
+import pytest
+
+from onceward.errors import BadInput
+from onceward.parts.rooms.schemas import Schemas, Shapes
+
+CURSOR = {
+    "title": "a cursor",
+    "type": "object",
+    "properties": {
+        "x": {"type": "integer", "minimum": 0, "maximum": 100},
+        "name": {"type": ["string", "null"], "minLength": 1, "maxLength": 3},
+        "path": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 2},
+        "mode": {"enum": ["draw", "erase", 1]},
+        "kind": {"const": True},
+        "any": {"anyOf": [{"type": "boolean"}, {"type": "string", "maxLength": 1}]},
+    },
+    "required": ["x"],
+    "additionalProperties": False,
+}
+
+
+def shapes(schema: Any) -> Shapes:
+    return Shapes(Schemas(presences={"cursor": schema}, maps={"free": {}}))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"x": 0},
+        {"x": 100.0, "name": None, "path": [1.5], "mode": 1, "kind": True, "any": "a"},
+        {"x": 1, "name": "abc", "path": [1, 2], "mode": "draw", "any": False},
+    ],
+)
+def test_what_fits_is_admitted(value: Any) -> None:
+    shapes(CURSOR).admit("presence", "cursor", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (7, "type object"),
+        ({}, "lacks the member 'x'"),
+        ({"x": 0.5}, "'x', is not of the type integer"),
+        ({"x": True}, "type integer"),
+        ({"x": -1}, "less than 0"),
+        ({"x": 101}, "more than 100"),
+        ({"x": 1, "y": 2}, "not known: 'y'"),
+        ({"x": 1, "name": ""}, "fewer characters than 1"),
+        ({"x": 1, "name": "abcd"}, "more characters than 3"),
+        ({"x": 1, "path": []}, "fewer items than 1"),
+        ({"x": 1, "path": [1, 2, 3]}, "more items than 2"),
+        ({"x": 1, "path": [1, "2"]}, "item 1, is not of the type number"),
+        ({"x": 1, "mode": True}, "none of the values"),
+        ({"x": 1, "kind": 1}, "none of the values"),
+        ({"x": 1, "any": "ab"}, "fits none"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_told_where(value: Any, told: str) -> None:
+    with pytest.raises(BadInput, match=told) as refused:
+        shapes(CURSOR).admit("presence", "cursor", value)
+    assert refused.value.code == "bad_shape"
+
+
+def test_names_without_a_schema_take_anything() -> None:
+    for kind, name in (("presence", "other"), ("map", "cursor"), ("map", "free")):
+        shapes(CURSOR).admit(kind, name, object)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        [],
+        {"pattern": "a"},
+        {"type": "text"},
+        {"type": []},
+        {"type": {}},
+        {"enum": []},
+        {"minimum": "1"},
+        {"minLength": -1},
+        {"maxItems": 1.5},
+        {"items": 1},
+        {"properties": []},
+        {"properties": {"a": {"odd": 1}}},
+        {"required": "a"},
+        {"additionalProperties": {}},
+        {"anyOf": []},
+        {"anyOf": [7]},
+        {"description": "x" * 70_000},
+    ],
+)
+def test_what_is_no_schema_is_refused_at_once(schema: Any) -> None:
+    with pytest.raises(BadInput) as refused:
+        shapes(schema)
+    assert refused.value.code == "bad_schema"
+    assert len(refused.value.message) < 500
+
+
+def test_a_schema_without_end_is_refused() -> None:
+    schema: dict[str, Any] = {}
+    schema["items"] = {}
+    deep = schema
+    for _ in range(30):
+        deep = {"items": deep}
+    with pytest.raises(BadInput, match="too deeply"):
+        shapes(deep)
