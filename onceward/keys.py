@@ -46,6 +46,11 @@ queue
 recurring   name                           what recurs, and when it is due next
 timer#slot  caller#id                      a timer, and what it has come to
 endpoint    caller#id                      where outward calls go, and their secrets
+rooms       id                             a room in the list of all, with what it is searched by
+room#id     info                           a room's settings
+room#id     head                           its epoch, its sequence number, and its snapshots
+roomlog#    number                         steps of a room (id#epoch), up to that sequence number
+roomsnap#   number#piece                   the state of a room (id#epoch) at that sequence number
 probe       application                    when a node last found out whether it can commit
 =========== ============================== ============================================
 

@@ -193,12 +193,14 @@ ROOM_NUMBER_MAX = 2**53 - 1  # what a browser counts without loss
 # Positions of items: those that would be longer make the whole list be numbered anew.
 POSITION_CHARS_MAX = 48
 # The log: a snapshot after so many steps, or so many bytes and more than the snapshot has; and
-# how many steps back a room can be seen, at the least.
+# how many steps back a room can be seen, at the least, if that takes no more snapshots.
 ROOM_SNAPSHOT_STEPS = 500
 ROOM_SNAPSHOT_BYTES = 256_000
 ROOM_KEEP_STEPS = 1_000
 ROOM_KEEP_STEPS_MAX = 100_000
+ROOM_SNAPSHOTS_MAX = 250
 ROOM_PIECE_BYTES = 300_000  # of a snapshot, and of a record of the log
+ROOM_COMMIT_BYTES_MAX = 1_000_000  # of steps
 ROOM_SWEEP_RECORDS = 20  # so many old records go with each commit
 # Frames. Presence lasts so long if nobody says how long.
 FRAME_BYTES_MAX = 1 << 20

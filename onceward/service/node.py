@@ -11,6 +11,7 @@ import msgspec
 from onceward import limits
 from onceward.errors import BadInput
 from onceward.parts.recurring import RECUR_WRITES, RECURRING_DUE, come_due, read_to_recur
+from onceward.parts.rooms import PURGE_WRITES, ROOM_DUE, Rooms
 from onceward.parts.schedule import Schedule
 from onceward.service.book import Book
 from onceward.service.claims import Claims
@@ -44,6 +45,7 @@ class Node:
     placement: Placement
     dispatcher: Dispatcher
     claims: Claims
+    rooms: Rooms
     sweeper: Sweeper
 
     def __init__(
@@ -86,6 +88,8 @@ class Node:
         self.dispatcher.on_due(
             RECURRING_DUE, partial(come_due, schedule), reads=read_to_recur, writes=RECUR_WRITES
         )
+        self.rooms = Rooms(store.ids, config.slots)
+        self.dispatcher.on_due(ROOM_DUE, self.rooms.purge, writes=PURGE_WRITES)
         self.claims = self.claims_type(store, schedule, placement, self.book)
         self.sweeper = Sweeper(store, placement)
         try:

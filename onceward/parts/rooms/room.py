@@ -90,6 +90,8 @@ class Room:
         self.state = state or State()
         self.clients: dict[tuple[str, str], Mark] = {}
         """By user and client."""
+        self.floor = 0
+        """Clients whose last step is not behind this sequence number may be forgotten."""
 
     def take(
         self,
@@ -149,7 +151,11 @@ class Room:
         return effects
 
     def forget(self, floor: int) -> None:
-        """Forget the clients whose last step the log does not reach back to any more."""
+        """Forget the clients whose last step the log does not reach back to any more: it begins
+        behind `floor`, and that is durable."""
+        if floor <= self.floor:
+            return
+        self.floor = floor
         old = [key for key, mark in self.clients.items() if mark.seq <= floor]
         for key in old:
             del self.clients[key]
@@ -158,7 +164,8 @@ class Room:
         self, floor: int, by: str, client: str, epoch: str, seq: int, *, waiting: bool
     ) -> Greeting:
         """How to bring a client up to date that comes with a position, and maybe with steps that
-        wait for an answer. The log begins behind `floor`."""
+        wait for an answer. What can be replayed begins behind `floor`."""
+        floor = max(floor, self.floor)
         mark = self.clients.get((by, client))
         n = mark.n if mark else 0
         if not epoch:

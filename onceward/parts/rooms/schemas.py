@@ -35,7 +35,7 @@ class Shapes:
 
     def __init__(self, schemas: Schemas | None = None) -> None:
         """Raises `BadInput` for what is no schema, or not known here."""
-        schemas = schemas or Schemas()
+        self.schemas = schemas = schemas or Schemas()
         size = len(msgspec.json.encode(schemas))
         if size > limits.ROOM_SCHEMAS_BYTES_MAX:
             raise BadInput(

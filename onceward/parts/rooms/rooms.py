@@ -1,0 +1,359 @@
+"""What can happen to rooms, each in a transaction: so a step can be part of any commit."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom, TooLarge
+from onceward.ids import Ids
+from onceward.keys import Key
+from onceward.parts.rooms.edits import Edits
+from onceward.parts.rooms.log import entries_of, load, records_of, sweep
+from onceward.parts.rooms.names import admit_text
+from onceward.parts.rooms.operations import Operation
+from onceward.parts.rooms.records import (
+    PURGE_RECORDS,
+    ROOM_DUE,
+    ROOMS,
+    Head,
+    Info,
+    Listed,
+    admit_info,
+    head_key,
+    info_key,
+    listed_key,
+    log_partition,
+    snapshot_partition,
+)
+from onceward.parts.rooms.room import Entry, Piece, Room, Taken
+from onceward.parts.rooms.schemas import Schemas, Shapes
+from onceward.parts.rooms.state import State, same
+from onceward.parts.schedule import due_partition
+from onceward.transaction import Transaction, decode
+
+T = TypeVar("T")
+
+# Rooms that servers changed lately, kept in memory.
+_KEPT_MAX = 200
+# With so many other writes in a commit, a snapshot waits for the next one.
+_BUSY_WRITES = 10
+_LISTED_MAX = 10_000
+
+
+class Found(NamedTuple):
+    """A room in a list."""
+
+    id: str
+    listed: Listed
+
+
+class Rooms(Edits):
+    """The rooms of one database."""
+
+    def __init__(self, ids: Ids, slots: int) -> None:
+        super().__init__(ids)
+        self._slots = slots
+        self._kept: OrderedDict[str, Room] = OrderedDict()
+
+    # Whole rooms.
+
+    async def create(
+        self,
+        tx: Transaction,
+        id_: str = "",
+        *,
+        by: str = "",
+        meta: dict[str, Any] | None = None,
+        schemas: Schemas | None = None,
+        capacity: int = limits.ROOM_MEMBERS_MAX,
+        keep: int = limits.ROOM_KEEP_STEPS,
+    ) -> tuple[str, Info]:
+        """Make a room; without an id it gets a new one. Raises `BadInput`, with the code
+        `room_exists` if there is one of that id."""
+        id_ = id_ or self._ids.new()
+        admit_text(by, "a user's name", limits.ROOM_USER_BYTES_MAX, empty=True)
+        info = Info(self._ids.new(), tx.now_ms, by, meta or {}, schemas or Schemas())
+        info.capacity, info.keep = capacity, keep
+        admit_info(info)
+        Shapes(info.schemas)
+        if await tx.get(info_key(id_), Info) is not None:
+            raise BadInput(f"there is a room {id_!r}", code="room_exists", id=id_)
+        self._put_info(tx, id_, info)
+        await tx.get(head_key(id_), Head)
+        tx.put(head_key(id_), Head(info.epoch))
+        return id_, info
+
+    async def info(self, tx: Transaction, id_: str) -> Info:
+        """What was said about a room. Raises `NoSuchRoom`."""
+        info = await tx.get(info_key(id_), Info, cached=True)
+        if info is None:
+            raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
+        return info
+
+    async def head(self, tx: Transaction, id_: str) -> Head:
+        """Where a room is. Raises `NoSuchRoom`."""
+        head = await tx.get(head_key(id_), Head, cached=True)
+        if head is None:
+            raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
+        return head
+
+    async def configure(
+        self,
+        tx: Transaction,
+        id_: str,
+        *,
+        meta: dict[str, Any] | None = None,
+        schemas: Schemas | None = None,
+        capacity: int | None = None,
+        keep: int | None = None,
+    ) -> Info:
+        """Change what is given. Schemas count for later changes only. Raises `BadInput`,
+        `NoSuchRoom`."""
+        info = msgspec.structs.replace(await self.info(tx, id_))
+        info.meta = info.meta if meta is None else meta
+        info.schemas = info.schemas if schemas is None else schemas
+        info.capacity = info.capacity if capacity is None else capacity
+        info.keep = info.keep if keep is None else keep
+        admit_info(info)
+        Shapes(info.schemas)
+        self._put_info(tx, id_, info)
+        return info
+
+    async def remove(self, tx: Transaction, id_: str) -> Info:
+        """Delete a room with all that is in it: at once for everyone. What it leaves is removed
+        by what is due. Raises `NoSuchRoom`."""
+        info = await self.info(tx, id_)
+        head = await self.head(tx, id_)
+        for key in (listed_key(id_), info_key(id_), head_key(id_)):
+            tx.delete(key)
+        if head.seq:
+            tx.put(self._purge_entry(tx.now_ms, id_, info.epoch), ROOM_DUE)
+        return info
+
+    async def find(
+        self,
+        tx: Transaction,
+        *,
+        prefix: str = "",
+        meta: Mapping[str, Any] | None = None,
+        after: str = "",
+        most: int = limits.LIST_MAX,
+    ) -> tuple[list[Found], str]:
+        """Rooms whose ids begin with `prefix` and whose metadata have these members, in the
+        order of their ids, from behind `after` on; and where to go on, or nothing."""
+        if type(most) is not int or not 0 < most <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} rooms, not {most}")
+        start = keys.join(prefix) if prefix else ""
+        end = start + "\U0010ffff" if prefix else None
+        if after:
+            start = max(start, keys.after(keys.join(after)))
+        found: list[Found] = []
+        rows = await tx.scan(ROOMS, Listed, start=start, end=end, limit=_LISTED_MAX)
+        for row in rows:
+            id_, listed = keys.split(row.key[1])[0], row.value
+            if all(
+                name in listed.meta and same(listed.meta[name], value)
+                for name, value in (meta or {}).items()
+            ):
+                found.append(Found(id_, listed))
+                if len(found) == most:
+                    return found, id_ if row is not rows[-1] else ""
+        return found, keys.split(rows[-1].key[1])[0] if len(rows) == _LISTED_MAX else ""
+
+    # Steps.
+
+    async def change(
+        self,
+        tx: Transaction,
+        id_: str,
+        ops: Sequence[Operation],
+        *,
+        by: str = "",
+        client: str = "",
+        n: int = 0,
+    ) -> Entry | None:
+        """Change a room with this commit: everyone in it is told. With a client and its number,
+        once: None if that step was taken before. Raises `NoSuchRoom`, and `BadInput` for what
+        the room refuses."""
+        admit_text(by, "a user's name", limits.ROOM_USER_BYTES_MAX, empty=True)
+        info, head = await self.info(tx, id_), await self.head(tx, id_)
+        room, own = await self._current(tx, id_, info, head)
+        with _ahead(room, own):
+            step = room.take(ops, by=by, client=client, n=n, at_ms=tx.now_ms)
+            if step is None:
+                return None
+            pieces = self._snapshot(tx, room, head, [step.entry])
+            room.give_back(step)
+        await self._write(tx, id_, info, head, [step.entry], pieces)
+        return step.entry
+
+    async def peek(self, tx: Transaction, id_: str, look: Callable[[State], T]) -> T:
+        """What a function finds in the state of a room, with what this transaction has done to
+        it so far. The function must change nothing. Raises `NoSuchRoom`."""
+        info, head = await self.info(tx, id_), await self.head(tx, id_)
+        room, own = await self._current(tx, id_, info, head)
+        with _ahead(room, own):
+            return look(room.state)
+
+    async def append(self, tx: Transaction, id_: str, room: Room, entries: Sequence[Entry]) -> Head:
+        """Write the last steps that a room in memory has taken. Raises `NoSuchRoom` if it was
+        deleted meanwhile, also if there is another one of its name; `Conflict` if others have
+        added to the log: give the steps back, follow the log, and take them again."""
+        info, head = await self.info(tx, id_), await self.head(tx, id_)
+        if head.epoch != room.epoch:
+            raise NoSuchRoom(f"the room {id_!r} was deleted, and made again", id=id_)
+        if not entries or head.seq != entries[0].seq - 1 or room.seq != entries[-1].seq:
+            raise Conflict(f"the room {id_!r} has gone on to {head.seq}")
+        pieces = self._snapshot(tx, room, head, entries)
+        return await self._write(tx, id_, info, head, entries, pieces)
+
+    async def log(
+        self, tx: Transaction, id_: str, since: int, most: int = limits.ROOM_KEEP_STEPS_MAX
+    ) -> list[Entry]:
+        """The steps behind a sequence number, `most` at the most. Raises `NoSuchRoom`, and
+        `HistoryGone` if the log does not reach back that far, or not yet there."""
+        head = await self.head(tx, id_)
+        if not head.floor <= since <= head.seq:
+            raise HistoryGone(
+                f"the log of the room {id_!r} has {head.floor + 1} to {head.seq}",
+                floor=head.floor,
+                seq=head.seq,
+            )
+        return await entries_of(tx, id_, head.epoch, since, min(head.seq, since + most))
+
+    async def load(self, tx: Transaction, id_: str, at: int | None = None) -> Room:
+        """A room as it is, or as it was at a sequence number. The caller may change it. Raises
+        `NoSuchRoom`, `HistoryGone`."""
+        info, head = await self.info(tx, id_), await self.head(tx, id_)
+        seq = head.seq if at is None else at
+        if not head.floor <= seq <= head.seq:
+            raise HistoryGone(
+                f"the room {id_!r} is known as it was at {head.floor} to {head.seq}",
+                floor=head.floor,
+                seq=head.seq,
+            )
+        return await load(tx, id_, info, head, seq)
+
+    # What is left of a deleted room.
+
+    async def purge(self, tx: Transaction, entry: Key) -> None:
+        """Remove some of what a deleted room has left, and come again if there is more."""
+        _, id_, epoch, _ = keys.split(entry[1])
+        tx.delete(entry)
+        more = False
+        for partition in (log_partition(id_, epoch), snapshot_partition(id_, epoch)):
+            rows = await tx.scan(partition, msgspec.Raw, limit=PURGE_RECORDS)
+            for row in rows:
+                tx.delete(row.key)
+            more = more or len(rows) == PURGE_RECORDS
+        if more:
+            tx.put(self._purge_entry(tx.now_ms + 1, id_, epoch), ROOM_DUE)
+
+    def _purge_entry(self, due_ms: int, id_: str, epoch: str) -> Key:
+        slot = sum(epoch.encode()) % self._slots
+        return due_partition(slot), keys.join(due_ms, id_, epoch, ROOM_DUE)
+
+    # How it is kept.
+
+    def _put_info(self, tx: Transaction, id_: str, info: Info) -> None:
+        tx.put(info_key(id_), info)
+        tx.put(listed_key(id_), Listed(info.epoch, info.made_ms, info.by, info.meta))
+
+    async def _current(
+        self, tx: Transaction, id_: str, info: Info, head: Head
+    ) -> tuple[Room, list[Entry]]:
+        """The room as others have committed it, and what this transaction has added so far. When
+        this has returned, the room is right until the next `await`."""
+        seen = tx.seen.get(head_key(id_))
+        base: Head | None = None
+        if seen is not None:
+            base = decode(seen.value, Head, seen.key)
+        if base is None or base.epoch != head.epoch:  # it was made in this transaction
+            shapes = Shapes(info.schemas)
+            made = Room(head.epoch, shapes=shapes)
+            return made, await entries_of(tx, id_, head.epoch, 0, head.seq)
+        own: list[Entry] = []
+        if head.seq > base.seq:
+            own = await entries_of(tx, id_, head.epoch, base.seq, head.seq)
+        kept = self._kept.get(id_)
+        if kept is None or kept.epoch != base.epoch or kept.seq < base.floor:
+            kept = await load(tx, id_, info, base, base.seq)
+            self._kept[id_] = kept
+            while len(self._kept) > _KEPT_MAX:
+                self._kept.popitem(last=False)
+        elif kept.seq < base.seq:
+            for entry in await entries_of(tx, id_, base.epoch, kept.seq, base.seq):
+                if entry.seq > kept.seq:  # else someone else was faster
+                    kept.follow(entry)
+        if kept.seq != base.seq:
+            self._kept.pop(id_, None)
+            raise Conflict(f"the room {id_!r} has gone on to {kept.seq}")
+        self._kept.move_to_end(id_)
+        if kept.shapes.schemas != info.schemas:
+            kept.shapes = Shapes(info.schemas)
+        kept.forget(base.floor)
+        return kept, own
+
+    def _snapshot(
+        self, tx: Transaction, room: Room, head: Head, entries: Sequence[Entry]
+    ) -> list[Piece]:
+        """A snapshot of the room behind these steps, if it is time for one."""
+        steps = entries[-1].seq - head.snapshots[-1][0]
+        enough = steps >= limits.ROOM_SNAPSHOT_STEPS or (
+            head.log_bytes >= max(limits.ROOM_SNAPSHOT_BYTES, room.state.bytes)
+        )
+        if not enough or tx.size > _BUSY_WRITES:
+            return []
+        return list(room.pieces())
+
+    async def _write(
+        self,
+        tx: Transaction,
+        id_: str,
+        info: Info,
+        head: Head,
+        entries: Sequence[Entry],
+        pieces: Sequence[Piece],
+    ) -> Head:
+        head = msgspec.structs.replace(head, seq=entries[-1].seq, snapshots=list(head.snapshots))
+        log = log_partition(id_, head.epoch)
+        total = 0
+        for record, size in records_of(entries):
+            tx.add((log, keys.number(record[-1].seq)), record)
+            total += size
+        if total > limits.ROOM_COMMIT_BYTES_MAX:
+            raise TooLarge(f"steps in one commit have at most {limits.ROOM_COMMIT_BYTES_MAX} bytes")
+        head.log_bytes += total
+        if pieces:
+            partition = snapshot_partition(id_, head.epoch)
+            for number, piece in enumerate(pieces):
+                tx.add((partition, keys.join(head.seq, number)), piece)
+            head.snapshots.append((head.seq, len(pieces)))
+            head.log_bytes = 0
+        while len(head.snapshots) > 1 and (
+            head.snapshots[1][0] <= head.seq - info.keep
+            or len(head.snapshots) > limits.ROOM_SNAPSHOTS_MAX
+        ):
+            del head.snapshots[0]
+        if head.swept < head.floor and tx.size <= _BUSY_WRITES + len(pieces):
+            await sweep(tx, id_, head)
+        tx.put(head_key(id_), head)
+        return head
+
+
+@contextmanager
+def _ahead(room: Room, own: Sequence[Entry]) -> Iterator[None]:
+    """A room that others use too, with further steps while this lasts. No `await` in it."""
+    taken: list[Taken] = []
+    try:
+        for entry in own:
+            before = room.clients.get((entry.by, entry.client))
+            taken.append(Taken(entry, room.follow(entry), before))
+        yield
+    finally:
+        for one in reversed(taken):
+            room.give_back(one)
