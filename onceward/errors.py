@@ -61,7 +61,7 @@ TABLE: dict[str, Kind] = {
     "body_too_large": Kind(413, 4413, 2, False, "The body is larger than a request may be"),
     "not_found": Kind(404, 4404, 2, False, "There is nothing at this address"),
     "method_not_allowed": Kind(405, 4405, 2, False, "The address does not take this method"),
-    "not_this_type": Kind(415, 4415, 2, False, "The body must be application/json"),
+    "not_this_type": Kind(415, 4415, 2, False, "The body has another type than it must have"),
     "no_such_lock": Kind(404, 4404, 2, False, "The lock was not used lately"),
     "no_credentials": Kind(401, 4401, 77, False, "The request has no valid credentials"),
     "not_allowed": Kind(403, 4403, 77, False, "The credentials do not allow this"),
@@ -279,9 +279,14 @@ class Fail(OncewardError):
 
 
 class NotDone(OncewardError):
-    """Raised by a step that is to be done at most once: it has surely done nothing."""
+    """Raised by a step that is to be done at most once: it has surely done nothing. It may name
+    the time of the next attempt."""
 
     default_code = "not_done"
+
+    def __init__(self, message: str = "", *, after_s: float | None = None) -> None:
+        super().__init__(message or "nothing was done")
+        self.after_s = after_s
 
 
 class InDoubt(OncewardError):

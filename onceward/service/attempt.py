@@ -23,6 +23,7 @@ from onceward.errors import (
     Fail,
     InDoubt,
     NoSuchJob,
+    NotDone,
     OncewardError,
     Retry,
     StaleToken,
@@ -296,7 +297,7 @@ class Attempt:
             self._over(one, stale)
             return
         except BadInput as refused:
-            if isinstance(error, Asleep | Retry):  # until when cannot be meant
+            if isinstance(error, Asleep | Retry | NotDone):  # until when cannot be meant
                 await self._fail(one, job, refused)
             else:
                 self._over(one, refused)
@@ -335,16 +336,18 @@ class Attempt:
                 return "doubt"
             if isinstance(error, Fail):
                 return await self._schedule.fail(tx, id_, token, reason, None)
-            if isinstance(error, Retry) and (at_ms := self._retry_ms(error)) is not None:
+            if isinstance(error, Retry | NotDone) and (at_ms := self._retry_ms(error)) is not None:
                 return await self._schedule.fail(tx, id_, token, reason, at_ms)
             return await self._schedule.fail(tx, id_, token, reason)
 
         return fail
 
-    def _retry_ms(self, retry: Retry) -> int | None:
+    def _retry_ms(self, retry: Retry | NotDone) -> int | None:
         """When to try again, if it says so. Raises `BadInput`."""
         if retry.after_s is not None:
             return later_ms(self._store, milliseconds(retry.after_s, "after_s"))
+        if isinstance(retry, NotDone):
+            return None
         if retry.at_ms is not None and not isinstance(retry.at_ms, int):
             raise BadInput(f"at_ms is a number of ms since 1970, not {retry.at_ms!r}")
         return retry.at_ms

@@ -118,7 +118,8 @@ class Job:
         not: its intent is recorded before, and an intent without a result is in doubt. Then
         `ask`, if given, finds out: it returns the result, or raises `NotDone` if nothing was
         done. If it cannot be found out the job is held for someone to settle. Also `fn` may
-        raise `NotDone`; any other error of an `at_most_once` step leaves it in doubt.
+        raise `NotDone`; any other error of an `at_most_once` step leaves it in doubt, and `ask`
+        finds out at once.
 
         Raises what `fn` raises, `InDoubt`, `StaleToken` if this attempt is over, and `BadInput`.
         """
@@ -135,7 +136,7 @@ class Job:
                     return await self._find_out(name, known, ask)
                 except NotDone:
                     pass
-            return await self._once(name, fn, *args)
+            return await self._once(name, ask, fn, *args)
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -156,17 +157,26 @@ class Job:
             self.raised = Asleep(name, until_ms)
             raise self.raised
 
-    async def _once(self, name: str, fn: Callable[..., Any], *args: Any) -> Any:
-        await self._record(name, Step(intent=self.attempt))
+    async def _once(
+        self, name: str, ask: Callable[[], Any] | None, fn: Callable[..., Any], *args: Any
+    ) -> Any:
+        intent = Step(intent=self.attempt)
+        await self._record(name, intent)
         try:
-            result = await self._call(fn, *args)
+            try:
+                result = await self._call(fn, *args)
+            except NotDone:
+                raise
+            except Exception as error:
+                if ask is not None:
+                    return await self._find_out(name, intent, ask)
+                raise InDoubt(
+                    f"the step {name!r} may or may not have been done: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
         except NotDone:
             await self._record(name, None)
             raise
-        except Exception as error:
-            raise InDoubt(
-                f"the step {name!r} may or may not have been done: {type(error).__name__}: {error}"
-            ) from error
         return await self._done(name, result)
 
     async def _find_out(self, name: str, known: Step, ask: Callable[[], Any] | None) -> Any:

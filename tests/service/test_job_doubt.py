@@ -151,6 +151,55 @@ async def test_a_step_that_has_surely_done_nothing_is_tried_again() -> None:
     assert job.history[0].reason == "the line was busy"
 
 
+@pytest.mark.parametrize("found", ["done", "not done", "not found out"])
+@virtual
+async def test_a_step_that_has_failed_is_asked_about_at_once(found: str) -> None:
+    payments = Payments()
+
+    async def pay(job: Job) -> str:
+        receipt = await payments.pay(job)
+        if len(payments.made) == 1:
+            raise TimeoutError("no answer came")
+        return receipt
+
+    async def ask() -> str:
+        if found == "not done":
+            raise NotDone("they know of nothing")
+        if found == "not found out":
+            raise TimeoutError("nobody answers")
+        return "found"
+
+    async def work(job: Job) -> Any:
+        return await job.step("pay", pay, job, at_most_once=True, ask=ask)
+
+    job = await run_one(work)
+    wanted = {"done": ("done", 1, 1), "not done": ("done", 2, 2), "not found out": ("doubt", 1, 1)}
+    assert (job.state, job.attempt, len(payments.made)) == wanted[found]
+    if found == "not done":
+        assert job.history[0].reason == "they know of nothing"
+
+
+@virtual
+async def test_a_step_that_has_done_nothing_may_name_the_time_of_the_next_attempt() -> None:
+    tried: list[int] = []
+
+    async def pay(job: Job) -> str:
+        tried.append(job._store.clock.now_ms())
+        if len(tried) == 1:
+            raise NotDone("come back in half an hour", after_s=1_800)
+        if len(tried) == 2:
+            raise NotDone("come back yesterday", after_s=-1)
+        return "paid"
+
+    async def work(job: Job) -> Any:
+        return await job.step("pay", pay, job, at_most_once=True)
+
+    job = await run_one(work)
+    assert (job.state, job.result) == ("done", "paid")
+    assert 1_800_000 <= tried[1] - tried[0] < 1_810_000
+    assert tried[2] - tried[1] < 60_000, "what cannot be meant is a failure like others"
+
+
 @virtual
 async def test_doubt_in_a_group_of_tasks_is_doubt() -> None:
     async def pay() -> None:
