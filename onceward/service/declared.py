@@ -121,10 +121,10 @@ class Declared:
 
     def mount(self, prefix: str, web: Callable[..., Awaitable[None]]) -> None:
         """Let an ASGI application answer what is asked below a prefix, such as `/shop`, where
-        this application is served. It gets requests up to the largest that the server takes,
-        and looks after credentials itself. Raises `BadInput`."""
+        this application is served; with `/`, the front page alone. It gets requests up to the
+        largest that the server takes, and looks after credentials itself. Raises `BadInput`."""
         self._must_be_stopped("mount")
-        if not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", prefix):
+        if not re.fullmatch(r"/|(/[A-Za-z0-9._~-]+)+", prefix):
             raise BadInput(f"a prefix is a slash and a plain name, as in /shop, not {prefix!r}")
         if prefix in self.mounted:
             raise BadInput(f"something is mounted at {prefix} already")

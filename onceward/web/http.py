@@ -85,14 +85,14 @@ class Request:
             return default
         return whole(name, text, 0, most)
 
-    async def body(self, most_bytes: int = limits.REQUEST_BYTES_MAX) -> bytes:
-        """All of the body. Raises `BadInput` if it is too large, or not JSON by its type;
+    async def body(
+        self, most_bytes: int = limits.REQUEST_BYTES_MAX, kind: str = "application/json"
+    ) -> bytes:
+        """All of the body. Raises `BadInput` if it is too large, or of another type than `kind`;
         `Gone` if it does not come."""
-        kind = self.header(b"content-type")
-        if kind is not None and kind.partition(";")[0].strip().lower() != "application/json":
-            raise BadInput(
-                f"the body must be application/json, not {kind[:100]!a}", code="not_this_type"
-            )
+        told = self.header(b"content-type")
+        if told is not None and told.partition(";")[0].strip().lower() != kind:
+            raise BadInput(f"the body must be {kind}, not {told[:100]!a}", code="not_this_type")
         length = self.header(b"content-length")
         if length is not None:
             if self.header(b"transfer-encoding") is not None:
@@ -154,6 +154,11 @@ class Response:
     def of(cls, value: Any, status: int = 200) -> "Response":
         """A value as JSON."""
         return cls(status, _encode(value))
+
+    @classmethod
+    def elsewhere(cls, address: str) -> "Response":
+        """Where to look instead, for now."""
+        return cls(302, headers=[(b"location", address.encode("ascii"))])
 
     async def send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})

@@ -182,7 +182,7 @@ class Server:
     def caller(self, request: Request) -> Caller:
         """Who has made a request. Raises `no_credentials`."""
         if self.auth.dev:
-            _insist_local(request)
+            insist_local(request)
             return DEVELOPER
         return self.auth.caller(request.header(b"authorization"), self.app.store.clock.now_ms())
 
@@ -219,7 +219,7 @@ def _name(route: Route | Mount | None) -> str:
     return route.prefix if isinstance(route, Mount) else route.path
 
 
-def _insist_local(request: Request) -> None:
+def insist_local(request: Request) -> None:
     """In dev mode nobody is asked for credentials: so no page of another site may get a
     browser on this machine to call, by its own name or by one that leads here."""
     host, origin = request.header(b"host"), request.header(b"origin")

@@ -8,7 +8,9 @@ from onceward.app import App
 from onceward.errors import BadInput, OncewardError
 from onceward.web.auth import Auth
 from onceward.web.http import Request, Response
+from onceward.web.routes import Route
 from onceward.web.server import Server
+from onceward.web.site import Site
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
 from tests.web.asgi import keyed, serving
@@ -51,6 +53,7 @@ async def test_what_is_below_a_prefix_is_answered_by_what_is_mounted_there() -> 
         assert answer.headers["content-type"] == "text/plain"
         assert (await caller("GET", "/shop")).body == b"GET /shop /shop "
         assert (await caller("HEAD", "/shop")).body == b""
+        assert (await caller("GET", "/")).verdict == (404, "not_found")
         assert await caller.ok("GET", "/shop/inner/most") == {"name": "developer"}
         assert (await caller("GET", "/shopping")).verdict == (404, "not_found")
         assert await caller.ok("GET", "/v1/queues") is not None
@@ -82,7 +85,7 @@ async def test_a_bug_in_what_is_mounted_is_told_as_one() -> None:
 async def test_what_cannot_be_mounted_is_refused() -> None:
     app = App(NO_APP)
     app.mount("/shop", echo)
-    for prefix in ("", "/", "shop", "/shop/", "/a b", "//x", "/shop"):
+    for prefix in ("", "shop", "/shop/", "/a b", "//x", "/shop"):
         with pytest.raises(BadInput):
             app.mount(prefix, echo)
     for prefix in ("/v1", "/timers/x", "/metrics"):
@@ -110,3 +113,21 @@ async def test_what_is_mounted_says_in_its_own_words_that_a_body_is_too_large() 
     assert server.refusal(b"/polite/x", error).body == b"body_too_large"
     for path in (b"/plain", b"/elsewhere", b"/%ff"):
         assert server.refusal(path, error).status == 413
+
+
+@virtual
+async def test_the_front_page_can_be_mounted_alone() -> None:
+    app = Apps(shared=False).make()
+
+    async def front(site: Any, request: Request) -> Response:
+        return Response.elsewhere("/shop")
+
+    app.mount("/", Site([Route("GET", "/", front, "Leads to the shop")]))
+    app.mount("/shop", echo)
+    async with serving(app) as caller:
+        for path in ("/", "/?x=1"):
+            answer = await caller("GET", path)
+            assert (answer.status, answer.headers["location"]) == (302, "/shop")
+        assert (await caller("GET", "/shop")).status == 201
+        assert (await caller("GET", "/other")).verdict == (404, "not_found")
+        assert (await caller("GET", "/healthz")).status == 200

@@ -1,0 +1,53 @@
+"""A site: routes of an application's own, as an ASGI application to be mounted.
+
+    site = Site([Route("GET", "/stock/{item}", stock, "What is left of an item")])
+    app.mount("/shop", site)
+
+A function of a route gets the owner of the site and the request, and returns a `Response`. Errors
+of Onceward become problem documents, as in the API.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from onceward.errors import OncewardError
+from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, problem
+from onceward.web.routes import Route, Routes
+
+logger = logging.getLogger("onceward.http")
+
+
+class Site:
+    """Answers requests by a table of routes."""
+
+    def __init__(self, routes: Sequence[Route], owner: Any = None) -> None:
+        self.owner = owner
+        self.routes = Routes(list(routes))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"a site speaks HTTP, not {scope['type']}")
+        request = Request(scope, receive)
+        try:
+            route = self.routes.find(request)
+            response = await route.handle(self.owner, request)
+        except Gone:
+            if "onceward" in scope:
+                raise  # the server knows what to do
+            return
+        except OncewardError as error:
+            response = self._problem(request, error)
+        if request.method == "HEAD":
+            response.body = b""
+        await response.send(send)
+
+    def _problem(self, request: Request, error: OncewardError) -> Response:
+        if error.kind.status >= 500:
+            logger.error("%s %s: %s", request.method, request.route, error)
+            # What the database says is for the log.
+            error = OncewardError(f"{error.kind.title}.", code=error.code)
+        headers = []
+        if error.code == "method_not_allowed":
+            headers.append((b"allow", str(error.details["allow"]).encode()))
+        return problem(error, headers)
