@@ -337,3 +337,22 @@ HOSTS_KNOWN_MAX = 10_000
 # When to ask again for a host that is busy, at the least and at the most.
 HOST_WAIT_S_MIN = 0.002
 HOST_WAIT_S_MAX = 1.0
+
+# The rock-paper-scissors application: nicknames, texts in and out, how many of something a reply
+# names, and how many games of one who left are taken away in one commit.
+RPS_NICK_CHARS_MAX = 32
+RPS_TEXT_CHARS_MAX = 1_600
+RPS_LISTED_MAX = 10
+RPS_CLEARED_MAX = 5
+RPS_REQUEST_BYTES_MAX = 64 << 10
+# Calls to providers of texts: how long one may take, how much of an answer is read, and how long
+# a provider is asked for a text of which nobody knows whether it was sent.
+RPS_CONNECT_S = 5.0
+RPS_TOTAL_S = 20.0
+RPS_ANSWER_BYTES_MAX = 1 << 20
+RPS_SETTLE_ASKS = 4
+RPS_SETTLE_PAUSE_S = 15.0
+# How long the phones page shows a text, how many at first, and how long it waits for the next.
+RPS_SHOWN_MS = 24 * 3_600_000
+RPS_SHOWN_MAX = 200
+RPS_WAIT_S = 20

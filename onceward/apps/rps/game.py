@@ -1,0 +1,255 @@
+"""The game as an application: texts come in once, are played in order, and are replied to.
+
+A text is a job of the queue `rps-texts`, whose dedupe key is the provider's id for it and whose
+order key is the player's number. What it changes, and its replies, are one commit with its end.
+A reply is a job of the provider's outbox: never lost, never there for work that was rolled
+back, and with one id for ever.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from onceward import limits
+from onceward.app import App
+from onceward.apps.rps import rules, words
+from onceward.apps.rps.numbers import normalise
+from onceward.apps.rps.provider import Provider, Reply
+from onceward.apps.rps.records import (
+    ALL,
+    TOP,
+    Awaited,
+    Line,
+    Player,
+    Score,
+    Thrown,
+    awaiting,
+    nick_key,
+    player_key,
+    scores_of,
+    thrown_by,
+)
+from onceward.apps.rps.rules import Command, Outcome, Wrong
+from onceward.errors import BadInput
+from onceward.parts.inbox import Receipt
+from onceward.service.job import Job
+from onceward.transaction import Transaction
+from onceward.web.site import Site
+
+TEXTS = "rps-texts"
+FAREWELLS = "rps-farewells"
+_SHOWN = limits.RPS_LISTED_MAX
+# Players wait: what a node was at when it died is soon taken over.
+_LEASE_S = 10.0
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A text that a player has sent."""
+
+    line: Line
+    text: str
+
+
+class Farewell(msgspec.Struct, frozen=True):
+    """A player who has left, whose games are to be cleared away."""
+
+    player: Player
+
+
+class Game:
+    """Rock, paper, scissors on an application, before that starts; play it by `accept`."""
+
+    def __init__(self, app: App, providers: Iterable[Provider], *, country: str = "") -> None:
+        """`country` is the calling code of numbers that come without one. Raises `BadInput`."""
+        self.app = app
+        self.country = country
+        self.providers = {provider.name: provider for provider in providers}
+        # A provider may send a text again at any time: what it was is known for ever. Another
+        # text under the same id would be the provider's mistake, and is noted, not refused.
+        play = app.handler(
+            TEXTS,
+            lease_s=_LEASE_S,
+            attempts=5,
+            retry_max_ms=5_000,
+            key_retention_ms=None,
+            mismatch="record",
+        )
+        play(self._play)
+        app.handler(FAREWELLS, lease_s=_LEASE_S, attempts=20)(self._clear)
+        for provider in self.providers.values():
+            provider.join(self)
+            app.outbox(
+                outbox_of(provider.name),
+                policy="hold",
+                ask=self._ask if provider.asks else None,
+                lease_s=_LEASE_S,
+                attempts=12,
+                rate=provider.rate,
+            )(self._send)
+
+    async def accept(
+        self, via: str, id_: str, sender: str, text: str, *, ours: str = "", tx: Any = None
+    ) -> Receipt:
+        """Take in a text that a provider has delivered under an id: durable when this returns,
+        and played once, however often it comes. Raises `BadInput` for what is no number."""
+        line = Line(self.number(sender), via, ours)
+        body = msgspec.to_builtins(Text(line, text[: limits.RPS_TEXT_CHARS_MAX]))
+        return await self.app.accept(TEXTS, body, key=id_, caller=via, order_key=line.phone, tx=tx)
+
+    def number(self, text: str) -> str:
+        """A phone number in the form that tells players apart. Raises `BadInput`."""
+        return normalise(text, self.country)
+
+    # Handlers.
+
+    async def _play(self, job: Job) -> dict[str, Any]:
+        text = msgspec.convert(job.body, Text)
+        command = rules.read(text.text)
+        if isinstance(command, Wrong):
+            outcome = Outcome(says=[(text.line, command.reply)])
+        else:
+            outcome = await decide(job.tx, text.line, command, job.id)
+        return await self._carry_out(job, outcome)
+
+    async def _clear(self, job: Job) -> dict[str, Any]:
+        gone = msgspec.convert(job.body, Farewell).player
+        cleared = await clear(job.tx, gone)
+        if cleared.records:
+            cleared.leaves = gone  # there may be more
+        return await self._carry_out(job, cleared)
+
+    async def _carry_out(self, job: Job, outcome: Outcome) -> dict[str, Any]:
+        """Write what comes of a job on its transaction: it commits with the end of the job."""
+        for key, value in outcome.records.items():
+            if value is None:
+                job.tx.delete(key)
+            else:
+                job.tx.put(key, value)
+        if outcome.leaves is not None:
+            await job.send(FAREWELLS, msgspec.to_builtins(Farewell(outcome.leaves)))
+        replies = []
+        for line, said in outcome.says:
+            body = msgspec.to_builtins(Reply(line.phone, line.ours, said))
+            id_ = await job.send(outbox_of(line.via), body, order_key=line.phone)
+            replies.append({"id": id_, "to": line.phone})
+        return {"replies": replies}
+
+    def site(self) -> Site:
+        """Where providers deliver texts, to be mounted."""
+        routes = [route for provider in self.providers.values() for route in provider.routes()]
+        return Site(routes, self)
+
+    # Outboxes.
+
+    async def _send(self, job: Job) -> Any:
+        return await self._provider(job).send(job.id, msgspec.convert(job.body, Reply))
+
+    async def _ask(self, job: Job) -> Any:
+        reply = msgspec.convert(job.body, Reply)
+        return await self._provider(job).ask(job.id, reply, job.made_ms)
+
+    def _provider(self, job: Job) -> Provider:
+        return self.providers[job.queue.removeprefix(outbox_of(""))]
+
+
+def outbox_of(provider: str) -> str:
+    """The queue of a provider's replies."""
+    return f"rps-replies-{provider}"
+
+
+async def decide(tx: Transaction, line: Line, command: Command, id_: str) -> Outcome:
+    """What comes of a command: reads the records that it depends on, and applies the rules."""
+    me = await tx.get(player_key(line.phone), Player)
+    if me is not None and me.line != line:
+        me = Player(me.id, me.nick, line)  # replies go where the last text came from
+        tx.put(player_key(line.phone), me)
+    match command.name:
+        case "nick":
+            owner = await tx.get(nick_key(rules.fold(command.nick)), str)
+            return rules.claim(line, me, owner, command.nick, id_)
+        case "throw":
+            return await _throw(tx, line, me, command)
+        case "quit":
+            return rules.leave(line, me, await _wins(tx, me))
+        case "top":
+            return Outcome(says=[(line, await _top(tx))])
+    if me is None:
+        return Outcome(says=[(line, words.NO_NICK)])
+    told = await (_pending(tx, me) if command.name == "games" else _score(tx, me, command.nick))
+    return Outcome(says=[(line, told)])
+
+
+async def clear(tx: Transaction, gone: Player) -> Outcome:
+    """Take away some of the games of a player who has left; nothing, if none are left."""
+    most = limits.RPS_CLEARED_MAX
+    thrown = await tx.scan(thrown_by(gone.id), Thrown, limit=most)
+    waiting = await tx.scan(awaiting(gone.id), Awaited, limit=most)
+    scores = await tx.scan(scores_of(gone.id), Score, limit=most)
+    opponents = await tx.get_many([player_key(row.value.phone) for row in waiting], Player)
+    return rules.clear(
+        gone,
+        [row.key[1] for row in thrown],
+        {row.key[1]: player for row, player in zip(waiting, opponents, strict=True)},
+        [row.key[1] for row in scores],
+    )
+
+
+async def _throw(tx: Transaction, line: Line, me: Player | None, command: Command) -> Outcome:
+    them = await _find(tx, command.nick)
+    refused = rules.refusal(me, them, command)
+    if refused is not None or me is None or them is None:
+        return Outcome(says=[(line, refused or "")])
+    mine = await tx.get((thrown_by(me.id), them.id), Thrown)
+    theirs = await tx.get((thrown_by(them.id), me.id), Thrown)
+    scores: dict[Any, Any] = {}
+    if theirs is not None:
+        keys = rules.score_keys(me, them)
+        scores = dict(zip(keys, await tx.get_many(keys, Score), strict=True))
+    return rules.throw(me, them, command.play, mine, theirs, scores)
+
+
+async def _find(tx: Transaction, nick: str) -> Player | None:
+    """Who has a nickname."""
+    try:
+        key = nick_key(rules.fold(nick))
+    except BadInput:
+        return None  # no nickname could be that
+    phone = await tx.get(key, str)
+    return None if phone is None else await tx.get(player_key(phone), Player)
+
+
+async def _wins(tx: Transaction, me: Player | None) -> int:
+    score = None if me is None else await tx.get((scores_of(me.id), ALL), Score)
+    return 0 if score is None else score.wins
+
+
+async def _pending(tx: Transaction, me: Player) -> str:
+    thrown = await tx.scan(thrown_by(me.id), Thrown, limit=_SHOWN + 1)
+    waiting = await tx.scan(awaiting(me.id), Awaited, limit=_SHOWN + 1)
+    found = [(row.key[1], row.value.phone) for row in thrown]
+    found += [(row.key[1], row.value.phone) for row in waiting]
+    players = await tx.get_many([player_key(phone) for _, phone in found], Player)
+    # A game with one who has left may be there for a moment; it is over all the same.
+    here = {
+        id_ for (id_, _), player in zip(found, players, strict=True) if player and player.id == id_
+    }
+    return words.pending(
+        rules.listed([row.value.at for row in thrown if row.key[1] in here], _SHOWN),
+        rules.listed([row.value.nick for row in waiting if row.key[1] in here], _SHOWN),
+    )
+
+
+async def _score(tx: Transaction, me: Player, nick: str) -> str:
+    rows = await tx.scan(scores_of(me.id), Score)
+    whole = next((row.value for row in rows if row.key[1] == ALL), None)
+    versus = [row.value for row in rows if row.key[1] != ALL]
+    if not nick:
+        return rules.standing(whole, versus, _SHOWN)
+    named = [score for score in versus if rules.fold(score.nick) == rules.fold(nick)]
+    return " ".join(map(words.against, named)) or words.never_played(rules.quoted(nick))
+
+
+async def _top(tx: Transaction) -> str:
+    rows = await tx.scan(TOP, str, limit=_SHOWN)
+    return rules.ranking([(row.key[1], row.value) for row in rows])

@@ -1,0 +1,24 @@
+"""Phone numbers as E.164 writes them: a plus, a country, and up to fifteen digits in all."""
+
+import re
+
+from onceward.errors import BadInput
+
+_E164 = re.compile(r"\+[1-9][0-9]{6,14}")
+# What people put between digits: spaces of all kinds, hyphens, dots, slashes and brackets.
+_BETWEEN = re.compile(r"[\s().\-/\u2010-\u2015]+")
+
+
+def normalise(text: str, country: str = "") -> str:
+    """A number in the one form that tells players apart. `country` is the calling code for
+    numbers without one, such as 49. Raises `BadInput` for what is no number, as short codes are."""
+    number = _BETWEEN.sub("", text)
+    if number.startswith("00"):
+        number = f"+{number[2:]}"
+    elif country and number[:1] not in ("", "+"):
+        number = f"+{country}{number.removeprefix('0')}"
+    if not _E164.fullmatch(number):
+        raise BadInput(
+            f"{text[:40]!a} is not a phone number such as +12025550101", code="wrong_type"
+        )
+    return number

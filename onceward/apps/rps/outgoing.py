@@ -1,0 +1,44 @@
+"""Calls to providers: one request, on a connection of its own, with limits.
+
+Whether a request has left matters, since a text costs money: an error before that is `NotDone`,
+and any other one leaves it open whether the provider has acted.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import aiohttp
+
+from onceward import limits
+from onceward.errors import NotDone
+
+
+class Answer(NamedTuple):
+    """What a provider answered."""
+
+    status: int
+    body: bytes
+    retry_after_s: float | None
+    """How long it asks to be left alone."""
+
+
+async def call(
+    method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+) -> Answer:
+    """Make a request, which follows no redirect. Raises `NotDone` if nothing was sent, and what
+    `aiohttp` raises if something may have been."""
+    timeout = aiohttp.ClientTimeout(
+        total=limits.RPS_TOTAL_S, sock_connect=limits.RPS_CONNECT_S, connect=limits.RPS_CONNECT_S
+    )
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        try:
+            async with session.request(
+                method, url, headers=headers, data=body, allow_redirects=False
+            ) as response:
+                said = await response.content.read(limits.RPS_ANSWER_BYTES_MAX)
+                while len(said) < limits.RPS_ANSWER_BYTES_MAX and not response.content.at_eof():
+                    said += await response.content.read(limits.RPS_ANSWER_BYTES_MAX - len(said))
+                after = response.headers.get("Retry-After", "")
+                return Answer(response.status, said, float(after) if after.isdecimal() else None)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NotDone(f"no connection to the provider: {error}") from error

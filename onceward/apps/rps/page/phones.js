@@ -1,0 +1,114 @@
+// Phones that text the game. What they say becomes text on the page, and never markup.
+
+const FIRST = 2025550101;
+const PAUSE_MS = 1000;
+const TRIES = 60;
+
+const api = new URL("phones/texts", document.baseURI);
+const phones = new Map();
+const texts = new Map();
+const byId = (id) => document.getElementById(id);
+
+function addPhone(number = `+1${FIRST + phones.size}`) {
+  if (phones.has(number)) {
+    return phones.get(number);
+  }
+  const section = byId("phone").content.cloneNode(true).firstElementChild;
+  const phone = {
+    screen: section.querySelector(".screen"),
+    input: section.querySelector("input"),
+  };
+  section.dataset.number = number;
+  section.querySelector("h2").textContent = number;
+  section.setAttribute("aria-label", `Phone ${number}`);
+  section.querySelector("form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    send(number, phone.input.value);
+    phone.input.value = "";
+  });
+  phones.set(number, phone);
+  byId("phones").append(section);
+  return phone;
+}
+
+/** Show a text once for its id; one that is there already changes its state. */
+function show({ phone: number, id, text, sent }, state = "") {
+  let item = texts.get(id);
+  if (item === undefined) {
+    item = document.createElement("li");
+    item.textContent = text;
+    texts.set(id, item);
+    const { screen } = addPhone(number);
+    screen.append(item);
+    screen.scrollTop = screen.scrollHeight;
+  }
+  item.className = `${sent ? "mine" : "theirs"} ${state}`.trim();
+}
+
+async function send(number, text) {
+  const id = crypto.randomUUID();
+  show({ phone: number, id, text, sent: true }, "pending");
+  const times = byId("repeat").checked ? 5 : 1;
+  try {
+    await Promise.all(Array.from({ length: times }, () => post({ id, from: number, text })));
+    show({ phone: number, id, text, sent: true });
+  } catch (error) {
+    show({ phone: number, id, text, sent: true }, "failed");
+    tell(error.message, true);
+  }
+}
+
+/** Deliver a text, and again if no answer comes: it has the same id, and so counts once. */
+async function post(body) {
+  for (let left = TRIES; ; left--) {
+    const answer = await fetch(api, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    }).catch(() => null);
+    if (answer !== null && answer.status < 500) {
+      if (!answer.ok) {
+        throw new Error((await answer.json()).detail);
+      }
+      return;
+    }
+    if (left === 1) {
+      throw new Error("the server does not answer");
+    }
+    await pause();
+  }
+}
+
+async function listen() {
+  let after = 0;
+  for (;;) {
+    try {
+      const answer = await fetch(`${api}?after=${after}`);
+      if (!answer.ok) {
+        throw new Error((await answer.json()).detail);
+      }
+      const said = await answer.json();
+      said.texts.forEach((text) => show(text));
+      after = said.after;
+      tell("connected");
+    } catch (error) {
+      tell(`not connected: ${error.message}`, true);
+      await pause();
+    }
+  }
+}
+
+function tell(text, wrong = false) {
+  const status = byId("status");
+  status.textContent = text;
+  status.classList.toggle("wrong", wrong);
+}
+
+function pause() {
+  return new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+}
+
+byId("add").addEventListener("click", () => addPhone().input.focus());
+addPhone().input.focus();
+addPhone();
+listen();

@@ -1,0 +1,55 @@
+"""What the game asks of those who deliver texts: to send one, and, if they can, to tell whether
+they have sent it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from onceward.web.routes import Route
+
+if TYPE_CHECKING:
+    from onceward.apps.rps.game import Game
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A text to a player."""
+
+    to: str
+    ours: str
+    """Our number, from which it comes; empty where there is only one."""
+    text: str
+
+
+class Provider:
+    """One who delivers texts, in both directions."""
+
+    name: ClassVar[str]
+    asks: ClassVar[bool] = False
+    """Whether it can be asked what became of a text."""
+    rate: float = 0.0
+    """How many texts a second it takes; 0: any number."""
+
+    game: "Game"
+
+    def join(self, game: "Game") -> None:
+        """Called once, by the game whose texts it delivers."""
+        self.game = game
+
+    def routes(self) -> Sequence[Route]:
+        """Where it delivers texts to."""
+        return ()
+
+    async def send(self, id_: str, reply: Reply) -> Any:
+        """Send a text, and return what is known of it. A text that is refused for good, such
+        as one to someone who wants none, is returned as `{"refused": ...}`.
+
+        Raises `NotDone` if it has surely not been sent and is to be tried again. With any other
+        error nobody knows: it is asked for, or in doubt.
+        """
+        raise NotImplementedError
+
+    async def ask(self, id_: str, reply: Reply, made_ms: int) -> Any:
+        """What `send` would have returned for a text that was cut off. Raises `NotDone` if it
+        was not sent."""
+        raise NotImplementedError

@@ -1,0 +1,104 @@
+"""What the game stores: its records, and where they stand.
+
+========================= ============ ===================================================
+partition                 sort key     what it holds
+========================= ============ ===================================================
+rps-player                number       who plays from a phone
+rps-nick                  folded nick  whose nickname it is: a number
+rps-thrown#player         opponent     a throw that waits for the opponent's
+rps-awaited#player        opponent     that an opponent waits; not for what
+rps-score#player          opponent     games against one opponent; with `all`, of all
+rps-top                   rank#player  players with a win, the best first
+========================= ============ ===================================================
+
+A player is known by an id that is made with the nickname and goes with it. So whoever takes
+over a nickname, or comes back to it, has no part in the games of the one before.
+"""
+
+import msgspec
+
+from onceward import keys
+from onceward.keys import Key
+
+_WINS_MAX = 10**9
+ALL = "all"
+
+
+class Line(msgspec.Struct, frozen=True):
+    """How a phone is reached."""
+
+    phone: str
+    via: str
+    """The provider's name."""
+    ours: str = ""
+    """The number that was texted, from which replies come."""
+
+
+class Player(msgspec.Struct, frozen=True):
+    """Who has a nickname."""
+
+    id: str
+    nick: str
+    line: Line
+
+
+class Thrown(msgspec.Struct, frozen=True):
+    """A throw that waits for another one."""
+
+    play: str
+    at: str
+    """The opponent's nickname."""
+    phone: str
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """Someone waits for a throw."""
+
+    nick: str
+    phone: str
+
+
+class Score(msgspec.Struct, frozen=True):
+    """Games that are over."""
+
+    wins: int = 0
+    losses: int = 0
+    ties: int = 0
+    nick: str = ""
+    """Against whom, as they were called the last time."""
+
+
+def player_key(phone: str) -> Key:
+    return "rps-player", phone
+
+
+def nick_key(folded: str) -> Key:
+    return "rps-nick", keys.join(folded)
+
+
+def thrown_by(player: str) -> str:
+    """The partition of a player's throws that wait."""
+    return keys.join("rps-thrown", player)
+
+
+def awaiting(player: str) -> str:
+    """The partition of those who wait for a player."""
+    return keys.join("rps-awaited", player)
+
+
+def scores_of(player: str) -> str:
+    """The partition of a player's scores."""
+    return keys.join("rps-score", player)
+
+
+TOP = "rps-top"
+
+
+def top_key(wins: int, player: str) -> Key:
+    """The place of a player among all: more wins come first, and of equal ones the older."""
+    return TOP, keys.join(_WINS_MAX - min(wins, _WINS_MAX), player)
+
+
+def top_wins(sort: str) -> int:
+    """How many games a player has won, by the sort key of its place."""
+    return _WINS_MAX - int(keys.split(sort)[0])

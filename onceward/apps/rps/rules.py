@@ -1,0 +1,275 @@
+"""The rules: what a text asks for, and what comes of it. Pure functions on values and records.
+
+A function that changes something gets the records it depends on, as they are, and says which
+records to put and delete, and who hears what. It reads no clock and makes no ids.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from onceward import limits
+from onceward.apps.rps import words
+from onceward.apps.rps.records import (
+    ALL,
+    Awaited,
+    Line,
+    Player,
+    Score,
+    Thrown,
+    awaiting,
+    nick_key,
+    player_key,
+    scores_of,
+    thrown_by,
+    top_key,
+    top_wins,
+)
+from onceward.keys import Key
+
+PLAYS = ("rock", "paper", "scissors")
+BEATS = {"rock": "scissors", "paper": "rock", "scissors": "paper"}
+COMMANDS = {
+    "nick": ("nick", "n"),
+    "throw": ("throw", "t", "play", "p"),
+    "quit": ("quit", "stop"),
+    "help": ("help", "?"),
+    "games": ("games",),
+    "score": ("score",),
+    "top": ("top",),
+}
+"""All commands, and the words for each."""
+_NAMES = {word: name for name, words_ in COMMANDS.items() for word in words_}
+_QUOTED_CHARS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a text asks for."""
+
+    name: str
+    play: str = ""
+    nick: str = ""
+    """A nickname: to be taken, to throw at, or to tell about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A text that asks for nothing that can be done, or for words only; and the answer."""
+
+    reply: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What comes of a text: records to put (or, with None, to delete), and who hears what."""
+
+    records: dict[Key, Any] = field(default_factory=dict)
+    says: list[tuple[Line, str]] = field(default_factory=list)
+    leaves: Player | None = None
+    """Who has left, and whose games are still to be cleared away."""
+
+
+# What a text says.
+
+
+def read(text: str) -> Command | Wrong:
+    """What a text asks for. The first word decides, in any case."""
+    found = unicodedata.normalize("NFC", text).split()
+    if not found:
+        return Wrong(words.HELP)
+    name = _NAMES.get(found[0].casefold())
+    rest = found[1:]
+    if name is None:
+        return Wrong(words.unknown(quoted(found[0])))
+    if name == "help":
+        topic = _NAMES.get(rest[0].casefold(), "") if rest else ""
+        return Wrong(words.TOPICS.get(topic, words.HELP))
+    if name == "nick":
+        return _read_nick(rest)
+    if name == "throw":
+        return _read_throw(rest)
+    if name == "score" and rest:
+        return Command(name, nick=rest[0])
+    return Command(name)
+
+
+def _read_nick(rest: list[str]) -> Command | Wrong:
+    if not rest:
+        return Wrong(words.NICK_MISSING)
+    if len(rest) > 1 or not is_nick(rest[0]):
+        return Wrong(words.NICK_MALFORMED)
+    return Command("nick", nick=rest[0])
+
+
+def _read_throw(rest: list[str]) -> Command | Wrong:
+    if len(rest) != 2:
+        return Wrong(words.THROW_MISSING)
+    play = read_play(rest[0])
+    if play is None:
+        return Wrong(words.no_such_play(quoted(rest[0])))
+    return Command("throw", play=play, nick=rest[1])
+
+
+def read_play(word: str) -> str | None:
+    """The play that a word begins to say, if it does."""
+    word = word.casefold()
+    return next((play for play in PLAYS if word and play.startswith(word)), None)
+
+
+def is_nick(word: str) -> bool:
+    """Whether a word can be a nickname."""
+    return len(word) <= limits.RPS_NICK_CHARS_MAX and re.fullmatch(r"\w+", word) is not None
+
+
+def fold(nick: str) -> str:
+    """What is the same for nicknames that differ in case alone."""
+    composed = unicodedata.normalize("NFC", nick)
+    return unicodedata.normalize("NFC", composed.casefold())
+
+
+def quoted(word: str) -> str:
+    """The start of what someone wrote, to be said back."""
+    return word if len(word) <= _QUOTED_CHARS else word[:_QUOTED_CHARS] + words.MORE
+
+
+# What comes of it.
+
+
+def claim(line: Line, me: Player | None, owner: str | None, nick: str, id_: str) -> Outcome:
+    """Take a nickname; `owner` is the phone that has it, `id_` what the player will be."""
+    if me is not None:
+        return Outcome(says=[(line, words.has_nick(me.nick))])
+    if owner is not None:
+        return Outcome(says=[(line, words.nick_taken(nick))])
+    return Outcome(
+        {player_key(line.phone): Player(id_, nick, line), nick_key(fold(nick)): line.phone},
+        [(line, words.welcome(nick))],
+    )
+
+
+def refusal(me: Player | None, them: Player | None, command: Command) -> str | None:
+    """Why someone cannot throw at someone, whatever they have thrown before."""
+    if me is None:
+        return words.NO_NICK
+    if them is None:
+        return words.no_such_opponent(quoted(command.nick))
+    return words.ONESELF if me.id == them.id else None
+
+
+def throw(
+    me: Player,
+    them: Player,
+    play: str,
+    mine: Thrown | None,
+    theirs: Thrown | None,
+    scores: Mapping[Key, Score | None],
+) -> Outcome:
+    """Throw at someone: the first of two throws waits, the second one ends the game.
+
+    `mine` and `theirs` are the throws that wait, and `scores` what `score_keys` names.
+    """
+    if mine is not None:
+        return Outcome(says=[(me.line, words.thrown_already(mine.play, them.nick))])
+    if theirs is None:
+        records = {
+            (thrown_by(me.id), them.id): Thrown(play, them.nick, them.line.phone),
+            (awaiting(them.id), me.id): Awaited(me.nick, me.line.phone),
+        }
+        says = [(me.line, words.you_wait(play, them.nick)), (them.line, words.they_wait(me.nick))]
+        return Outcome(dict(records), says)
+    ended = Outcome({(thrown_by(them.id), me.id): None, (awaiting(me.id), them.id): None})
+    for one, other, ours, others in (
+        (me, them, play, theirs.play),
+        (them, me, theirs.play, play),
+    ):
+        ended.says.append((one.line, _result(ours, others, other.nick)))
+        ended.records |= _counted(one, other, ours, others, scores)
+    return ended
+
+
+def _result(mine: str, theirs: str, nick: str) -> str:
+    if mine == theirs:
+        return words.tie(mine, nick)
+    return (words.win if BEATS[mine] == theirs else words.loss)(mine, theirs, nick)
+
+
+def score_keys(me: Player, them: Player) -> list[Key]:
+    """The scores that a game between two changes."""
+    return [
+        (scores_of(me.id), ALL),
+        (scores_of(me.id), them.id),
+        (scores_of(them.id), ALL),
+        (scores_of(them.id), me.id),
+    ]
+
+
+def _counted(
+    one: Player, other: Player, mine: str, theirs: str, scores: Mapping[Key, Score | None]
+) -> dict[Key, Any]:
+    """The records of one player after a game."""
+    won, lost = BEATS[mine] == theirs, BEATS[theirs] == mine
+    whole, versus = (scores_of(one.id), ALL), (scores_of(one.id), other.id)
+    records: dict[Key, Any] = {}
+    for key, nick in ((whole, ""), (versus, other.nick)):
+        score = scores.get(key) or Score()
+        records[key] = Score(
+            score.wins + won, score.losses + lost, score.ties + (not won and not lost), nick
+        )
+    if won:
+        wins = records[whole].wins
+        records[top_key(wins - 1, one.id)] = None
+        records[top_key(wins, one.id)] = one.nick
+    return records
+
+
+def leave(line: Line, me: Player | None, wins: int) -> Outcome:
+    """Quit: player, nickname and place go at once. Since nobody has the player's id any more,
+    the games are over, too; `clear` takes them away, a few at a time."""
+    if me is None:
+        return Outcome(says=[(line, words.NO_NICK)])
+    gone: dict[Key, Any] = {player_key(line.phone): None, nick_key(fold(me.nick)): None}
+    if wins:
+        gone[top_key(wins, me.id)] = None
+    return Outcome(gone, [(line, words.gone(me.nick))], leaves=me)
+
+
+def clear(
+    gone: Player, thrown: list[str], waiting: dict[str, Player | None], scores: list[str]
+) -> Outcome:
+    """Take away games of a player who has left: throws at opponents, throws of those who wait
+    (who are told, if they are still there), and scores, all by the opponents' ids."""
+    cleared = Outcome()
+    for opponent in thrown:
+        cleared.records[thrown_by(gone.id), opponent] = None
+        cleared.records[awaiting(opponent), gone.id] = None
+    for opponent, player in waiting.items():
+        cleared.records[awaiting(gone.id), opponent] = None
+        cleared.records[thrown_by(opponent), gone.id] = None
+        if player is not None and player.id == opponent:
+            cleared.says.append((player.line, words.they_left(gone.nick)))
+    for opponent in scores:
+        cleared.records[scores_of(gone.id), opponent] = None
+    return cleared
+
+
+def listed(names: list[str], most: int) -> str:
+    """Some names in a row; of more than `most`, the first ones."""
+    shown = ", ".join(names[:most])
+    return f"{shown}, {words.MORE}" if len(names) > most else shown
+
+
+def standing(whole: Score | None, versus: list[Score], most: int) -> str:
+    """What a player hears of all games that are over."""
+    if whole is None:
+        return words.NO_GAMES
+    said = [words.in_all(whole), *(words.against(score) for score in versus[:most])]
+    return " ".join([*said, words.MORE] if len(versus) > most else said)
+
+
+def ranking(rows: list[tuple[str, str]]) -> str:
+    """What is said of the best: the sort keys of `top_key`, and nicknames."""
+    named = [f"{place}. {nick} ({top_wins(key)})" for place, (key, nick) in enumerate(rows, 1)]
+    return ", ".join(named) or words.NOBODY_ON_TOP

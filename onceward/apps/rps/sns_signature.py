@@ -1,0 +1,100 @@
+"""What Amazon signs of a message from a topic, and whether it did.
+
+The certificate is named in the message itself: so it counts only if it comes from Amazon's own
+host, by https.
+"""
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from onceward.errors import BadInput
+
+_HOST = re.compile(r"sns\.[a-z0-9-]{1,40}\.amazonaws\.com")
+_HASHES: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}  # noqa: S303
+_CONFIRMATION = (
+    *("message", "message_id", "subscribe_url", "timestamp", "token", "topic_arn", "type"),
+)
+_SIGNED = {
+    "Notification": ("message", "message_id", "subject", "timestamp", "topic_arn", "type"),
+    "SubscriptionConfirmation": _CONFIRMATION,
+    "UnsubscribeConfirmation": _CONFIRMATION,
+}
+
+
+def _spelled(name: str) -> str:
+    """A member's name as Amazon spells it."""
+    return "".join(word.capitalize() for word in name.split("_")).replace("Url", "URL")
+
+
+class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, rename=_spelled):
+    """A message of a topic."""
+
+    type: str
+    message_id: str
+    topic_arn: str
+    message: str
+    timestamp: str
+    signature_version: str
+    signature: str
+    signing_cert_url: str
+    subject: str | None = None
+    subscribe_url: str = ""
+    token: str = ""
+    unsubscribe_url: str = ""
+
+
+def insist_amazon(url: str) -> None:
+    """Raise `not_allowed` for an address that is not of SNS itself, by https."""
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme == "https" and parts.port in (None, 443) and "@" not in parts.netloc
+        fine = fine and _HOST.fullmatch(parts.hostname or "") is not None
+    except ValueError:
+        fine = False
+    if not fine or "\\" in url or not url.isascii() or not url.isprintable():
+        raise BadInput(f"{url[:100]!a} is not an address of SNS", code="not_allowed")
+
+
+def text_of(envelope: Envelope) -> bytes:
+    """What is signed. Raises `not_allowed` for a type that is not known."""
+    names = _SIGNED.get(envelope.type)
+    if names is None:
+        raise _unsigned(f"there is no type {envelope.type[:40]!a}")
+    pairs = [(_spelled(name), getattr(envelope, name)) for name in names]
+    return "".join(f"{name}\n{value}\n" for name, value in pairs if value is not None).encode()
+
+
+def verify(envelope: Envelope, certificate: bytes, now_ms: int) -> None:
+    """Raise `not_allowed` unless the certificate's owner has signed the message, and it is valid
+    at this time."""
+    algorithm = _HASHES.get(envelope.signature_version)
+    if algorithm is None:
+        raise _unsigned(f"there is no signature version {envelope.signature_version[:40]!a}")
+    try:
+        owner = x509.load_pem_x509_certificate(certificate)
+        key = owner.public_key()
+        given = base64.b64decode(envelope.signature, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise _unsigned(str(error)) from error
+    now = datetime.fromtimestamp(now_ms / 1_000, UTC)
+    if not owner.not_valid_before_utc <= now <= owner.not_valid_after_utc:
+        raise _unsigned("the certificate is not valid at this time")
+    if not isinstance(key, rsa.RSAPublicKey):
+        raise _unsigned("the certificate has no RSA key")
+    try:
+        key.verify(given, text_of(envelope), padding.PKCS1v15(), algorithm)
+    except InvalidSignature as error:
+        raise _unsigned("the signature is not right") from error
+
+
+def _unsigned(why: str) -> BadInput:
+    return BadInput(f"the message is not signed by Amazon: {why}", code="not_allowed")

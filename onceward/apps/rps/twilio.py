@@ -1,0 +1,198 @@
+"""Texts by Twilio: webhooks with its signature come in, replies go out by its REST API.
+
+Twilio takes no idempotency key. So a reply whose sending was cut off is looked for among the
+messages it has for that number: there it is, or it was not sent.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+import msgspec
+
+from onceward import limits
+from onceward.apps.rps.outgoing import Answer, call
+from onceward.apps.rps.provider import Provider, Reply
+from onceward.errors import BadInput, NotDone
+from onceward.transaction import Transaction
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+
+FORM = "application/x-www-form-urlencoded"
+OPTED_OUT = 21610
+"""The code with which Twilio refuses texts to people who have sent STOP."""
+_KEPT_MS = 30 * 24 * 3_600_000
+# By how much Twilio's clock and ours may differ.
+_SLACK_MS = 300_000
+# Fields are signed without anything between them: what is no id could be an id and a field.
+_SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
+_NOTHING = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
+
+Pairs = Sequence[tuple[str, str]]
+
+
+class Twilio(Provider):
+    """An account at Twilio."""
+
+    name: ClassVar[str] = "twilio"
+    asks: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        account: str,
+        token: str,
+        public_url: str,
+        *,
+        rate: float = 0.0,
+        api: str = "https://api.twilio.com",
+    ) -> None:
+        """`public_url` is the address of the webhook as it was given to Twilio, which signs it:
+        behind a proxy it is not the one that arrives here. Raises `BadInput`."""
+        if not account or not token:
+            raise BadInput("Twilio needs the SID of an account and its token")
+        if urlsplit(public_url).scheme not in ("http", "https") or not urlsplit(public_url).netloc:
+            raise BadInput(f"the public URL of the webhook is not {public_url!r}", code="bad_url")
+        self.rate = rate
+        self._token = token
+        self._public_url = public_url
+        self._messages = f"{api}/2010-04-01/Accounts/{quote(account)}/Messages.json"
+        basic = base64.b64encode(f"{account}:{token}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {basic}"}
+
+    # In.
+
+    def routes(self) -> list[Route]:
+        return [Route("POST", "/twilio", self.receive, "A text comes from Twilio", public=True)]
+
+    async def receive(self, site: Any, request: Request) -> Response:
+        """Answers 200 when the text is stored, or was before."""
+        raw = await request.body(limits.RPS_REQUEST_BYTES_MAX, FORM)
+        pairs = read_form(raw)
+        self.insist_signed(request, pairs)
+        form = dict(pairs)
+        id_ = form.get("MessageSid", "")
+        if not _SID.fullmatch(id_):
+            raise BadInput("a text from Twilio has a MessageSid", code="missing_member")
+        sender, text, ours = form.get("From", ""), form.get("Body", ""), form.get("To", "")
+        await self.game.accept(self.name, id_, sender, text, ours=ours)
+        return Response(200, _NOTHING, b"text/xml; charset=utf-8")
+
+    def insist_signed(self, request: Request, pairs: Pairs) -> None:
+        """Raise `not_allowed` unless Twilio has signed a request."""
+        given = request.header(b"x-twilio-signature") or ""
+        query: bytes = request.scope["query_string"]
+        url = self._public_url + (f"?{query.decode('latin-1')}" if query else "")
+        right = [signature(self._token, one, pairs) for one in spellings(url)]
+        if not any(hmac.compare_digest(given.encode(), one.encode()) for one in right):
+            raise BadInput("the request is not signed by Twilio", code="not_allowed")
+
+    # Out.
+
+    async def send(self, id_: str, reply: Reply) -> dict[str, Any]:
+        form = {"To": reply.to, "From": reply.ours, "Body": reply.text}
+        headers = {**self._headers, "Content-Type": FORM}
+        answer = await call("POST", self._messages, headers=headers, body=urlencode(form).encode())
+        said = _read(answer)
+        if answer.status in (200, 201) and isinstance(said.get("sid"), str):
+            await self._note(said["sid"], id_)
+            return {"sid": said["sid"]}
+        return refused(answer, said)
+
+    async def ask(self, id_: str, reply: Reply, made_ms: int) -> dict[str, Any]:
+        """Look for a reply. A request may be on its way still, so Twilio is asked more than once
+        before it counts as not sent."""
+        for number in range(limits.RPS_SETTLE_ASKS):
+            if number:
+                await asyncio.sleep(limits.RPS_SETTLE_PAUSE_S)
+            sid = await self._look(id_, reply, made_ms)
+            if sid is not None:
+                await self._note(sid, id_)
+                return {"sid": sid, "settled": True}
+        raise NotDone("Twilio does not have it")
+
+    async def _look(self, id_: str, reply: Reply, made_ms: int) -> str | None:
+        """The message at Twilio that is this reply and no other one, if there is one."""
+        query = urlencode({"To": reply.to, "From": reply.ours, "PageSize": 100})
+        answer = await call("GET", f"{self._messages}?{query}", headers=self._headers)
+        messages = _read(answer).get("messages")
+        if answer.status != 200 or not isinstance(messages, list):
+            raise RuntimeError(f"Twilio answered {answer.status} when it was asked for a message")
+        for message in messages:
+            if message["body"] == reply.text and _made_ms(message) >= made_ms - _SLACK_MS:
+                sid: str = message["sid"]
+                key = ("rps-twilio", sid)
+                owner = await self.game.app.run(lambda tx, key=key: tx.get(key))  # type: ignore[misc]
+                if owner in (None, id_):
+                    return sid
+        return None
+
+    async def _note(self, sid: str, id_: str) -> None:
+        """Keep in mind which reply a message is: the same words may be said twice."""
+
+        async def note(tx: Transaction) -> None:
+            tx.put(("rps-twilio", sid), id_, expires_at_ms=tx.now_ms + _KEPT_MS)
+
+        await self.game.app.run(note)
+
+
+def refused(answer: Answer, said: dict[str, Any]) -> dict[str, Any]:
+    """What an answer means that is no success: final, if it is about this text alone. Raises
+    `NotDone` where the text was not taken but may be later, and `RuntimeError` where nobody
+    knows."""
+    status, code = answer.status, said.get("code")
+    told = f"Twilio answered {status}: {said.get('message') or 'no message'} ({code})"
+    if status == 429 or status == 503:
+        raise NotDone(told, after_s=answer.retry_after_s)
+    if status in (401, 403, 404):
+        raise NotDone(told)  # the account or its token are wrong: someone will set that right
+    if 400 <= status < 500:
+        return {"refused": code, "said": told}
+    raise RuntimeError(told)
+
+
+def signature(token: str, url: str, pairs: Pairs) -> str:
+    """What Twilio signs: the address, and all fields of the form sorted by their names."""
+    fields: dict[str, set[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, set()).add(value)
+    said = url + "".join(
+        name + value for name, values in sorted(fields.items()) for value in sorted(values)
+    )
+    return base64.b64encode(hmac.digest(token.encode(), said.encode(), hashlib.sha1)).decode()
+
+
+def spellings(url: str) -> Iterable[str]:
+    """The ways to write an address: with and without its port, since Twilio signs either."""
+    parts = urlsplit(url)
+    bare = parts.netloc.removesuffix(f":{parts.port}")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    for host in (parts.netloc, bare, f"{bare}:{port}"):
+        yield url.replace(parts.netloc, host, 1)
+
+
+def read_form(raw: bytes) -> list[tuple[str, str]]:
+    """The fields of a form. Raises `BadInput` for what is none."""
+    try:
+        return parse_qsl(
+            raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=200
+        )
+    except (UnicodeDecodeError, ValueError) as error:
+        raise BadInput(f"the form is not valid: {error}", code="not_text") from error
+
+
+def _read(answer: Answer) -> dict[str, Any]:
+    try:
+        said = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _made_ms(message: dict[str, Any]) -> int:
+    return int(parsedate_to_datetime(message["date_created"]).timestamp() * 1_000)

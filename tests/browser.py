@@ -1,0 +1,40 @@
+"""A real browser for tests of pages: Chromium, driven by playwright."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.needs import missing, need
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def find() -> str:
+    """The program. Without one the test is skipped, but not in CI."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        missing(f"there is no browser here: none of {', '.join(NAMES)}")
+    return found
+
+
+@contextmanager
+def browsing(forgive: str = "never", **options: Any) -> Iterator[Any]:
+    """A page in a new browser. At the end nothing on it may have failed but for what `forgive`
+    matches: no script, no request, and nothing that its security policy forbids."""
+    playwright = need("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        # It is started as a child of this process; as root it has no sandbox of its own.
+        browser = driver.chromium.launch(
+            executable_path=find(), chromium_sandbox=os.geteuid() != 0, timeout=60_000
+        )
+        page = browser.new_page(**options)
+        page.set_default_timeout(30_000)
+        wrong: list[str] = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: said.type == "error" and wrong.append(said.text))
+        yield page
+        browser.close()
+    assert [said for said in wrong if not re.search(forgive, said)] == []
