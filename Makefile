@@ -44,13 +44,14 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
 
-demo: $(RUN) ## run the server with a small shop, and say what to try (PORT=8080)
+demo: $(RUN) ## run the server with a small shop and phones to play with (PORT=8080)
 	@$(PY) examples/demo.py $(PORT)
 
 demo-crash: $(RUN) ## commit, be killed, and show that nothing was lost
 	@$(PY) examples/crash.py
 
 test: lint types ## everything a change must pass, in under 8 minutes
+	@scripts/browser.sh
 	@$(PYTEST) -n $(WORKERS) --dist worksteal --cov --cov-report=term --durations=10
 
 check: lint types tidy deps audit ## style, types, layers, dependencies and their advisories

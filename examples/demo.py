@@ -1,9 +1,9 @@
-"""A shop with a few lamps, behind the server: what `make demo` runs.
+"""A shop with a few lamps, and phones to play with, behind the server: what `make demo` runs.
 
     python examples/demo.py [PORT]
 
-An order takes effect once for its key, however often it is sent, and also if this process is
-killed in between: start it again, and all is still there.
+An order takes effect once for its key, and a text once for its id, however often it is sent, and
+also if this process is killed in between: start it again, and all is still there.
 """
 
 import sys
@@ -11,8 +11,12 @@ from pathlib import Path
 from string import Template
 
 import onceward
+from onceward.apps.rps import Game, Phones
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
 from onceward.web.serve import serve
 from onceward.web.settings import Settings
+from onceward.web.site import Site
 
 FOLDER = Path("build/demo")
 LAMPS = 5
@@ -31,8 +35,17 @@ async def sell(job: onceward.Job) -> str:
     return f"sold, {left - 1} left"
 
 
+async def front(site: None, request: Request) -> Response:
+    return Response.elsewhere("/rps/phones")
+
+
+game = Game(app, [Phones()])
+app.mount("/rps", game.site())
+app.mount("/", Site([Route("GET", "/", front, "Leads to the phones")]))
+
 TRY = Template("""\
-The shop is open at $url. Try this in another terminal:
+Open $url in a browser, and play rock, paper, scissors from two phones.
+The shop is open, too. Try this in another terminal:
 
   $command send orders '{"item": "lamp"}' --key order-1 --wait-s 5$server
   curl '$url/v1/inbox/orders?wait_ms=5000' -H 'Idempotency-Key: order-1' \\

@@ -1,5 +1,6 @@
 """The demo says what to try, and that works as it stands."""
 
+import json
 import re
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -75,6 +77,23 @@ def test_what_the_demo_says_to_try_works(tmp_path: Path) -> None:
             rest, err = demo.communicate(timeout=50)
     assert (rest, demo.returncode) == ("The shop is closed.\n", 0)
     assert "Traceback" not in err
+
+
+def test_its_front_page_leads_to_phones_that_play(tmp_path: Path) -> None:
+    port = str(free_port())
+    with start(tmp_path, port) as demo:
+        assert f"Open http://127.0.0.1:{port} in a browser" in read_until(demo, "stays sold.")
+        with urlopen(f"http://127.0.0.1:{port}/") as page:
+            assert page.url == f"http://127.0.0.1:{port}/rps/phones"
+            assert b"phones/phones.js" in page.read()
+        texts = f"http://127.0.0.1:{port}/rps/phones/texts"
+        said = {"id": "text-0001", "from": "+12025550101", "text": "nick Ann"}
+        sent = Request(texts, json.dumps(said).encode(), {"Content-Type": "application/json"})
+        with urlopen(sent) as answer:
+            assert json.load(answer) == {"duplicate": False}
+        with urlopen(f"{texts}?after=1") as answer:  # which waits for the reply
+            [reply] = json.load(answer)["texts"]
+        assert reply["text"].startswith("You are Ann.")
 
 
 def test_a_port_that_is_taken_is_said_to_be_so(tmp_path: Path) -> None:
