@@ -59,7 +59,7 @@ def test_every_command_of_the_guide_works_as_it_stands(console: Console, port: i
             assert printed(shown, [here(line, port) for line in said if line]), (command, shown)
             tried += 1
     assert tried > 15
-    working, mounted = blocks(GUIDE, "python")
+    working, mounted, _ = blocks(GUIDE, "python")
     script = subprocess.run(
         [sys.executable, "-c", here(working, port)],
         capture_output=True,

@@ -1,5 +1,6 @@
 """Routes of an application's own are answered as those of the API are."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from onceward.errors import OncewardError, Unavailable
 from onceward.web.http import Gone, Request, Response
 from onceward.web.routes import Route
 from onceward.web.site import Site
+from tests.console import blocks
+from tests.server_process import ROOT
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
 from tests.web.asgi import serving
@@ -78,6 +81,17 @@ async def test_errors_become_problems_and_tell_no_secrets() -> None:
         assert b"secret" not in away.body
         assert (await caller("GET", "/shop/fail/bug")).verdict == (500, "internal")
         assert await caller.call("GET", "/shop/fail/gone").run() is None
+
+
+async def test_the_site_of_the_guide_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    *_, guide = blocks(ROOT / "docs" / "server.md", "python")
+    names: dict[str, Any] = {}
+    exec(guide, names)
+    async with serving(names["app"]) as caller:
+        assert await caller.ok("GET", "/shop/stock/lamp") == {"left": None}
 
 
 async def test_mounted_elsewhere_it_says_nothing_to_who_has_gone() -> None:
