@@ -189,6 +189,7 @@ ROOM_MEMBERS_MAX = 10_000
 # A batch of operations, which is one step of the room.
 ROOM_OPS_MAX = 1_000
 ROOM_STEP_BYTES_MAX = 256_000
+ROOM_SKIPPED_MAX = 100  # numbers of refused steps that are remembered of a client
 ROOM_NUMBER_MAX = 2**53 - 1  # what a browser counts without loss
 # Positions of items: those that would be longer make the whole list be numbered anew.
 POSITION_CHARS_MAX = 48
@@ -212,6 +213,9 @@ SAID_BYTES_MAX = 64_000
 ROOM_PAUSE_S_MIN = 0.2
 ROOM_PAUSE_S_MAX = 15.0
 ROOM_BEAT_S = 15.0
+# So much may wait for an answer there, made while the server was away.
+ROOM_WAITING_STEPS_MAX = 10_000
+ROOM_WAITING_BYTES_MAX = 16 << 20
 
 # The dispatcher keeps in memory what is due soon, so many entries of each slot at the most.
 AGENDA_AHEAD_MS = 10_000

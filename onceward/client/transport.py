@@ -182,7 +182,7 @@ def problem(status: int, raw: bytes) -> OncewardError:
     except msgspec.MsgspecError:
         found, details = _Problem("", raw[:200].decode(errors="replace")), {}
     if found.code in TABLE:
-        error = _kind_of(found.code)(found.detail, code=found.code)
+        error = kind_of(found.code)(found.detail, code=found.code)
         error.details |= {name: details[name] for name in details if name not in _MEMBERS}
         return error
     text = f"the server answers {status}: {found.detail or 'nothing else'}"
@@ -197,7 +197,7 @@ _PASSING = (408, 425, 429, 502, 503, 504)
 _MEMBERS = ("type", "title", "status", "detail", "code", "retry")
 
 
-def _kind_of(code: str) -> type[OncewardError]:
+def kind_of(code: str) -> type[OncewardError]:
     """The class of a code, so that callers can tell errors apart as in the package."""
     kind = TABLE[code]
     if code in _KINDS:

@@ -13,9 +13,10 @@ fourth:
   `change` with one's `client` and `n`: such a one counts as its `ack`. What has a number above
   `n`, and was in the join, is applied behind that, and acknowledged as usual.
 - `joined` with a `reset`, that says why: a snapshot follows, and counts instead of all the client
-  had. What has a number up to `n` is in it. `reset: "forgotten"` says that nobody knows
+  had. What has a number from `known` up to `n` is in it, unless `skipped` names it; what has a
+  lower number may be. `reset: "forgotten"` says that nobody knows
   whether the client's steps without an answer were applied: they are not applied now, and the
-  client goes on under another name. With `"epoch"` the room is another one of the same name.
+  client gives them up. So it does with `"epoch"`: the room is another one of the same name.
 - `left`: the room cannot be joined, and the code says why.
 """
 
@@ -166,6 +167,10 @@ class Joined(Frame, frozen=True, tag="joined"):
     presences: dict[str, dict[str, Any]]
     """Of each name the entries, by user."""
     reset: Reset = ""
+    known: int = 0
+    """From which number on the room knows what became of this client's steps …"""
+    skipped: tuple[int, ...] = ()
+    """… and which of them, below `n`, were refused."""
 
 
 class Snapshot(Frame, frozen=True, tag="snapshot"):

@@ -44,6 +44,10 @@ class Mark(NamedTuple):
 
     n: int
     seq: int
+    known: int
+    """Of all numbers from this one on it is known whether they were taken …"""
+    skipped: tuple[int, ...] = ()
+    """… or not, because the steps were refused."""
 
 
 class Taken(NamedTuple):
@@ -59,7 +63,7 @@ class Piece(msgspec.Struct, omit_defaults=True):
 
     maps: dict[str, dict[str, Any]] = {}
     lists: dict[str, list[tuple[str, str, Any]]] = {}
-    clients: list[tuple[str, str, int, int]] = []
+    clients: list[tuple[str, str, Mark]] = []
 
 
 class Greeting(NamedTuple):
@@ -71,6 +75,10 @@ class Greeting(NamedTuple):
     """The highest number taken from it."""
     takes: bool
     """Whether steps of it without an answer, with higher numbers, may be taken now."""
+    known: int = 0
+    """From which number on the room knows what became of this client's steps …"""
+    skipped: tuple[int, ...] = ()
+    """… and which of them, below `n`, were refused."""
 
 
 class Room:
@@ -167,19 +175,19 @@ class Room:
         wait for an answer. What can be replayed begins behind `floor`."""
         floor = max(floor, self.floor)
         mark = self.clients.get((by, client))
-        n = mark.n if mark else 0
+        n, _, known, skipped = mark or (0, 0, 0, ())
         if not epoch:
-            return Greeting("new", n, takes=True)
+            return Greeting("new", n, True, known, skipped)
         if epoch != self.epoch:
-            return Greeting("epoch", n, takes=False)
+            return Greeting("epoch", 0, False)
         if seq > self.seq:
-            return Greeting("ahead", n, takes=True)
+            return Greeting("ahead", n, True, known, skipped)
         if seq >= floor:
             # Whatever was taken from it without its knowing is in the log from there on.
-            return Greeting("", n, takes=True)
+            return Greeting("", n, True, known, skipped)
         if mark is None and waiting:
-            return Greeting("forgotten", n, takes=False)
-        return Greeting("gap", n, takes=True)
+            return Greeting("forgotten", 0, False)
+        return Greeting("gap", n, True, known, skipped)
 
     def pieces(self, bytes_max: int = limits.ROOM_PIECE_BYTES) -> Iterator[Piece]:
         """The state in pieces of about so many bytes, one at the least; one that holds a single
@@ -200,19 +208,19 @@ class Room:
                 if key is not None:
                     items.append((key, cell.position, cell.value))
         for (by, client), mark in self.clients.items():
-            added = len(by.encode()) + len(client) + 64
+            added = len(by.encode()) + len(client) + 64 + 17 * len(mark.skipped)
             if size and size + added > bytes_max:
                 yield piece
                 piece, size = Piece({}, {}, []), 0
             size += added
-            piece.clients.append((by, client, mark.n, mark.seq))
+            piece.clients.append((by, client, mark))
         yield piece
 
     def add_piece(self, piece: Piece) -> None:
         """Put a piece of a snapshot here."""
         load_piece(self.state, piece.maps, piece.lists)
-        for by, client, n, seq in piece.clients:
-            self.clients[by, client] = Mark(n, seq)
+        for by, client, mark in piece.clients:
+            self.clients[by, client] = mark
 
     def _parts(self) -> Iterator[tuple[str, str, str | None, Cell]]:
         nothing = Cell(None, 0)
@@ -226,8 +234,20 @@ class Room:
                 yield "list", name, id_, cell
 
     def _mark(self, entry: Entry) -> None:
-        if entry.client:
-            self.clients[entry.by, entry.client] = Mark(entry.n, entry.seq)
+        if not entry.client:
+            return
+        key, n = (entry.by, entry.client), entry.n
+        before = self.clients.get(key)
+        if before is None:
+            # Whether earlier ones were taken, and forgotten since, is not known.
+            self.clients[key] = Mark(n, entry.seq, n)
+            return
+        known, skipped = before.known, before.skipped
+        if n > before.n + 1:
+            most = limits.ROOM_SKIPPED_MAX
+            skipped = (*skipped, *range(max(before.n + 1, n - most), n))[-most:]
+            known = max(known, skipped[0]) if len(skipped) == most else known
+        self.clients[key] = Mark(n, entry.seq, known, skipped)
 
 
 class Tail:

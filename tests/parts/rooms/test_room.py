@@ -139,7 +139,7 @@ def room_at_ten() -> Room:
         ("old", "e", 4, True, ("forgotten", 0, False)),
         ("old", "e", 4, False, ("gap", 0, True)),
         ("new", "e", 11, True, ("ahead", 10, True)),
-        ("new", "other", 5, True, ("epoch", 10, False)),
+        ("new", "other", 5, True, ("epoch", 0, False)),
     ],
 )
 def test_a_client_is_told_all_it_missed_or_that_it_must_start_anew(
@@ -147,7 +147,19 @@ def test_a_client_is_told_all_it_missed_or_that_it_must_start_anew(
 ) -> None:
     room = room_at_ten()
     room.forget(5)
-    assert room.greet(5, "ann", client, epoch, seq, waiting=waiting) == expected
+    assert room.greet(5, "ann", client, epoch, seq, waiting=waiting)[:3] == expected
+
+
+def test_a_room_knows_which_steps_of_a_client_it_refused() -> None:
+    room = Room("e")
+    for n in (2, 3, 7, 8):
+        room.take(set_to(n), client="c", n=n)
+    greeting = room.greet(0, "", "c", "e", 1, waiting=True)
+    assert (greeting.n, greeting.known, greeting.skipped) == (8, 2, (4, 5, 6))
+    room.take(set_to(0), client="c", n=1_000)
+    greeting = room.greet(0, "", "c", "e", 1, waiting=True)
+    first = 1_000 - limits.ROOM_SKIPPED_MAX
+    assert (greeting.known, greeting.skipped) == (first, tuple(range(first, 1_000)))
 
 
 def test_clients_are_remembered_while_the_log_reaches_back_to_them() -> None:

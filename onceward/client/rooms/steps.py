@@ -1,0 +1,53 @@
+"""One's own steps: what they did here, and what became of them."""
+
+from collections.abc import Callable
+
+from onceward.client.transport import kind_of
+from onceward.errors import TABLE, OncewardError
+from onceward.parts.rooms.operations import Operation
+from onceward.parts.rooms.state import Effect
+
+Place = tuple[str, str, str | None]
+"""Where something stands: `map` or `list`, its name, and the key or the item's id, or None for
+the map or list itself."""
+
+
+class Step:
+    """Operations that this client has applied at once, and that a server takes as one."""
+
+    def __init__(self, ops: list[Operation]) -> None:
+        self.n = 0
+        """The number under which it is sent."""
+        self.ops = ops
+        self.effects: list[Effect] | None = []
+        """What it changes, on top of all that comes before it; None if it cannot be applied as
+        things are, and waits for the server to say so."""
+        self.below: dict[Place, Step | None] = {}
+        """Whose was the latest change to the same places before."""
+        self.bytes = 0
+        self.seq: int | None = None
+        self.error: OncewardError | None = None
+        self.answered = False
+        self._hooks: list[Callable[[Step], None]] = []
+
+    def on_answer(self, hook: "Callable[[Step], None]") -> None:
+        """Call `hook` once the server has answered; at once if it has."""
+        if self.answered:
+            hook(self)
+        else:
+            self._hooks.append(hook)
+
+    def answer(self, seq: int | None = None, error: OncewardError | None = None) -> None:
+        """It is durable, under a sequence number if that is known, or has failed."""
+        self.seq, self.error, self.answered = seq, error, True
+        self.below = {}
+        hooks, self._hooks = self._hooks, []
+        for hook in hooks:
+            hook(self)
+
+
+def error_of(code: str, detail: str) -> OncewardError:
+    """The error that a server names."""
+    if code in TABLE:
+        return kind_of(code)(detail, code=code)
+    return OncewardError(f"{detail} [{code[:100]}]", code="internal")
