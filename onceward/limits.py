@@ -278,6 +278,36 @@ METERS_MAX = 1_000
 TOKEN_SLACK_MS = 5_000
 SCOPES_KNOWN_MAX = 1_000
 
+# WebSocket. The fragments a frame of ours may come in; and how many frames a second a connection
+# sends in the long run, beyond which it is read no faster.
+FRAGMENTS_MAX = 256
+FRAMES_PER_S = 1_000
+# What is on its way to a reader, and what is kept for one that is slow before it is cut off.
+WRITE_BYTES_HIGH = 64 << 10
+READER_BYTES_MAX = 1 << 20
+# Who has sent nothing for so long is sent a ping, and is gone if no answer comes in as much time.
+PING_S = 20.0
+# For the answer to a close frame.
+CLOSE_S = 5.0
+CLOSE_REASON_BYTES = 120  # a close frame has room for 123
+# Others are told of presences so often, and of a user who is gone after so long.
+PRESENCE_PAUSE_MS = 25
+ROOM_GRACE_S = 5.0
+# So many presences of different names a user has in a room.
+PRESENCES_PER_USER_MAX = 20
+# A room that nobody is in leaves memory after so long, or when so many others do.
+ROOM_IDLE_S = 30.0
+ROOMS_IDLE_MAX = 1_000
+ROOMS_PER_CONNECTION_MAX = 100
+# So many steps go into one commit, and so many changes are kept in memory for who comes back.
+ROOM_COMMIT_STEPS_MAX = 256
+REPLAY_STEPS_MAX = 1_000
+REPLAY_BYTES_MAX = 1 << 20
+# A connection with so many steps unanswered is read no further.
+STEPS_AHEAD_MAX = 256
+# For the first message, with credentials if the request had none.
+HELLO_S = 10.0
+
 # How long a handler's worker waits for jobs before it asks again; how often in the length of
 # a lease it tries again to renew it after a failure.
 CLAIM_WAIT_S = 20.0

@@ -4,6 +4,8 @@ uvicorn's own protocol is made for all ASGI applications, and takes as long as h
 accept. This one is made for ours, which answers at once and whole: it calls it when all of a
 request has come, in one task for the whole connection, and writes each answer in one piece.
 
+A request to speak WebSocket is handed over, with its connection, to uvicorn's protocol for that.
+
 Nobody can fill the memory or keep connections for nothing: a request has limited size and
 limited time to come. What is no HTTP, or could be read in two ways, gets a problem document.
 """
@@ -47,8 +49,10 @@ class Protocol(asyncio.Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """As uvicorn calls it. The application sends each answer as a start and one body."""
+        self._config = config
         self._app = config.loaded_app
         self._refusal = getattr(self._app, "refusal", lambda path, error: problem(error))
+        self._app_state = app_state
         self._state = server_state
         self._keep_s = config.timeout_keep_alive
         self._loop = _loop or asyncio.get_running_loop()
@@ -63,6 +67,8 @@ class Protocol(asyncio.Protocol):
         self._reading = True
         self._last = False
         """Whether no more is read: what has come is answered, and that is the end."""
+        self._handing_over = b""
+        """The request that asks for another protocol, if it is the one that is spoken, too."""
         self._begun = True
         """Whether a request is to come soon: the first one, and any of which a part is there."""
         self._since_ns = boot_ns()
@@ -99,8 +105,11 @@ class Protocol(asyncio.Protocol):
             self._begun, self._since_ns = True, boot_ns()
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._last = True  # no other protocol is spoken here
+        except httptools.HttpParserUpgrade as upgrade:
+            self._last = True  # no other protocol is spoken here, but one
+            if self._handing_over:
+                self._hand_over(data[upgrade.args[0] :])
+                return
         except httptools.HttpParserError as error:
             reason = error.__context__
             if not isinstance(reason, OncewardError):
@@ -198,7 +207,11 @@ class Protocol(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._begun = False
-        if not self._too_large:
+        if self._parser.should_upgrade() and self._asks_for_websocket():
+            head = [b"GET %b HTTP/1.1\r\n" % _path(self._url)]
+            head += [b"%b: %b\r\n" % header for header in self._headers]
+            self._handing_over = b"".join([*head, b"\r\n"])
+        elif not self._too_large:
             path, _, query = _path(self._url).partition(b"?")
             scope = {
                 "type": "http",
@@ -211,6 +224,28 @@ class Protocol(asyncio.Protocol):
             last = not self._parser.should_keep_alive()
             self._add(_Exchange(self, scope, body, last=last))
         self._clear()
+
+    def _asks_for_websocket(self) -> bool:
+        return (
+            self._config.ws_protocol_class is not None
+            and self._parser.get_method() == b"GET"
+            and dict(self._headers).get(b"upgrade", b"").lower() == b"websocket"
+            # What came before it would be answered after it.
+            and not (self._answering or self._exchanges)
+        )
+
+    def _hand_over(self, rest: bytes) -> None:
+        """Let the other protocol have the connection."""
+        self._state.connections.discard(self)
+        self._timer.cancel()
+        self._wake()
+        protocol: Any = self._config.ws_protocol_class
+        other = protocol(config=self._config, server_state=self._state, app_state=self._app_state)
+        other.connection_made(self._transport)
+        self._transport.set_protocol(other)
+        other.data_received(self._handing_over)
+        if rest:
+            other.data_received(rest)
 
     def _add(self, exchange: "_Exchange") -> None:
         self._exchanges.append(exchange)
@@ -246,7 +281,8 @@ class Protocol(asyncio.Protocol):
                     await self._writable
         finally:
             self._answering = False
-            self._transport.close()
+            if not self._handing_over:
+                self._transport.close()
 
     async def _next(self) -> "_Exchange | None":
         """What is to be answered next; None at the end."""

@@ -1,0 +1,100 @@
+"""The wire of a connection that another ASGI server keeps: for a server that is mounted in an
+application of FastAPI or Starlette. What is sent is framed again for each reader, so it is slower
+than a connection of our own; the limits are the same, but for fragments, which are not seen here.
+"""
+
+import asyncio
+from collections import deque
+
+from onceward import limits
+from onceward.clock import boot_ns
+from onceward.errors import TABLE
+from onceward.service.rooms.wire import Listener, messages
+from onceward.web.http import Receive, Send
+
+
+class AsgiWire:
+    """One connection that is accepted. A `Hearing` for its listener."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._out: deque[bytes] = deque()
+        self._out_bytes = 0
+        self._close: tuple[int, str] | None = None
+        """The end that was decided on, once there is one."""
+        self._news = asyncio.Event()
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+
+    async def hear(self, listener: Listener, rate: float) -> None:
+        reading = asyncio.create_task(self._read(listener, rate), name="onceward-wire-reads")
+        writing = asyncio.create_task(self._write(), name="onceward-wire-writes")
+        both = [reading, writing]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            listener.lost()
+            for task in both:
+                task.cancel()
+            await asyncio.wait(both)
+        for task in both:
+            if not task.cancelled():
+                task.result()
+
+    def send(self, frames: bytes) -> None:
+        if self._close is not None:
+            return
+        self._out.append(frames)
+        self._out_bytes += len(frames)
+        if self._out_bytes > limits.READER_BYTES_MAX and len(self._out) > 1:
+            self._out.clear()
+            self.close(TABLE["slow_reader"].close, "slow_reader")
+        self._news.set()
+
+    def close(self, code: int, reason: str) -> None:
+        if self._close is None:
+            self._close = code, reason
+            self._news.set()
+
+    def pause(self) -> None:
+        self._may_read.clear()
+
+    def resume(self) -> None:
+        self._may_read.set()
+
+    async def _read(self, listener: Listener, rate: float) -> None:
+        allowed, at_ns = rate, boot_ns()
+        while True:
+            await self._may_read.wait()
+            message = await self._receive()
+            if message["type"] != "websocket.receive":
+                return
+            text = message.get("text")
+            if text is None:
+                self.close(1003, "messages are text")
+                continue
+            raw = text.encode(errors="surrogatepass")
+            if len(raw) > limits.FRAME_BYTES_MAX:
+                self.close(TABLE["frame_too_large"].close, "frame_too_large")
+            elif self._close is None:
+                listener.receive(raw)
+            now_ns = boot_ns()
+            allowed = min(allowed + (now_ns - at_ns) / 1e9 * rate, rate) - 1
+            at_ns = now_ns
+            if allowed < 0:
+                await asyncio.sleep(-allowed / rate)
+
+    async def _write(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._out:
+                frames = self._out.popleft()
+                for message in messages(frames):
+                    await self._send({"type": "websocket.send", "text": message.decode()})
+                self._out_bytes -= len(frames)
+            if self._close is not None:
+                code, reason = self._close
+                await self._send({"type": "websocket.close", "code": code, "reason": reason})
+                return

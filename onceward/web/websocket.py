@@ -1,0 +1,344 @@
+"""WebSocket on a connection: uvicorn and our HTTP protocol hand it over after the request.
+
+`websockets` makes the handshake, parses what comes and closes, without any I/O of its own. What
+goes out was framed once for all its readers, and is written as it is. A connection keeps a
+limited amount for a reader that is slow, and then cuts it off; it reads no faster than its rate
+allows, and hears of a peer that is gone by its missing answer to a ping.
+
+To an ASGI application this is a `websocket` scope, in whose extensions the connection itself is
+found: ours takes it from there, and sends and receives without ASGI in between.
+"""
+
+import asyncio
+import logging
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from uvicorn import Config
+from uvicorn.server import ServerState
+from websockets.datastructures import Headers
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import CONNECTING, OPEN
+from websockets.server import ServerProtocol
+
+from onceward import limits
+from onceward.clock import boot_ns
+from onceward.errors import TABLE
+from onceward.service.rooms.wire import Listener, Wire
+from onceward.web.http import Scope
+
+WIRE = "onceward.wire"
+"""Where a scope's extensions have the connection."""
+
+_CONTROL = (Opcode.PING, Opcode.PONG, Opcode.CLOSE)
+
+logger = logging.getLogger("onceward.websocket")
+# It tells of every connection that comes and goes.
+_quiet = logging.getLogger("onceward.websocket.frames")
+_quiet.setLevel(logging.WARNING)
+
+
+class Hearing(Wire, Protocol):
+    """A wire that tells a listener what comes."""
+
+    async def hear(self, listener: Listener, rate: float) -> None:
+        """Tell it from now on, of so many messages a second in the long run; returns when the
+        connection is no more."""
+
+
+class WebSocket(asyncio.Protocol):
+    """One connection, from its handshake on. A `Hearing` for its listener."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """As uvicorn calls it."""
+        self._app = config.loaded_app
+        self._root = config.root_path
+        self._state = server_state
+        self._loop = _loop or asyncio.get_running_loop()
+        # Without extensions: so no message is larger than it was on its way.
+        self._ws = ServerProtocol(max_size=limits.FRAME_BYTES_MAX, logger=_quiet)
+        self._request: Request | None = None
+        self._response: Response | None = None
+        self._early = b""
+        """What has come before the application has accepted."""
+        self._listener: Listener | None = None
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._closing = False
+        """Whether nothing more is sent: a close frame is on its way."""
+        self._full = False
+        """Whether the transport has as much as it should have."""
+        self._backlog: list[bytes] = []
+        self._backlog_bytes = 0
+        self._pieces: list[bytes] = []
+        """Of a message that comes in fragments."""
+        self._rate = float(limits.FRAMES_PER_S)
+        self._allowed = self._rate
+        self._charged_ns = boot_ns()
+        self._holding: set[str] = set()
+        """Why nothing is read just now."""
+        self._heard = True
+        """Whether something has come since the last ping."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What the transport says.
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport: asyncio.Transport = transport
+        transport.set_write_buffer_limits(high=limits.WRITE_BYTES_HIGH)
+        self._state.connections.add(self)  # type: ignore[arg-type]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._state.connections.discard(self)
+        self._set_timer(None)
+        self._closing = True
+        self._forget()
+        if not self._gone.done():
+            self._gone.set_result(None)
+        if self._listener is not None:
+            self._listener.lost()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        if self._request is not None and self._listener is None:
+            self._early += data
+            if len(self._early) > limits.FRAME_BYTES_MAX:
+                self._transport.abort()
+            return
+        self._ws.receive_data(data)
+        events = self._ws.events_received()
+        if self._listener is None:
+            self._begin(events)
+            return
+        for event in events:
+            assert isinstance(event, Frame)
+            if event.opcode is Opcode.TEXT and event.fin and not self._closing:
+                self._listener.receive(bytes(event.data))
+            else:
+                self._take(event)
+        self._flush()
+        self._charge(len(events))
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        backlog = self._backlog
+        self._forget()
+        if backlog and not self._closing:
+            self._transport.write(b"".join(backlog))
+
+    def shutdown(self) -> None:
+        """uvicorn calls it when it stops."""
+        if self._listener is not None:
+            self._listener.drain()
+        else:
+            self._transport.close()
+
+    # The handshake.
+
+    def _begin(self, events: list[Any]) -> None:
+        """Ask the application whether to accept, once all of the request is there."""
+        if not events:
+            self._flush()  # a refusal, if it was no request
+            return
+        self._request, *_ = events
+        self._response = self._ws.accept(self._request)
+        if self._response.status_code != 101:
+            self._answer(self._response)
+            return
+        self._hold("handshake")
+        task = self._loop.create_task(self._run(), name="onceward-websocket")
+        self._state.tasks.add(task)
+        task.add_done_callback(self._state.tasks.discard)
+
+    async def _run(self) -> None:
+        try:
+            await self._app(self._scope(), self._receive, self._send)
+        except Exception:
+            logger.exception("a connection has failed")
+            self.close(TABLE["internal"].close, "internal")
+        finally:
+            if self._ws.state is CONNECTING:
+                self._transport.close()
+
+    def _scope(self) -> Scope:
+        request = self._request
+        assert request is not None
+        path, _, query = request.path.partition("?")
+        offered = ",".join(request.headers.get_all("Sec-WebSocket-Protocol"))
+        return {
+            "type": "websocket",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "scheme": "ws",
+            "root_path": self._root,
+            "path": self._root + unquote(path),
+            "raw_path": (self._root + path).encode("latin-1"),
+            "query_string": query.encode("latin-1"),
+            "headers": [
+                (name.lower().encode("latin-1"), value.encode("latin-1"))
+                for name, value in request.headers.raw_items()
+            ],
+            "subprotocols": [word.strip() for word in offered.split(",") if word.strip()],
+            "extensions": {"websocket.http.response": {}, WIRE: self},
+        }
+
+    async def _receive(self) -> Scope:
+        """Only for an application that does not take the wire: it hears of no messages."""
+        await asyncio.wait([self._gone])
+        return {"type": "websocket.disconnect", "code": 1006}
+
+    async def _send(self, message: Scope) -> None:
+        """The application's verdict: to accept, or an answer that refuses."""
+        assert self._response is not None
+        kind = message["type"]
+        if self._transport.is_closing():
+            return
+        if kind == "websocket.accept":
+            if message.get("subprotocol"):
+                self._response.headers["Sec-WebSocket-Protocol"] = message["subprotocol"]
+            self._ws.send_response(self._response)
+            self._flush()
+        elif kind == "websocket.http.response.start":
+            headers = Headers([(n.decode(), v.decode()) for n, v in message["headers"]])
+            headers["Connection"] = "close"
+            self._response = Response(message["status"], "", headers, b"")
+        elif kind == "websocket.http.response.body":
+            self._response.body = message["body"]
+            self._answer(self._response)
+        else:
+            self._answer(self._ws.reject(403, ""))
+
+    def _answer(self, refusal: Response) -> None:
+        self._ws.send_response(refusal)
+        self._flush()
+
+    # As the wire of a listener.
+
+    async def hear(self, listener: Listener, rate: float) -> None:
+        self._listener = listener
+        self._rate = self._allowed = rate
+        if self._gone.done():
+            listener.lost()
+            return
+        self._set_timer(limits.PING_S)
+        early, self._early = self._early, b""
+        if early:
+            self.data_received(early)
+        self._release("handshake")
+        await asyncio.wait([self._gone])
+
+    def send(self, frames: bytes) -> None:
+        if self._closing:
+            return
+        if not self._full:
+            self._transport.write(frames)
+            return
+        self._backlog.append(frames)
+        self._backlog_bytes += len(frames)
+        if self._backlog_bytes > limits.READER_BYTES_MAX:
+            self._forget()
+            self.close(TABLE["slow_reader"].close, "slow_reader")
+
+    def close(self, code: int, reason: str) -> None:
+        if self._closing or self._ws.state is not OPEN:
+            return
+        if self._backlog:
+            self._transport.write(b"".join(self._backlog))
+            self._forget()
+        self._closing = True
+        self._ws.send_close(code, _short(reason))
+        self._flush()
+        self._holding.clear()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()  # the answer to it
+            self._set_timer(limits.CLOSE_S)
+
+    def pause(self) -> None:
+        self._hold("listener")
+
+    def resume(self) -> None:
+        self._release("listener")
+
+    # Frames that are no whole messages, and limits.
+
+    def _take(self, frame: Frame) -> None:
+        assert self._listener is not None
+        if self._closing or frame.opcode in _CONTROL:
+            return
+        if frame.opcode is Opcode.BINARY or (frame.opcode is Opcode.CONT and not self._pieces):
+            self.close(1003, "messages are text")
+            return
+        self._pieces.append(bytes(frame.data))
+        if len(self._pieces) > limits.FRAGMENTS_MAX:
+            self._pieces = []
+            self.close(TABLE["frame_too_large"].close, "frame_too_large")
+        elif frame.fin:
+            message, self._pieces = b"".join(self._pieces), []
+            self._listener.receive(message)
+
+    def _flush(self) -> None:
+        """Write what the protocol has to say: the handshake, pongs, and the end."""
+        for data in self._ws.data_to_send():
+            if not data:
+                self._closing = True
+                self._transport.close()
+                self._set_timer(limits.CLOSE_S)
+            elif self._full and not self._closing:
+                self.send(data)  # after what waits, and within its limit
+            else:
+                self._transport.write(data)
+
+    def _charge(self, frames: int) -> None:
+        """Count what has come, and read on only when the rate allows it."""
+        now_ns = boot_ns()
+        self._allowed += (now_ns - self._charged_ns) / 1e9 * self._rate
+        self._allowed = min(self._allowed, self._rate) - frames
+        self._charged_ns = now_ns
+        if self._allowed < 0 and not self._closing:
+            self._hold("rate")
+            self._loop.call_later(-self._allowed / self._rate, self._release, "rate")
+
+    def _hold(self, why: str) -> None:
+        if self._closing or self._transport.is_closing():
+            return
+        if not self._holding:
+            self._transport.pause_reading()
+        self._holding.add(why)
+
+    def _release(self, why: str) -> None:
+        if why in self._holding:
+            self._holding.discard(why)
+            if not self._holding and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def _forget(self) -> None:
+        self._backlog, self._backlog_bytes = [], 0
+
+    def _set_timer(self, after_s: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if after_s is None else self._loop.call_later(after_s, self._look)
+
+    def _look(self) -> None:
+        """Whether the peer is still there: it answers pings, and the end of a connection."""
+        if self._closing or (not self._heard and not self._holding):
+            self._transport.abort()
+            return
+        self._heard = False
+        self._ws.send_ping(b"")
+        self._flush()
+        self._set_timer(limits.PING_S)
+
+
+def _short(reason: str) -> str:
+    """What fits into a close frame."""
+    return reason.encode()[: limits.CLOSE_REASON_BYTES].decode(errors="ignore")
