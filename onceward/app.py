@@ -39,6 +39,7 @@ from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.parts import recurring as recurring_part
 from onceward.parts.inbox import Inbox, Receipt
+from onceward.parts.rooms import PURGE_WRITES, ROOM_DUE, Rooms
 from onceward.parts.schedule import COMPLETE_WRITES, Claim, job_key, milliseconds
 from onceward.parts.schedule import Job as JobRecord
 from onceward.parts.timers import WEBHOOKS
@@ -52,6 +53,7 @@ from onceward.service.node import Node
 from onceward.service.quarantine import Quarantine
 from onceward.service.queues import Queues
 from onceward.service.results import Results
+from onceward.service.rooms.hub import Hub
 from onceward.service.timers import Timers
 from onceward.service.worker import Worker
 from onceward.store import Store
@@ -75,6 +77,10 @@ class App(Declared):
     """Locks, semaphores, and who holds and waits for them."""
     timers: Timers
     """What is to happen at a time, once or again and again."""
+    rooms: Rooms
+    """What can happen to rooms, each in a transaction."""
+    hub: Hub
+    """The rooms that are in use here, and the connections to them."""
 
     def __init__(
         self,
@@ -152,6 +158,10 @@ class App(Declared):
         stack.callback(self._results.close)
         self.locks = Locks(self.store, node.dispatcher)
         stack.push_async_callback(self.locks.close)
+        self.rooms = Rooms(self.store.ids, node.schedule.slots)
+        node.dispatcher.on_due(ROOM_DUE, self.rooms.purge, writes=PURGE_WRITES)
+        self.hub = Hub(self.store, self.rooms)
+        stack.push_async_callback(self.hub.close)
         timers = TimersPart(node.schedule)
         delivery = None
         if self.outward is not None:

@@ -1,0 +1,250 @@
+"""The hub: all connections of this node, and the rooms they are in.
+
+What rooms have to say is collected during one turn of the event loop: then each connection is
+written to once. A room comes from the store when someone joins it, and leaves memory when nobody
+has been in it for a while. Any transaction may append to a room; the hub hears of it, and the room
+catches up.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from onceward import limits
+from onceward.engine.base import Delete, Put
+from onceward.errors import BadInput, NoSuchRoom, OncewardError, Unavailable
+from onceward.parts.rooms import frames
+from onceward.parts.rooms.frames import Join
+from onceward.parts.rooms.records import ROOM, Head, room_of
+from onceward.parts.rooms.rooms import Rooms
+from onceward.service.rooms.ledger import Ledger
+from onceward.service.rooms.live import LiveRoom, Member
+from onceward.service.rooms.session import Session, Visitor
+from onceward.service.rooms.wire import Wire
+from onceward.store import Store
+from onceward.transaction import decode
+
+logger = logging.getLogger("onceward.rooms")
+
+# A room may end just when someone joins it.
+_JOIN_TRIES = 5
+
+
+class Hub:
+    """One per process."""
+
+    def __init__(self, store: Store, parts: Rooms) -> None:
+        self.store = store
+        self.parts = parts
+        """What is true of rooms, in transactions."""
+        self.visitor: Callable[[str], Visitor] = _nobody
+        """Tells who has a token; raises `no_credentials`. The server sets it."""
+        self.rooms: dict[str, LiveRoom] = {}
+        self.sessions: dict[Session, None] = {}
+        self._opening: dict[str, asyncio.Task[LiveRoom]] = {}
+        self._resting: dict[LiveRoom, asyncio.TimerHandle] = {}
+        self._with_news: dict[LiveRoom, None] = {}
+        self._to_flush: list[Session] = []
+        self._turning = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._unhook = store.on_change(ROOM, self._saw)
+
+    # Connections.
+
+    def connect(self, wire: Wire, visitor: Visitor | None = None) -> Session:
+        """The listener of a new connection. Raises `Unavailable` if the node stops."""
+        if self._closed:
+            raise Unavailable("the node is stopping: ask another one", code="node_stopped")
+        session = Session(self, wire, visitor)
+        self.sessions[session] = None
+        return session
+
+    def forget(self, session: Session) -> None:
+        """A connection is no more. The session calls it."""
+        self.sessions.pop(session, None)
+
+    def drain(self) -> None:
+        """Take nobody in, and let everybody go when its steps are answered; twice is once."""
+        self._closed = True
+        for session in list(self.sessions):
+            session.drain()
+
+    async def close(self) -> None:
+        """Let everybody go, and finish what is under way; twice is once."""
+        self._closed = True
+        self._unhook()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for session in list(self.sessions):
+            session.end("node_stopped")
+        for room in list(self.rooms.values()):
+            room.end("node_stopped", "the node is stopping")
+        for timer in self._resting.values():
+            timer.cancel()
+
+    # Rooms.
+
+    async def join(self, session: Session, asked: Join) -> Member:
+        """Let a connection into a room. Raises `BadInput`, and what the store raises."""
+        for _ in range(_JOIN_TRIES):
+            room = await self.fetch(asked.room, create=asked.create, by=session.user)
+            try:
+                return await room.join(session, asked)
+            except OncewardError:
+                if not room.over:
+                    raise
+        raise Unavailable("the room ends again and again", code="room_moved")
+
+    async def fetch(self, id_: str, *, create: bool = False, by: str = "") -> LiveRoom:
+        """A room in memory. Raises `NoSuchRoom` if there is none, and it is not to be made."""
+        room = self.rooms.get(id_)
+        if room is not None:
+            return room
+        opening = self._opening.get(id_)
+        if opening is None:
+            opening = self._opening[id_] = self.spawn(self._open(id_))
+        try:
+            return await asyncio.shield(opening)
+        except NoSuchRoom:
+            if not create:
+                raise
+        await self.create(id_, by)
+        return await self.fetch(id_)
+
+    async def create(self, id_: str, by: str) -> None:
+        """Let there be a room."""
+        try:
+            await self.store.run(lambda tx: self.parts.create(tx, id_, by=by))
+        except BadInput as error:
+            if error.code != "room_exists":
+                raise
+
+    async def _open(self, id_: str) -> LiveRoom:
+        try:
+            ledger = await Ledger.load(self.store, self.parts, id_)
+            room = self.rooms[id_] = LiveRoom(self, id_, ledger)
+        finally:
+            del self._opening[id_]
+        room.look()  # what was appended while it was loaded
+        return room
+
+    def members(self, id_: str) -> list[frames.Member]:
+        """Who is in a room now."""
+        room = self.rooms.get(id_)
+        return [] if room is None else room.member_list()
+
+    def presences(self, id_: str) -> dict[str, dict[str, Any]]:
+        """The presences of a room: of each name the values, by user."""
+        room = self.rooms.get(id_)
+        return {} if room is None else room.crowd.whole()
+
+    def drop_presence(self, id_: str, name: str) -> bool:
+        """Remove a whole presence; says whether there was one."""
+        room = self.rooms.get(id_)
+        return room is not None and room.crowd.remove_name(name)
+
+    def say(self, said: frames.Said, to: str = "") -> int:
+        """Tell all who are in a room, or one; says how many. Raises `no_such_member`."""
+        room = self.rooms.get(said.room)
+        if to:
+            if room is None:
+                raise BadInput(f"{to[:100]!a} is not in the room", code="no_such_member")
+            room.tell(to, said)
+            return 1
+        if room is not None:
+            room.say(said)
+        return 0 if room is None else len(room.members)
+
+    def may_rest(self, room: LiveRoom) -> None:
+        """A room may have become idle: it leaves memory after a while, if it stays so."""
+        if room.over or room in self._resting or not room.idle:
+            return
+        self._resting[room] = self.later(limits.ROOM_IDLE_S, self._rest, room)
+        if len(self._resting) > limits.ROOMS_IDLE_MAX:
+            self._rest(next(iter(self._resting)))
+
+    def wake(self, room: LiveRoom) -> None:
+        """Somebody is in the room again."""
+        timer = self._resting.pop(room, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _rest(self, room: LiveRoom) -> None:
+        self.wake(room)
+        if room.idle:
+            room.end("room_moved", "the room was idle")
+
+    def drop(self, room: LiveRoom) -> None:
+        """A room is over. The room calls it."""
+        if self.rooms.get(room.id) is room:
+            del self.rooms[room.id]
+        self.wake(room)
+        self._with_news.pop(room, None)
+
+    # Turns.
+
+    def has_news(self, room: LiveRoom) -> None:
+        """The room has something to say with the end of this turn."""
+        self._with_news[room] = None
+        self._will_turn()
+
+    def will_flush(self, session: Session) -> None:
+        """The connection has something to send with the end of this turn."""
+        self._to_flush.append(session)
+        self._will_turn()
+
+    def _will_turn(self) -> None:
+        if not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        rooms, self._with_news = self._with_news, {}
+        for room in rooms:
+            room.settle()
+        self._turning = False
+        sessions, self._to_flush = self._to_flush, []
+        for session in sessions:
+            session.flush()
+
+    # For rooms and sessions.
+
+    def now_ms(self) -> int:
+        return self.store.clock.now_ms()
+
+    def new_id(self) -> str:
+        return self.store.ids.new()
+
+    def later(self, after_s: float, call: Callable[..., None], *with_: Any) -> asyncio.TimerHandle:
+        return self._loop.call_later(max(after_s, 0.0), call, *with_)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Do something to its end."""
+        task = self._loop.create_task(work, name="onceward-rooms")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, OncewardError):
+            logger.error("a room has failed", exc_info=error)
+
+    def _saw(self, write: Put | Delete) -> None:
+        """A commit of this process has changed a room, or it was the room's own."""
+        room = self.rooms.get(room_of(write.key[0]))
+        if room is None:
+            return
+        if write.key[1] == "head" and type(write) is Put:
+            head: Head = decode(write.value, Head, write.key)
+            if head.seq <= room.ledger.room.seq and head.epoch == room.ledger.room.epoch:
+                return
+        room.look()
+
+
+def _nobody(token: str) -> Visitor:
+    raise BadInput("nobody can tell whose token this is", code="no_credentials")

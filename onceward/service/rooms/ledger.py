@@ -1,0 +1,187 @@
+"""A room in memory beside its log in the store: loads it, commits steps, and follows others.
+
+The room here is ahead of the store while a commit is under way, and nobody is told before that is
+durable. Whoever else appends to the log makes the commit conflict: then the steps are given back,
+the log is followed, and they are taken again.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from onceward import limits
+from onceward.errors import BadInput, NoSuchRoom, TooLarge
+from onceward.parts.rooms.frames import Ack, Refused, Step, encode
+from onceward.parts.rooms.records import Head, Info
+from onceward.parts.rooms.room import Entry, Greeting, Room, Taken, refusal
+from onceward.parts.rooms.rooms import Rooms
+from onceward.parts.rooms.schemas import Shapes
+from onceward.service.rooms.wire import frame
+from onceward.store import Store
+from onceward.transaction import Transaction
+
+if TYPE_CHECKING:
+    from onceward.service.rooms.live import Member
+
+
+class Waiting(NamedTuple):
+    """A step that is to be taken."""
+
+    member: "Member"
+    step: Step
+
+
+class Told(NamedTuple):
+    """What is to be told of a commit."""
+
+    entries: "list[tuple[Entry, Member | None]]"
+    """New in the log, in order, with the author if it was committed here."""
+    answers: "list[tuple[Member, Refused | Ack]]"
+    """To steps that were not taken."""
+
+
+class Replay:
+    """The newest changes, as frames."""
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        """It holds everything behind this sequence number."""
+        self._frames: deque[bytes] = deque()
+        self._bytes = 0
+
+    def add(self, change: bytes) -> None:
+        self._frames.append(change)
+        self._bytes += len(change)
+        while len(self._frames) > limits.REPLAY_STEPS_MAX or self._bytes > limits.REPLAY_BYTES_MAX:
+            self._bytes -= len(self._frames.popleft())
+            self.floor += 1
+
+    def since(self, seq: int) -> bytes | None:
+        """All changes behind a sequence number; None if they do not reach back to it."""
+        left_out = seq - self.floor
+        if left_out < 0:
+            return None
+        return b"".join([change for at, change in enumerate(self._frames) if at >= left_out])
+
+
+class Ledger:
+    """Of one room. Only one task at a time commits."""
+
+    def __init__(self, store: Store, rooms: Rooms, id_: str, room: Room, info: Info, head: Head):
+        self.room = room
+        self.info = info
+        self.replay = Replay(room.seq)
+        self._store = store
+        self._rooms = rooms
+        self._id = id_
+        self._head = head
+        self._taken: list[Taken] = []
+        """Those of the commit under way."""
+        self._followed: list[Entry] = []
+        """Steps of others that nobody was told of yet."""
+
+    @classmethod
+    async def load(cls, store: Store, rooms: Rooms, id_: str) -> "Ledger":
+        """A room as it is in the store. Raises `NoSuchRoom`."""
+
+        async def fn(tx: Transaction) -> tuple[Ledger, list[Entry]]:
+            head, info = await rooms.head(tx, id_), await rooms.info(tx, id_)
+            room = await rooms.load(tx, id_)
+            since = max(head.floor, head.seq - limits.REPLAY_STEPS_MAX)
+            return cls(store, rooms, id_, room, info, head), await rooms.log(tx, id_, since)
+
+        ledger, entries = await store.run(fn)
+        ledger.replay = Replay(ledger.room.seq - len(entries))
+        for entry in entries:
+            ledger.add(entry)
+        return ledger
+
+    def add(self, entry: Entry) -> bytes:
+        """Keep an entry to be told to those who come back; returns its frame."""
+        change = frame(encode(entry.change(self._id)))
+        self.replay.add(change)
+        return change
+
+    def greet(
+        self, by: str, client: str, epoch: str, seq: int, *, waiting: bool
+    ) -> tuple[Greeting, bytes]:
+        """How a client that joins is brought up to date, and the changes that it has missed."""
+        greeting = self.room.greet(self._head.floor, by, client, epoch, seq, waiting=waiting)
+        if greeting.reset:
+            return greeting, b""
+        missed = self.replay.since(seq)
+        if missed is None:
+            # The log reaches back there, but a snapshot is less work.
+            return Greeting("gap", greeting.n, takes=True), b""
+        return greeting, missed
+
+    async def commit(self, batch: Sequence[Waiting]) -> Told:
+        """Commit steps, and whatever others have appended before. Raises `NoSuchRoom` if the
+        room was deleted, and what `Store.run` raises; then it is of no more use."""
+        try:
+            answers = await self._store.run(lambda tx: self._attempt(tx, batch))
+        except TooLarge:
+            self._give_back()
+            if len(batch) == 1:
+                raise
+            first = await self.commit(batch[: len(batch) // 2])
+            second = await self.commit(batch[len(batch) // 2 :])
+            return Told(first.entries + second.entries, first.answers + second.answers)
+        except BaseException:
+            self._give_back()
+            raise
+        self.room.forget(self._head.floor)
+        taken, self._taken = self._taken, []
+        followed, self._followed = self._followed, []
+        own = iter(taken)
+        told: list[tuple[Entry, Member | None]] = [(entry, None) for entry in followed]
+        others: list[tuple[Member, Refused | Ack]] = []
+        for waiting, answer in zip(batch, answers, strict=True):
+            if answer is None:
+                told.append((next(own).entry, waiting.member))
+            else:
+                others.append((waiting.member, answer))
+        return Told(told, others)
+
+    async def _attempt(
+        self, tx: Transaction, batch: Sequence[Waiting]
+    ) -> list[Refused | Ack | None]:
+        """Take the steps and write them; of each the answer, or None if it is taken."""
+        self._give_back()
+        await self._catch_up(tx)
+        answers = [self._take(waiting, tx.now_ms) for waiting in batch]
+        if self._taken:
+            entries = [taken.entry for taken in self._taken]
+            self._head = await self._rooms.append(tx, self._id, self.room, entries)
+        return answers
+
+    async def _catch_up(self, tx: Transaction) -> None:
+        info = await self._rooms.info(tx, self._id)
+        head = await self._rooms.head(tx, self._id)
+        if head.epoch != self.room.epoch:
+            raise NoSuchRoom(f"the room {self._id!r} was deleted, and made again")
+        if info != self.info:
+            self.info, self.room.shapes = info, Shapes(info.schemas)
+        self._head = head
+        if head.seq > self.room.seq:
+            for entry in await self._rooms.log(tx, self._id, self.room.seq):
+                self.room.follow(entry)
+                self._followed.append(entry)
+
+    def _take(self, waiting: Waiting, at_ms: int) -> Refused | Ack | None:
+        member, step = waiting
+        try:
+            taken = self.room.take(
+                step.ops, by=member.user, client=member.client, n=step.n, at_ms=at_ms
+            )
+        except BadInput as error:
+            return Refused(self._id, step.n, *refusal(error))
+        if taken is None:  # before; nobody asks for that, as long as all goes well
+            mark = self.room.clients[member.user, member.client]
+            return Ack(self._id, step.n, mark.seq)
+        self._taken.append(taken)
+        return None
+
+    def _give_back(self) -> None:
+        while self._taken:
+            self.room.give_back(self._taken.pop())

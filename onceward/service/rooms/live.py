@@ -1,0 +1,283 @@
+"""A room while someone is in it: its members, what they do, and what each of them is told.
+
+Steps are taken in the order in which they come, and committed together: those that come while a
+commit is under way wait for the next. Nobody is told of a step before it is durable, neither its
+author nor those who join. When a commit fails, the room is given up here: its members are told to
+join again, with the steps that have no answer yet, and whatever was applied is found then.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from onceward import limits
+from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, TooLarge
+from onceward.parts.rooms import frames
+from onceward.parts.rooms.frames import Ack, Join, Joined, Said, Snapshot, Step, encode
+from onceward.parts.rooms.names import admit_name, encoded
+from onceward.service.rooms.crowd import Crowd
+from onceward.service.rooms.ledger import Ledger, Waiting
+from onceward.service.rooms.news import News
+from onceward.service.rooms.wire import frame
+
+logger = logging.getLogger("onceward.rooms")
+
+if TYPE_CHECKING:
+    from onceward.service.rooms.hub import Hub
+    from onceward.service.rooms.session import Session
+
+
+class Member:
+    """One connection in one room."""
+
+    __slots__ = ("client", "id", "room", "session", "user")
+
+    def __init__(self, room: "LiveRoom", session: "Session", id_: str, client: str) -> None:
+        self.room = room
+        self.session = session
+        self.id = id_
+        self.user = session.user
+        self.client = client
+
+    def submit(self, *steps: Step) -> None:
+        """Take steps as soon as may be; each is answered."""
+        self.session.expects_answer(len(steps))
+        self.room.submit([Waiting(self, step) for step in steps])
+
+    def say(self, event: str, value: Any) -> None:
+        """Tell all others. Raises `BadInput`."""
+        admit_said(event, value)
+        self.room.say(Said(self.room.id, event, value, self.id, self.user), self)
+
+    def tell(self, to: str, event: str, value: Any) -> None:
+        """Tell one member. Raises `BadInput`."""
+        admit_said(event, value)
+        self.room.tell(to, Said(self.room.id, event, value, self.id, self.user, direct=True))
+
+    def set_presence(self, name: str, value: Any, ttl_ms: int) -> None:
+        """Set or renew one's own entry. Raises `BadInput`."""
+        self.room.crowd.set(self, name, value, ttl_ms)
+
+    def remove_presence(self, name: str) -> None:
+        """Remove one's own entry; twice is once."""
+        self.room.crowd.remove(self, name)
+
+    def leave(self, *, lost: bool = False) -> None:
+        """Be in the room no longer; twice is once. With `lost` the user may come back soon."""
+        self.room.remove(self, lost=lost)
+
+
+class LiveRoom:
+    """Made by the hub; `ledger` has been loaded."""
+
+    def __init__(self, hub: "Hub", id_: str, ledger: Ledger) -> None:
+        self.id = id_
+        self.hub = hub
+        self.ledger = ledger
+        self.news: News[Session] = News()
+        self.members: dict[str, Member] = {}
+        self.readers: dict[Session, Member] = {}
+        self.crowd = Crowd(self)
+        self.over = False
+        self._waiting: deque[Waiting] = deque()
+        self._joins: deque[tuple[Session, Join, asyncio.Future[Member]]] = deque()
+        self._behind = False
+        """Whether the log may have more than is known here."""
+        self._working: asyncio.Task[None] | None = None
+        self._snapshot: tuple[int, bytes] = (-1, b"")
+
+    @property
+    def idle(self) -> bool:
+        return not (self.readers or self._joins or self._working or self.crowd)
+
+    # Coming and going.
+
+    async def join(self, session: "Session", asked: Join) -> Member:
+        """Let a connection be a member, and tell it all it needs. Raises `BadInput`."""
+        if self._working is None and not self._behind:
+            return self._admit(session, asked)
+        admitted: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
+        self._joins.append((session, asked, admitted))
+        self._work()
+        return await admitted
+
+    def _admit(self, session: "Session", asked: Join) -> Member:
+        capacity = self.ledger.info.capacity
+        if len(self.members) >= capacity:
+            raise OncewardError(f"the room has {capacity} members already", code="room_full")
+        greeting, missed = self.ledger.greet(
+            session.user, asked.client, asked.epoch, asked.seq, waiting=bool(asked.steps)
+        )
+        self.settle()  # those who are here already; the new one learns it by what follows
+        member = Member(self, session, self.hub.new_id(), asked.client)
+        self.say(frames.Came(self.id, member.id, member.user))
+        self.settle()
+        self.hub.wake(self)
+        self.members[member.id] = member
+        self.readers[session] = member
+        self.crowd.came(member.user)
+        room = self.ledger.room
+        joined = Joined(
+            self.id,
+            room.epoch,
+            room.seq,
+            greeting.n,
+            member.id,
+            self.member_list(),
+            self.crowd.whole(),
+            greeting.reset,
+        )
+        session.say(joined)
+        session.put(self._whole() if greeting.reset else missed)
+        if greeting.takes:
+            member.submit(*[step for step in asked.steps if step.n > greeting.n])
+        return member
+
+    def _whole(self) -> bytes:
+        """The frames of a snapshot, made once for all who join at this point."""
+        room = self.ledger.room
+        if self._snapshot[0] != room.seq:
+            *pieces, last = list(room.pieces())
+            told = [Snapshot(self.id, room.seq, p.maps, p.lists, more=True) for p in pieces]
+            told.append(Snapshot(self.id, room.seq, last.maps, last.lists))
+            self._snapshot = room.seq, b"".join([frame(encode(one)) for one in told])
+        return self._snapshot[1]
+
+    def remove(self, member: Member, *, lost: bool) -> None:
+        """Let a member be no more."""
+        if self.members.pop(member.id, None) is None:
+            return
+        self.settle()
+        del self.readers[member.session]
+        self.say(frames.Went(self.id, member.id))
+        self.crowd.left(member.user, lost=lost)
+        if not self.readers:
+            self.hub.may_rest(self)
+
+    def member_list(self) -> list[frames.Member]:
+        return [frames.Member(member.id, member.user) for member in self.members.values()]
+
+    def has_user(self, user: str) -> bool:
+        return any(member.user == user for member in self.members.values())
+
+    def end(self, code: str, detail: str) -> None:
+        """Let everyone go, with a code that says why; twice is once."""
+        if self.over:
+            return
+        self.over = True
+        self.settle()
+        self.hub.drop(self)
+        self.crowd.close()
+        error = OncewardError(detail, code=code)
+        for member in list(self.members.values()):
+            member.session.dismissed(self.id, code, detail)
+        self.members, self.readers = {}, {}
+        for _, _, admitted in self._joins:
+            if not admitted.done():
+                admitted.set_exception(error)
+        self._joins.clear()
+        for waiting in self._waiting:
+            waiting.member.session.answered()
+        self._waiting.clear()
+
+    # What is said.
+
+    def say(self, said: frames.ServerFrame, author: Member | None = None) -> None:
+        """Tell all with the end of the turn, but for the author."""
+        self.news.add(frame(encode(said)), None if author is None else author.session)
+        self.hub.has_news(self)
+
+    def tell(self, to: str, said: Said) -> None:
+        """Tell one member. Raises `no_such_member`."""
+        member = self.members.get(to)
+        if member is None:
+            raise BadInput(f"{to[:100]!a} is not in the room", code="no_such_member")
+        self.settle()  # what was said before comes before
+        member.session.say(said)
+
+    def settle(self) -> None:
+        """Give what was said so far to those who are here now."""
+        self.news.tell(self.readers)
+
+    # Steps.
+
+    def submit(self, steps: list[Waiting]) -> None:
+        """Take these, too; each is answered when it is durable."""
+        if self.over:
+            for waiting in steps:
+                waiting.member.session.answered()
+            return
+        self._waiting += steps
+        self._work()
+
+    def look(self) -> None:
+        """Others may have appended to the log."""
+        self._behind = True
+        self._work()
+
+    def _work(self) -> None:
+        if self._working is None and not self.over:
+            self._working = self.hub.spawn(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting or self._joins or self._behind:
+                await self._commit()
+                if self.over:
+                    return
+                while self._joins:
+                    self._let_in(*self._joins.popleft())
+        except OncewardError as error:
+            code = error.code if error.kind.retry else "room_moved"
+            if isinstance(error, NoSuchRoom):
+                code = "room_deleted"
+            else:
+                logger.error("the room %s: %s", self.id, error)
+            self.end(code, f"{TABLE[code].title}.")
+        except Exception:
+            self.end("room_moved", "the server has a bug; it is logged")
+            raise
+        finally:
+            self._working = None
+        self.hub.may_rest(self)
+
+    def _let_in(self, session: "Session", asked: Join, admitted: "asyncio.Future[Member]") -> None:
+        if admitted.done():
+            return
+        try:
+            admitted.set_result(self._admit(session, asked))
+        except OncewardError as error:
+            admitted.set_exception(error)
+
+    async def _commit(self) -> None:
+        """Commit what waits, or as much as one commit holds, and tell of it."""
+        self._behind = False
+        most = min(len(self._waiting), limits.ROOM_COMMIT_STEPS_MAX)
+        batch = [self._waiting.popleft() for _ in range(most)]
+        try:
+            told = await self.ledger.commit(batch)
+            for entry, author in told.entries:
+                change = self.ledger.add(entry)
+                if author is None:
+                    self.news.add(change)
+                else:
+                    ack = frame(encode(Ack(self.id, entry.n, entry.seq)))
+                    self.news.add(change, author.session, ack)
+            for member, answer in told.answers:
+                self.news.add(b"", member.session, frame(encode(answer)))
+            self.settle()
+        finally:
+            for waiting in batch:
+                waiting.member.session.answered()
+
+
+def admit_said(event: str, value: Any) -> None:
+    """Raise `BadInput` for what cannot be said."""
+    admit_name(event, "the name of an event")
+    size = len(encoded(value))
+    if size > limits.SAID_BYTES_MAX:
+        raise TooLarge(
+            f"what is said has at most {limits.SAID_BYTES_MAX} bytes, not {size}",
+            code="value_too_large",
+        )

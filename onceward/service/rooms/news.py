@@ -1,0 +1,53 @@
+"""What a room has to say in one turn of the event loop, and how each member gets it once.
+
+Most members get the same, so that it is joined once and shared. Whoever has caused some of it
+gets a buffer of its own, with something else in those places: the acknowledgement of its step, or
+nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Generic, Protocol, TypeVar
+
+
+class Reader(Protocol):
+    """Whoever gets what a room says."""
+
+    def put(self, frames: bytes) -> None:
+        """Send these frames with the end of the turn."""
+
+
+R = TypeVar("R", bound=Reader)
+
+
+class News(Generic[R]):
+    """Of one room and one turn."""
+
+    def __init__(self) -> None:
+        self._shared: list[bytes] = []
+        self._others: dict[R, dict[int, bytes]] = {}
+        """Of each author what it gets in the places of which frames."""
+
+    def add(self, frame: bytes, author: R | None = None, instead: bytes = b"") -> None:
+        """Say something to all; to the author, if there is one, something else. Nothing can be
+        said to all, so that only the author is told, in its place."""
+        if author is not None:
+            self._others.setdefault(author, {})[len(self._shared)] = instead
+        self._shared.append(frame)
+
+    def tell(self, readers: Iterable[R]) -> None:
+        """Let all readers have it, and begin anew."""
+        shared, others = self._shared, self._others
+        if not shared:
+            return
+        self._shared, self._others = [], {}
+        frames = shared[0] if len(shared) == 1 else b"".join(shared)
+        if not others:
+            for reader in readers:
+                reader.put(frames)
+            return
+        for reader in readers:
+            own, rest = others.get(reader), frames
+            if own is not None:
+                rest = b"".join([own.get(at, frame) for at, frame in enumerate(shared)])
+            if rest:
+                reader.put(rest)

@@ -1,0 +1,335 @@
+"""One connection: who is at its far end, which rooms it is in, and what it asks for.
+
+What comes is taken in order. A frame that nobody can understand ends the connection, with a code
+that says why; one that is understood and refused ends nothing, and other rooms go on. While a
+room is fetched from the store nothing more is read from the connection.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from onceward import limits
+from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
+from onceward.parts.rooms import frames
+from onceward.parts.rooms.frames import encode
+from onceward.parts.rooms.names import admit_client, admit_number, admit_room
+from onceward.service.rooms.wire import Wire, frame
+
+if TYPE_CHECKING:
+    from onceward.service.rooms.hub import Hub
+    from onceward.service.rooms.live import Member
+
+logger = logging.getLogger("onceward.rooms")
+
+Deed = Literal["read", "write", "room"]
+
+
+class Visitor(Protocol):
+    """Whoever is at the far end of a connection."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def until_ms(self) -> int | None:
+        """When its credentials expire."""
+
+    def may(self, action: Deed, name: str) -> bool: ...
+
+
+def allowed(visitor: Visitor, deed: Deed, id_: str) -> bool:
+    """Whether someone may read, write or manage a room: who may do more may do less."""
+    may = visitor.may
+    return may(deed, id_) or may("room", id_) or (deed == "read" and may("write", id_))
+
+
+def insist(visitor: Visitor, deed: Deed, id_: str) -> None:
+    """Raise `not_allowed` if someone may not."""
+    if not allowed(visitor, deed, id_):
+        raise OncewardError(
+            f"{visitor.name!r} has no scope for {deed}:{id_[:100]}", code="not_allowed"
+        )
+
+
+class Session:
+    """The listener of one connection."""
+
+    def __init__(self, hub: "Hub", wire: Wire, visitor: Visitor | None = None) -> None:
+        """Without a visitor the first frame must say who it is."""
+        self._hub = hub
+        self._wire = wire
+        self._visitor = visitor
+        self._greeted = False
+        self._over = False
+        self._draining = False
+        self._members: dict[str, Member] = {}
+        """Of the rooms it is in, by id."""
+        self._waiting: deque[frames.ClientFrame] = deque()
+        """What has come while a room was fetched."""
+        self._busy: asyncio.Task[None] | None = None
+        self._unanswered = 0
+        self._paused = False
+        self._out: list[bytes] = []
+        self._timer: asyncio.TimerHandle | None = hub.later(limits.HELLO_S, self._look)
+
+    @property
+    def user(self) -> str:
+        assert self._visitor is not None
+        return self._visitor.name
+
+    # What the wire says.
+
+    def receive(self, message: bytes) -> None:
+        if self._over or self._draining:
+            return
+        try:
+            asked = frames.read_client(message)
+        except OncewardError as error:
+            self.end(error.code)
+            return
+        if self._busy is not None:
+            self._waiting.append(asked)
+        else:
+            self._take(asked)
+
+    def drain(self) -> None:
+        self._draining = True
+        self._wire.pause()
+        if not self._unanswered:
+            self.end("node_stopped")
+
+    def lost(self) -> None:
+        self._leave_all(lost=True)
+
+    # What goes out.
+
+    def put(self, data: bytes) -> None:
+        """Send these frames with the end of the turn."""
+        if not self._over:
+            if not self._out:
+                self._hub.will_flush(self)
+            self._out.append(data)
+
+    def say(self, said: frames.ServerFrame) -> None:
+        self.put(frame(encode(said)))
+
+    def flush(self) -> None:
+        """Send what the turn has brought. The hub calls it."""
+        out, self._out = self._out, []
+        if out and not self._over:
+            self._wire.send(out[0] if len(out) == 1 else b"".join(out))
+
+    def end(self, code: str) -> None:
+        """Close the connection for a reason of the table of errors; twice is once."""
+        if not self._over:
+            self.flush()
+            self._wire.close(TABLE[code].close, code)
+            self._leave_all(lost=True)
+
+    # Steps that wait for their answer.
+
+    def expects_answer(self, count: int = 1) -> None:
+        self._unanswered += count
+        if self._unanswered >= limits.STEPS_AHEAD_MAX and not self._paused:
+            self._paused = True
+            self._wire.pause()
+
+    def answered(self, count: int = 1) -> None:
+        self._unanswered -= count
+        if self._draining:
+            if not self._unanswered:
+                self.end("node_stopped")
+        elif self._paused and self._unanswered <= limits.STEPS_AHEAD_MAX // 2:
+            self._paused = False
+            if self._busy is None:
+                self._wire.resume()
+
+    # What is asked for.
+
+    def _take(self, asked: frames.ClientFrame) -> None:
+        try:
+            if not self._greeted and type(asked) is not frames.Hello:
+                raise BadInput("the first frame is `hello`", code="no_credentials")
+            _TAKE[type(asked)](self, asked)
+        except OncewardError as error:
+            self._refuse(asked, error)
+        except Exception:
+            logger.exception("a frame of type %s", type(asked).__name__)
+            self.end("internal")
+
+    def _refuse(self, asked: frames.ClientFrame, error: OncewardError) -> None:
+        room = getattr(asked, "room", "")
+        if error.code in ("no_credentials", "token_expired"):
+            self.end(error.code)
+        elif isinstance(asked, frames.Ops):
+            self.say(frames.Refused(room, asked.n, error.code, error.message))
+        elif isinstance(asked, frames.Join):
+            self.say(frames.Left(room, error.code, error.message))
+        else:
+            self.say(frames.Error(error.code, error.message, room))
+
+    def _hello(self, asked: frames.Hello) -> None:
+        if self._greeted:
+            raise BadInput("`hello` comes first, and once: `token` brings a new token")
+        if asked.token or self._visitor is None:
+            self._visitor = self._hub.visitor(asked.token)
+        self._greeted = True
+        self._welcome()
+
+    def _token(self, asked: frames.Token) -> None:
+        visitor = self._hub.visitor(asked.token)
+        if visitor.name != self.user:
+            raise BadInput(
+                "the token is of another user: connect anew for that", code="not_allowed"
+            )
+        self._visitor = visitor
+        self._welcome()
+        for id_ in [id_ for id_ in self._members if not self._may("read", id_)]:
+            self._members.pop(id_).leave()
+            self.say(frames.Left(id_, "not_allowed", "the new token does not allow this room"))
+
+    def _welcome(self) -> None:
+        assert self._visitor is not None
+        until_ms = self._visitor.until_ms
+        self.say(frames.Welcome(self.user, until_ms, int(2_000 * limits.PING_S)))
+        self._set_timer(until_ms)
+
+    def _ping(self, asked: frames.Ping) -> None:
+        self.say(frames.Pong())
+
+    def _join(self, asked: frames.Join) -> None:
+        admit_room(asked.room)
+        admit_client(asked.client)
+        admit_number(asked.seq, "a sequence number", 0)
+        self._insist("read", asked.room)
+        if asked.room in self._members:
+            raise BadInput("the connection is in this room already", code="bad_request")
+        if asked.create or asked.steps:
+            self._insist("write", asked.room)
+        if len(self._members) >= limits.ROOMS_PER_CONNECTION_MAX:
+            raise BadInput(
+                f"a connection is in at most {limits.ROOMS_PER_CONNECTION_MAX} rooms",
+                code="bad_request",
+            )
+        self._wire.pause()
+        self._busy = self._hub.spawn(self._fetch(asked))
+
+    async def _fetch(self, asked: frames.Join) -> None:
+        """Join a room, and go on with what has come meanwhile."""
+        try:
+            member = await self._hub.join(self, asked)
+            if self._over:
+                member.leave(lost=True)
+            else:
+                self._members[asked.room] = member
+        except OncewardError as error:
+            if error.kind.status >= 500:
+                logger.error("cannot join %s: %s", asked.room, error)
+                error = Unavailable(f"{error.kind.title}.", code=error.code)
+            self._refuse(asked, error)
+        except Exception:
+            logger.exception("cannot join %s", asked.room)
+            self.end("internal")
+        self._busy = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take what has come while a room was fetched, up to the next one."""
+        while self._waiting and self._busy is None and not self._over:
+            self._take(self._waiting.popleft())
+        if self._busy is None and not self._paused and not self._over:
+            self._wire.resume()
+
+    def _leave(self, asked: frames.Leave) -> None:
+        member = self._members.pop(asked.room, None)
+        if member is not None:
+            member.leave()
+
+    def _ops(self, asked: frames.Ops) -> None:
+        member = self._member(asked.room)
+        self._insist("write", asked.room)
+        member.submit(frames.Step(asked.n, asked.ops))
+
+    def _set_presence(self, asked: frames.SetPresence) -> None:
+        self._member(asked.room).set_presence(asked.name, asked.value, asked.ttl_ms)
+
+    def _remove_presence(self, asked: frames.RemovePresence) -> None:
+        self._member(asked.room).remove_presence(asked.name)
+
+    def _say(self, asked: frames.Say) -> None:
+        member = self._member(asked.room)
+        self._insist("write", asked.room)
+        member.say(asked.event, asked.value)
+
+    def _tell(self, asked: frames.Tell) -> None:
+        member = self._member(asked.room)
+        self._insist("write", asked.room)
+        member.tell(asked.to, asked.event, asked.value)
+
+    def _member(self, id_: str) -> "Member":
+        member = self._members.get(id_)
+        if member is None:
+            raise BadInput(f"the connection has not joined {id_[:100]!a}", code="not_joined")
+        return member
+
+    def dismissed(self, id_: str, code: str, detail: str) -> None:
+        """The room has let this connection go. The room calls it."""
+        if self._members.pop(id_, None) is not None:
+            self.say(frames.Left(id_, code, detail))
+
+    def _may(self, deed: Deed, id_: str) -> bool:
+        assert self._visitor is not None
+        return allowed(self._visitor, deed, id_)
+
+    def _insist(self, deed: Deed, id_: str) -> None:
+        assert self._visitor is not None
+        insist(self._visitor, deed, id_)
+
+    # Time, and the end.
+
+    def _set_timer(self, until_ms: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if until_ms is not None and not self._over:
+            left_s = (until_ms - self._hub.now_ms()) / 1000
+            self._timer = self._hub.later(min(left_s, limits.CLOCK_SLEEP_S_MAX), self._look)
+
+    def _look(self) -> None:
+        """Whether it has come to its end."""
+        if not self._greeted:
+            self.end("too_slow")
+            return
+        assert self._visitor is not None
+        until_ms = self._visitor.until_ms
+        if until_ms is not None and until_ms <= self._hub.now_ms():
+            self.end("token_expired")
+        else:
+            self._set_timer(until_ms)
+
+    def _leave_all(self, *, lost: bool) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._set_timer(None)
+        self._waiting.clear()
+        members, self._members = list(self._members.values()), {}
+        for member in members:
+            member.leave(lost=lost)
+        self._hub.forget(self)
+
+
+_TAKE: dict[type[Any], Any] = {
+    frames.Hello: Session._hello,
+    frames.Token: Session._token,
+    frames.Ping: Session._ping,
+    frames.Join: Session._join,
+    frames.Leave: Session._leave,
+    frames.Ops: Session._ops,
+    frames.SetPresence: Session._set_presence,
+    frames.RemovePresence: Session._remove_presence,
+    frames.Say: Session._say,
+    frames.Tell: Session._tell,
+}

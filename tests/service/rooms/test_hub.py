@@ -1,0 +1,308 @@
+"""Rooms and the people in them, without a network."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from onceward import limits
+from onceward.errors import Unavailable
+from onceward.transaction import Transaction
+from tests.service.rooms.people import Badge, House, Person, map_set, open_house
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    async with open_house() as house:
+        yield house
+
+
+async def test_a_step_is_acknowledged_and_told_to_all_others(house: House) -> None:
+    ann, ben = await house.enter("ann"), await house.enter("ben")
+    await ann.join("r", create=True)
+    joined = await ben.join("r", "b")
+    assert [member["user"] for member in joined["members"]] == ["ann", "ben"]
+    assert (await ann.next("came"))["user"] == "ben"
+    ann.step("r", 1, map_set("m", "k", 1))
+    assert await ann.next() == {"t": "ack", "room": "r", "n": 1, "seq": 1}
+    change = {"t": "change", "room": "r", "seq": 1, "ops": [map_set("m", "k", 1)]}
+    assert await ben.next() == {**change, "by": "ann", "client": "c", "n": 1}
+    cat = await house.enter("cat")
+    joined = await cat.join("r")
+    assert (joined["seq"], joined["maps"]) == (1, {"m": {"k": 1}})
+
+
+async def test_steps_of_one_turn_are_one_commit_and_one_write(house: House) -> None:
+    ann, ben = await house.enter("ann"), await house.enter("ben")
+    await ann.join("r", create=True)
+    await ben.join("r")
+    await ann.next("came")
+    commits = 0
+
+    def count(_: object) -> None:
+        nonlocal commits
+        commits += 1
+
+    house.store.on_durable(count)
+    writes = ben.writes
+    for n in range(1, 51):
+        ann.step("r", n, map_set("m", "k", n))
+        ben.step("r", n, map_set("m", "l", n))
+    await house.until(lambda: len(ben.got) >= 100)
+    assert (commits, ben.writes - writes) == (1, 1)
+    told = [(frame["t"], frame["seq"]) for frame in ben.got[-100:]]
+    assert told == [("change" if seq % 2 else "ack", seq) for seq in range(1, 101)]
+
+
+async def test_a_step_that_comes_again_is_taken_once(house: House) -> None:
+    ann = await house.enter("ann")
+    await ann.join("r", create=True)
+    ann.step("r", 1, {"op": "map.add", "map": "m", "key": "k", "by": 1})
+    await ann.next("ack")
+    ann.step("r", 1, {"op": "map.add", "map": "m", "key": "k", "by": 1})
+    assert await ann.next() == {"t": "ack", "room": "r", "n": 1, "seq": 1}
+    ben = await house.enter("ben")
+    assert (await ben.join("r"))["maps"] == {"m": {"k": 1}}
+
+
+async def test_a_refused_step_ends_nothing(house: House) -> None:
+    ann, ben = await house.enter("ann"), await house.enter("ben")
+    await ann.join("r", create=True)
+    await ben.join("r")
+    await ann.next("came")
+    ann.step("r", 1, {"op": "map.compare", "map": "m", "key": "k", "value": 2, "expect": 1})
+    ann.step("r", 2, map_set("m", "k", 3))
+    answers = {answer["t"]: answer for answer in [await ann.next(), await ann.next()]}
+    assert answers["refused"]["code"] == "not_expected"
+    assert answers["refused"]["n"] == 1
+    assert answers["ack"]["seq"] == 1
+    assert (await ben.next())["seq"] == 1
+
+
+async def test_who_comes_back_gets_exactly_what_was_missed(house: House) -> None:
+    ann, ben = await house.enter("ann"), await house.enter("ben")
+    epoch = (await ann.join("r", create=True))["epoch"]
+    await ben.join("r")
+    ben.lose()
+    for n in range(1, 4):
+        ann.step("r", n, map_set("m", "k", n))
+    await ann.next("ack")
+    again = await house.enter("ben")
+    joined = await again.join("r", epoch=epoch, seq=1)
+    assert (joined.get("reset", ""), joined["seq"]) == ("", 3)
+    assert [(await again.next())["seq"] for _ in range(2)] == [2, 3]
+
+
+async def test_steps_sent_again_with_the_join_are_taken_once(house: House) -> None:
+    ann = await house.enter("ann")
+    epoch = (await ann.join("r", create=True))["epoch"]
+    ann.step("r", 1, {"op": "map.add", "map": "m", "key": "k", "by": 1})
+    await ann.next("ack")
+    ann.lose()
+    again = await house.enter("ann")
+    add = [{"op": "map.add", "map": "m", "key": "k", "by": 1}]
+    steps = [{"n": 1, "ops": add}, {"n": 2, "ops": add}]
+    joined = await again.join("r", epoch=epoch, seq=0, steps=steps)
+    assert joined["n"] == 1
+    assert (await again.next())["t"] == "change"  # its own, which counts as an ack
+    assert await again.next() == {"t": "ack", "room": "r", "n": 2, "seq": 2}
+
+
+@pytest.mark.parametrize(
+    ("position", "reset"),
+    [({"epoch": "other", "seq": 1}, "epoch"), ({"seq": 99}, "ahead"), ({"seq": 0}, "gap")],
+)
+async def test_who_cannot_be_told_what_was_missed_starts_anew(
+    house: House, monkeypatch: pytest.MonkeyPatch, position: dict[str, object], reset: str
+) -> None:
+    monkeypatch.setattr(limits, "REPLAY_STEPS_MAX", 2)
+    ann = await house.enter("ann")
+    epoch = (await ann.join("r", create=True))["epoch"]
+    for n in range(1, 5):
+        ann.step("r", n, map_set("m", "k", n))
+        await ann.next("ack")
+    ben = await house.enter("ben")
+    joined = await ben.join("r", **{"epoch": epoch, **position})
+    assert (joined["reset"], joined["maps"]) == (reset, {"m": {"k": 4}})
+
+
+async def test_a_room_leaves_memory_and_comes_back(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_IDLE_S", 0.0)
+    ann = await house.enter("ann")
+    epoch = (await ann.join("r", create=True))["epoch"]
+    ann.step("r", 1, map_set("m", "k", 1))
+    await ann.next("ack")
+    ann.ask("leave", room="r")
+    await house.until(lambda: not house.hub.rooms)
+    joined = await ann.join("r", epoch=epoch, seq=0)
+    assert joined.get("reset", "") == ""  # what was missed comes from the store
+    assert (await ann.next())["seq"] == 1
+
+
+async def test_idle_rooms_are_not_kept_without_end(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOMS_IDLE_MAX", 2)
+    ann = await house.enter("ann")
+    for number in range(5):
+        await ann.join(f"r{number}", create=True)
+    for number in range(5):
+        ann.ask("leave", room=f"r{number}")
+    await house.until(lambda: len(house.hub.rooms) == 2)
+    assert sorted(house.hub.rooms) == ["r3", "r4"]
+
+
+async def test_what_any_transaction_changes_is_told(house: House) -> None:
+    ann = await house.enter("ann")
+    await ann.join("r", create=True)
+
+    async def change(tx: Transaction) -> None:
+        await house.parts.map_set(tx, "r", "m", "k", 1, by="shop")
+
+    await house.store.run(change)
+    told = await ann.next("change")
+    assert (told["seq"], told["by"], told["ops"]) == (1, "shop", [map_set("m", "k", 1)])
+    ann.step("r", 1, map_set("m", "k", 2))
+    await house.store.run(change)
+    seqs = {(await ann.next("ack", "change"))["seq"] for _ in range(2)}
+    assert seqs == {2, 3}
+
+
+async def test_steps_race_with_other_transactions_and_all_arrive_in_order(house: House) -> None:
+    ann, ben = await house.enter("ann"), await house.enter("ben")
+    await ann.join("r", create=True)
+    await ben.join("r")
+    await ann.next("came")
+
+    async def change() -> None:
+        await house.store.run(lambda tx: house.parts.map_add(tx, "r", "m", "k"))
+
+    for n in range(1, 21):
+        ann.step("r", n, {"op": "map.add", "map": "m", "key": "k", "by": 1})
+        await change()
+    seqs = [(await ben.next())["seq"] for _ in range(40)]
+    assert seqs == list(range(1, 41))
+    cat = await house.enter("cat")
+    assert (await cat.join("r"))["maps"] == {"m": {"k": 40}}
+
+
+async def test_a_deleted_room_lets_its_members_go(house: House) -> None:
+    ann = await house.enter("ann")
+    first = await ann.join("r", create=True)
+    await ann.join("other", create=True)
+    await house.store.run(lambda tx: house.parts.remove(tx, "r"))
+    left = await ann.next("left")
+    assert (left["room"], left["code"]) == ("r", "room_deleted")
+    ann.step("r", 1, map_set("m", "k", 1))
+    assert (await ann.next())["code"] == "not_joined"
+    ann.step("other", 1, map_set("m", "k", 1))
+    assert (await ann.next())["t"] == "ack"
+    again = await ann.join("r", create=True, epoch=first["epoch"], seq=0)
+    assert again["reset"] == "epoch"
+
+
+async def test_a_room_holds_no_more_than_its_capacity(house: House) -> None:
+    await house.make("r", capacity=1)
+    ann, ben = await house.enter("ann"), await house.enter("ben")
+    await ann.join("r")
+    ben.ask("join", room="r", client="b")
+    left = await ben.next("left")
+    assert left["code"] == "room_full"
+    ann.ask("leave", room="r")
+    await ben.join("r")
+
+
+async def test_concurrent_joins_and_leaves_lose_no_member(house: House) -> None:
+    watcher = await house.enter("watcher")
+    await watcher.join("r", create=True)
+    crowd = [await house.enter(f"u{number}") for number in range(40)]
+    await asyncio.gather(*[person.join("r") for person in crowd])
+    for person in crowd[::2]:
+        person.lose()
+    await house.until(lambda: sum(frame["t"] == "went" for frame in watcher.got) == 20)
+    here = {frame["id"]: frame["user"] for frame in watcher.got if frame["t"] == "came"}
+    for frame in watcher.got:
+        if frame["t"] == "went":
+            del here[frame["id"]]
+    assert sorted(here.values()) == sorted(f"u{number}" for number in range(1, 40, 2))
+    late = await house.enter("late")
+    joined = await late.join("r")
+    assert {m["id"] for m in joined["members"]} - {joined["me"]} > set(here)
+    assert len(joined["members"]) == 22
+
+
+async def test_what_is_said_reaches_all_others_and_is_not_kept(house: House) -> None:
+    ann, ben, cat = [await house.enter(name) for name in ("ann", "ben", "cat")]
+    me = (await ann.join("r", create=True))["me"]
+    await ben.join("r")
+    to = (await cat.join("r"))["me"]
+    ann.ask("say", room="r", event="wave", value=1)
+    ann.ask("tell", room="r", to=to, event="hush", value=2)
+    said = {"t": "said", "room": "r", "event": "wave", "value": 1, "sender": me, "by": "ann"}
+    assert await ben.next("said") == said
+    assert await cat.next("said") == said
+    assert (await cat.next("said"))["direct"] is True
+    ann.ask("tell", room="r", to="nobody", event="hush")
+    assert (await ann.next("said", "error"))["code"] == "no_such_member"
+    assert sum(frame["t"] == "said" for frame in ben.got) == 1
+
+
+async def test_a_connection_with_much_unanswered_is_read_no_further(house: House) -> None:
+    ann = await house.enter("ann")
+    await ann.join("r", create=True)
+    for n in range(1, limits.STEPS_AHEAD_MAX + 1):
+        assert not ann.paused
+        ann.step("r", n, map_set("m", "k", n))
+    assert ann.paused
+    await house.until(lambda: ann.got[-1].get("seq") == limits.STEPS_AHEAD_MAX)
+    assert not ann.paused
+
+
+async def test_a_commit_that_fails_makes_members_join_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = await house.enter("ann")
+    epoch = (await ann.join("r", create=True))["epoch"]
+    run = house.store.run
+
+    async def fail(*_: object, **__: object) -> None:
+        raise Unavailable("out of reach")
+
+    monkeypatch.setattr(house.store, "run", fail)
+    ann.step("r", 1, map_set("m", "k", 1))
+    left = await ann.next("left")
+    assert left["code"] == "engine_unreachable"
+    monkeypatch.setattr(house.store, "run", run)
+    steps = [{"n": 1, "ops": [map_set("m", "k", 1)]}]
+    await ann.join("r", epoch=epoch, seq=0, steps=steps)
+    assert (await ann.next("ack"))["seq"] == 1
+
+
+async def test_the_hub_lets_everyone_go_when_their_steps_are_answered(house: House) -> None:
+    ann, ben = await house.enter("ann"), await house.enter("ben")
+    await ann.join("r", create=True)
+    ann.step("r", 1, map_set("m", "k", 1))
+    house.hub.drain()
+    assert await ben.closed() == "node_stopped"
+    assert await ann.closed() == "node_stopped"
+    assert ann.got[-1] == {"t": "ack", "room": "r", "n": 1, "seq": 1}
+    with pytest.raises(Unavailable):
+        Person(house.hub, Badge("late"))
+
+
+async def test_frames_that_come_while_a_room_is_fetched_wait_for_it(house: House) -> None:
+    await house.make("r")
+    ann = await house.enter("ann")
+    ann.ask("join", room="r", client="c")
+    assert ann.paused
+    ann.step("r", 1, map_set("m", "k", 1))
+    ann.ask("join", room="none", client="c")
+    ann.ask("ping")
+    kinds = [(await ann.next())["t"] for _ in range(5)]
+    assert sorted(kinds) == ["ack", "joined", "left", "pong", "snapshot"]
+    assert kinds[:2] == ["joined", "snapshot"]
+    assert not ann.paused
+    assert json.dumps(ann.got)  # all of it is JSON
