@@ -11,6 +11,9 @@ of names, as in `send:orders` or `work:mail.*`. Actions:
     timer     set timers whose ids match, and see, move and cancel one's own; to send to a queue,
               they need the action for that, too
     endpoint  keep endpoints of one's own whose ids match, for timers to call
+    read      join rooms whose ids match, see all that is in them, and be seen there
+    write     change maps and lists of such rooms, speak to others in them, and make rooms
+    room      do all that, and give rooms settings, and delete them
     all       everything
 """
 
@@ -25,13 +28,13 @@ import msgspec
 from onceward import limits
 from onceward.errors import BadInput, OncewardError
 
-ACTIONS = ("send", "work", "manage", "lock", "timer", "endpoint")
+ACTIONS = ("send", "work", "manage", "lock", "timer", "endpoint", "read", "write", "room")
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 KEY_PREFIX = "ow_"
 HS256_BYTES_MIN = 32
 RSA_BITS_MIN = 2_048
 
-Action = Literal["send", "work", "manage", "lock", "timer", "endpoint"]
+Action = Literal["send", "work", "manage", "lock", "timer", "endpoint", "read", "write", "room"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Caller:
 
     name: str
     scopes: tuple[str, ...]
+    until_ms: int | None = field(default=None, compare=False)
+    """When its token expires."""
     _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
 
     def may(self, action: Action, name: str) -> bool:
@@ -166,7 +171,7 @@ def _caller(claims: dict[str, Any], now_ms: int) -> Caller:
         admit_caller(name)
     except OncewardError as error:
         raise _refused(error.message) from error
-    return Caller(name, tuple(scope.split()))
+    return Caller(name, tuple(scope.split()), int(expires * 1000) + slack_ms)
 
 
 def _is_time(value: Any) -> bool:

@@ -19,6 +19,7 @@ from onceward.web.auth import Auth
 from onceward.web.protocol import Protocol
 from onceward.web.server import Server, is_loopback
 from onceward.web.settings import Settings
+from onceward.web.websocket import WebSocket
 
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
@@ -70,13 +71,18 @@ async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[s
     listening = _listen(settings.host, settings.port)
     try:
         async with Server(
-            app, auth, telemetry=settings.telemetry, append_id=settings.timers_append_id
+            app,
+            auth,
+            telemetry=settings.telemetry,
+            append_id=settings.timers_append_id,
+            origins=settings.origins,
+            frame_rate=settings.frame_rate,
         ) as server:
             config = uvicorn.Config(
                 server,
                 loop="uvloop",
                 http=Protocol,
-                ws="none",
+                ws=WebSocket,
                 lifespan="off",
                 log_config=None,
                 access_log=False,

@@ -3,22 +3,26 @@
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from onceward import limits
 from onceward.app import App
 from onceward.clock import boot_ns
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.service.census import Census
 from onceward.web.api import ROUTES
+from onceward.web.asgi_wire import AsgiWire
 from onceward.web.auth import DEVELOPER, Auth, Caller
+from onceward.web.handshake import admit, refuse
 from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, problem
 from onceward.web.mounts import Mount, Mounts
 from onceward.web.openapi import document
 from onceward.web.routes import Route, Routes
 from onceward.web.telemetry import Telemetry
+from onceward.web.websocket import WIRE, Hearing
 
 logger = logging.getLogger("onceward.http")
 
@@ -40,10 +44,13 @@ class Server:
         work: bool = True,
         telemetry: bool = False,
         append_id: bool = False,
+        origins: Collection[str] = (),
+        frame_rate: float = limits.FRAMES_PER_S,
     ) -> None:
         """`work`: whether this process runs the application's handlers, too. `telemetry`: whether
         it makes OpenTelemetry spans. `append_id`: whether timers in the plain form have their id
-        appended to their URL."""
+        appended to their URL. `origins`: those of pages that may open WebSocket connections,
+        beside its own. `frame_rate`: how many frames a second are read from a connection."""
         self.app = app
         self.auth = auth
         self.routes = Routes(ROUTES)
@@ -51,6 +58,8 @@ class Server:
         self.draining = asyncio.Event()
         """Set when the server stops: whoever waits for something is answered at once."""
         self.append_id = append_id
+        self.origins = frozenset(origins)
+        self._frame_rate = frame_rate
         self.openapi = document(self.routes)
         self._work = work
         self._telemetry = Telemetry() if telemetry else None
@@ -60,6 +69,7 @@ class Server:
     async def start(self) -> Self:
         """Open the database and begin; raises what `App.start` raises."""
         await self.app.start(work=self._work)
+        self.app.hub.visitor = self.visitor
         self.census = Census(self.app.store, self.app.node.schedule.slots)
         self._counting = asyncio.create_task(self.census.run(), name="onceward-census")
         self.draining.clear()
@@ -68,6 +78,8 @@ class Server:
     def drain(self) -> None:
         """Let nobody wait any longer; twice is once."""
         self.draining.set()
+        if self._counting is not None:
+            self.app.hub.drain()
 
     async def stop(self) -> None:
         """Finish what is at hand and close; twice is once."""
@@ -95,7 +107,7 @@ class Server:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
-            await send({"type": "websocket.close", "code": 4404})
+            await self._websocket(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -113,6 +125,21 @@ class Server:
             await send({"type": "lifespan.shutdown.failed", "message": str(error)})
             raise
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wire: Hearing | None = (scope.get("extensions") or {}).get(WIRE)
+        if wire is None:
+            await receive()  # that it asks to connect
+        try:
+            if self._counting is None:
+                raise Unavailable("the server is not started", code="node_stopped")
+            admission = admit(self, scope, receive)
+        except OncewardError as error:
+            await refuse(scope, send, problem(error))
+            return
+        await send({"type": "websocket.accept", "subprotocol": admission.subprotocol})
+        wire = wire or AsgiWire(receive, send)
+        await wire.hear(self.app.hub.connect(wire, admission.caller), self._frame_rate)
 
     async def _http(self, request: Request, send: Send) -> None:
         begun_ns = boot_ns()
@@ -185,6 +212,14 @@ class Server:
             insist_local(request)
             return DEVELOPER
         return self.auth.caller(request.header(b"authorization"), self.app.store.clock.now_ms())
+
+    def visitor(self, token: str) -> Caller:
+        """Whose token it is. In dev mode `dev:` and a name is a token for anyone who likes to be
+        called that. Raises `no_credentials`."""
+        if self.auth.dev:
+            name = token.removeprefix("dev:")
+            return DEVELOPER if name in ("", token) else Caller(name, DEVELOPER.scopes)
+        return self.auth.caller(f"Bearer {token}", self.app.store.clock.now_ms())
 
     async def probe(self) -> None:
         """Find out whether the node can work now; raises what hinders it. However many ask, one

@@ -33,6 +33,15 @@ DEFINED = {
     *("POST /v1/endpoints", "GET /v1/endpoints", "GET /v1/endpoints/{id}"),
     *("PUT /v1/endpoints/{id}", "PATCH /v1/endpoints/{id}", "DELETE /v1/endpoints/{id}"),
     *("POST /v1/endpoints/{id}/rotate", "POST /v1/endpoints/{id}/test"),
+    *("GET /v1/ws", "POST /v1/rooms", "GET /v1/rooms", "GET /v1/rooms/{id}"),
+    *("PATCH /v1/rooms/{id}", "DELETE /v1/rooms/{id}", "GET /v1/rooms/{id}/members"),
+    *("GET /v1/rooms/{id}/snapshot", "GET /v1/rooms/{id}/history", "POST /v1/rooms/{id}/ops"),
+    "POST /v1/rooms/{id}/say",
+    *(
+        f"{method} /v1/rooms/{{id}}/{kind}/{{name}}"
+        for method in ("GET", "PUT", "DELETE")
+        for kind in ("maps", "lists", "presences")
+    ),
     *("GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /docs"),
 }
 

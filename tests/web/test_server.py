@@ -91,7 +91,7 @@ async def test_it_can_be_started_again_and_leaves_nothing_behind() -> None:
 
 
 @virtual
-async def test_websockets_are_turned_away() -> None:
+async def test_websockets_are_turned_away_elsewhere() -> None:
     async with serving() as caller:
         sent: list[Any] = []
 
@@ -101,8 +101,9 @@ async def test_websockets_are_turned_away() -> None:
         async def receive() -> Any:
             return {"type": "websocket.connect"}
 
-        await caller.server({"type": "websocket"}, receive, send)
-        assert sent == [{"type": "websocket.close", "code": 4404}]
+        scope = {"type": "websocket", "path": "/", "query_string": b"", "headers": []}
+        await caller.server(scope, receive, send)
+        assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
 @virtual

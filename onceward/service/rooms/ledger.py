@@ -112,7 +112,7 @@ class Ledger:
         missed = self.replay.since(seq)
         if missed is None:
             # The log reaches back there, but a snapshot is less work.
-            return Greeting("gap", greeting.n, takes=True), b""
+            return greeting._replace(reset="gap"), b""
         return greeting, missed
 
     async def commit(self, batch: Sequence[Waiting]) -> Told:

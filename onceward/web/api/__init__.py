@@ -1,6 +1,17 @@
 """The API, route by route."""
 
-from onceward.web.api import endpoints, inbox, jobs, locks, queues, system, timers, timers_plain
+from onceward.web.api import (
+    endpoints,
+    inbox,
+    jobs,
+    locks,
+    queues,
+    rooms,
+    rooms_inside,
+    system,
+    timers,
+    timers_plain,
+)
 
 ROUTES = [
     *inbox.ROUTES,
@@ -10,5 +21,7 @@ ROUTES = [
     *timers.ROUTES,
     *timers_plain.ROUTES,
     *endpoints.ROUTES,
+    *rooms.ROUTES,
+    *rooms_inside.ROUTES,
     *system.ROUTES,
 ]

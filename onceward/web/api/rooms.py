@@ -1,0 +1,341 @@
+"""Rooms over HTTP: make, find, see and delete them, now and as they were."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from onceward import limits
+from onceward.errors import BadInput
+from onceward.parts.rooms import Entry, Found, Info, Room, Schemas
+from onceward.parts.rooms.frames import Member
+from onceward.parts.rooms.names import admit_room
+from onceward.parts.rooms.records import Head
+from onceward.service.rooms.session import Deed, allowed, insist
+from onceward.transaction import Transaction
+from onceward.web.auth import Caller
+from onceward.web.bodies import parse
+from onceward.web.handshake import PATH
+from onceward.web.http import Request, Response, whole
+from onceward.web.routes import Route
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+Capacity = Annotated[int, Meta(ge=1, le=limits.ROOM_MEMBERS_MAX)]
+Keep = Annotated[int, Meta(ge=1, le=limits.ROOM_KEEP_STEPS_MAX)]
+
+
+class NewRoom(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A room to be made."""
+
+    id: str = ""
+    """Empty: the server makes one up."""
+    meta: dict[str, Any] = {}
+    """What it can be found by."""
+    schemas: Schemas = Schemas()
+    capacity: Capacity = limits.ROOM_MEMBERS_MAX
+    """How many connections may be in it."""
+    keep: Keep = limits.ROOM_KEEP_STEPS
+    """How many steps back it can be seen, and clients can catch up."""
+
+
+class RoomChange(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Settings to be changed: those that are given."""
+
+    meta: dict[str, Any] | None = None
+    schemas: Schemas | None = None
+    capacity: Capacity | None = None
+    keep: Keep | None = None
+
+
+class RoomView(msgspec.Struct):
+    """A room as it is."""
+
+    id: str
+    epoch: str
+    """Its incarnation: one of the same id that is made later has another."""
+    seq: int
+    """The number of its last step."""
+    floor: int
+    """From here on it can be seen as it was."""
+    made_ms: int
+    by: str
+    meta: dict[str, Any]
+    schemas: Schemas
+    capacity: int
+    keep: int
+
+
+class ListedRoom(msgspec.Struct):
+    """A room in a list."""
+
+    id: str
+    epoch: str
+    made_ms: int
+    by: str
+    meta: dict[str, Any]
+
+
+class RoomPage(msgspec.Struct):
+    """Rooms by id."""
+
+    rooms: list[ListedRoom]
+    next: str | None
+    """What to give as `after` for the next page; None: there is none."""
+
+
+class RemovedRoom(msgspec.Struct):
+    """A room that is no more."""
+
+    id: str
+    epoch: str
+
+
+class MemberList(msgspec.Struct):
+    """The connections that are in a room."""
+
+    members: list[Member]
+
+
+class Whole(msgspec.Struct):
+    """All that is in a room, at a sequence number."""
+
+    id: str
+    epoch: str
+    seq: int
+    maps: dict[str, dict[str, Any]]
+    lists: dict[str, list[list[Any]]]
+    """Of each item its id, position and value, in order."""
+
+
+class History(msgspec.Struct):
+    """Steps of a room, in order."""
+
+    entries: list[Entry]
+    next: int | None
+    """What to give as `since` for those behind them; None: there are none."""
+
+
+async def create(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    asked = parse(await request.body(), NewRoom)
+    id_ = asked.id or server.app.store.ids.new()
+    admit_id(id_)
+    insist(caller, "write", id_)
+
+    async def fn(tx: Transaction) -> RoomView:
+        _, info = await server.app.rooms.create(
+            tx,
+            id_,
+            by=caller.name,
+            meta=asked.meta,
+            schemas=asked.schemas,
+            capacity=asked.capacity,
+            keep=asked.keep,
+        )
+        return _view(id_, info, Head(info.epoch))
+
+    return Response.of(await server.app.run(fn))
+
+
+async def list_(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    query = request.query(["prefix", "meta", "after", "limit"])
+    limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
+    meta = parse(query["meta"].encode(), dict[str, Any]) if "meta" in query else {}
+    prefix, after = query.get("prefix", ""), query.get("after", "")
+    for text in (prefix, after):
+        if text:
+            admit_id(text)
+
+    async def fn(tx: Transaction) -> tuple[list[Found], str]:
+        return await server.app.rooms.find(tx, prefix=prefix, meta=meta, after=after, most=limit)
+
+    found, next_ = await server.app.run(fn)
+    rooms = [
+        ListedRoom(id_, room.epoch, room.made_ms, room.by, room.meta)
+        for id_, room in found
+        if allowed(caller, "read", id_)
+    ]
+    return Response.of(RoomPage(rooms, next_ or None))
+
+
+async def get(server: "Server", request: Request) -> Response:
+    id_ = known(server, request, "read")
+
+    async def fn(tx: Transaction) -> RoomView:
+        return _view(
+            id_, await server.app.rooms.info(tx, id_), await server.app.rooms.head(tx, id_)
+        )
+
+    return Response.of(await server.app.run(fn))
+
+
+async def change(server: "Server", request: Request) -> Response:
+    id_ = known(server, request, "room")
+    asked = parse(await request.body(), RoomChange)
+
+    async def fn(tx: Transaction) -> RoomView:
+        info = await server.app.rooms.configure(
+            tx,
+            id_,
+            meta=asked.meta,
+            schemas=asked.schemas,
+            capacity=asked.capacity,
+            keep=asked.keep,
+        )
+        return _view(id_, info, await server.app.rooms.head(tx, id_))
+
+    return Response.of(await server.app.run(fn))
+
+
+async def remove(server: "Server", request: Request) -> Response:
+    id_ = known(server, request, "room")
+    info = await server.app.run(lambda tx: server.app.rooms.remove(tx, id_))
+    return Response.of(RemovedRoom(id_, info.epoch))
+
+
+async def members(server: "Server", request: Request) -> Response:
+    id_ = known(server, request, "read")
+    await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
+    return Response.of(MemberList(server.app.hub.members(id_)))
+
+
+async def snapshot(server: "Server", request: Request) -> Response:
+    id_ = known(server, request, "read")
+    text = request.query(["at"]).get("at")
+    at = None if text is None else whole("at", text, 0, limits.ROOM_NUMBER_MAX)
+
+    async def fn(tx: Transaction) -> Room:
+        return await server.app.rooms.load(tx, id_, at)
+
+    room = await server.app.run(fn)
+    plain = room.state.plain()
+    return Response.of(Whole(id_, room.epoch, room.seq, plain["maps"], plain["lists"]))
+
+
+async def history(server: "Server", request: Request) -> Response:
+    id_ = known(server, request, "read")
+    query = request.query(["since", "limit"])
+    limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
+
+    async def fn(tx: Transaction) -> History:
+        head = await server.app.rooms.head(tx, id_)
+        since = head.floor
+        if "since" in query:
+            since = whole("since", query["since"], 0, limits.ROOM_NUMBER_MAX)
+        entries = await server.app.rooms.log(tx, id_, since, limit)
+        last = since + len(entries)
+        return History(entries, last if last < head.seq else None)
+
+    return Response.of(await server.app.run(fn))
+
+
+async def websocket(server: "Server", request: Request) -> Response:
+    raise BadInput("this address speaks WebSocket: see the protocol", code="upgrade_required")
+
+
+def known(server: "Server", request: Request, deed: Deed) -> str:
+    """The id of the room in the path, if the caller may do that with it. Raises `BadInput`."""
+    id_ = request.parameters["id"]
+    caller: Caller = server.caller(request)
+    admit_id(id_)
+    insist(caller, deed, id_)
+    return id_
+
+
+def admit_id(id_: str) -> None:
+    admit_room(id_)
+    if "\x00" in id_:
+        raise BadInput("a room's id has no NUL in it", code="bad_name")
+
+
+def _view(id_: str, info: Info, head: Head) -> RoomView:
+    return RoomView(
+        id_,
+        info.epoch,
+        head.seq,
+        head.floor,
+        info.made_ms,
+        info.by,
+        info.meta,
+        info.schemas,
+        info.capacity,
+        info.keep,
+    )
+
+
+_ROOM = ("no_such_room", "bad_name")
+
+ROUTES = [
+    Route(
+        "POST",
+        "/v1/rooms",
+        create,
+        "Make a room",
+        takes=NewRoom,
+        gives=RoomView,
+        problems=("bad_name", "room_exists", "bad_schema", "value_too_large"),
+    ),
+    Route(
+        "GET",
+        "/v1/rooms",
+        list_,
+        "Rooms by the beginning of their ids, and by metadata",
+        gives=RoomPage,
+        problems=("bad_name", "not_json", "wrong_type", "duplicate_member", "too_deep"),
+        query=("prefix", "meta", "after", "limit"),
+    ),
+    Route("GET", "/v1/rooms/{id}", get, "A room", gives=RoomView, problems=_ROOM),
+    Route(
+        "PATCH",
+        "/v1/rooms/{id}",
+        change,
+        "Change some settings of a room",
+        takes=RoomChange,
+        gives=RoomView,
+        problems=(*_ROOM, "bad_schema", "value_too_large"),
+    ),
+    Route(
+        "DELETE",
+        "/v1/rooms/{id}",
+        remove,
+        "Delete a room with all that is in it",
+        gives=RemovedRoom,
+        problems=_ROOM,
+    ),
+    Route(
+        "GET",
+        "/v1/rooms/{id}/members",
+        members,
+        "Who is in a room",
+        gives=MemberList,
+        problems=_ROOM,
+    ),
+    Route(
+        "GET",
+        "/v1/rooms/{id}/snapshot",
+        snapshot,
+        "All that is in a room, or was at a sequence number",
+        gives=Whole,
+        problems=(*_ROOM, "history_gone"),
+        query=("at",),
+    ),
+    Route(
+        "GET",
+        "/v1/rooms/{id}/history",
+        history,
+        "The steps of a room behind a sequence number",
+        gives=History,
+        problems=(*_ROOM, "history_gone"),
+        query=("since", "limit"),
+    ),
+    Route(
+        "GET",
+        PATH,
+        websocket,
+        "Join rooms, over WebSocket",
+        problems=("upgrade_required", "origin_refused"),
+    ),
+]

@@ -1,0 +1,275 @@
+"""What is in a room, over HTTP: steps, and whole maps, lists and presences."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from onceward import limits
+from onceward.errors import BadInput
+from onceward.parts.rooms import Item, Schemas
+from onceward.parts.rooms.frames import Said
+from onceward.parts.rooms.names import admit_name
+from onceward.parts.rooms.operations import Operation
+from onceward.service.rooms.live import admit_said
+from onceward.transaction import Transaction
+from onceward.web.api.rooms import known
+from onceward.web.bodies import parse
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+
+class NewStep(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Operations that take effect as one."""
+
+    ops: list[Operation]
+    client: str = ""
+    """Who numbers its steps, so that one that is sent again is taken once."""
+    n: Annotated[int, Meta(ge=0, le=limits.ROOM_NUMBER_MAX)] = 0
+
+
+class TakenStep(msgspec.Struct):
+    """A step that is durable."""
+
+    seq: int | None
+    """None: it was taken before."""
+    duplicate: bool
+
+
+class Event(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What is said to those who are in a room now; it is not kept."""
+
+    event: str
+    value: Any = None
+    to: str = ""
+    """The id of one member; empty: to all."""
+
+
+class Spoken(msgspec.Struct):
+    """To how many members it was said."""
+
+    members: int
+
+
+class Shape(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What all values are to be like."""
+
+    schema: dict[str, Any] | None = None
+
+
+class MapView(msgspec.Struct):
+    """A whole map."""
+
+    name: str
+    values: dict[str, Any]
+
+
+class ListView(msgspec.Struct):
+    """A whole list."""
+
+    name: str
+    items: list[Item]
+
+
+class PresenceView(msgspec.Struct):
+    """A whole presence: the entries by user, as far as they are known to this node."""
+
+    name: str
+    values: dict[str, Any]
+
+
+class Dropped(msgspec.Struct):
+    """Whether it was there until now."""
+
+    dropped: bool
+
+
+async def step(server: "Server", request: Request) -> Response:
+    id_ = known(server, request, "write")
+    by = server.caller(request).name
+    asked = parse(await request.body(), NewStep)
+
+    async def fn(tx: Transaction) -> TakenStep:
+        taken = await server.app.rooms.change(
+            tx, id_, asked.ops, by=by, client=asked.client, n=asked.n
+        )
+        return TakenStep(None if taken is None else taken.seq, taken is None)
+
+    return Response.of(await server.app.run(fn, line=f"room:{id_}"))
+
+
+async def say(server: "Server", request: Request) -> Response:
+    id_ = known(server, request, "write")
+    by = server.caller(request).name
+    asked = parse(await request.body(), Event)
+    admit_said(asked.event, asked.value)
+    await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
+    said = Said(id_, asked.event, asked.value, "", by, direct=bool(asked.to))
+    return Response.of(Spoken(server.app.hub.say(said, asked.to)))
+
+
+async def get_map(server: "Server", request: Request) -> Response:
+    id_, name = known(server, request, "read"), _name(request)
+    found = await server.app.run(lambda tx: server.app.rooms.map(tx, id_, name))
+    if found is None:
+        raise _none("map", name)
+    return Response.of(MapView(name, found))
+
+
+async def make_map(server: "Server", request: Request) -> Response:
+    async def make(tx: Transaction, id_: str, name: str, by: str) -> None:
+        await server.app.rooms.map_make(tx, id_, name, by=by)
+
+    id_, name = await _make(server, request, "maps", make)
+    found = await server.app.run(lambda tx: server.app.rooms.map(tx, id_, name))
+    return Response.of(MapView(name, found or {}))
+
+
+async def drop_map(server: "Server", request: Request) -> Response:
+    id_, name = known(server, request, "write"), _name(request)
+    by = server.caller(request).name
+
+    async def fn(tx: Transaction) -> bool:
+        if await server.app.rooms.map(tx, id_, name) is None:
+            return False
+        await server.app.rooms.map_drop(tx, id_, name, by=by)
+        return True
+
+    return Response.of(Dropped(await server.app.run(fn)))
+
+
+async def get_list(server: "Server", request: Request) -> Response:
+    id_, name = known(server, request, "read"), _name(request)
+    found = await server.app.run(lambda tx: server.app.rooms.list(tx, id_, name))
+    if found is None:
+        raise _none("list", name)
+    return Response.of(ListView(name, found))
+
+
+async def make_list(server: "Server", request: Request) -> Response:
+    async def make(tx: Transaction, id_: str, name: str, by: str) -> None:
+        await server.app.rooms.list_make(tx, id_, name, by=by)
+
+    id_, name = await _make(server, request, "lists", make)
+    found = await server.app.run(lambda tx: server.app.rooms.list(tx, id_, name))
+    return Response.of(ListView(name, found or []))
+
+
+async def drop_list(server: "Server", request: Request) -> Response:
+    id_, name = known(server, request, "write"), _name(request)
+    by = server.caller(request).name
+
+    async def fn(tx: Transaction) -> bool:
+        if await server.app.rooms.list(tx, id_, name) is None:
+            return False
+        await server.app.rooms.list_drop(tx, id_, name, by=by)
+        return True
+
+    return Response.of(Dropped(await server.app.run(fn)))
+
+
+async def get_presence(server: "Server", request: Request) -> Response:
+    id_, name = known(server, request, "read"), _name(request)
+    await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
+    return Response.of(PresenceView(name, server.app.hub.presences(id_).get(name, {})))
+
+
+async def make_presence(server: "Server", request: Request) -> Response:
+    async def make(tx: Transaction, id_: str, name: str, by: str) -> None:
+        await server.app.rooms.info(tx, id_)  # there is nothing to make but its shape
+
+    id_, name = await _make(server, request, "presences", make)
+    return Response.of(PresenceView(name, server.app.hub.presences(id_).get(name, {})))
+
+
+async def drop_presence(server: "Server", request: Request) -> Response:
+    id_, name = known(server, request, "room"), _name(request)
+    await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
+    return Response.of(Dropped(server.app.hub.drop_presence(id_, name)))
+
+
+async def _make(
+    server: "Server",
+    request: Request,
+    kind: Literal["maps", "lists", "presences"],
+    make: Callable[[Transaction, str, str, str], Awaitable[None]],
+) -> tuple[str, str]:
+    """Let there be a map, a list or a presence, with a shape if one is given."""
+    raw = await request.body()
+    shape = parse(raw, Shape).schema if raw else None
+    id_ = known(server, request, "write" if shape is None else "room")
+    name, by = _name(request), server.caller(request).name
+
+    async def fn(tx: Transaction) -> None:
+        if shape is not None:
+            info = await server.app.rooms.info(tx, id_)
+            shapes = {**getattr(info.schemas, kind), name: shape}
+            schemas: Schemas = msgspec.structs.replace(info.schemas, **{kind: shapes})
+            await server.app.rooms.configure(tx, id_, schemas=schemas)
+        await make(tx, id_, name, by)
+
+    await server.app.run(fn)
+    return id_, name
+
+
+def _name(request: Request) -> str:
+    name = request.parameters["name"]
+    admit_name(name, "a name")
+    return name
+
+
+def _none(what: str, name: str) -> BadInput:
+    return BadInput(f"there is no {what} {name[:100]!a} in the room", code="not_found")
+
+
+_ROOM = ("no_such_room", "bad_name")
+_STEP = (
+    *(*_ROOM, "bad_shape", "room_too_large", "value_too_large"),
+    *("not_expected", "not_countable"),
+)
+
+
+def _whole(kind: str, views: Any, get: Any, make: Any, drop: Any) -> list[Route]:
+    path, one = f"/v1/rooms/{{id}}/{kind}/{{name}}", kind.removesuffix("s")
+    return [
+        Route("GET", path, get, f"A whole {one}", gives=views, problems=(*_ROOM, "not_found")),
+        Route(
+            "PUT",
+            path,
+            make,
+            f"Let there be a {one}, with a shape for its values if one is given",
+            takes=Shape,
+            gives=views,
+            problems=(*_STEP, "bad_schema"),
+        ),
+        Route("DELETE", path, drop, f"Remove a whole {one}", gives=Dropped, problems=_STEP),
+    ]
+
+
+ROUTES = [
+    Route(
+        "POST",
+        "/v1/rooms/{id}/ops",
+        step,
+        "Change a room by a step",
+        takes=NewStep,
+        gives=TakenStep,
+        problems=(*_STEP, "commit_too_large"),
+    ),
+    Route(
+        "POST",
+        "/v1/rooms/{id}/say",
+        say,
+        "Say something to those who are in a room",
+        takes=Event,
+        gives=Spoken,
+        problems=(*_ROOM, "no_such_member", "value_too_large"),
+    ),
+    *_whole("maps", MapView, get_map, make_map, drop_map),
+    *_whole("lists", ListView, get_list, make_list, drop_list),
+    *_whole("presences", PresenceView, get_presence, make_presence, drop_presence),
+]

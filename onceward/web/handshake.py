@@ -1,0 +1,84 @@
+"""Whether a request to speak WebSocket is taken, and who makes it.
+
+Credentials come in the header Authorization, or, from browsers, which cannot set that, as a
+subprotocol beside ours, or in the first frame; never in the address, which ends up in logs. Pages
+of other sites are refused unless the settings allow them.
+"""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.parts.rooms.frames import PROTOCOL
+from onceward.web.auth import Caller
+from onceward.web.http import Receive, Request, Response, Scope, Send
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+PATH = "/v1/ws"
+_TOKEN = "token."  # noqa: S105 - what stands before one
+
+
+class Admission(NamedTuple):
+    """A request that is taken."""
+
+    caller: Caller | None
+    """None: the first frame says who it is."""
+    subprotocol: str | None
+
+
+def admit(server: "Server", scope: Scope, receive: Receive) -> Admission:
+    """Judge a request. Raises `BadInput`, also `no_credentials` and `origin_refused`."""
+    request = Request({"method": "GET", **scope}, receive)
+    if server.routes.find(request).path != PATH:
+        raise BadInput("this address does not speak WebSocket", code="not_found")
+    if scope["query_string"]:
+        raise BadInput(
+            "the address takes no parameters: a token goes in a header, a subprotocol or the "
+            "first frame",
+            code="bad_parameter",
+        )
+    if server.draining.is_set():
+        raise Unavailable("the server is stopping", code="node_stopped")
+    offered: list[str] = scope.get("subprotocols") or []
+    if server.auth.dev:
+        caller: Caller | None = server.caller(request)
+    else:
+        admit_origin(request.header(b"origin"), request.header(b"host"), server.origins)
+        caller = _caller(server, request.header(b"authorization"), offered)
+    return Admission(caller, PROTOCOL if PROTOCOL in offered else None)
+
+
+def _caller(server: "Server", authorization: str | None, offered: list[str]) -> Caller | None:
+    tokens = [word.removeprefix(_TOKEN) for word in offered if word.startswith(_TOKEN)]
+    if authorization is not None:
+        return server.visitor(authorization.partition(" ")[2].strip())
+    return server.visitor(tokens[0]) if tokens else None
+
+
+def admit_origin(origin: str | None, host: str | None, allowed: Collection[str]) -> None:
+    """Raise `origin_refused` for a page of another site, unless it is allowed."""
+    if origin is None or origin in allowed or "*" in allowed:
+        return
+    try:
+        its_host = urlsplit(origin).netloc
+    except ValueError:
+        its_host = ""
+    if not its_host or its_host.lower() != (host or "").lower():
+        raise OncewardError(
+            f"pages of {origin[:100]!a} may not connect: the setting `origins` allows some",
+            code="origin_refused",
+        )
+
+
+async def refuse(scope: Scope, send: Send, response: Response) -> None:
+    """Answer a request that is not taken."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    headers = response.headers
+    start = {"type": "websocket.http.response.start", "status": response.status}
+    await send({**start, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": response.body})
