@@ -37,6 +37,7 @@ from onceward import engine as engines
 from onceward import limits
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.meters import Meters
 from onceward.parts import recurring as recurring_part
 from onceward.parts.inbox import Inbox, Receipt
 from onceward.parts.rooms import PURGE_WRITES, ROOM_DUE, Rooms
@@ -240,15 +241,16 @@ class App(Declared):
     ) -> None:
         await self.stop()
 
-    def work(self) -> None:
+    def work(self, announce: Callable[[], None] = lambda: None) -> None:
         """Run handlers until SIGTERM or SIGINT, then drain: a whole process. A second signal
-        ends the handlers at once. Raises what has ended the node, if that was no signal."""
+        ends the handlers at once. `announce` hears when they run. Raises what has ended the
+        node, if that was no signal."""
         import uvloop  # here, since there is none on Windows
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._work())
+            runner.run(self._work(announce))
 
-    async def _work(self) -> None:
+    async def _work(self, announce: Callable[[], None]) -> None:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
         def signalled() -> None:
@@ -262,7 +264,14 @@ class App(Declared):
             # What is there now stays: no need to look through it for garbage again and again.
             gc.freeze()
             self.node.on_end(stopped.set)
+            announce()
             await stopped.wait()
+
+    @property
+    def meters(self) -> Meters:
+        """Counters and histograms, which `/metrics` shows where this application is served; add
+        your own."""
+        return self.store.meters
 
     async def probe(self) -> None:
         """Find out whether this node can work now: whether there is room for the largest
@@ -334,8 +343,11 @@ class App(Declared):
 
         return await (self.store.run(send) if tx is None else send(tx))
 
-    async def job(self, id_: str) -> JobRecord:
-        """A job as it is now: state, attempts, result. Raises `NoSuchJob`."""
+    async def job(self, id_: str, *, tx: Transaction | None = None) -> JobRecord:
+        """A job as it is now: state, attempts, result; with `tx`, as part of that transaction.
+        Raises `NoSuchJob`."""
+        if tx is not None:
+            return await self.node.schedule.get(tx, id_)
         return await self.run(lambda tx: self.node.schedule.get(tx, id_))
 
     async def wait(self, id_: str, timeout_s: float | None = None) -> JobRecord:

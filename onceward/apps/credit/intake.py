@@ -1,0 +1,180 @@
+"""The web side: where outbound messages come in, and where people look and ask for a pull again.
+
+    POST /credit/soap/SECRET                    an outbound message; or /credit/soap where client
+                                                certificates tell the sender
+    GET  /credit/soap/SECRET                    the WSDL of it
+    GET  /credit/applications/ORG/ID            what is known of an application
+    POST /credit/applications/ORG/ID/pulls      pull again, with a reason
+
+An acknowledgement is sent when all of a message is durable. How long that took, and why messages
+came again, is counted for each sender: `/metrics` shows it.
+"""
+
+import hmac
+import logging
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from onceward import limits
+from onceward.apps.credit import soap
+from onceward.apps.credit.application import Application, Pull
+from onceward.apps.credit.credit import PULLS, Credit
+from onceward.apps.credit.outbound import wsdl
+from onceward.apps.credit.record_id import long_id
+from onceward.errors import BadInput, OncewardError
+from onceward.web.bodies import parse
+from onceward.web.http import Receive, Request, Response, Scope, Send
+from onceward.web.routes import Route, Routes
+
+logger = logging.getLogger("onceward.credit")
+
+PREFIX = "/credit"
+_KEY_CHARS_MAX = 200
+
+
+class Ask(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A deliberate second pull."""
+
+    reason: Annotated[str, Meta(min_length=1)]
+
+
+class Asked(msgspec.Struct):
+    """The pull that was asked for."""
+
+    job: str
+    asked_ms: int
+    by: str
+    reason: str
+
+
+class View(msgspec.Struct):
+    """An application, and the state of each of its pulls: `doubt` waits for a person."""
+
+    application: Application
+    states: list[str]
+
+
+class Intake:
+    """An ASGI application around a `Credit`, mounted at `PREFIX`."""
+
+    def __init__(self, credit: Credit) -> None:
+        self.credit = credit
+        credit.app.mount(PREFIX, self)
+        self._routes = Routes(ROUTES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        route = self._routes.find(request)
+        response = await route.handle(self, request)
+        await response.send(send)
+
+    def refusal(self, error: OncewardError) -> Response:
+        """What a sender hears whose envelope is so large that it is not even read."""
+        return _fault(BadInput(error.message, code="bad_envelope"))
+
+    # Messages.
+
+    async def receive(self, request: Request) -> Response:
+        """Take an outbound message in. The answer is an acknowledgement or a SOAP fault; a
+        sender that does not know the secret finds nothing here."""
+        app, begun_ns = self.credit.app, self.credit.app.store.clock.elapsed_ns()
+        self._insist_secret(request)
+        try:
+            self._insist_certificate(request)
+            envelope = soap.read(await self._body(request))
+            organisation = envelope.organisation
+            if organisation not in self.credit.settings.organisations:
+                raise OncewardError(
+                    "messages of this organisation are not taken here", code="wrong_organisation"
+                )
+            repeats = await self.credit.accept(envelope)
+        except OncewardError as error:
+            app.meters.count("credit_refused", code=error.code)
+            logger.warning("an outbound message was refused: %s", error)
+            return _fault(error)
+        for repeat in repeats:
+            app.meters.count("credit_notifications", organisation=organisation, why=repeat)
+        took_s = (app.store.clock.elapsed_ns() - begun_ns) / 1e9
+        app.meters.histogram("credit_ack_seconds", organisation=organisation).observe(took_s)
+        return Response(200, soap.ACK, soap.CONTENT_TYPE)
+
+    async def describe(self, request: Request) -> Response:
+        self._insist_secret(request)
+        host = request.header(b"host") or "localhost"
+        scheme = request.scope.get("scheme", "http")
+        path = request.scope["path"]
+        return Response(200, wsdl(f"{scheme}://{host}{path}"), soap.CONTENT_TYPE)
+
+    async def _body(self, request: Request) -> bytes:
+        try:
+            return await request.body(limits.SOAP_BYTES_MAX, "text/xml")
+        except BadInput as refused:
+            raise BadInput(refused.message, code="bad_envelope") from refused
+
+    def _insist_secret(self, request: Request) -> None:
+        told, secret = request.parameters.get("secret", ""), self.credit.settings.secret
+        if not hmac.compare_digest(told.encode(), secret.encode()):
+            raise BadInput("there is nothing at this address", code="not_found")
+
+    def _insist_certificate(self, request: Request) -> None:
+        settings = self.credit.settings
+        if not settings.certificates:
+            return
+        told = request.header(settings.certificate_header.lower().encode()) or ""
+        told = told.replace(":", "").lower()
+        if not any(
+            hmac.compare_digest(told.encode(), one.encode()) for one in settings.certificates
+        ):
+            raise OncewardError("the client's certificate is not known here", code="not_allowed")
+
+    # People.
+
+    async def show(self, request: Request) -> Response:
+        organisation, opportunity = self._place(request)
+        application = await self.credit.find(organisation, opportunity)
+        states = [(await self.credit.app.job(pull.job)).state for pull in application.pulls]
+        return Response.of(View(application, states))
+
+    async def pull_again(self, request: Request) -> Response:
+        organisation, opportunity = self._place(request)
+        key = request.header(b"idempotency-key") or ""
+        if not 0 < len(key) <= _KEY_CHARS_MAX:
+            raise BadInput(
+                f"say in an Idempotency-Key of 1 to {_KEY_CHARS_MAX} characters what is the same "
+                "request: a pull must not happen twice because somebody clicked twice",
+                code="missing_key",
+            )
+        ask = parse(await request.body(), Ask)
+        by = request.scope["onceward"].caller(request).name
+        pull: Pull = await self.credit.pull_again(
+            organisation, opportunity, reason=ask.reason, by=by, key=key
+        )
+        return Response.of(Asked(pull.job, pull.asked_ms, pull.by, pull.reason), 202)
+
+    def _place(self, request: Request) -> tuple[str, str]:
+        """Which application is meant, by one who may manage the queue of pulls."""
+        caller: Any = request.scope["onceward"].caller(request)
+        caller.insist("manage", PULLS)
+        try:
+            return long_id(request.parameters["organisation"]), long_id(request.parameters["id"])
+        except BadInput as refused:
+            raise BadInput(refused.message, code="bad_parameter") from refused
+
+
+ROUTES = [
+    Route("POST", "/soap/{secret}", Intake.receive, "Take an outbound message in"),
+    Route("GET", "/soap/{secret}", Intake.describe, "The WSDL of the endpoint"),
+    Route("POST", "/soap", Intake.receive, "The same, for senders known by certificate"),
+    Route("GET", "/soap", Intake.describe, "The WSDL of the endpoint"),
+    Route("GET", "/applications/{organisation}/{id}", Intake.show, "An application"),
+    Route("POST", "/applications/{organisation}/{id}/pulls", Intake.pull_again, "Pull again"),
+]
+
+
+def _fault(error: OncewardError) -> Response:
+    if error.kind.status >= 500:
+        # What storage says is for the log.
+        error = OncewardError(f"{error.kind.title}.", code=error.code)
+    return Response(error.kind.status, soap.fault(error), soap.CONTENT_TYPE)

@@ -1,0 +1,87 @@
+"""An example of the other end: it takes results, and knows each by its id.
+
+It stands for a Salesforce endpoint that decisions, tradelines and verifications are posted to.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from onceward.web.bodies import parse
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+
+
+class Result(msgspec.Struct, omit_defaults=True, frozen=True):
+    """One result of a pull."""
+
+    opportunity: str
+    kind: str
+    pull: str
+    value: Any = None
+
+
+class Stats(msgspec.Struct):
+    """What has happened so far."""
+
+    came: int = 0
+    refused: int = 0
+    repeated: int = 0
+    """Known by their ids."""
+    different: int = 0
+    """Known by their ids, and not the same: that should never be."""
+    twice: int = 0
+    """Results that came under another id before: that should never be, either."""
+    results: int = 0
+    applications: int = 0
+    """Of which all three results are here."""
+
+
+class Salesforce:
+    """Takes results."""
+
+    def __init__(self, fraction: Callable[[], float], *, failing: float = 0.0) -> None:
+        """`fraction` is chance; `failing` is the share of results that are refused, or kept and
+        answered with an error."""
+        self.stats = Stats()
+        self.results: dict[str, Result] = {}
+        self._kinds: dict[str, set[str]] = {}
+        self._fraction = fraction
+        self._failing = failing
+
+    async def take(self, request: Request) -> Response:
+        id_ = request.header(b"idempotency-key")
+        if not id_:
+            return Response(400, b'{"error": "there is no Idempotency-Key"}')
+        result = parse(await request.body(), Result)
+        self.stats.came += 1
+        chance = self._fraction()
+        if chance < self._failing / 2:
+            self.stats.refused += 1
+            return Response(503, b"{}")
+        self._keep(id_, result)
+        return Response(500 if chance < self._failing else 201, b"{}")
+
+    def _keep(self, id_: str, result: Result) -> None:
+        known = self.results.get(id_)
+        if known is not None:
+            self.stats.repeated += 1
+            self.stats.different += known != result
+            return
+        kinds = self._kinds.setdefault(result.pull, set())
+        self.stats.twice += result.kind in kinds
+        kinds.add(result.kind)
+        self.results[id_] = result
+        self.stats.results = len(self.results)
+        self.stats.applications += len(kinds) == 3
+
+    async def tell(self, request: Request) -> Response:
+        return Response.of(self.stats)
+
+    @property
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/salesforce/results", lambda _, r: self.take(r), "Take a result"),
+            Route("GET", "/salesforce", lambda _, r: self.tell(r), "What has happened"),
+        ]

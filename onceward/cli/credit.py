@@ -1,0 +1,89 @@
+"""Commands for the people of credit intake: look at an application, and pull again."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from onceward.cli.calls import (
+    add_command,
+    add_group,
+    print_facts,
+    print_json,
+    shown_time,
+)
+
+if TYPE_CHECKING:
+    from onceward.client import Client
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the parser."""
+    actions = add_group(
+        commands,
+        "credit",
+        "look at applications for credit, or pull again",
+        "onceward credit show 00D… 006…",
+    )
+    show = add_command(
+        actions, "show", _show, "show an application", "onceward credit show 00D… 006…"
+    )
+    again = add_command(
+        actions,
+        "pull-again",
+        _pull_again,
+        "pull credit once more, on purpose",
+        "onceward credit pull-again 00D… 006… --reason 'wrong address' --key ticket-7",
+    )
+    for command in (show, again):
+        command.add_argument("organisation", metavar="ORGANISATION", help="its id: 00D…")
+        command.add_argument("opportunity", metavar="OPPORTUNITY", help="its id: 006…")
+    again.add_argument("--reason", required=True, help="why: it goes on the record")
+    again.add_argument(
+        "--key", required=True, help="what is the same request, such as a ticket's number"
+    )
+
+
+def _path(arguments: argparse.Namespace) -> tuple[str, ...]:
+    return "credit", "applications", arguments.organisation, arguments.opportunity
+
+
+async def _show(client: "Client", arguments: argparse.Namespace) -> int:
+    found: Any = await client.call("GET", *_path(arguments), type=dict)
+    if arguments.json:
+        return print_json(found)
+    application = found["application"]
+    print_facts([(name, text or "nil") for name, text in application["fields"].items()])
+    for number, (pull, state) in enumerate(
+        zip(application["pulls"], found["states"], strict=True), 1
+    ):
+        print(f"\npull {number}")
+        print_facts(
+            [
+                ("job", pull["job"]),
+                ("asked", shown_time(pull["asked_ms"])),
+                ("by", pull.get("by", "")),
+                ("reason", pull.get("reason", "")),
+                ("state", state),
+                ("report", pull.get("report", "")),
+                ("outcome", pull.get("outcome", "")),
+                ("because", "; ".join(pull.get("reasons", []))),
+            ]
+        )
+    for difference in application.get("differences", []):
+        print(f"\n{shown_time(difference['came_ms'])} other fields came, and were not acted on")
+        print_facts([(name, text or "nil") for name, text in difference["fields"].items()])
+    return 0
+
+
+async def _pull_again(client: "Client", arguments: argparse.Namespace) -> int:
+    found: Any = await client.call(
+        "POST",
+        *_path(arguments),
+        "pulls",
+        type=dict,
+        body={"reason": arguments.reason},
+        key=arguments.key,
+    )
+    if arguments.json:
+        return print_json(found)
+    print(f"{found['job']} is asked for by {found['by']}: {found['reason']}")
+    return 0

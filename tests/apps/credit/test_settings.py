@@ -1,0 +1,58 @@
+"""Settings come from the environment, and what would be unsafe is refused."""
+
+import pytest
+
+from onceward.apps.credit.settings import Settings, load
+from onceward.errors import OncewardError
+
+ENOUGH = {
+    "CREDIT_ORGANISATIONS": "00D000000000001, 00D000000000002EAA",
+    "CREDIT_SECRET": "a-secret".replace("-", "") + "0" * 16,
+    "CREDIT_BUREAU": "https://bureau.example/pulls",
+    "CREDIT_SALESFORCE": "https://org.example/results",
+    "OTHER": "thing",
+}
+
+
+def test_settings_are_read() -> None:
+    settings = load({**ENOUGH, "CREDIT_BUREAU_KEYS": "1", "CREDIT_LEASE_S": "2.5"})
+    assert settings.organisations == ("00D000000000001EAA", "00D000000000002EAA")
+    assert (settings.bureau_keys, settings.lease_s, settings.work) == (True, 2.5, True)
+
+
+def test_certificates_are_taken_as_they_are_written_elsewhere() -> None:
+    told = {**ENOUGH, "CREDIT_CERTIFICATES": ":".join(["AB"] * 32)}
+    del told["CREDIT_SECRET"]
+    assert load(told).certificates == ("ab" * 32,)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"CREDIT_SECRET": ""}, "anybody could send"),
+        ({"CREDIT_SECRET": "short"}, "at least 16"),
+        ({"CREDIT_SECRET": "with/slashes/in/it/and/long"}, "letters and digits"),
+        ({"CREDIT_ORGANISATIONS": ""}, "name the organisations"),
+        ({"CREDIT_ORGANISATIONS": "me"}, "not the id"),
+        ({"CREDIT_CERTIFICATES": "ab"}, "64 hex digits"),
+        ({"CREDIT_CERTIFICATES": "x" * 64}, "64 hex digits"),
+        ({"CREDIT_LEASE_S": "soon"}, "lease_s"),
+        ({"CREDIT_LEASE_S": "0"}, "lease_s"),
+        ({"CREDIT_COLOUR": "red"}, "colour"),
+    ],
+)
+def test_what_cannot_be_is_refused(change: dict[str, str], why: str) -> None:
+    with pytest.raises(OncewardError, match=why) as refused:
+        load({**ENOUGH, **change})
+    assert refused.value.code == "bad_settings"
+
+
+def test_what_is_missing_is_named() -> None:
+    for name in ("CREDIT_ORGANISATIONS", "CREDIT_BUREAU", "CREDIT_SALESFORCE"):
+        with pytest.raises(OncewardError, match=name.removeprefix("CREDIT_").lower()):
+            load({key: text for key, text in ENOUGH.items() if key != name})
+
+
+def test_defaults_are_those_of_a_careful_installation() -> None:
+    settings = Settings(organisations=(), bureau="", salesforce="")
+    assert settings.bureau_keys is False

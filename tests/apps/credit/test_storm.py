@@ -1,0 +1,91 @@
+"""The storm: whatever is repeated, killed, paused and refused, there is one pull for each."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from onceward.apps.credit.storm import ACK_S_MAX, Course, Plan, Storm
+from onceward.errors import BadInput
+
+TENTH = Plan(
+    applications=20, times=20, senders=2, workers=3, lease_s=0.6, kills=2, pauses=1, patience_s=240
+)
+WHOLE = Plan(applications=200, times=20, senders=4, workers=8, lease_s=2, kills=20, pauses=10)
+
+
+def with_keys(plan: Plan, keys: bool) -> Plan:
+    return Plan(**{**vars(plan), "keys": keys})
+
+
+async def blow(plan: Plan, url: str, folder: Path) -> Course:
+    folder.mkdir()
+    course = await Storm(plan, url, folder).run()
+    kind = "with keys" if plan.keys else "without keys"
+    print(
+        f"{kind}: {plan.applications} applications in {course.acknowledged} notifications and "
+        f"{course.envelopes} envelopes, all acknowledged, the slowest in {course.slowest_s:.3f} s; "
+        f"{course.kills} workers killed, {course.pauses} paused; {course.pulled.asked} requests "
+        f"to the bureau, {course.pulled.refused} refused, {course.pulled.lost} answers lost; "
+        f"{course.pulled.done} pulls, {course.doubts} in doubt; {course.told.results} results, "
+        f"{course.told.repeated} of them told again"
+    )
+    return course
+
+
+@pytest.mark.credit
+@pytest.mark.timeout(2_700)
+async def test_there_is_one_pull_for_each_application_whatever_happens(
+    url: str, tmp_path: Path, soak: bool
+) -> None:
+    plans = [with_keys(WHOLE if soak else TENTH, keys) for keys in (True, False)]
+    storms = [
+        blow(plan, f"{url}_{number}", tmp_path / f"{number}") for number, plan in enumerate(plans)
+    ]
+    if soak:  # one after the other: so that what is slow is so for its own sake
+        courses = [await storm for storm in storms]
+        assert max(course.slowest_s for course in courses) < ACK_S_MAX
+    else:
+        courses = await asyncio.gather(*storms)
+    for course in courses:
+        assert course.violations() == []
+        assert course.acknowledged == course.notifications
+
+
+def test_what_goes_wrong_is_told() -> None:
+    course = Course(Plan(applications=2, times=4, kills=1, pauses=0, keys=False))
+    course.kills, course.decided, course.told.results = 1, 2, 6
+    course.pulled.done, course.pulled.most = 2, 1
+    assert course.violations() == []
+    course.pulled.most = 2
+    assert course.violations() == ["an application was pulled 2 times"]
+    course.pulled.most, course.doubts = 1, 2
+    assert course.violations() == ["2 cases were in doubt after 1 kills"]
+    course.doubts, course.told.twice = 1, 1
+    assert course.violations() == ["1 results came under two ids, or changed"]
+    course.told.twice, course.unacknowledged = 0, ["500"]
+    assert course.violations() == ["1 envelopes were not acknowledged"]
+    course.unacknowledged, course.decided = [], 1
+    assert course.violations() == ["1 applications are not decided"]
+    course.decided, course.pulled.done = 2, 3
+    assert course.violations() == ["there were 3 pulls for 2 applications"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"applications": 0},
+        {"senders": 0},
+        {"workers": 0},
+        {"times": 3, "senders": 4},
+        {"times": 5, "senders": 2},
+        {"kills": -1},
+        {"lease_s": 0.0},
+        {"lease_s": float("nan")},
+        {"failing": 1.0},
+    ],
+    ids=str,
+)
+def test_a_storm_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(BadInput):
+        Plan(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,52 @@
+"""Demonstrations: what they are asked for is checked, and what came of them is told."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from onceward import cli
+from onceward.apps.credit.storm import Course, Plan
+from onceward.cli.demo import Sight, print_course
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--applications", "0"),
+        ("--times", "3"),
+        ("--lease-s", "-1"),
+        ("--database", "sqlite:///x.db"),
+    ],
+)
+def test_a_storm_that_cannot_be_is_refused(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["demo", "credit-storm", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith("[bad_request]\n")
+
+
+def test_what_to_show_must_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["demo"]) == 2
+    assert "credit-storm" in capsys.readouterr().err
+
+
+def test_a_storm_is_told_of() -> None:
+    plan = Plan(applications=2, times=4, kills=1, pauses=0)
+    course = Course(plan, envelopes=3, acknowledged=8, slowest_s=0.12, kills=1, decided=2)
+    course.pulled.done, course.pulled.most, course.told.results = 2, 1, 6
+    out = Console(file=io.StringIO(), width=100, force_terminal=True, highlight=False)
+    with Sight(plan, out) as sight:
+        sight.show(course)
+    print_course(course, out)
+    assert isinstance(out.file, io.StringIO)
+    said = out.file.getvalue()
+    assert "messages acknowledged" in said
+    assert "8/8" in said
+    assert "the slowest in 120 ms" in said
+    assert "One pull for each application." in said
+    course.pulled.most = 2
+    print_course(course, out)
+    assert "an application was pulled 2 times" in out.file.getvalue()
