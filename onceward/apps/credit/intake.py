@@ -25,8 +25,9 @@ from onceward.apps.credit.outbound import wsdl
 from onceward.apps.credit.record_id import long_id
 from onceward.errors import BadInput, OncewardError
 from onceward.web.bodies import parse
-from onceward.web.http import Receive, Request, Response, Scope, Send
-from onceward.web.routes import Route, Routes
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+from onceward.web.site import Site
 
 logger = logging.getLogger("onceward.credit")
 
@@ -56,19 +57,13 @@ class View(msgspec.Struct):
     states: list[str]
 
 
-class Intake:
-    """An ASGI application around a `Credit`, mounted at `PREFIX`."""
+class Intake(Site):
+    """The routes of a `Credit`, mounted at `PREFIX`."""
 
     def __init__(self, credit: Credit) -> None:
+        super().__init__(ROUTES, self)
         self.credit = credit
         credit.app.mount(PREFIX, self)
-        self._routes = Routes(ROUTES)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        route = self._routes.find(request)
-        response = await route.handle(self, request)
-        await response.send(send)
 
     def refusal(self, error: OncewardError) -> Response:
         """What a sender hears whose envelope is so large that it is not even read."""

@@ -14,27 +14,8 @@ import uvicorn
 from onceward.apps.credit.bureau import Bureau
 from onceward.apps.credit.salesforce import Salesforce
 from onceward.clock import Clock
-from onceward.errors import OncewardError
 from onceward.ids import Ids
-from onceward.web.http import Gone, Receive, Request, Scope, Send, problem
-from onceward.web.routes import Route, Routes
-
-
-class Outside:
-    """Answers for both, as an ASGI application."""
-
-    def __init__(self, routes: Sequence[Route]) -> None:
-        self._routes = Routes(list(routes))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        try:
-            response = await self._routes.find(request).handle(self, request)
-        except Gone:
-            return
-        except OncewardError as error:
-            response = problem(error)
-        await response.send(send)
+from onceward.web.site import Site
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -51,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
         sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
         sys.stdout.flush()
         config = uvicorn.Config(
-            Outside([*bureau.routes, *salesforce.routes]),
+            Site([*bureau.routes, *salesforce.routes]),
             log_config=None,
             lifespan="off",
             ws="none",

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from onceward.apps.credit.bureau import Bureau
-from onceward.apps.credit.outside import Outside
 from onceward.testing.clock import VirtualClock
+from onceward.web.site import Site
 from tests.service.cluster import virtual
 from tests.web.asgi import Answer, Caller
 
@@ -18,7 +18,7 @@ def bureau(*chances: float, **options: Any) -> tuple[Bureau, Caller]:
     made = Bureau(
         lambda: left.pop(0) if len(left) > 1 else left[0], clock=VirtualClock(), **options
     )
-    outside: Any = Outside(made.routes)
+    outside: Any = Site(made.routes)
     outside.app = None
     return made, Caller(outside)
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from onceward.apps.credit.outside import Outside
 from onceward.apps.credit.salesforce import Salesforce
+from onceward.web.site import Site
 from tests.web.asgi import Answer, Caller
 
 
 def salesforce(*chances: float, failing: float = 0.0) -> tuple[Salesforce, Caller]:
     left = list(chances or (0.5,))
     made = Salesforce(lambda: left.pop(0) if len(left) > 1 else left[0], failing=failing)
-    outside: Any = Outside(made.routes)
+    outside: Any = Site(made.routes)
     outside.app = None
     return made, Caller(outside)
 
