@@ -1,1 +1,1 @@
-"""Rooms as a client has them: a copy that changes at once, and the connection that keeps it true."""
+"""Rooms as a client has them: copies that change at once, and the connection that keeps them."""
