@@ -31,7 +31,6 @@ from onceward.apps.rps.records import (
     thrown_by,
 )
 from onceward.apps.rps.rules import Command, Outcome, Wrong
-from onceward.errors import BadInput
 from onceward.parts.inbox import Receipt
 from onceward.service.job import Job
 from onceward.transaction import Transaction
@@ -211,11 +210,9 @@ async def _throw(tx: Transaction, line: Line, me: Player | None, command: Comman
 
 async def _find(tx: Transaction, nick: str) -> Player | None:
     """Who has a nickname."""
-    try:
-        key = nick_key(rules.fold(nick))
-    except BadInput:
-        return None  # no nickname could be that
-    phone = await tx.get(key, str)
+    if not rules.is_nick(nick):
+        return None
+    phone = await tx.get(nick_key(rules.fold(nick)), str)
     return None if phone is None else await tx.get(player_key(phone), Player)
 
 

@@ -53,11 +53,16 @@ class Twilio(Provider):
         api: str = "https://api.twilio.com",
     ) -> None:
         """`public_url` is the address of the webhook as it was given to Twilio, which signs it:
-        behind a proxy it is not the one that arrives here. Raises `BadInput`."""
+        behind a proxy it is not the one that arrives here. A query is taken from the request.
+        Raises `BadInput`."""
         if not account or not token:
             raise BadInput("Twilio needs the SID of an account and its token")
-        if urlsplit(public_url).scheme not in ("http", "https") or not urlsplit(public_url).netloc:
-            raise BadInput(f"the public URL of the webhook is not {public_url!r}", code="bad_url")
+        parts = urlsplit(public_url)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.query:
+            raise BadInput(
+                f"the public URL of the webhook, without a query, is not {public_url!r}",
+                code="bad_url",
+            )
         self.rate = rate
         self._token = token
         self._public_url = public_url

@@ -4,6 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from onceward.apps.rps import game as game_module
 from onceward.apps.rps import rules, words
@@ -230,3 +232,23 @@ async def test_replies_go_where_the_last_text_came_from() -> None:
             ("+12025550188", words.NOTHING_PENDING),
             ("+12025550188", words.they_wait("Ann")),
         ]
+
+
+TEXT = st.tuples(
+    st.sampled_from(["", "nick ", "t r ", "t ", "score ", "help ", "games ", "quit "]),
+    st.text() | st.text("x", min_size=1_000, max_size=1_700),
+).map("".join)
+
+
+@settings(max_examples=15)
+@given(st.lists(TEXT, min_size=5, max_size=20))
+def test_whatever_is_texted_is_answered(texts: list[str]) -> None:
+    @virtual
+    async def play() -> None:
+        async with table("Ann") as game:
+            for text in texts:
+                heard = await game.text("Bob", text)
+                assert len(heard.pop("Bob")) == 1, text
+                assert heard == {} or list(heard) == ["Ann"]
+
+    play()

@@ -176,6 +176,7 @@ def test_an_account_that_cannot_be_is_refused() -> None:
         (ACCOUNT, "", URL),
         (ACCOUNT, TOKEN, "play.example/twilio"),
         (ACCOUNT, TOKEN, ""),
+        (ACCOUNT, TOKEN, URL + "?a=b"),
     ):
         with pytest.raises(BadInput):
             Twilio(account, token, url)

@@ -1,0 +1,66 @@
+"""What the guide and the README say of the game is so."""
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceward.app import App
+from onceward.apps.rps import rules
+from onceward.apps.rps.rules import Wrong
+from tests.console import blocks
+from tests.server_process import ROOT
+
+GUIDE = ROOT / "docs" / "rps.md"
+FOLDER = ROOT / "onceward" / "apps" / "rps"
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_applications_of_the_guide_can_be_declared(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in re.findall(r'environ\["(\w+)"\]', GUIDE.read_text()):
+        monkeypatch.setenv(name, "secret")
+    names: dict[str, Any] = {}
+    exec(blocks(GUIDE, "python")[number], names)
+    app = names["app"]
+    assert isinstance(app, App)
+    assert list(app.mounted) == ["/rps"]
+    paths = [route.path for route in app.mounted["/rps"].routes]
+    assert [["/phones"], ["/twilio"], ["/sns"]][number] == paths[:1]
+
+
+def test_the_commands_of_the_guide_are_commands() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", GUIDE.read_text(), re.MULTILINE)
+    said = [text for row in rows for text in re.findall(r"`([^`]+)`", row)]
+    known = {word for words in rules.COMMANDS.values() for word in words}
+    assert {text.split()[0] for text in said} == known
+    for text in said:
+        if "PLAY" not in text and len(text) > 2:
+            assert rules.read(text.replace("NAME", "Ann")) != Wrong(rules.words.unknown(text))
+
+
+def test_the_lines_in_the_readme_are_lines_of_the_code() -> None:
+    sources = [*FOLDER.glob("*.py"), ROOT / "examples" / "demo.py"]
+    code = {line for path in sources for line in statements(path.read_text())}
+    quoted = [
+        line for block in blocks(FOLDER / "README.md", "python") for line in statements(block)
+    ]
+    assert len(quoted) >= 11
+    assert [line for line in quoted if line not in code] == []
+
+
+def statements(code: str) -> list[str]:
+    """All of them, however deep, each as it is written in one way."""
+    found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.stmt)]
+    return [ast.unparse(node) for node in found]
+
+
+def test_every_file_is_in_the_readme_and_every_link_leads_somewhere() -> None:
+    links = re.findall(r"\]\((?!http)([^)]+)\)", (FOLDER / "README.md").read_text())
+    assert [link for link in links if not (FOLDER / link).exists()] == []
+    modules = {path.name for path in FOLDER.glob("*.py")} - {"__init__.py"}
+    assert modules <= set(links)
