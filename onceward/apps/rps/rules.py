@@ -125,9 +125,9 @@ def is_nick(word: str) -> bool:
 
 
 def fold(nick: str) -> str:
-    """What is the same for nicknames that differ in case alone."""
-    composed = unicodedata.normalize("NFC", nick)
-    return unicodedata.normalize("NFC", composed.casefold())
+    """What is the same for nicknames that differ in case alone, or in how accents are written:
+    a canonical caseless match, as Unicode defines it."""
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", nick).casefold())
 
 
 def quoted(word: str) -> str:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onceward.apps.rps import rules, words
@@ -63,6 +63,7 @@ def test_a_nickname_is_up_to_32_word_characters(word: str) -> None:
 
 
 @given(st.from_regex(r"\w{1,32}", fullmatch=True))
+@example("\N{GREEK SMALL LETTER ALPHA WITH PERISPOMENI AND YPOGEGRAMMENI}")
 def test_nicknames_that_differ_in_case_alone_are_the_same(nick: str) -> None:
     for other in (nick.upper(), nick.lower(), nick.swapcase(), nick.title()):
         if other.casefold() == nick.casefold():

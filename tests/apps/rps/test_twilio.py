@@ -14,6 +14,8 @@ from onceward.app import App
 from onceward.apps.rps import words
 from onceward.apps.rps.game import Game
 from onceward.apps.rps.provider import Reply
+from onceward.apps.rps.records import nick_key
+from onceward.apps.rps.rules import fold
 from onceward.apps.rps.twilio import FORM, Twilio, signature, spellings
 from onceward.errors import BadInput, NotDone
 from tests.apps.rps.fakes import ACCOUNT, TOKEN, FakeTwilio, error, hang_up, standing
@@ -78,7 +80,7 @@ async def test_a_text_signed_by_twilio_is_taken_in_once() -> None:
         await apps.sleep(5)
         player = apps.value(("rps-player", "+12025550101"))
         assert (player["nick"], player["line"]["ours"]) == ("Zoë", "+12025550100")
-        assert apps.value(("rps-nick", "zoë")) == "+12025550101"
+        assert apps.value(nick_key(fold("zOË"))) == "+12025550101"
         jobs = [
             key for key in apps.records if key[0].startswith("job#") and key[1].endswith("#job")
         ]
