@@ -50,14 +50,17 @@ class Hosts:
         if host.pause_until_ns > now_ns:
             return (host.pause_until_ns - now_ns) / 1e9
         doubtful = not host.answers
-        if host.requests >= (1 if host.failures else host.requests_max):
-            return host.wait_s()
-        if doubtful and self._doubtful >= self._doubtful_max:
+        crowded = self._doubtful >= self._doubtful_max // 2
+        if host.requests >= (1 if host.failures or (doubtful and crowded) else host.requests_max):
+            return host.wait_s(now_ns)
+        # The second half is for those of whom nothing is known: one request each will tell.
+        if doubtful and (self._doubtful >= self._doubtful_max or (crowded and host.failures)):
             return limits.HOST_WAIT_S_MAX
         self._idle.pop(key, None)
         self._busy[key] = host
         self._forget()
         host.requests += 1
+        host.begun_ns = now_ns
         self._doubtful += doubtful
         return Slot(self, key, host, doubtful, now_ns)
 
@@ -136,13 +139,15 @@ class _Host:
     """What is known of one host."""
 
     __slots__ = (
-        *("_time_s", "answers", "failures", "news_ns", "pause_until_ns", "requests"),
-        "requests_max",
+        *("_time_s", "answers", "begun_ns", "failures", "news_ns", "pause_until_ns"),
+        *("requests", "requests_max"),
     )
 
     def __init__(self) -> None:
         self.requests = 0
         self.requests_max = limits.HOST_REQUESTS_FIRST
+        self.begun_ns = 0
+        """When the last one began."""
         self.answers = False
         """Whether it has answered the last time."""
         self.failures = 0
@@ -156,7 +161,10 @@ class _Host:
     def learn_time(self, time_s: float) -> None:
         self._time_s += (time_s - self._time_s) / 8
 
-    def wait_s(self) -> float:
-        """When one of the requests under way may be over."""
+    def wait_s(self, now_ns: int) -> float:
+        """When one of the requests under way may be over: of a host that answers by what they
+        take, else as long again as it has taken already."""
         left_s = self._time_s / self.requests
+        if not self.answers:
+            left_s = (now_ns - self.begun_ns) / 1e9
         return min(limits.HOST_WAIT_S_MAX, max(limits.HOST_WAIT_S_MIN, left_s))

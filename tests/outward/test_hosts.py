@@ -164,8 +164,18 @@ def test_who_has_to_wait_for_a_request_to_end_waits_about_that_long(
         taken.give_back(True)
     slots(hosts)
     assert wait_s(hosts) == pytest.approx(1.6 / MANY, rel=0.01)
-    slots(hosts, "new")
-    assert wait_s(hosts, "new") == limits.HOST_WAIT_S_MIN
+
+
+def test_who_has_to_wait_for_a_host_that_has_not_answered_asks_less_and_less_often(
+    hosts: Hosts, time: Time
+) -> None:
+    slots(hosts)
+    assert wait_s(hosts) == limits.HOST_WAIT_S_MIN
+    asked = 0
+    while (again_s := wait_s(hosts)) < limits.HOST_WAIT_S_MAX:
+        time.pass_s(again_s)
+        asked += 1
+    assert asked < 12
 
 
 def test_hosts_that_do_not_answer_leave_room_for_those_that_do(time: Time) -> None:
@@ -177,6 +187,28 @@ def test_hosts_that_do_not_answer_leave_room_for_those_that_do(time: Time) -> No
     assert len(slots(hosts, "well")) == MANY
     hanging[0].give_back(False)
     assert isinstance(hosts.admit("new"), Slot)
+
+
+def test_where_many_hang_each_new_host_gets_one_request_to_show_that_it_is_well(
+    time: Time,
+) -> None:
+    hosts = Hosts(lambda: 0.0, time, doubtful_max=10)
+    counts = [len(slots(hosts, f"hangs {number}")) for number in range(8)]
+    assert counts == [2, 2, 1, 1, 1, 1, 1, 1]
+
+
+def test_hosts_in_trouble_leave_room_for_new_ones(time: Time) -> None:
+    hosts = Hosts(lambda: 0.0, time, doubtful_max=10)
+    for number in range(20):
+        slot(hosts, f"ill {number}").give_back(False)
+    time.pass_s(60)
+    tried = [slot for number in range(20) for slot in slots(hosts, f"ill {number}")]
+    assert len(tried) == 5
+    assert len(slots(hosts, "new")) == 1
+    tried[0].give_back(False)
+    assert wait_s(hosts, "ill 19") == limits.HOST_WAIT_S_MAX
+    tried[1].give_back(False)
+    assert isinstance(hosts.admit("ill 19"), Slot)
 
 
 def test_hosts_that_were_not_used_for_the_longest_are_forgotten(time: Time) -> None:
