@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import logging
+import resource
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -21,6 +23,8 @@ from onceward.web.server import Server, is_loopback
 from onceward.web.settings import Settings
 from onceward.web.websocket import WebSocket
 
+logger = logging.getLogger("onceward")
+
 
 def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT: then answer what is at hand, hand over, and close.
@@ -39,8 +43,23 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     if app.outward is None:
         app.outward = outward_of(settings)
     logs.set_up(settings.log, settings.log_level)
+    allow_files(settings.webhook_calls if settings.webhooks else 0)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, app, auth, announce))
+
+
+def allow_files(calls: int) -> None:
+    """Let the process have as many open files as the system grants it: each connection is one,
+    and each outward call. Says so if that is not enough for the calls and some connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < calls + _FILES_BESIDE_CALLS:
+        logger.warning(
+            "this process may have %d files open, too few for %d outward calls at once and for "
+            "connections: raise the limit (ulimit -Hn), or lower webhook_calls",
+            *(hard, calls),
+        )
 
 
 def outward_of(settings: Settings) -> Outward | None:
@@ -103,6 +122,8 @@ async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[s
         listening.close()
 
 
+# Connections, and what the engine and the interpreter have open.
+_FILES_BESIDE_CALLS = 500
 # Hardly anything here is garbage that only a search finds: one every so many new objects will do.
 _GARBAGE_OBJECTS = 20_000
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import resource
 import signal
 import socket
 from pathlib import Path
@@ -173,6 +174,31 @@ async def test_a_claim_is_given_back_when_its_connection_ends(tmp_path: Path) ->
         await server.stop()
         for connection in (other, sender):
             await connection.close()
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The limits of open files that this process has had, as far as it knows."""
+    had = [(100, 700)]
+    monkeypatch.setattr(resource, "getrlimit", lambda what: had[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda what, limit: had.append(limit))
+    return had
+
+
+def test_a_server_may_have_as_many_files_open_as_the_system_grants(
+    files: list[tuple[int, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    serve.allow_files(200)
+    serve.allow_files(200)
+    assert files == [(100, 700), (700, 700)]
+    assert caplog.messages == []
+
+
+@pytest.mark.usefixtures("files")
+def test_a_limit_too_low_for_the_outward_calls_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    serve.allow_files(201)
+    [told] = caplog.messages
+    assert "700 files open, too few for 201 outward calls" in told
 
 
 async def test_it_refuses_to_let_others_in_without_keys(tmp_path: Path) -> None:
