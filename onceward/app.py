@@ -38,14 +38,13 @@ from onceward import limits
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.meters import Meters
-from onceward.parts import recurring as recurring_part
 from onceward.parts.inbox import Inbox, Receipt
 from onceward.parts.rooms import PURGE_WRITES, ROOM_DUE, Rooms
 from onceward.parts.schedule import COMPLETE_WRITES, Claim, job_key, milliseconds
 from onceward.parts.schedule import Job as JobRecord
 from onceward.parts.timers import WEBHOOKS
 from onceward.parts.timers import Timers as TimersPart
-from onceward.service.declared import Declared, Recurring
+from onceward.service.declared import Declared
 from onceward.service.delivery import Delivery, Outward
 from onceward.service.intake import Intake, accept_many
 from onceward.service.job import later_ms, send_options
@@ -174,8 +173,8 @@ class App(Declared):
         for queue, settings in self._settings.items():
             if settings:
                 await self.queues.configure(queue, **settings)
-        for name, recurring in self._recurring.items():
-            await self.store.run(partial(self._recur, name, recurring))
+        for id_, spec in self._recurring.items():
+            await self.store.run(partial(timers.keep, id_=id_, spec=spec))
         quarantine = Quarantine()
         handlers = list(self._handlers.values()) if work else []
         if work and delivery is not None:
@@ -187,12 +186,6 @@ class App(Declared):
             worker = Worker(node, self.inbox, handler, name, quarantine)
             self._workers.append(worker)
             worker.start()
-
-    async def _recur(self, name: str, recurring: Recurring, tx: Transaction) -> None:
-        queue, body, every_ms, order_key = recurring
-        await recurring_part.recur(
-            tx, self.node.schedule, name, queue, body, every_ms, order_key=order_key
-        )
 
     async def stop(self) -> None:
         """Finish what is at hand, hand over to other nodes, close; twice is once.

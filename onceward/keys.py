@@ -43,7 +43,6 @@ dead#queue  ended_ms#id                    a job that died, or is in doubt
 queue       queue                          the settings of a queue
 inbox#xx#   caller#key                     which job a dedupe key has led to
 queue
-recurring   name                           what recurs, and when it is due next
 timer#slot  caller#id                      a timer, and what it has come to
 endpoint    caller#id                      where outward calls go, and their secrets
 rooms       id                             a room in the list of all, with what it is searched by

@@ -353,7 +353,7 @@ async def test_a_job_recurs_once_for_all_nodes_and_once_after_downtime() -> None
     async with declared() as app:
         await apps.sleep(70)
         assert [at_s for _, at_s in sent[3:]] == [pytest.approx(585, abs=5), 600]
-        assert await app.queues.end_recurring("minutely")
+        await app.timers.cancel("every:minutely")
         await apps.sleep(300)
     assert len(sent) == 5
 

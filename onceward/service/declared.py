@@ -2,24 +2,18 @@
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from onceward import limits
 from onceward.errors import BadInput
+from onceward.parts import recurrence
 from onceward.parts.queue import changed
+from onceward.parts.recurrence import Cron, Interval, Repeat
 from onceward.parts.schedule import DEFAULT, admit_job, admit_lease, admit_queue, milliseconds
+from onceward.parts.timers import Send, Spec, timer_key
 from onceward.service.attempt import Handler
 
 Function = TypeVar("Function", bound=Callable[..., Awaitable[Any]])
-
-
-class Recurring(NamedTuple):
-    """A job that is sent again and again."""
-
-    queue: str
-    body: Any
-    every_ms: int
-    order_key: str | None
 
 
 class Declared:
@@ -28,7 +22,7 @@ class Declared:
     def __init__(self) -> None:
         self._settings: dict[str, dict[str, Any]] = {}
         self._handlers: dict[str, Handler] = {}
-        self._recurring: dict[str, Recurring] = {}
+        self._recurring: dict[str, Spec] = {}
         self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}
         """ASGI applications by their prefixes."""
 
@@ -140,18 +134,37 @@ class Declared:
         order_key: str | None = None,
     ) -> None:
         """Send a job to a queue every so many seconds, once for all nodes together; what was
-        missed while none ran is made up for by one job. `name` is that of the queue if not
-        given. It goes on, also if it is declared no more, until `Queues.end_recurring`.
-        Raises `BadInput`."""
+        missed while none ran is made up for by one job.
+
+        It is a timer with the id `every:NAME`, where `name` is that of the queue if not given. It
+        goes on, also if it is declared no more, until that timer is cancelled. Raises `BadInput`.
+        """
+        interval = Interval(milliseconds(seconds, "the time between two jobs"), 0)
+        self._recur(interval, Send(queue, body, order_key), name)
+
+    def cron(
+        self,
+        when: str,
+        queue: str,
+        body: Any = None,
+        *,
+        zone: str = "UTC",
+        name: str | None = None,
+        order_key: str | None = None,
+    ) -> None:
+        """The same as `every`, at the times of a cron expression (with seconds first, if it has
+        six fields) in a time zone."""
+        self._recur(Cron(when, zone), Send(queue, body, order_key), name)
+
+    def _recur(self, repeat: Repeat, send: Send, name: str | None) -> None:
         self._must_be_stopped("declare recurring jobs")
-        admit_job(queue, body, order_key=order_key)
-        every_ms = milliseconds(seconds, "the time between two jobs")
-        if every_ms < limits.RECUR_MS_MIN:
-            raise BadInput(f"a job recurs every {limits.RECUR_MS_MIN} ms or more, not {every_ms}")
-        name = queue if name is None else name
-        if name in self._recurring:
-            raise BadInput(f"two jobs recur under the name {name!r}: give each its own")
-        self._recurring[name] = Recurring(queue, body, every_ms, order_key)
+        admit_job(send.queue, send.body, order_key=send.order_key)
+        recurrence.admit(repeat)
+        id_ = f"every:{send.queue if name is None else name}"
+        timer_key("", id_, slots=1)  # can it be one?
+        if id_ in self._recurring:
+            raise BadInput(f"two jobs recur as {id_}: give each a name of its own")
+        self._recurring[id_] = Spec(send, repeat=repeat, catch_up="last")
 
     def _must_be_stopped(self, what: str) -> None:
         raise NotImplementedError

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -10,7 +9,6 @@ import msgspec
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.parts.recurring import RECUR_WRITES, RECURRING_DUE, come_due, read_to_recur
 from onceward.parts.rooms import PURGE_WRITES, ROOM_DUE, Rooms
 from onceward.parts.schedule import Schedule
 from onceward.service.book import Book
@@ -85,9 +83,6 @@ class Node:
         )
         self.schedule, self.placement = schedule, placement
         self.dispatcher = self.dispatcher_type(store, schedule, placement)
-        self.dispatcher.on_due(
-            RECURRING_DUE, partial(come_due, schedule), reads=read_to_recur, writes=RECUR_WRITES
-        )
         self.rooms = Rooms(store.ids, config.slots)
         self.dispatcher.on_due(ROOM_DUE, self.rooms.purge, writes=PURGE_WRITES)
         self.claims = self.claims_type(store, schedule, placement, self.book)

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from onceward.parts import queue as queue_part
-from onceward.parts import recurring as recurring_part
 from onceward.parts import steps as steps_part
 from onceward.parts.queue import DeadLetter, Page
 from onceward.parts.schedule import Job, Schedule, Settings
@@ -80,11 +79,6 @@ class Queues:
         await self._store.run(
             lambda tx: steps_part.settle(tx, self._schedule, id_, step, result=result, done=done)
         )
-
-    async def end_recurring(self, name: str) -> bool:
-        """Let what `App.every` has begun recur no more; says whether it did. An application
-        that still declares it begins it again."""
-        return await self._store.run(lambda tx: recurring_part.stop(tx, self._schedule, name))
 
     async def _pages(
         self,

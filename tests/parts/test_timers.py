@@ -45,6 +45,9 @@ class Clockwork:
     async def set(self, id_: str, spec: Spec) -> View:
         return await self.jobs.store.run(lambda tx: self.part.set(tx, id_, spec))
 
+    async def keep(self, id_: str, spec: Spec) -> View:
+        return await self.jobs.store.run(lambda tx: self.part.keep(tx, id_, spec))
+
     async def get(self, id_: str = "t", caller: str = "") -> View:
         return await self.jobs.store.run(lambda tx: self.part.get(tx, id_, caller=caller))
 
@@ -135,6 +138,24 @@ async def test_one_that_is_set_again_takes_the_place_of_the_one_before() -> None
     assert (await timers.get()).status == "active"
     assert await timers.pass_ms(1_000) == ["third"]
     assert (await timers.get()).timer.fired == 2
+
+
+async def test_one_that_is_kept_goes_on_unless_it_is_another_or_over() -> None:
+    timers = await new_clockwork()
+    repeat = Interval(1_000, 0)
+    kept = Spec(Send("q", {"pair": (1, 2)}), repeat=repeat, catch_up="last")
+    for _ in range(10):
+        await timers.keep("t", kept)
+        assert await timers.pass_ms(99) == []
+    assert await timers.pass_ms(10) == [{"pair": [1, 2]}], "whoever starts puts nothing off"
+    await timers.pass_ms(500)
+    await timers.keep("t", Spec(Send("q", 2), repeat=repeat, catch_up="last"))
+    assert await timers.pass_ms(999) == []
+    assert await timers.pass_ms(1) == [2]
+    await timers.cancel()
+    assert await timers.pass_ms(5_000) == []
+    await timers.keep("t", kept)
+    assert await timers.pass_ms(1_000) == [{"pair": [1, 2]}]
 
 
 async def test_it_can_be_moved_until_it_has_fired() -> None:

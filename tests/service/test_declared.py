@@ -37,6 +37,11 @@ BAD: dict[str, Any] = {
     "every: long time": lambda app: app.every(10**12, "q"),
     "every: body": lambda app: app.every(1, "q", object()),
     "every: order key": lambda app: app.every(1, "q", order_key=""),
+    "every: name": lambda app: app.every(1, "q", name="x" * 1_000),
+    "every: half a character": lambda app: app.every(1, "q", name="\ud800"),
+    "cron: nonsense": lambda app: app.cron("at noon", "q"),
+    "cron: zone": lambda app: app.cron("@daily", "q", zone="Nowhere"),
+    "cron: queue": lambda app: app.cron("@daily", "no such name"),
 }
 
 
@@ -68,7 +73,7 @@ def test_a_name_recurs_once() -> None:
     app = App(MemoryEngine())
     app.every(1, "q")
     app.every(1, "q", name="other")
-    with pytest.raises(BadInput, match="recur under the name 'q'"):
+    with pytest.raises(BadInput, match="two jobs recur as every:q"):
         app.every(2, "q")
 
 
@@ -98,6 +103,7 @@ async def test_nothing_can_be_declared_while_the_application_runs() -> None:
             lambda: app.handler("r"),
             lambda: app.outbox("r"),
             lambda: app.every(1, "q"),
+            lambda: app.cron("@daily", "q"),
             lambda: later(nothing),
         ):
             with pytest.raises(BadInput, match="is running"):

@@ -192,7 +192,6 @@ async def test_what_is_not_there_or_not_so_is_refused() -> None:
         await app.cancel(id_)
         with pytest.raises(AlreadyEnded):
             await app.cancel(id_)
-        assert not await app.queues.end_recurring("nothing")
 
 
 @virtual

@@ -63,6 +63,13 @@ class Timers:
             timer.generation, timer.fired = known.generation + 1, known.fired
         return self._put(tx, caller, id_, timer)
 
+    async def keep(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
+        """Set a timer, unless just this one is active under its id. Raises `BadInput`."""
+        known = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
+        if known is not None and known.state == "active" and known.mark == mark_of(spec):
+            return await self._view(tx, caller, id_, known)
+        return await self.set(tx, id_, spec, caller=caller)
+
     async def get(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
         """A timer, and what became of its last firing. Raises `NoSuchTimer`."""
         return await self._view(tx, caller, id_, await self._known(tx, caller, id_))
