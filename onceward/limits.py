@@ -220,6 +220,10 @@ ROOM_WAITING_BYTES_MAX = 16 << 20
 # The dispatcher keeps in memory what is due soon, so many entries of each slot at the most.
 AGENDA_AHEAD_MS = 10_000
 AGENDA_ENTRIES = 1_000
+# It makes one commit after the other, or so many at once where each is a round trip, and rests
+# when nothing is left: what comes due meanwhile shares the next one.
+DISPATCH_HANDS = 8
+DISPATCH_REST_S = 0.002
 # It looks again this often: where other nodes commit too and hints may be missing; soonest
 # after a hint; and where this node sees all commits.
 POLL_S = 1.0

@@ -32,6 +32,7 @@ from onceward.parts.schedule import (
 )
 from onceward.service.agenda import Agenda, Troubles, kind_of
 from onceward.service.placement import Placement
+from onceward.service.together import InTurn
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -57,6 +58,9 @@ class Dispatcher:
         self.kinds: dict[str, Kind] = {}
         self.store = store
         self.placement = placement
+        hands = limits.DISPATCH_HANDS if store.engine.shared else 1
+        self.acts = InTurn(store, hands=hands, rest_s=limits.DISPATCH_REST_S)
+        """What is due in several slots at once shares commits, and leaves room for all else."""
         self._runners: dict[int, SlotRunner] = {}
         self._group: asyncio.TaskGroup | None = None
         self._stopping = asyncio.Event()
@@ -216,7 +220,7 @@ class SlotRunner:
             return True
         batch = self._batch()
         if batch:
-            await self._act(batch)
+            await self._act(batch, alone=batch[0][1][1] in self.troubles)
         return bool(batch)
 
     async def _look(self) -> None:
@@ -273,21 +277,26 @@ class SlotRunner:
                 break
         return batch
 
-    async def _act(self, batch: list[tuple[Kind, Key]]) -> None:
+    async def _act(self, batch: list[tuple[Kind, Key]], *, alone: bool = False) -> None:
+        """Act on a batch; `alone`: in a commit of its own, since it may give trouble."""
+
         async def act(tx: Transaction) -> None:
-            known = [key for kind, entry in batch for key in kind.reads(entry)]
-            await tx.fetch(known[: limits.GET_KEYS_MAX])
             for kind, entry in batch:
                 await kind.act(tx, entry)
 
         try:
-            await self._store.run(act)
+            if alone:
+                await self._store.run(act)
+            else:
+                reads = [key for kind, entry in batch for key in kind.reads(entry)]
+                writes = sum(kind.writes for kind, _ in batch)
+                await self._dispatcher.acts.run(act, writes=writes, reads=reads)
         except _ENGINE_TROUBLE:
             raise
         except Exception as error:
             if len(batch) > 1:
                 for one in batch:
-                    await self._act([one])
+                    await self._act([one], alone=True)
             else:
                 self.troubles.add(batch[0][1][1], error, self._clock.now_ms())
             return

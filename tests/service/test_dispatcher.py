@@ -62,7 +62,8 @@ async def test_what_is_due_far_in_the_future_is_not_kept_in_memory_and_comes_on_
     assert len(runner._agenda) == limits.AGENDA_ENTRIES
     assert log.acted == []
     await cluster.clock.sleep(0.2)
-    assert [ms for _, ms in log.acted] == [at_ms] * 3_000
+    assert len(log.acted) == 3_000
+    assert all(at_ms <= ms <= at_ms + 10 for _, ms in log.acted)
     assert log.names == sorted(log.names)
 
 

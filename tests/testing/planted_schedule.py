@@ -190,13 +190,13 @@ class RemovesFirst(_WithRunners):
     """Due entries are removed, then acted on: in two commits."""
 
     class runner(SlotRunner):  # noqa: N801
-        async def _act(self, batch):
+        async def _act(self, batch, **how):
             async def remove(tx):
                 for _, entry in batch:
                     tx.delete(entry)
 
             await self._store.run(remove)
-            await super()._act(batch)
+            await super()._act(batch, **how)
 
     def spoil(self, runner):
         runner.__class__ = self.runner
@@ -206,13 +206,13 @@ class DropsFailed(_WithRunners):
     """What could not be acted on is taken for damaged, and removed."""
 
     class runner(SlotRunner):  # noqa: N801
-        async def _act(self, batch):
+        async def _act(self, batch, **how):
             async def remove(tx):
                 for _, entry in batch:
                     tx.delete(entry)
 
             try:
-                await super()._act(batch)
+                await super()._act(batch, **how)
             except OncewardError:
                 await self._store.run(remove)
 
