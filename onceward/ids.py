@@ -5,8 +5,10 @@ bits. Ids sort by the time they were made, and those of one `Ids` sort strictly 
 order they were made, also within a millisecond or when the clock goes back.
 """
 
+import os
 import secrets
 from collections.abc import Callable
+from weakref import WeakSet
 
 from onceward.errors import BadInput
 
@@ -18,14 +20,44 @@ random_bytes: Callable[[int], bytes] = secrets.token_bytes
 """The machine's own randomness; whatever can be simulated takes it as an argument."""
 
 
+class Pool:
+    """The machine's own randomness, drawn in larger pieces: quicker where little is wanted often.
+    For one thread. What was drawn before a fork is not used by the child."""
+
+    def __init__(self) -> None:
+        self._drawn = b""
+        self._used = 0
+        _pools.add(self)
+
+    def __call__(self, count: int) -> bytes:
+        if self._used + count > len(self._drawn):
+            self._drawn, self._used = random_bytes(max(count, _POOL_BYTES)), 0
+        start = self._used
+        self._used += count
+        return self._drawn[start : self._used]
+
+    def forget(self) -> None:
+        self._drawn, self._used = b"", 0
+
+
+def _forked() -> None:
+    for pool in _pools:
+        pool.forget()
+
+
+_POOL_BYTES = 1_024
+_pools: WeakSet[Pool] = WeakSet()
+os.register_at_fork(after_in_child=_forked)
+
+
 class Ids:
     """Makes ids and random numbers from a clock and a source of bytes, both injectable."""
 
     def __init__(
-        self, now_ms: Callable[[], int], randbytes: Callable[[int], bytes] = random_bytes
+        self, now_ms: Callable[[], int], randbytes: Callable[[int], bytes] | None = None
     ) -> None:
         self._now_ms = now_ms
-        self._randbytes = randbytes
+        self._randbytes = randbytes or Pool()
         self._last = 0
         self._time = (0, _encode(0, 50))
 

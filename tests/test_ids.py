@@ -1,4 +1,6 @@
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceward.errors import BadInput
-from onceward.ids import LENGTH, Ids, made_ms, random_bytes
+from onceward.ids import LENGTH, Ids, Pool, made_ms, random_bytes
 
 ORDER = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -94,3 +96,44 @@ def test_what_is_no_id_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="not an id") as refused:
         made_ms(text)
     assert refused.value.code == "bad_key"
+
+
+def test_a_pool_gives_each_byte_once_and_as_many_as_are_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = b""
+
+    def draw(count: int) -> bytes:
+        nonlocal drawn
+        piece = random.Random(len(drawn)).randbytes(count)
+        drawn += piece
+        return piece
+
+    monkeypatch.setattr("onceward.ids.random_bytes", draw)
+    pool, start = Pool(), 0
+    for count in [1, 10, 500, 0, 513, 1, 5_000, *[7] * 300]:
+        given = pool(count)
+        assert len(given) == count
+        found = drawn.find(given, start)
+        assert found >= start
+        start = found + count
+
+
+FORK = """
+import os
+from onceward.ids import Ids
+ids = Ids(lambda: 1)
+ids.new()
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+print(ids.token(100), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_process_and_its_fork_have_no_random_bytes_in_common() -> None:
+    printed = subprocess.run([sys.executable, "-c", FORK], capture_output=True, check=True)
+    theirs, mine = printed.stdout.split()
+    assert len(theirs) == len(mine) == 200
+    assert theirs != mine

@@ -312,8 +312,9 @@ class SlotRunner:
         next_ms = self._agenda.next_ms
         if next_ms is not None:
             left_ns = min(left_ns, next_ms * 1_000_000 - self._clock.now_ns())
+        loop = asyncio.get_running_loop()
+        waking = loop.call_later(max(left_ns, 0) / 1e9, self._wake.set)
         try:
-            async with asyncio.timeout(max(left_ns, 0) / 1e9):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+            await self._wake.wait()
+        finally:
+            waking.cancel()
