@@ -135,6 +135,7 @@ CRON_CHARS_MAX = 256
 QUEUE_LIMIT_MAX = 1_000
 QUEUE_RATE_MIN = 1e-9  # one job in thirty years
 QUEUE_RATE_MAX = 1_000_000
+RATE_SLACK_MS = 100  # so long what a rate allows can be used later
 # What a job's record holds besides its body has room in what is left of a value.
 BODY_BYTES_MAX = 350_000
 STEP_BYTES_MAX = 256

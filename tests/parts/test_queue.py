@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from onceward import limits
 from onceward.errors import AlreadyEnded, BadInput, NoSuchJob, NotDead, StaleToken
 from onceward.parts import queue as queue_part
 from onceward.parts.schedule import Claim, Settings, quota, spend
@@ -125,6 +126,30 @@ async def test_a_queue_hands_out_as_many_jobs_as_its_limit_says() -> None:
     await jobs.pass_ms(1_000)  # all leases run out, and their permits come back
     assert problems(jobs.engine) == []
     assert len(await desk.claim(10)) == 2
+
+
+@pytest.mark.parametrize("late_ms", [1, 7, 99])
+async def test_who_asks_a_little_late_each_time_gets_as_many_as_the_rate_allows(
+    late_ms: int,
+) -> None:
+    jobs = await jobs_with(rate=100)
+    for _ in range(320):
+        await jobs.send()
+    desk, taken, start_ms = Desk(jobs), 0, jobs.clock.at_ms
+    for _ in range(3_000 // late_ms):
+        taken += len(await desk.claim(15))
+        jobs.clock.at_ms += late_ms
+    assert taken == pytest.approx((jobs.clock.at_ms - start_ms) / 10, rel=0.04)
+
+
+async def test_what_was_not_used_for_long_is_lost() -> None:
+    jobs = await jobs_with(rate=100)
+    for _ in range(100):
+        await jobs.send()
+    desk = Desk(jobs)
+    for _ in range(3):
+        assert len(await desk.claim(50)) == 1
+        jobs.clock.at_ms += limits.RATE_SLACK_MS + 10
 
 
 async def test_in_no_second_are_there_more_jobs_than_the_rate_allows() -> None:

@@ -337,7 +337,7 @@ async def test_calls_are_begun_at_the_rate_that_was_asked_for_in_the_order_they_
     assert 14 < took_s < 16
     due = [int(post.body) for post in world.posts]
     late = [max(due[: n + 1]) - time for n, time in enumerate(due)]
-    assert max(late) <= 60, "in order, but for what one commit of each slot holds"
+    assert max(late) <= 100, "in order, but for what one commit of each slot holds"
 
 
 @virtual

@@ -60,6 +60,6 @@ def give_permit_back(tx: Transaction, queue: str, number: int) -> None:
 
 
 def _not_long_ago(next_ms: float, now_ms: int) -> float:
-    # What was not used is lost, but for less than the millisecond that cannot be told apart: so
-    # in no second are there more than the rate allows.
-    return next_ms if next_ms > now_ms - 1 else float(now_ms)
+    # What was not used is lost after a while, but not at once: else whoever asks a little late
+    # each time would never get as many as the rate allows.
+    return next_ms if next_ms > now_ms - limits.RATE_SLACK_MS else float(now_ms)
