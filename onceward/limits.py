@@ -221,9 +221,10 @@ ROOM_WAITING_BYTES_MAX = 16 << 20
 # The dispatcher keeps in memory what is due soon, so many entries of each slot at the most.
 AGENDA_AHEAD_MS = 10_000
 AGENDA_ENTRIES = 1_000
-# It makes one commit after the other, or so many at once where each is a round trip, and rests
-# when nothing is left: what comes due meanwhile shares the next one.
-DISPATCH_HANDS = 8
+# It has so many hands, more where a commit is a round trip. They rest when nothing is left: what
+# comes due meanwhile shares a commit.
+DISPATCH_HANDS = 2
+DISPATCH_HANDS_SHARED = 8
 DISPATCH_REST_S = 0.002
 # It looks again this often: where other nodes commit too and hints may be missing; soonest
 # after a hint; and where this node sees all commits.
@@ -257,7 +258,7 @@ DESK_IDLE_S = 60.0
 # Jobs are counted again and again: so many at a time, with pauses so many times as long as
 # that takes, and so long between two counts.
 CENSUS_JOBS = 500
-CENSUS_REST = 10
+CENSUS_REST = 30
 CENSUS_S = 1.0
 
 # HTTP. A message's body and what surrounds it, or the messages of a batch.

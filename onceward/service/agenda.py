@@ -24,6 +24,10 @@ class Agenda:
         self._bound = ""
         self._cut = False
         self._meanwhile: list[str] | None = None
+        # Those that are being acted on; and those of them, at their end, that a scan under way
+        # may still have seen.
+        self._taken: set[str] = set()
+        self._ended: list[str] = []
 
     def begin(self) -> None:
         """A scan begins: what is added from now on, it may have missed."""
@@ -37,7 +41,9 @@ class Agenda:
         if start:
             meanwhile += [sort for sort in self._known if sort < start]
         self._meanwhile = None
-        self._known = {*sorts, *meanwhile}
+        self._known = {*sorts, *meanwhile} - self._taken
+        self._taken.difference_update(self._ended)
+        self._ended.clear()
         self._heap = list(self._known)
         heapify(self._heap)
         self._bound, self._cut = bound, cut
@@ -49,6 +55,7 @@ class Agenda:
 
     def add(self, sort: str) -> bool:
         """Note an entry that was just committed; says whether it is now the first."""
+        self._taken.discard(sort)
         if self._meanwhile is not None:
             self._meanwhile.append(sort)
         if sort >= self._bound or sort in self._known:
@@ -63,11 +70,20 @@ class Agenda:
             self._forget(sort)
 
     def take(self) -> str:
-        """Remove and return the first."""
+        """Remove and return the first. Until it is said that this has ended, no scan brings it
+        back."""
         sort = self.next
         assert sort is not None
         self._forget(sort)
+        self._taken.add(sort)
         return sort
+
+    def ended(self, sort: str) -> None:
+        """What was taken is gone, or may come back."""
+        if self._meanwhile is None:
+            self._taken.discard(sort)
+        else:
+            self._ended.append(sort)
 
     def _forget(self, sort: str) -> None:
         self._known.remove(sort)  # it leaves the heap when its turn comes

@@ -1,17 +1,19 @@
 """The dispatcher: acts on what is due, in the slots that this node owns.
 
-Each slot has a runner of its own, which sleeps until the next entry. Entries of commits by
-this node's own store come in by its hook; those of other nodes by hints, or at the latest
-at the next poll. What is due is selected by `due <= now`, so a stalled minute is caught up,
-in the order of the entries' times. An entry that cannot be acted on stays, holds nobody up,
-and is tried again later.
+Of each slot the near future is kept in memory: entries of commits by this node's own store
+come in by its hook; those of other nodes by hints, or at the latest at the next look. A few
+hands act on what is due, the earliest first, whatever slot it stands in: what is due at the same
+time shares commits, and all else that the node does has its turn between them. What is due is
+selected by `due <= now`, so a stalled minute is caught up, in the order of the entries' times.
+An entry that cannot be acted on stays, holds nobody up, and is tried again later.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from heapq import heappop, heappush
 from typing import NamedTuple
 
-from onceward import keys, limits
+from onceward import limits
 from onceward.engine.base import Delete, Put
 from onceward.errors import (
     PASSING,
@@ -28,11 +30,10 @@ from onceward.parts.schedule import (
     PROMOTE_WRITES,
     Schedule,
     due_ms_of,
-    due_partition,
 )
-from onceward.service.agenda import Agenda, Troubles, kind_of
+from onceward.service.agenda import kind_of
 from onceward.service.placement import Placement
-from onceward.service.together import InTurn
+from onceward.service.slot import Slot
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -48,8 +49,20 @@ class Kind(NamedTuple):
     writes: int
 
 
+class Entry(NamedTuple):
+    """Something due that a hand acts on."""
+
+    slot: Slot
+    kind: Kind
+    sort: str
+
+    @property
+    def key(self) -> Key:
+        return self.slot.partition, self.sort
+
+
 class Dispatcher:
-    """Acts on due entries by their kind; a runner for each slot that this node owns."""
+    """Acts on due entries by their kind, in the slots that this node owns."""
 
     def __init__(self, store: Store, schedule: Schedule, placement: Placement) -> None:
         self.acted = 0
@@ -58,12 +71,13 @@ class Dispatcher:
         self.kinds: dict[str, Kind] = {}
         self.store = store
         self.placement = placement
-        hands = limits.DISPATCH_HANDS if store.engine.shared else 1
-        self.acts = InTurn(store, hands=hands, rest_s=limits.DISPATCH_REST_S)
-        """What is due in several slots at once shares commits, and leaves room for all else."""
-        self._runners: dict[int, SlotRunner] = {}
+        self._clock = store.clock
+        self._slots: dict[int, Slot] = {}
+        # The first entry of each slot and its number; and some that are not the first any more.
+        self._firsts: list[tuple[str, int]] = []
         self._group: asyncio.TaskGroup | None = None
         self._stopping = asyncio.Event()
+        self._wake = asyncio.Event()
         self._unhook = store.on_change("due", self._saw)
         placement.on_change(self._placed)
         self.on_due(
@@ -87,8 +101,8 @@ class Dispatcher:
         raises, the entry is tried again later.
         """
         self.kinds[kind] = Kind(act, reads, writes)
-        for runner in self._runners.values():
-            runner.look()
+        for slot in self._slots.values():
+            slot.look_again()
 
     @property
     def troubles(self) -> dict[Key, Exception]:
@@ -97,17 +111,20 @@ class Dispatcher:
         Of a kind that is not known here, one; and not all, if there are very many.
         """
         return {
-            (runner.partition, sort): error
-            for runner in self._runners.values()
-            for sort, error in runner.troubles.errors.items()
+            (slot.partition, sort): error
+            for slot in self._slots.values()
+            for sort, error in slot.troubles.errors.items()
         }
 
     async def run(self) -> None:
         """Act on what is due until `stop`. Trouble with the engine is waited out."""
+        hands = limits.DISPATCH_HANDS_SHARED if self.store.engine.shared else limits.DISPATCH_HANDS
         try:
             async with asyncio.TaskGroup() as self._group:
-                for runner in self._runners.values():
-                    self._group.create_task(runner.run())
+                for slot in self._slots.values():
+                    self._group.create_task(slot.run())
+                for _ in range(hands):
+                    self._group.create_task(self._work())
                 await self._stopping.wait()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
@@ -118,203 +135,152 @@ class Dispatcher:
         """Let `run` come to its end, after what is under way; twice is once."""
         if not self._stopping.is_set():
             self._stopping.set()
+            self._wake.set()
             self._unhook()
-            self._placed(set(), set(self._runners))
+            self._placed(set(), set(self._slots))
+
+    def _comes_first(self, slot: Slot) -> None:
+        """The first entry of a slot may be another than before."""
+        sort = slot.agenda.next
+        if sort is not None:
+            heappush(self._firsts, (sort, slot.number))
+            if self._firsts[0] == (sort, slot.number):
+                self._wake.set()
 
     def _placed(self, gained: set[int], lost: set[int]) -> None:
-        for slot in sorted(lost & self._runners.keys()):
-            self._runners.pop(slot).stop()
-        for slot in sorted(gained) if not self._stopping.is_set() else ():
-            runner = self._runners[slot] = SlotRunner(self, slot)
+        for number in sorted(lost & self._slots.keys()):
+            self._slots.pop(number).stop()
+        for number in sorted(gained) if not self._stopping.is_set() else ():
+            slot = Slot(number, self.store, self.placement, self._comes_first)
+            self._slots[number] = slot
             if self._group is not None:
-                self._group.create_task(runner.run())
+                self._group.create_task(slot.run())
 
     def _saw(self, write: Put | Delete) -> None:
         """An own commit is durable: note what has changed in due."""
         partition, sort = write.key
-        slot = partition[4:]
-        runner = self._runners.get(int(slot)) if slot.isdecimal() else None
-        if runner is not None:
+        number = partition[4:]
+        slot = self._slots.get(int(number)) if number.isdecimal() else None
+        if slot is not None:
             if type(write) is Put:
-                runner.added(sort)
+                slot.added(sort)
             else:
-                runner.removed(sort)
+                slot.removed(sort)
 
-
-class SlotRunner:
-    """Acts on what is due in one slot, until it is stopped."""
-
-    def __init__(self, dispatcher: Dispatcher, slot: int) -> None:
-        self.slot = slot
-        self.partition = due_partition(slot)
-        self.troubles = Troubles()
-        self._dispatcher = dispatcher
-        self._store = dispatcher.store
-        self._clock = dispatcher.store.clock
-        self._agenda = Agenda()
-        self._wake = asyncio.Event()
-        self._stopped = False
-        self._looked_ns = 0
-        self._look_ns = 0
-        self._watch = None
-        if self._store.engine.shared:
-            self._watch = self._store.engine.watch(self.partition)
-            self._watch.others_only = True
-            self._watch.on_hint = self._hinted
-
-    def stop(self) -> None:
-        self._stopped = True
-        if self._watch is not None:
-            self._watch.close()
-        self._wake.set()
-
-    def look(self) -> None:
-        """Look at all entries again, also those that gave trouble."""
-        self.troubles = Troubles()
-        self._agenda.stale = True
-        self._wake.set()
-
-    def added(self, sort: str) -> None:
-        if self._agenda.add(sort):
-            self._wake.set()
-
-    def removed(self, sort: str) -> None:
-        self._agenda.remove(sort)
-        if self._agenda.stale:
-            self._wake.set()
-
-    def _hinted(self) -> None:
-        # Many may come, and on some engines also for own commits: so not at every hint.
-        look_ns = self._looked_ns + int(limits.POLL_HINTED_S * 1e9)
-        if look_ns < self._look_ns:
-            self._look_ns = look_ns
-            self._wake.set()
-
-    async def run(self) -> None:
+    async def _work(self) -> None:
+        """One of the hands: act on what is due, and rest a little when nothing is left, so that
+        what comes next comes together."""
         pause_s = 0.0
-        while not self._stopped:
+        while not self._stopping.is_set():
             self._wake.clear()
+            batch, more = self._batch()
+            if not batch:
+                await self._sleep()
+                continue
+            passing = False
+            slots = {entry.slot.number: entry.slot for entry in batch}
+            for slot in slots.values():
+                slot.busy = True
             try:
-                worked = await self._turn()
-                pause_s = 0.0
+                await self._act(batch)
             except PASSING:
-                self._agenda.stale = True
-                self.troubles.passed = ""  # what was under way comes back
+                passing = True
+            for entry in batch:
+                entry.slot.ended(entry.sort, again=passing)
+            for slot in slots.values():
+                slot.busy = False
+                self._comes_first(slot)
+            if passing:
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s + 0.05, limits.POLL_S)
                 continue
-            if worked:
+            pause_s = 0.0
+            if more:
                 await asyncio.sleep(0)  # whatever the engine does: others have their turn
             else:
-                await self._sleep()
+                await self._clock.sleep(limits.DISPATCH_REST_S)
 
-    async def _turn(self) -> bool:
-        """Look, or act on some of what is due; says whether there was anything to do."""
-        if not self._dispatcher.placement.holds(self.slot):
-            # The lease ran out. Should it be renewed after all, it starts afresh.
-            self._agenda.clear()
-            self._look_ns = self._clock.elapsed_ns() + int(limits.POLL_S * 1e9)
-            return False
-        if self._agenda.stale or self._clock.elapsed_ns() >= self._look_ns:
-            await self._look()
-            return True
-        batch = self._batch()
-        if batch:
-            await self._act(batch, alone=batch[0][1][1] in self.troubles)
-        return bool(batch)
-
-    async def _look(self) -> None:
-        now_ms, now_ns = self._clock.now_ms(), self._clock.elapsed_ns()
-        period_s = limits.POLL_ALONE_S
-        if self._store.engine.shared:
-            owned = len(self._dispatcher.placement.owned)
-            period_s = max(limits.POLL_S, owned / limits.POLL_SCANS_PER_S)
-        # Not all slots at the same moment.
-        look_s = period_s * (0.75 + self._store.ids.fraction() / 4)
-        self._looked_ns, self._look_ns = now_ns, now_ns + int(look_s * 1e9)
-        troubles = self.troubles
-        self._agenda.begin()
-        found: list[str] = []
-        seen: set[str] = set()
-        first = start = troubles.passed
-        end = keys.number(now_ms + int(period_s * 1e3) + limits.AGENDA_AHEAD_MS)
-        while start < end and len(found) < limits.AGENDA_ENTRIES:
-            page = await self._store.engine.scan(
-                self.partition, now_ms, start=start, end=end, limit=limits.AGENDA_ENTRIES
-            )
-            sorts = [record.key[1] for record in page]
-            start = keys.after(page[-1].key[1]) if len(page) == limits.AGENDA_ENTRIES else end
-            if troubles:
-                seen.update(sort for sort in sorts if sort in troubles)
-                sorts = [sort for sort in sorts if not troubles.rests(sort, now_ms)]
-                if not found and not sorts:
-                    troubles.pass_over(start, now_ms)
-                await asyncio.sleep(0)  # these may be many pages
-            found += sorts
-        self._agenda.fill(found, start, cut=start < end, start=first)
-        troubles.settle([sort for sort in troubles if first <= sort < start and sort not in seen])
-        if start == end:
-            troubles.reached_end(now_ms)
-
-    def _batch(self) -> list[tuple[Kind, Key]]:
-        """What is due now, as much as fits into one commit."""
+    def _batch(self) -> tuple[list[Entry], bool]:
+        """What is due now, the earliest first, as much as fits into one commit; and whether
+        there is more."""
         now_ms = self._clock.now_ms()
         room = limits.COMMIT_WRITES_MAX - 1
-        batch: list[tuple[Kind, Key]] = []
-        while (sort := self._agenda.next) is not None and due_ms_of(sort) <= now_ms:
+        batch: list[Entry] = []
+        while (slot := self._first()) is not None:
+            sort = self._firsts[0][0]
+            if due_ms_of(sort) > now_ms:
+                break
             name = kind_of(sort)
-            kind = self._dispatcher.kinds.get(name)
-            if kind is None:
+            kind = self.kinds.get(name)
+            alone = sort in slot.troubles
+            if kind is not None:
+                room -= kind.writes
+                if batch and (room < 0 or alone):
+                    return batch, True
+                batch.append(Entry(slot, kind, sort))
+            else:
                 error = BadInput(f"nothing on this node knows how to act on the kind {name!r}")
-                self.troubles.add_unknown(self._agenda.take(), error, now_ms)
-                continue
-            room -= kind.writes
-            alone = sort in self.troubles
-            if batch and (room < 0 or alone):
-                break
-            batch.append((kind, (self.partition, self._agenda.take())))
+                slot.troubles.add_unknown(sort, error, now_ms)
+            slot.take()
+            if kind is None:
+                slot.ended(sort)
             if alone:
-                break
-        return batch
+                return batch, True
+        return batch, False
 
-    async def _act(self, batch: list[tuple[Kind, Key]], *, alone: bool = False) -> None:
-        """Act on a batch; `alone`: in a commit of its own, since it may give trouble."""
+    def _first(self) -> Slot | None:
+        """The slot of the first entry of all, which then stands first in `_firsts`."""
+        firsts = self._firsts
+        while firsts:
+            sort, number = firsts[0]
+            slot = self._slots.get(number)
+            known = None if slot is None else slot.agenda.next
+            if slot is not None and known == sort and slot.held and not slot.busy:
+                return slot
+            heappop(firsts)
+            if slot is None or known is None or slot.busy:
+                continue
+            if known != sort:
+                heappush(firsts, (known, number))
+            else:
+                slot.lost()
+        return None
 
+    async def _act(self, batch: list[Entry]) -> None:
         async def act(tx: Transaction) -> None:
-            for kind, entry in batch:
-                await kind.act(tx, entry)
+            known = [key for entry in batch for key in entry.kind.reads(entry.key)]
+            await tx.fetch(known[: limits.GET_KEYS_MAX])
+            for entry in batch:
+                await entry.kind.act(tx, entry.key)
 
         try:
-            if alone:
-                await self._store.run(act)
-            else:
-                reads = [key for kind, entry in batch for key in kind.reads(entry)]
-                writes = sum(kind.writes for kind, _ in batch)
-                await self._dispatcher.acts.run(act, writes=writes, reads=reads)
+            await self.store.run(act)
         except _ENGINE_TROUBLE:
             raise
         except Exception as error:
             if len(batch) > 1:
                 for one in batch:
-                    await self._act([one], alone=True)
+                    await self._act([one])
             else:
-                self.troubles.add(batch[0][1][1], error, self._clock.now_ms())
+                [entry] = batch
+                entry.slot.troubles.add(entry.sort, error, self._clock.now_ms())
             return
-        self._dispatcher.acted += len(batch)
-        lateness, now_ms = self._dispatcher.lateness, self._clock.now_ms()
-        for _, (_, sort) in batch:
-            lateness.observe(max(now_ms - due_ms_of(sort), 0) / 1000)
-        if self.troubles:
-            self.troubles.settle([entry[1] for _, entry in batch])
+        self.acted += len(batch)
+        now_ms = self._clock.now_ms()
+        for entry in batch:
+            self.lateness.observe(max(now_ms - due_ms_of(entry.sort), 0) / 1000)
+            if entry.slot.troubles:
+                entry.slot.troubles.settle([entry.sort])
 
     async def _sleep(self) -> None:
-        left_ns = self._look_ns - self._clock.elapsed_ns()
-        next_ms = self._agenda.next_ms
-        if next_ms is not None:
-            left_ns = min(left_ns, next_ms * 1_000_000 - self._clock.now_ns())
-        loop = asyncio.get_running_loop()
-        waking = loop.call_later(max(left_ns, 0) / 1e9, self._wake.set)
+        """Until something is due, or may be."""
+        waking = None
+        if self._first() is not None:
+            due_ns = due_ms_of(self._firsts[0][0]) * 1_000_000
+            left_s = max(due_ns - self._clock.now_ns(), 0) / 1e9
+            waking = asyncio.get_running_loop().call_later(left_s, self._wake.set)
         try:
             await self._wake.wait()
         finally:
-            waking.cancel()
+            if waking is not None:
+                waking.cancel()

@@ -6,7 +6,7 @@ that costs little more than half as much for each.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -79,23 +79,20 @@ class Together:
 
     def _go(self) -> None:
         """Run all that has come in this turn of the loop."""
-        while self._waiting:
-            self._spawn(self._commit(self._take()))
-
-    def _take(self) -> list[Call]:
-        """As many of those that wait as fit into one commit, at least one."""
-        room, count = limits.COMMIT_WRITES_MAX - 1, 0
-        for call in self._waiting:
+        waiting, self._waiting = self._waiting, []
+        piece: list[Call] = []
+        room = limits.COMMIT_WRITES_MAX - 1
+        for call in waiting:
+            if call.writes > room and piece:
+                self._spawn(piece)
+                piece, room = [], limits.COMMIT_WRITES_MAX - 1
+            piece.append(call)
             room -= call.writes
-            if room < 0 and count:
-                break
-            count += 1
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
-        return taken
+        self._spawn(piece)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, calls: list[Call]) -> None:
         loop = asyncio.get_running_loop()
-        task = loop.create_task(work, context=self._context.copy())
+        task = loop.create_task(self._commit(calls), context=self._context.copy())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -103,15 +100,15 @@ class Together:
         outcomes: Sequence[Any]
         try:
             if len(calls) == 1:
-                outcomes = [await self._store.run(partial(_run_one, calls[0]))]
+                outcomes = [await self._store.run(calls[0].fn)]
             else:
                 outcomes = await self._store.run(partial(_run_all, calls), attempts_max=_TRIES)
         except Exception as error:
             if len(calls) > 1 and isinstance(error, BadInput | Contention | _Spoiled):
                 # They are too many, or one of them is to blame.
                 half = len(calls) // 2
-                self._spawn(self._commit(calls[:half]))
-                self._spawn(self._commit(calls[half:]))
+                self._spawn(calls[:half])
+                self._spawn(calls[half:])
                 return
             outcomes = [error] * len(calls)
         except BaseException:
@@ -127,52 +124,11 @@ class Together:
                 call.answer.set_result(outcome)
 
 
-class InTurn(Together):
-    """The same for what comes in crowds and is to leave room for others: only so many commits at
-    once, and a rest when there is nothing more to do. Whoever comes meanwhile shares the next."""
-
-    def __init__(self, store: Store, *, hands: int, rest_s: float) -> None:
-        super().__init__(store)
-        self._hands = hands
-        self._rest_s = rest_s
-
-    async def run(
-        self, fn: Callable[[Transaction], Awaitable[T]], *, writes: int, reads: Sequence[Key] = ()
-    ) -> T:
-        answer: T = await self._join(fn, writes, reads)
-        return answer
-
-    def _go(self) -> None:
-        if self._hands:
-            self._hands -= 1
-            self._spawn(self._work())
-
-    async def _work(self) -> None:
-        try:
-            while self._waiting:
-                await self._commit(self._take())
-                if not self._waiting:
-                    await self._store.clock.sleep(self._rest_s)
-                await asyncio.sleep(0)  # whatever the engine does: others have their turn
-        except BaseException:
-            for call in self._waiting:
-                call.answer.cancel()
-            raise
-        finally:
-            self._hands += 1
-
-
-async def _run_one(call: Call, tx: Transaction) -> Any:
-    if len(call.reads) > 1:
-        await tx.fetch(call.reads[: limits.GET_KEYS_MAX])
-    return await call.fn(tx)
-
-
 async def _run_all(calls: list[Call], tx: Transaction) -> list[Any]:
     """What each returned or raised."""
     reads = [key for call in calls for key in call.reads]
     if reads:
-        await tx.fetch(reads[: limits.GET_KEYS_MAX])
+        await tx.fetch(reads)
     outcomes: list[Any] = []
     for call in calls:
         changes, hooks = tx.changes, len(tx.hooks)

@@ -56,10 +56,10 @@ async def test_what_is_due_far_in_the_future_is_not_kept_in_memory_and_comes_on_
     at_ms = member.clock.now_ms() + 100_000
     for start in range(0, 3_000, 60):
         await put(member, *[f"{start + n:04d}" for n in range(60)], at_ms=at_ms)
-    [runner] = member.node.dispatcher._runners.values()
-    assert len(runner._agenda) == 0
+    [slot] = member.node.dispatcher._slots.values()
+    assert len(slot.agenda) == 0
     await cluster.clock.sleep(99.9)
-    assert len(runner._agenda) == limits.AGENDA_ENTRIES
+    assert len(slot.agenda) == limits.AGENDA_ENTRIES
     assert log.acted == []
     await cluster.clock.sleep(0.2)
     assert len(log.acted) == 3_000
@@ -125,12 +125,12 @@ async def test_what_is_behind_a_full_agenda_is_looked_for_when_all_of_that_was_r
         await put(member, *piece, at_ms=at_ms)
     await put(member, "behind", at_ms=at_ms + 1)
     await cluster.clock.sleep(limits.POLL_ALONE_S)
-    [runner] = member.node.dispatcher._runners.values()
-    assert len(runner._agenda) == limits.AGENDA_ENTRIES
+    [slot] = member.node.dispatcher._slots.values()
+    assert len(slot.agenda) == limits.AGENDA_ENTRIES
     for piece in pieces:
         await remove(member, *piece, at_ms=at_ms)
     await cluster.clock.sleep(0.001)
-    assert len(runner._agenda) == 1
+    assert len(slot.agenda) == 1
     await cluster.clock.sleep(10)
     assert log.acted == [("behind", at_ms + 1)]
 

@@ -200,13 +200,13 @@ async def test_a_bug_in_the_dispatcher_ends_the_node_and_hands_over_at_once() ->
     cluster = Cluster()
     member, _ = await cluster.start_many(2)
     at_ms = member.clock.now_ms()
-    runner = next(iter(member.node.dispatcher._runners.values()))
+    dispatcher = member.node.dispatcher
 
     def bug() -> None:
         raise ZeroDivisionError
 
-    runner._batch = bug  # type: ignore[assignment,method-assign]
-    await put(member, "a", at_ms=at_ms, slot=runner.slot)
+    dispatcher._batch = bug  # type: ignore[assignment,method-assign]
+    await put(member, "a", at_ms=at_ms, slot=next(iter(dispatcher._slots)))
     with pytest.raises(ZeroDivisionError):
         await member.do(member.node.wait())
     member.process.kill()
@@ -306,7 +306,7 @@ async def test_stopping_finishes_what_is_under_way() -> None:
     assert log.acted == []
     await member.stop()
     assert log.names == ["a"]
-    assert member.node.dispatcher._runners == {}
+    assert member.node.dispatcher._slots == {}
 
 
 @virtual

@@ -9,8 +9,8 @@ import pytest
 from onceward.clock import Clock
 from onceward.engine.postgres import PostgresEngine
 from onceward.service.desk import Desk
-from onceward.service.dispatcher import SlotRunner
 from onceward.service.node import Node
+from onceward.service.slot import Slot
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -64,9 +64,9 @@ async def test_a_node_is_woken_by_what_others_commit_and_not_by_its_own_commits(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     woken: Counter[str] = Counter()
-    hinted, arrived = SlotRunner._hinted, Desk.arrived
+    hinted, arrived = Slot._hinted, Desk.arrived
 
-    def count_hinted(self: SlotRunner) -> None:
+    def count_hinted(self: Slot) -> None:
         woken["dispatcher"] += 1
         hinted(self)
 
@@ -74,7 +74,7 @@ async def test_a_node_is_woken_by_what_others_commit_and_not_by_its_own_commits(
         woken["desk"] += 1
         arrived(self, slot, priority)
 
-    monkeypatch.setattr(SlotRunner, "_hinted", count_hinted)
+    monkeypatch.setattr(Slot, "_hinted", count_hinted)
     monkeypatch.setattr(Desk, "arrived", count_arrived)
     async with PostgresEngine(url) as engine:
         with engine.watch("anything") as watch:

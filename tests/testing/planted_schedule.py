@@ -23,7 +23,7 @@ from onceward.parts.schedule.lines import next_head
 from onceward.service.agenda import Agenda
 from onceward.service.claims import Claims
 from onceward.service.desk import Desk
-from onceward.service.dispatcher import Dispatcher, SlotRunner
+from onceward.service.dispatcher import Dispatcher
 from onceward.service.placement import Placement, Watchlist
 from onceward.testing.simulation import Scenario
 from onceward.testing.simulation.schedule.jobs import Jobs, send_one
@@ -160,20 +160,12 @@ class _Ahead:
         return getattr(self._clock, name)
 
 
-class _WithRunners(Dispatcher):
-    """A dispatcher with runners that a subclass breaks."""
-
-    def _placed(self, gained, lost):
-        super()._placed(gained, lost)
-        for slot in sorted(gained & self._runners.keys()):
-            self.spoil(self._runners[slot])
-
-
-class FiresEarly(_WithRunners):
+class FiresEarly(Dispatcher):
     """Due entries are acted on too early, and jobs made ready whatever the time."""
 
     def __init__(self, store, schedule, placement):
         super().__init__(store, schedule, placement)
+        self._clock = _Ahead(self._clock)
 
         async def promote(tx, entry):
             now_ms, tx.now_ms = tx.now_ms, tx.now_ms + 2_000
@@ -182,45 +174,34 @@ class FiresEarly(_WithRunners):
 
         self.on_due(JOB_DUE, promote, writes=PROMOTE_WRITES)
 
-    def spoil(self, runner):
-        runner._clock = _Ahead(runner._clock)
 
-
-class RemovesFirst(_WithRunners):
+class RemovesFirst(Dispatcher):
     """Due entries are removed, then acted on: in two commits."""
 
-    class runner(SlotRunner):  # noqa: N801
-        async def _act(self, batch, **how):
-            async def remove(tx):
-                for _, entry in batch:
-                    tx.delete(entry)
+    async def _act(self, batch):
+        async def remove(tx):
+            for entry in batch:
+                tx.delete(entry.key)
 
-            await self._store.run(remove)
-            await super()._act(batch, **how)
-
-    def spoil(self, runner):
-        runner.__class__ = self.runner
+        await self.store.run(remove)
+        await super()._act(batch)
 
 
-class DropsFailed(_WithRunners):
+class DropsFailed(Dispatcher):
     """What could not be acted on is taken for damaged, and removed."""
 
-    class runner(SlotRunner):  # noqa: N801
-        async def _act(self, batch, **how):
-            async def remove(tx):
-                for _, entry in batch:
-                    tx.delete(entry)
+    async def _act(self, batch):
+        async def remove(tx):
+            for entry in batch:
+                tx.delete(entry.key)
 
-            try:
-                await super()._act(batch, **how)
-            except OncewardError:
-                await self._store.run(remove)
-
-    def spoil(self, runner):
-        runner.__class__ = self.runner
+        try:
+            await super()._act(batch)
+        except OncewardError:
+            await self.store.run(remove)
 
 
-class TrustsCursor(_WithRunners):
+class TrustsCursor(Dispatcher):
     """A scan goes on where the last one stopped: what lands behind it is missed."""
 
     class agenda(Agenda):  # noqa: N801
@@ -236,8 +217,10 @@ class TrustsCursor(_WithRunners):
             self.cursor = super().take()
             return self.cursor
 
-    def spoil(self, runner):
-        runner._agenda = self.agenda()
+    def _placed(self, gained, lost):
+        super()._placed(gained, lost)
+        for number in gained & self._slots.keys():
+            self._slots[number].agenda = self.agenda()
 
 
 class DeadNotBuried(Placement):
