@@ -17,6 +17,7 @@ from onceward.parts.rooms import frames
 from onceward.parts.rooms.frames import Ack, Join, Joined, Said, Snapshot, Step, encode
 from onceward.parts.rooms.names import admit_name, encoded
 from onceward.service.rooms.crowd import Crowd
+from onceward.service.rooms.doors import Doors
 from onceward.service.rooms.ledger import Ledger, Waiting
 from onceward.service.rooms.news import News
 from onceward.service.rooms.wire import frame
@@ -78,7 +79,10 @@ class LiveRoom:
         self.news: News[Session] = News()
         self.members: dict[str, Member] = {}
         self.readers: dict[Session, Member] = {}
+        self._users: dict[str, int] = {}
+        """How many connections each has."""
         self.crowd = Crowd(self)
+        self.doors = Doors(self)
         self.over = False
         self._waiting: deque[Waiting] = deque()
         self._joins: deque[tuple[Session, Join, asyncio.Future[Member]]] = deque()
@@ -111,11 +115,11 @@ class LiveRoom:
         )
         self.settle()  # those who are here already; the new one learns it by what follows
         member = Member(self, session, self.hub.new_id(), asked.client)
-        self.say(frames.Came(self.id, member.id, member.user))
-        self.settle()
         self.hub.wake(self)
         self.members[member.id] = member
         self.readers[session] = member
+        self._users[member.user] = self._users.get(member.user, 0) + 1
+        self.doors.came(member)
         self.crowd.came(member.user)
         room = self.ledger.room
         joined = Joined(
@@ -150,7 +154,10 @@ class LiveRoom:
             return
         self.settle()
         del self.readers[member.session]
-        self.say(frames.Went(self.id, member.id))
+        self._users[member.user] -= 1
+        if not self._users[member.user]:
+            del self._users[member.user]
+        self.doors.went(member)
         self.crowd.left(member.user, lost=lost)
         if not self.readers:
             self.hub.may_rest(self)
@@ -159,7 +166,7 @@ class LiveRoom:
         return [frames.Member(member.id, member.user) for member in self.members.values()]
 
     def has_user(self, user: str) -> bool:
-        return any(member.user == user for member in self.members.values())
+        return user in self._users
 
     def end(self, code: str, detail: str) -> None:
         """Let everyone go, with a code that says why; twice is once."""
@@ -169,6 +176,7 @@ class LiveRoom:
         self.settle()
         self.hub.drop(self)
         self.crowd.close()
+        self.doors.close()
         error = OncewardError(detail, code=code)
         for member in list(self.members.values()):
             member.session.dismissed(self.id, code, detail)
@@ -185,6 +193,7 @@ class LiveRoom:
 
     def say(self, said: frames.ServerFrame, author: Member | None = None) -> None:
         """Tell all with the end of the turn, but for the author."""
+        self.doors.tell()
         self.news.add(frame(encode(said)), None if author is None else author.session)
         self.hub.has_news(self)
 
@@ -193,6 +202,7 @@ class LiveRoom:
         member = self.members.get(to)
         if member is None:
             raise BadInput(f"{to[:100]!a} is not in the room", code="no_such_member")
+        self.doors.tell()
         self.settle()  # what was said before comes before
         member.session.say(said)
 
@@ -257,6 +267,7 @@ class LiveRoom:
         batch = [self._waiting.popleft() for _ in range(most)]
         try:
             told = await self.ledger.commit(batch)
+            self.doors.tell()
             for entry, author in told.entries:
                 change = self.ledger.add(entry)
                 if author is None:

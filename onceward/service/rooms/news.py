@@ -34,6 +34,10 @@ class News(Generic[R]):
             self._others.setdefault(author, {})[len(self._shared)] = instead
         self._shared.append(frame)
 
+    def replace(self, reader: R, instead: bytes) -> None:
+        """Let one reader have something else in place of what was added last."""
+        self._others.setdefault(reader, {})[len(self._shared) - 1] = instead
+
     def tell(self, readers: Iterable[R]) -> None:
         """Let all readers have it, and begin anew."""
         shared, others = self._shared, self._others

@@ -342,6 +342,30 @@ def test_a_busy_presence_is_told_seldom_and_its_last_value_always() -> None:
     virtually(main)
 
 
+def test_many_who_come_at_once_are_told_of_together() -> None:
+    async def main(house: House) -> None:
+        watcher = await house.enter("watcher")
+        me = (await watcher.join("r", create=True))["me"]
+        crowd = [await house.enter(f"u{number}") for number in range(100)]
+        before = watcher.writes
+        ids = {me} | {(await person.join("r"))["me"] for person in crowd}
+        await house.store.clock.sleep(1)
+        assert watcher.writes - before <= 2
+        for person in (watcher, *crowd):
+            joined = next(frame for frame in person.got if frame["t"] == "joined")
+            known = [member["id"] for member in joined["members"]]
+            came = [frame["id"] for frame in person.got if frame["t"] == "came"]
+            assert set(known) | set(came) == ids  # everybody knows everybody, once
+            assert len(known) + len(came) == len(ids)
+        for person in crowd[1:]:
+            person.lose()
+        await house.store.clock.sleep(1)
+        went = [frame["id"] for frame in crowd[0].got if frame["t"] == "went"]
+        assert len(went) == len(set(went)) == 99
+
+    virtually(main)
+
+
 def test_a_room_with_nobody_in_it_forgets_its_presences_and_rests() -> None:
     async def main(house: House) -> None:
         ann = await house.enter("ann")
