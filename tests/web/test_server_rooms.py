@@ -1,0 +1,133 @@
+"""A server of rooms that is killed again and again under load, and readers that do not read."""
+
+import asyncio
+import os
+import random
+import socket
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from onceward import limits
+from tests.server_process import ServerProcess
+from tests.web.drones import Drone
+from tests.web.peer import Peer
+
+SOAK = os.environ.get("ONCEWARD_SOAK") == "1"
+KILLS = 50 if SOAK else 3
+CLIENTS, ROOMS = 200, 20
+STEPS = 10
+"""Of each client between two kills."""
+
+pytestmark = [pytest.mark.rooms, pytest.mark.timeout(2_700 if SOAK else 120)]
+
+
+async def test_a_server_killed_under_load_loses_nothing_and_applies_nothing_twice(
+    tmp_path: Path,
+) -> None:
+    seed = random.randrange(1 << 32) if SOAK else 7
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    drones = [Drone(f"d{number}", f"room{number % ROOMS}") for number in range(CLIENTS)]
+    with ServerProcess(tmp_path) as server:
+        for drone in drones:
+            drone.start(server.port)
+        await asyncio.gather(*[drone.until(lambda drone=drone: drone.joined) for drone in drones])
+        for _ in range(KILLS):
+            chosen = chance.choice(drones)
+            enough = chosen.acknowledged + chance.randrange(STEPS)
+            work = [asyncio.create_task(_work(drone)) for drone in drones]
+            await chosen.until(lambda chosen=chosen, enough=enough: chosen.acknowledged >= enough)
+            server.kill()
+            server.start()
+            await asyncio.to_thread(server.until_ready)
+            await asyncio.gather(*work)
+        await _settle(drones)
+        for drone in drones:
+            count = drone.state.maps["counts"][drone.name].value
+            assert count == drone.n == KILLS * STEPS, drone.name
+        by_room: dict[str, list[Drone]] = defaultdict(list)
+        for drone in drones:
+            by_room[drone.room].append(drone)
+        for members in by_room.values():
+            assert len({drone.whole for drone in members}) == 1
+        # Who is gone is seen no longer, soon.
+        gone, witness, *others = by_room["room0"]
+        gone.stop()
+        names = {drone.name for drone in others}
+        async with asyncio.timeout(10):
+            await witness.until(lambda: witness.presences - {witness.name} == names)
+        for drone in drones:
+            drone.stop()
+        assert server.stop() == 0
+    assert server.log.read_text().count("Traceback") == 0
+    assert not any(reset not in ("new", "gap") for drone in drones for reset in drone.resets)
+
+
+async def test_readers_that_do_not_read_are_cut_off_and_memory_stays_bounded(
+    tmp_path: Path,
+) -> None:
+    mutes, readers = (1_000, 100) if SOAK else (30, 5)
+    with ServerProcess(tmp_path, "--frame-rate", "1000000") as server:
+        speaker = await _enter(server.port, "speaker")
+        people = [await _enter(server.port, f"u{number}") for number in range(readers)]
+        silent = [await _enter(server.port, f"m{number}", mute=True) for number in range(mutes)]
+        before_bytes = _resident_bytes(server.pid)
+        text, said = "x" * 60_000, 0
+        watching = asyncio.create_task(_see_go(speaker, mutes))
+        while not watching.done():
+            await speaker.send({"t": "say", "room": "r", "event": str(said), "value": text})
+            for person in people:
+                assert (await person.until(t="said"))["event"] == str(said)  # all, in order
+            said += 1
+            assert said < 2_000, "nobody is cut off"
+        await watching
+        grown_bytes = _resident_bytes(server.pid) - before_bytes
+        most_bytes = limits.READER_BYTES_MAX + limits.WRITE_BYTES_HIGH + 100_000
+        assert grown_bytes < mutes * most_bytes + 30_000_000
+        for peer in (speaker, *people, *silent):
+            await peer.leave()
+        assert server.stop() == 0
+
+
+async def _enter(port: int, name: str, *, mute: bool = False) -> Peer:
+    peer = await Peer.connect(port)
+    await peer.send({"t": "hello", "token": f"dev:{name}"})
+    await peer.send({"t": "join", "room": "r", "client": name, "create": True})
+    await peer.until(t="snapshot")
+    if mute:
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        peer.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    return peer
+
+
+async def _see_go(speaker: Peer, mutes: int) -> None:
+    """Return when that many have gone."""
+    for _ in range(mutes):
+        await speaker.until(t="went")
+
+
+def _resident_bytes(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+async def _work(drone: Drone) -> None:
+    """Some steps, a few at a time."""
+    for _ in range(STEPS):
+        drone.add()
+        await drone.until(lambda: len(drone.sent) < 4)
+
+
+async def _settle(drones: list[Drone]) -> None:
+    """Until all steps are answered, and everybody knows of all."""
+    await asyncio.gather(
+        *[drone.until(lambda drone=drone: drone.joined and not drone.sent) for drone in drones]
+    )
+    seqs: dict[str, int] = defaultdict(int)
+    for drone in drones:
+        seqs[drone.room] = max(seqs[drone.room], drone.seq)
+    await asyncio.gather(
+        *[drone.until(lambda drone=drone: drone.seq >= seqs[drone.room]) for drone in drones]
+    )
