@@ -217,6 +217,7 @@ ROOM_BEAT_S = 15.0
 # So much may wait for an answer there, made while the server was away.
 ROOM_WAITING_STEPS_MAX = 10_000
 ROOM_WAITING_BYTES_MAX = 16 << 20
+ROOM_UNDO_MAX = 100  # steps that can be undone
 
 # The dispatcher keeps in memory what is due soon, so many entries of each slot at the most.
 AGENDA_AHEAD_MS = 10_000

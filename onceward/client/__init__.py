@@ -11,6 +11,10 @@ tokens, requests for locks and timers their ids.
 
 from onceward.client.client import Client
 from onceward.client.locks import HeldLock
+from onceward.client.rooms.live import Live
+from onceward.client.rooms.objects import Item, Presence, RoomList, RoomMap, Saved
+from onceward.client.rooms.replica import Who
+from onceward.client.rooms.room import Room
 from onceward.client.timer_views import Endpoint, Timer
 from onceward.client.views import Claim, Job, Lock, LockStatus, Queue, Receipt
 from onceward.client.work import Worker
@@ -20,11 +24,19 @@ __all__ = [
     "Client",
     "Endpoint",
     "HeldLock",
+    "Item",
     "Job",
+    "Live",
     "Lock",
     "LockStatus",
+    "Presence",
     "Queue",
     "Receipt",
+    "Room",
+    "RoomList",
+    "RoomMap",
+    "Saved",
     "Timer",
+    "Who",
     "Worker",
 ]

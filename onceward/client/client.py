@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from onceward.client.locks import HeldLock
+from onceward.client.rooms.live import Credentials, Live
 from onceward.client.timers import TimerCalls
 from onceward.client.transport import Course, problem
 from onceward.client.views import (
@@ -240,6 +241,13 @@ class Client(TimerCalls):
             if found.next is None:
                 return done
             start = found.next
+
+    # Rooms.
+
+    def live(self, *, token: Credentials = None) -> Live:
+        """A connection to rooms, for an `async with` of its own. It has this client's key, or
+        another token, or what gets tokens: see `Live`."""
+        return Live(self._url, token=token or self._key, clock=self.clock, ids=self.ids)
 
     # Locks.
 

@@ -56,6 +56,7 @@ class Transport:
         self.clock = clock or Clock()
         self.ids = ids or Ids(self.clock.now_ms)
         self._url = url.rstrip("/")
+        self._key = key
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._patience_s = milliseconds(patience_s, "patience") / 1000
         self._connections = connections
@@ -216,7 +217,7 @@ def _kinds() -> dict[str, type[OncewardError]]:
         # Not those that only handlers raise, to say something of their own.
         if "default_code" in vars(kind) and kind.__module__ == OncewardError.__module__:
             found.setdefault(kind.default_code, kind)
-    for code in ("bad_request", "retry"):
+    for code in ("bad_request", "retry", "not_done"):
         del found[code]
     return found
 

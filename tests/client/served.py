@@ -15,6 +15,7 @@ from onceward.clock import Clock
 from onceward.web.auth import Auth
 from onceward.web.protocol import Protocol
 from onceward.web.server import Server
+from onceward.web.websocket import WebSocket
 
 
 class Served:
@@ -36,7 +37,7 @@ class Served:
         listening.listen()
         self.port: int = listening.getsockname()[1]
         config = uvicorn.Config(
-            self.server, http=Protocol, ws="none", lifespan="off", log_config=None
+            self.server, http=Protocol, ws=WebSocket, lifespan="off", log_config=None
         )
         self._listener = uvicorn.Server(config)
         self._serving = asyncio.create_task(self._listener.serve([listening]))

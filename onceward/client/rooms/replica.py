@@ -128,8 +128,8 @@ class Replica:
                 admit_step(step.ops)
                 self._admit_more(step.ops)
         except OncewardError as error:
-            self.abort()
             step.answer(error=error)
+            self.abort()
             raise
         self.open = None
         if step.ops:
@@ -141,9 +141,12 @@ class Replica:
     def abort(self) -> None:
         """Undo what was done since `begin`."""
         self.settle()
+        step = self.open
+        assert step is not None
         self._lower(Who(self.user, True))
         self.open = None
         self.settle()
+        step.answer(error=OncewardError("the batch was given up", code="bad_request"))
 
     def _admit_more(self, ops: Sequence[Operation]) -> None:
         if (
@@ -206,6 +209,8 @@ class Replica:
             self._advance(frame.seq)
             self._acked(frame.n, frame.seq)
         elif isinstance(frame, Refused):
+            if frame.code == "not_joined":
+                return  # it crossed a `left` on its way, and is sent again with the next join
             error = error_of(frame.code, frame.detail or "the room refused it")
             self._refused([step for step in self.waiting if step.n == frame.n], error)
         elif isinstance(frame, Joined):
@@ -307,13 +312,12 @@ class Replica:
             self.latest.pop(_place(effect), None)
 
     def _acked(self, n: int, seq: int) -> None:
-        # A step that was skipped was refused, and the answer was lost.
         skipped = [step for step in self.waiting if step.n < n]
-        if skipped:
-            self._refused(skipped, error_of("bad_request", _WHY_LOST))
-        step = self.waiting[0] if self.waiting else None
-        if step is None or step.n != n:
+        if len(skipped) == len(self.waiting) or self.waiting[len(skipped)].n != n:
             raise BadInput(f"an answer came for {n}, which does not wait", code="bad_request")
+        # A step that was skipped was refused, and the answer was lost.
+        self._refused(skipped, error_of("bad_request", _WHY_LOST))
+        step = self.waiting[0]
         if self._lowered:
             step.effects = self.state.apply(step.ops)
             step.below = {}

@@ -24,6 +24,10 @@ class Step:
         things are, and waits for the server to say so."""
         self.below: dict[Place, Step | None] = {}
         """Whose was the latest change to the same places before."""
+        self.undone: Step | None = None
+        """The step that this one undoes."""
+        self.kept = False
+        """Whether it may yet be undone."""
         self.bytes = 0
         self.seq: int | None = None
         self.error: OncewardError | None = None
@@ -38,9 +42,13 @@ class Step:
             self._hooks.append(hook)
 
     def answer(self, seq: int | None = None, error: OncewardError | None = None) -> None:
-        """It is durable, under a sequence number if that is known, or has failed."""
+        """It is durable, under a sequence number if that is known, or has failed. The first
+        answer counts."""
+        if self.answered:
+            return
         self.seq, self.error, self.answered = seq, error, True
-        self.below = {}
+        if not self.kept:
+            self.below = {}
         hooks, self._hooks = self._hooks, []
         for hook in hooks:
             hook(self)

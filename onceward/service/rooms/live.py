@@ -131,6 +131,8 @@ class LiveRoom:
             self.member_list(),
             self.crowd.whole(),
             greeting.reset,
+            greeting.known,
+            greeting.skipped,
         )
         session.say(joined)
         session.put(self._whole() if greeting.reset else missed)

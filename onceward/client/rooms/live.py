@@ -1,0 +1,384 @@
+"""The connection to a server's rooms: made again when it is lost, for as long as that may help.
+
+    async with client.live() as live:
+        room = await live.join("board", create=True)
+        notes = room.map("notes")
+        notes.subscribe(lambda value, who: print(who.user, value))
+        await notes.set("milk", {"done": False})
+
+Several rooms share one connection. While there is none, changes are made here and wait; on the
+next one each of them is sent, and counts once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import aiohttp
+
+from onceward import limits
+from onceward.client.rooms.replica import Replica
+from onceward.client.rooms.room import Room
+from onceward.client.rooms.steps import error_of
+from onceward.clock import Clock
+from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
+from onceward.ids import Ids
+from onceward.parts.rooms.frames import (
+    PROTOCOL,
+    ClientFrame,
+    Error,
+    Hello,
+    Leave,
+    Ping,
+    Pong,
+    Token,
+    Welcome,
+    encode,
+    read_server,
+    reconnects,
+)
+from onceward.parts.rooms.names import admit_room
+
+Credentials = str | Callable[[], Awaitable[str]] | None
+"""A token or an API key, or what gets a new one: it is asked before each connection, and before
+the last one expires."""
+State = Literal["connecting", "connected", "closed"]
+
+_log = logging.getLogger("onceward.client")
+_WELCOME_S = 20.0
+# A token is renewed when so much of its time has passed.
+_RENEW_AT = 0.8
+_MESSAGE_BYTES_MAX = 64 << 20
+
+
+class Live:
+    """A connection, and the rooms that one is in. Use it with `async with`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: Credentials = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        """`url` is that of the server, http or https."""
+        self.state: State = "connecting"
+        self.error: OncewardError | None = None
+        """Why it is closed, unless one has closed it."""
+        self.user = ""
+        """Who one is, as the server says."""
+        self.clock = clock or Clock()
+        self.ids = ids or Ids(self.clock.now_ms)
+        self.rooms: dict[str, Room] = {}
+        self._address = url.rstrip("/") + "/v1/ws"
+        self._credentials = token
+        self._hooks: list[Callable[[State], object]] = []
+        self._session: aiohttp.ClientSession | None = None
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._out: list[ClientFrame] = []
+        self._awake = asyncio.Event()
+        self._heard = False
+        self._settling = False
+        self._attempt = 0
+
+    async def open(self) -> Self:
+        """Begin to connect, and return at once."""
+        if self._running is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
+            self._running = asyncio.create_task(self._run(), name="onceward-live")
+        return self
+
+    async def close(self) -> None:
+        """Leave all rooms and end the connection; twice is once."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.cancel()
+            await asyncio.wait([running])
+        self._end(None)
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def on_state(self, hook: Callable[[State], object]) -> Callable[[], None]:
+        """Call `hook(state)` when the connection is lost, there again, or closed for good."""
+        self._hooks.append(hook)
+        return lambda: self._hooks.remove(hook) if hook in self._hooks else None
+
+    def room(self, id_: str, *, create: bool = False) -> Room:
+        """A room to work in at once: what is changed before it is joined waits. The same one for
+        the same id. With `create` it is made if there is none. Raises `BadInput`."""
+        admit_room(id_)
+        if self.state == "closed":
+            raise self.error or BadInput("the connection is closed")
+        if id_ not in self.rooms:
+            replica = Replica(id_, self.ids.new(), create=create)
+            room = self.rooms[id_] = Room(self, replica)
+            room.user = replica.user = self.user
+            if self.state == "connected":
+                self._send(replica.join())
+        return self.rooms[id_]
+
+    async def join(self, id_: str, *, create: bool = False) -> Room:
+        """The same, once all of it has come. Raises why it cannot be joined."""
+        room = self.room(id_, create=create)
+        if room.status != "live":
+            came = asyncio.Event()
+            end = room.on_status(lambda status: came.set() if status != "away" else None)
+            try:
+                while room.status not in ("live", "closed"):
+                    came.clear()
+                    await came.wait()
+            finally:
+                end()
+        if room.status == "closed":
+            raise room.error or BadInput("the room was left meanwhile", code="not_joined")
+        return room
+
+    # For rooms.
+
+    def wake(self) -> None:
+        self._awake.set()
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def restart(self) -> None:
+        if self._socket is not None:
+            self._spawn(_close(self._socket))
+
+    def rejoin(self, room: Room) -> None:
+        self._spawn(self._rejoin(room, self._socket))
+
+    def forget(self, room: Room) -> None:
+        if self.rooms.get(room.id) is room:
+            del self.rooms[room.id]
+            if self.state == "connected" and room.error is None:
+                self._send(Leave(room.id))
+
+    async def _rejoin(self, room: Room, socket: Any) -> None:
+        await self._pause()
+        if self._socket is socket and room.status != "closed" and not room.replica.live:
+            self._send(room.replica.join())
+
+    def _send(self, frame: ClientFrame) -> None:
+        self._out.append(frame)
+        self._awake.set()
+
+    # How it runs.
+
+    async def _run(self) -> None:
+        while True:
+            error: OncewardError
+            try:
+                close, reason = await self._connection()
+                error = _closed(close, reason)
+                final = not reconnects(close, reason)
+                # Who can get another token tries that.
+                if error.code == "token_expired" and callable(self._credentials):
+                    final = False
+            except aiohttp.WSServerHandshakeError as refused:
+                error, final = _refused(refused.status)
+            except (aiohttp.ClientError, OSError, TimeoutError) as lost:
+                error, final = Unavailable(f"{self._address} does not answer: {lost}"), False
+            except OncewardError as raised:
+                error, final = raised, not raised.kind.retry
+            except Exception as raised:
+                _log.exception("the connection to %s has failed", self._address)
+                error, final = OncewardError(str(raised), code="internal"), True
+            self._lost()
+            if final:
+                self._end(error)
+                return
+            _log.info("the connection to %s is lost: %s", self._address, error)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        pause_s = min(limits.ROOM_PAUSE_S_MIN * 2**self._attempt, limits.ROOM_PAUSE_S_MAX)
+        self._attempt += 1
+        # Whoever lost the connection at the same moment should not come back at the same one.
+        await self.clock.sleep(pause_s * (0.2 + 0.8 * self.ids.fraction()))
+
+    async def _connection(self) -> tuple[int, str]:
+        """One connection, from its beginning to its end; returns why it was closed."""
+        assert self._session is not None
+        token = await self._token()
+        socket = await self._session.ws_connect(
+            self._address,
+            protocols=(PROTOCOL,),
+            max_msg_size=_MESSAGE_BYTES_MAX,
+            timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
+        )
+        try:
+            await socket.send_str(encode(Hello(token)).decode())
+            async with asyncio.timeout(_WELCOME_S):
+                closed = await self._read(socket)
+                if closed is not None:
+                    return closed
+            if self.state != "connected":
+                raise Unavailable(f"{self._address} does not speak the protocol of rooms")
+            self._socket = socket
+            async with asyncio.TaskGroup() as group:
+                writing = group.create_task(self._write(socket))
+                beating = group.create_task(self._beat(socket))
+                while (closed := await self._read(socket)) is None:
+                    pass
+                writing.cancel()
+                beating.cancel()
+            return closed
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        finally:
+            self._socket = None
+            await _close(socket)
+
+    async def _token(self) -> str:
+        if callable(self._credentials):
+            return await self._credentials()
+        return self._credentials or ""
+
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> tuple[int, str] | None:
+        """Take one message; what it was closed with, if it was."""
+        message = await socket.receive()
+        if message.type is aiohttp.WSMsgType.TEXT:
+            self._heard = True
+            self._receive(message.data)
+            return None
+        if message.type is aiohttp.WSMsgType.CLOSE:
+            return int(message.data or 1005), str(message.extra or "")
+        if message.type is aiohttp.WSMsgType.ERROR:
+            raise Unavailable(f"{self._address} does not answer: {message.data}")
+        return socket.close_code or 1006, ""
+
+    def _receive(self, text: str) -> None:
+        frame = read_server(text)
+        if isinstance(frame, Welcome):
+            self._welcome(frame)
+        elif isinstance(frame, Error):
+            _log.warning("the server refused something: %s [%s]", frame.detail, frame.code)
+        elif not isinstance(frame, Pong):
+            room = self.rooms.get(frame.room)
+            if room is not None:  # else it was left, and this was under way
+                room.receive(frame)
+                # What comes in one turn is shown together.
+                if not self._settling:
+                    self._settling = True
+                    asyncio.get_running_loop().call_soon(self._settle)
+
+    def _settle(self) -> None:
+        self._settling = False
+        for room in list(self.rooms.values()):
+            room.settle()
+
+    def _welcome(self, frame: Welcome) -> None:
+        self.user = frame.user
+        self._attempt = 0
+        if frame.until_ms is not None and callable(self._credentials):
+            self._spawn(self._renew(frame.until_ms - self.clock.now_ms()))
+        if self.state == "connected":
+            return
+        self._out.clear()
+        for room in self.rooms.values():
+            room.user = room.replica.user = frame.user
+            self._send(room.replica.join())
+        self._set_state("connected")
+
+    async def _renew(self, left_ms: int) -> None:
+        """Bring a new token before the old one expires."""
+        socket = self._socket
+        await self.clock.sleep(max(left_ms, 0) / 1000 * _RENEW_AT)
+        try:
+            token = await self._token()
+        except Exception as error:
+            _log.warning("no new token was to be had: %s", error)
+            return
+        if socket is self._socket:
+            self._send(Token(token))
+
+    async def _write(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        while True:
+            await self._awake.wait()
+            self._awake.clear()
+            out, self._out = self._out, []
+            for room in self.rooms.values():
+                out += room.take_out()
+            for frame in out:
+                await socket.send_str(encode(frame).decode())
+
+    async def _beat(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        """Ask for a sign of life, and give the connection up if none comes."""
+        while True:
+            self._heard = False
+            self._send(Ping())
+            await self.clock.sleep(limits.ROOM_BEAT_S)
+            if not self._heard:
+                raise Unavailable(f"{self._address} says nothing any more")
+
+    def _lost(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        self._out.clear()
+        for room in list(self.rooms.values()):
+            room.lost()
+            room.settle()
+        if self.state != "closed":
+            self._set_state("connecting")
+
+    def _end(self, error: OncewardError | None) -> None:
+        """Be closed for good; twice is once."""
+        if self.state == "closed":
+            return
+        self._lost()
+        self.error = error
+        for room in list(self.rooms.values()):
+            room.close(error)
+        self.rooms.clear()
+        self._set_state("closed")
+
+    def _set_state(self, state: State) -> None:
+        if state != self.state:
+            self.state = state
+            for hook in list(self._hooks):
+                try:
+                    hook(state)
+                except Exception:
+                    _log.exception("a subscriber of the connection failed")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _close(socket: aiohttp.ClientWebSocketResponse) -> None:
+    await socket.close()
+
+
+def _closed(close: int, reason: str) -> OncewardError:
+    if reason in TABLE:
+        return error_of(reason, f"the server has closed the connection: {TABLE[reason].title}")
+    return Unavailable(f"the connection was closed with {close}: {reason or 'no reason'}")
+
+
+def _refused(status: int) -> tuple[OncewardError, bool]:
+    """The error of an answer that is no WebSocket, and whether that is final."""
+    text = f"the server answers {status} instead of opening a connection"
+    if status in (408, 425, 429) or status >= 500:
+        return Unavailable(text), False
+    code = {401: "no_credentials", 403: "not_allowed"}.get(status, "not_found")
+    return BadInput(text, code=code), True

@@ -1,0 +1,401 @@
+"""A room as a program has it: its maps, lists, presences and members, and what others say."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, Protocol
+
+from onceward import limits
+from onceward.client.rooms.objects import (
+    Presence,
+    RoomList,
+    RoomMap,
+    Saved,
+    Unsubscribe,
+)
+from onceward.client.rooms.replica import Replica, Who
+from onceward.client.rooms.steps import Step, error_of
+from onceward.client.rooms.undo import Undo, Undone
+from onceward.errors import TABLE, BadInput, OncewardError, TooLarge
+from onceward.parts.rooms.frames import (
+    Came,
+    ClientFrame,
+    Joined,
+    Left,
+    Member,
+    PresenceChanged,
+    PresenceGone,
+    RemovePresence,
+    Said,
+    Say,
+    ServerFrame,
+    SetPresence,
+    Tell,
+    Went,
+)
+from onceward.parts.rooms.names import admit_name, encoded, plain
+from onceward.parts.rooms.operations import Operation
+
+Status = Literal["joining", "live", "away", "closed"]
+
+_log = logging.getLogger("onceward.client")
+
+
+class Line(Protocol):
+    """What a room needs of the connection."""
+
+    def wake(self) -> None:
+        """There is something to send."""
+
+    def now_ms(self) -> int: ...
+
+    def restart(self) -> None:
+        """Something is wrong: begin with a new connection."""
+
+    def rejoin(self, room: "Room") -> None:
+        """Join the room again, after a pause."""
+
+    def forget(self, room: "Room") -> None:
+        """The room is closed."""
+
+
+class Room:
+    """One room. Changes show at once, are sent when there is a connection, and count once."""
+
+    def __init__(self, line: Line, replica: Replica) -> None:
+        self.id = replica.room
+        self.replica = replica
+        self.status: Status = "joining"
+        """`live` while everything arrives; `away` while it does not, and changes wait; `closed`
+        for good, and `error` says why, unless one has left."""
+        self.error: OncewardError | None = None
+        self.user = ""
+        self.me = ""
+        """One's own id as a member, on this connection."""
+        self.members: dict[str, Member] = {}
+        """All members, oneself included, by id."""
+        self.presences: dict[str, dict[str, Any]] = {}
+        self._line = line
+        self._undo = Undo(replica)
+        self._maps: dict[str, RoomMap] = {}
+        self._lists: dict[str, RoomList] = {}
+        self._presences: dict[str, Presence] = {}
+        self._own: dict[str, tuple[Any, int]] = {}
+        """One's own presences, and until when."""
+        self._out: list[ClientFrame] = []
+        self._events: dict[str, list[Callable[[Any, Said], object]]] = {}
+        self._on_members: list[Callable[[dict[str, Member]], object]] = []
+        self._on_status: list[Callable[[Status], object]] = []
+        self._on_refused: list[Callable[[OncewardError, Sequence[Operation]], object]] = []
+        self._items = 0
+
+    # What is in it.
+
+    def map(self, name: str) -> RoomMap:
+        """A map; it need not be there yet."""
+        if name not in self._maps:
+            self._maps[name] = RoomMap(self, name)
+        return self._maps[name]
+
+    def list(self, name: str) -> RoomList:
+        """A list; it need not be there yet."""
+        if name not in self._lists:
+            self._lists[name] = RoomList(self, name)
+        return self._lists[name]
+
+    def presence(self, name: str) -> Presence:
+        if name not in self._presences:
+            self._presences[name] = Presence(self, name)
+        return self._presences[name]
+
+    @property
+    def position(self) -> tuple[str, int]:
+        """The epoch of the room, and the last sequence number that has come."""
+        return self.replica.epoch, self.replica.seq
+
+    @property
+    def waiting(self) -> int:
+        """How many steps have no answer yet."""
+        return len(self.replica.waiting)
+
+    @contextmanager
+    def batch(self) -> Iterator[Saved]:
+        """What is changed in this `with` is one step: all of it or nothing. If it raises, nothing
+        of it stays."""
+        step = self.replica.begin()
+        try:
+            yield Saved(step)
+        except BaseException:
+            if self.replica.open is step:
+                self.replica.abort()
+            self.settle()
+            raise
+        try:
+            self.replica.commit()
+            self._made(step)
+        finally:
+            self.settle()
+
+    def undo(self) -> Undone:
+        """Undo one's last step, where one's change is still the latest; says what it has left as
+        it was, and why. Raises `BadInput` if there is nothing to undo."""
+        return self._turned(self._undo.undo)
+
+    def redo(self) -> Undone:
+        """Do again what was undone last. Raises `BadInput` if there is nothing."""
+        return self._turned(self._undo.redo)
+
+    @property
+    def can_undo(self) -> bool:
+        return self._undo.can_undo
+
+    @property
+    def can_redo(self) -> bool:
+        return self._undo.can_redo
+
+    # What is said.
+
+    def say(self, event: str, value: Any = None) -> None:
+        """Tell all others who are there now; it is not kept. Raises `BadInput`, and `not_joined`
+        while there is no connection."""
+        self._speak(Say(self.id, event, plain(value)))
+
+    def tell(self, member: str, event: str, value: Any = None) -> None:
+        """Tell one member, by its id. Raises as `say`; whether it is still there is not said."""
+        self._speak(Tell(self.id, member, event, plain(value)))
+
+    def on(self, event: str, hook: Callable[[Any, Said], object]) -> Unsubscribe:
+        """Call `hook(value, said)` when others say something; `said` tells who, and whether only
+        to this member."""
+        admit_name(event, "an event's name")
+        return _added(self._events.setdefault(event, []), hook)
+
+    def on_members(self, hook: Callable[[dict[str, Member]], object]) -> Unsubscribe:
+        """Call `hook(members)` when someone has come or gone."""
+        return _added(self._on_members, hook)
+
+    def on_status(self, hook: Callable[[Status], object]) -> Unsubscribe:
+        """Call `hook(status)` when the connection to the room is lost or there again."""
+        return _added(self._on_status, hook)
+
+    def on_refused(
+        self, hook: Callable[[OncewardError, Sequence[Operation]], object]
+    ) -> Unsubscribe:
+        """Call `hook(error, operations)` when the room has refused a step, or when it is not
+        known whether it has taken it."""
+        return _added(self._on_refused, hook)
+
+    def leave(self) -> None:
+        """Be in the room no longer. Steps without an answer are given up: they may have been
+        taken. Twice is once."""
+        self.close(None)
+
+    # For maps, lists and presences.
+
+    def change(self, ops: Sequence[Operation]) -> Step:
+        self._must_be_open()
+        batched = self.replica.open is not None
+        step = self.replica.change(ops)
+        if not batched:
+            self._made(step)
+        self.settle()
+        return step
+
+    def new_item(self) -> str:
+        self._items += 1
+        return f"{self.replica.client}.{self._items}"
+
+    def set_presence(self, frame: SetPresence) -> None:
+        self._must_be_open()
+        self._own[frame.name] = frame.value, self._line.now_ms() + frame.ttl_ms
+        self._put_presence(frame.name, self.user, frame.value, Who(self.user, True))
+        self._say_presence(frame.name, frame)
+
+    def remove_presence(self, frame: RemovePresence) -> None:
+        self._must_be_open()
+        if self._own.pop(frame.name, None) is not None:
+            self._drop_presence(frame.name, self.user, Who(self.user, True))
+            self._say_presence(frame.name, frame)
+
+    def call(self, hook: Callable[..., object], *args: Any) -> None:
+        """Call what someone has given us: its trouble is not ours."""
+        try:
+            hook(*args)
+        except Exception:
+            _log.exception("a subscriber of the room %r failed", self.id)
+
+    # For the connection.
+
+    def take_out(self) -> Sequence[ClientFrame]:
+        """What is to be sent now."""
+        out = [*self.replica.out, *self._out]
+        self.replica.out.clear()
+        self._out.clear()
+        return out
+
+    def lost(self) -> None:
+        """The connection is gone, or one was put out of the room for a while."""
+        self.replica.lost()
+        self._out.clear()
+        if self.status != "closed":
+            self._set_status("away" if self.replica.epoch else "joining")
+
+    def close(self, error: OncewardError | None) -> None:
+        """Be in the room no more, for good. Steps without an answer fail with the error."""
+        if self.status == "closed":
+            return
+        self.error = error
+        self.replica.lost()
+        self._out.clear()
+        self.replica.drop(error or OncewardError("the room was left", code="outcome_unknown"))
+        self._line.forget(self)
+        self._set_status("closed")
+        self.settle()
+
+    def receive(self, frame: ServerFrame) -> None:
+        """Take what the server says about this room; `settle` when there is no more for now."""
+        if isinstance(frame, PresenceChanged):
+            who = Who(frame.user, frame.user == self.user)
+            self._put_presence(frame.name, frame.user, frame.value, who)
+        elif isinstance(frame, PresenceGone):
+            if frame.user == self.user:
+                self._own.pop(frame.name, None)
+            self._drop_presence(frame.name, frame.user, Who(frame.user, frame.user == self.user))
+        elif isinstance(frame, Came):
+            self.members[frame.id] = Member(frame.id, frame.user)
+            self._members_changed()
+        elif isinstance(frame, Went):
+            self.members.pop(frame.id, None)
+            self._members_changed()
+        elif isinstance(frame, Said):
+            for hook in list(self._events.get(frame.event, ())):
+                self.call(hook, frame.value, frame)
+        elif isinstance(frame, Left):
+            error = error_of(frame.code, frame.detail or f"one is not in the room {self.id!r}")
+            if TABLE[error.code].retry:
+                self.lost()
+                self._line.rejoin(self)
+            else:
+                self.close(error)
+        else:
+            self._follow(frame)
+
+    def settle(self) -> None:
+        """Show what has come, and tell subscribers."""
+        self.replica.settle()
+        changed, self.replica.changed = self.replica.changed, []
+        for places, who in changed:
+            maps: dict[str, set[str | None]] = {}
+            for kind, name, key in places:
+                if kind == "map":
+                    maps.setdefault(name, set()).add(key)
+            for name, keys in maps.items():
+                if name in self._maps:
+                    self._maps[name].tell(keys, who)
+            for name in sorted({name for kind, name, _ in places if kind == "list"}):
+                if name in self._lists:
+                    self._lists[name].tell(who)
+        if self.replica.live and self.status in ("joining", "away"):
+            self._set_status("live")
+            self._renew_presences()
+        if self.replica.out or self._out:
+            self._line.wake()
+
+    def _follow(self, frame: Any) -> None:
+        try:
+            self.replica.receive(frame)
+        except OncewardError as error:
+            _log.warning("the copy of the room %r is made anew: %s", self.id, error)
+            self.replica.heal()
+            self._line.restart()
+            return
+        if isinstance(frame, Joined):
+            self.me = frame.me
+            self.members = {member.id: member for member in frame.members}
+            before, self.presences = self.presences, frame.presences
+            for name, (value, until_ms) in self._own.items():
+                if until_ms > self._line.now_ms():
+                    self.presences.setdefault(name, {})[self.user] = value
+            for name in before.keys() | self.presences.keys():
+                if name in self._presences and before.get(name) != self.presences.get(name):
+                    self._presences[name].tell(Who(""))
+            self._members_changed()
+
+    def _renew_presences(self) -> None:
+        now_ms = self._line.now_ms()
+        self._own = {name: own for name, own in self._own.items() if own[1] > now_ms}
+        for name, (value, until_ms) in self._own.items():
+            self._say_presence(name, SetPresence(self.id, name, value, until_ms - now_ms))
+
+    def _say_presence(self, name: str, frame: SetPresence | RemovePresence) -> None:
+        """Only the last one of each name is sent, and on a new connection it is sent again."""
+        if self.replica.live:
+            self._out = [
+                one
+                for one in self._out
+                if not (isinstance(one, SetPresence | RemovePresence) and one.name == name)
+            ]
+            self._out.append(frame)
+            self._line.wake()
+
+    def _put_presence(self, name: str, user: str, value: Any, who: Who) -> None:
+        self.presences.setdefault(name, {})[user] = value
+        if name in self._presences:
+            self._presences[name].tell(who)
+
+    def _drop_presence(self, name: str, user: str, who: Who) -> None:
+        values = self.presences.get(name, {})
+        if user in values:
+            del values[user]
+            if name in self._presences:
+                self._presences[name].tell(who)
+
+    def _members_changed(self) -> None:
+        for hook in list(self._on_members):
+            self.call(hook, dict(self.members))
+
+    def _set_status(self, status: Status) -> None:
+        if status != self.status:
+            self.status = status
+            for hook in list(self._on_status):
+                self.call(hook, status)
+
+    def _made(self, step: Step) -> None:
+        self._undo.record(step)
+        step.on_answer(self._answered)
+
+    def _turned(self, turn: Callable[[], Undone]) -> Undone:
+        self._must_be_open()
+        undone = turn()
+        if undone.step is not None:
+            undone.step.on_answer(self._answered)
+        self.settle()
+        return undone
+
+    def _answered(self, step: Step) -> None:
+        if step.error is not None:
+            for hook in list(self._on_refused):
+                self.call(hook, step.error, step.ops)
+
+    def _speak(self, frame: Say | Tell) -> None:
+        self._must_be_open()
+        admit_name(frame.event, "an event's name")
+        size = len(encoded(frame.value))
+        if size > limits.SAID_BYTES_MAX:
+            raise TooLarge(
+                f"what is said has at most {limits.SAID_BYTES_MAX} bytes, not {size}",
+                code="value_too_large",
+            )
+        if not self.replica.live:
+            raise OncewardError("there is no connection to the room now", code="not_joined")
+        self._out.append(frame)
+        self._line.wake()
+
+    def _must_be_open(self) -> None:
+        if self.status == "closed":
+            raise self.error or BadInput("the room was left", code="not_joined")
+
+
+def _added(hooks: list[Any], hook: Any) -> Unsubscribe:
+    hooks.append(hook)
+    return lambda: hooks.remove(hook) if hook in hooks else None

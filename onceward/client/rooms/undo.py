@@ -1,0 +1,203 @@
+"""Undo and redo of one's own steps.
+
+To undo a step is a step of its own, with what was there before. It restores a value only where
+one's own change is still the latest: what others have changed since stays as it is, and is told.
+Counting is undone by counting back, whoever has counted since.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from onceward import limits
+from onceward.client.rooms.replica import Replica
+from onceward.client.rooms.steps import Place, Step
+from onceward.errors import BadInput, OncewardError
+from onceward.parts.rooms import operations as op
+from onceward.parts.rooms.operations import Operation
+from onceward.parts.rooms.state import Cell, same
+
+
+class Undone(NamedTuple):
+    """What undo or redo has come to."""
+
+    step: Step | None
+    """The step that it was, if anything was to be done."""
+    kept: list[str]
+    """What could not be restored, and why: one sentence each."""
+
+
+class Undo:
+    """The steps of one copy of a room that can be undone, and those that can be done again."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._steps: list[Step] = []
+        self._undone: list[Step] = []
+
+    @property
+    def can_undo(self) -> bool:
+        return bool(self._steps)
+
+    @property
+    def can_redo(self) -> bool:
+        return bool(self._undone)
+
+    def record(self, step: Step) -> None:
+        """A step was made: it can be undone, and what was undone before cannot be redone."""
+        if step.ops:
+            self._forget(self._undone)
+            self._push(self._steps, step)
+
+    def undo(self) -> Undone:
+        """Undo the last step. Raises `BadInput` if there is none."""
+        return self._turn(self._steps, self._undone, "undo")
+
+    def redo(self) -> Undone:
+        """Do again what was last undone. Raises `BadInput` if there is nothing."""
+        return self._turn(self._undone, self._steps, "redo")
+
+    def _turn(self, source: list[Step], target: list[Step], what: str) -> Undone:
+        if self._replica.open is not None:
+            raise BadInput(f"a batch is being made: end it before you {what}")
+        self._replica.settle()
+        if not source:
+            raise BadInput(f"there is nothing to {what}")
+        step = source.pop()
+        ops, kept = self._inverse(step)
+        made = None
+        try:
+            if ops:
+                made = self._replica.change(ops)
+        except OncewardError as error:
+            kept.append(error.message)
+        if made is not None:
+            made.undone = step
+            self._push(target, made)
+        return Undone(made, kept)
+
+    def _push(self, steps: list[Step], step: Step) -> None:
+        step.kept = True
+        steps.append(step)
+        if len(steps) > limits.ROOM_UNDO_MAX:
+            self._forget(steps, 1)
+        step.on_answer(self._answered)
+
+    def _answered(self, step: Step) -> None:
+        if step.error is not None:
+            for steps in (self._steps, self._undone):
+                if step in steps:
+                    steps.remove(step)
+
+    def _forget(self, steps: list[Step], count: int | None = None) -> None:
+        for step in steps[:count]:
+            step.kept = False
+            if step.answered:
+                step.below = {}
+        del steps[:count]
+
+    def _inverse(self, step: Step) -> tuple[list[Operation], list[str]]:
+        """The operations that undo a step, and what they leave as it is."""
+        old: dict[Place, Cell | None] = {}
+        new: dict[Place, Cell | None] = {}
+        for effect in step.effects or ():
+            place: Place = (effect.kind, effect.name, effect.key)
+            old.setdefault(place, effect.old)
+            new[place] = effect.new
+        ops: list[Operation] = []
+        kept: list[str] = []
+        for place in reversed(list(_targets(step.ops, old))):
+            counted = _counted(step.ops, place)
+            if counted is not None:
+                ops += self._count_back(place, counted, kept)
+            elif not self._is_latest(place, step):
+                kept.append(f"{_named(place)} was changed by others since, or is not known")
+            elif place[2] is None and old[place] is None and self._filled(place, ops):
+                kept.append(f"{_named(place)} is in use")
+            else:
+                ops += _restore(place, old[place], new[place])
+        # What was dropped must be there before it can be filled.
+        ops.sort(key=lambda one: not isinstance(one, op.MapMake | op.ListMake))
+        return ops, kept
+
+    def _is_latest(self, place: Place, step: Step) -> bool:
+        """Whether a step's change is the latest. Where one was undone, it is as before that."""
+        latest = self._replica.latest.get(place)
+        while latest is not step:
+            if latest is None or latest.undone is None:
+                return False
+            latest = latest.undone.below.get(place)
+        return True
+
+    def _filled(self, place: Place, ops: list[Operation]) -> bool:
+        """Whether something is in a map or list that these operations do not remove."""
+        kind, name, _ = place
+        state = self._replica.state
+        items = state.lists.get(name)
+        if kind == "map":
+            gone = {one.key for one in ops if isinstance(one, op.MapDelete) and one.map == name}
+            return not state.maps.get(name, {}).keys() <= gone
+        gone = {one.id for one in ops if isinstance(one, op.ListDelete) and one.list == name}
+        return items is not None and not items.cells.keys() <= gone
+
+    def _count_back(self, place: Place, counted: float, kept: list[str]) -> list[Operation]:
+        _, name, key = place
+        cell = self._replica.state.get(*place)
+        if key is None or cell is None or type(cell.value) not in (int, float):
+            kept.append(f"{key!r} in {name!r} is no number any more")
+            return []
+        return [op.MapAdd(name, key, -counted)]
+
+
+def _named(place: Place) -> str:
+    kind, name, key = place
+    return f"the {kind} {name!r}" if key is None else f"{key!r} in {name!r}"
+
+
+def _targets(ops: list[Operation], changed: Iterable[Place]) -> Iterable[Place]:
+    """The places that operations are about, of those that have changed."""
+    named: set[Place] = set()
+    dropped: set[tuple[str, str]] = set()
+    for does in ops:
+        if isinstance(does, op.MapDrop | op.MapMake):
+            dropped.add(("map", does.map))
+        elif isinstance(does, op.ListDrop | op.ListMake):
+            dropped.add(("list", does.list))
+        elif isinstance(does, op.MapSet | op.MapDelete | op.MapCompare | op.MapAdd):
+            named.add(("map", does.map, does.key))
+        else:
+            named.add(("list", does.list, does.id))
+    return [place for place in changed if place in named or place[:2] in dropped]
+
+
+def _counted(ops: list[Operation], place: Place) -> float | None:
+    """How much was added at a place, if nothing else was done to it."""
+    total: float = 0
+    for does in ops:
+        if isinstance(does, op.MapAdd) and ("map", does.map, does.key) == place:
+            total += does.by
+        elif isinstance(does, op.MapOp) and place[:2] == ("map", does.map):
+            key = getattr(does, "key", None)
+            if key is None or key == place[2]:
+                return None
+    return total if total and place[0] == "map" else None
+
+
+def _restore(place: Place, old: Cell | None, new: Cell | None) -> list[Operation]:
+    """What brings a place from the new back to the old."""
+    kind, name, key = place
+    if kind == "map":
+        if key is None:
+            return [op.MapMake(name) if old is not None else op.MapDrop(name)]
+        return [op.MapDelete(name, key) if old is None else op.MapSet(name, key, old.value)]
+    if key is None:
+        return [op.ListMake(name) if old is not None else op.ListDrop(name)]
+    if old is None:
+        return [op.ListDelete(name, key)]
+    if new is None:
+        return [op.ListInsert(name, key, old.value, at=old.position)]
+    ops: list[Operation] = []
+    if not same(new.value, old.value):
+        ops.append(op.ListSet(name, key, old.value))
+    if new.position != old.position:
+        ops.append(op.ListMove(name, key, at=old.position))
+    return ops

@@ -1,0 +1,329 @@
+"""Rooms over real connections to a real server, which are cut, closed and refused."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import jwt
+import pytest
+
+from onceward.client.client import Client
+from onceward.client.rooms.live import Live
+from onceward.client.rooms.room import Room
+from onceward.clock import Clock
+from onceward.errors import BadInput, NoSuchRoom, OncewardError, Unavailable
+from onceward.web.auth import Auth, JwtKey
+from tests.client.served import Script, Served, Sprinting, answer
+
+SECRET = "a secret of thirty-two characters or more"
+
+
+class Hasty(Clock):
+    """Does not wait long before it connects again, nor ever asks for a sign of life."""
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds < 15:
+            await asyncio.sleep(0)
+        else:
+            await asyncio.Event().wait()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with Served() as served:
+        yield served
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+async def connect(stack: AsyncExitStack, url: str, **options: Any) -> Live:
+    return await stack.enter_async_context(Live(url, clock=Hasty(), **options))
+
+
+async def until(room: Room, holds: Callable[[], bool]) -> None:
+    """Wait until something is so, looking when something has changed."""
+    changed = asyncio.Event()
+    ends = [
+        room.map("m").subscribe(lambda value, who: changed.set()),
+        room.list("l").subscribe(lambda value, who: changed.set()),
+        room.presence("p").subscribe(lambda value, who: changed.set()),
+        room.on_members(lambda members: changed.set()),
+        room.on_status(lambda status: changed.set()),
+    ]
+    while not holds():
+        changed.clear()
+        await changed.wait()
+    for end in ends:
+        end()
+
+
+async def test_two_share_a_room(served: Served, stack: AsyncExitStack) -> None:
+    client = await stack.enter_async_context(Client(served.url))
+    ann = await stack.enter_async_context(client.live())
+    bob = await connect(stack, served.url)
+    one = await ann.join("board", create=True)
+    two = await bob.join("board")
+    await until(one, lambda: len(one.members) == 2)
+    saved = one.map("m").set("k", {"a": 1})
+    one.list("l").push("x")
+    assert await saved == 1
+    await until(two, lambda: len(two.list("l")) == 1)
+    assert two.map("m").whole() == {"k": {"a": 1}}
+    with two.batch() as batch:
+        two.map("m").set("k", 2)
+        item = two.list("l").insert(0, "y")
+    assert await batch == await item == 3
+    await until(one, lambda: len(one.list("l")) == 2)
+    assert one.list("l").values() == ["y", "x"]
+    assert two.undo().kept == []
+    await until(one, lambda: len(one.list("l")) == 1)
+    assert one.map("m").get("k") == {"a": 1}
+    heard: asyncio.Queue[Any] = asyncio.Queue()
+    one.on("wave", lambda value, said: heard.put_nowait((value, said.direct)))
+    two.say("wave", 1)
+    two.tell(one.me, "wave", 2)
+    assert [await heard.get(), await heard.get()] == [(1, False), (2, True)]
+    two.presence("p").set({"x": 1})
+    await until(one, lambda: bool(one.presence("p").all()))
+    assert list(one.presence("p").all().values()) == [{"x": 1}]
+    two.leave()
+    await until(one, lambda: len(one.members) == 1)
+
+
+async def test_a_lost_connection_is_made_again_and_what_was_missed_comes(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    ann, bob = await connect(stack, served.url), await connect(stack, served.url)
+    states: list[str] = []
+    one, two = await ann.join("board", create=True), await bob.join("board")
+    other = await ann.join("other", create=True)
+    ann.on_state(states.append)
+    for number in range(5):
+        two.map("m").add("n", 1)
+        saved = one.map("m").add("n", 1)
+        ann.restart()  # in the middle of it
+        two.list("l").push(number)
+        one.list("l").push(number)
+        await saved
+    await one.list("l").push("last")
+    await until(two, lambda: len(two.list("l")) == 11)
+    await until(one, lambda: len(one.list("l")) == 11)
+    assert one.list("l").items() == two.list("l").items()
+    assert one.map("m").whole() == two.map("m").whole() == {"n": 10}
+    assert await other.map("m").set("k", 1) == 1
+    assert states[:2] == ["connecting", "connected"]
+    assert one.position == two.position
+
+
+async def test_changes_made_while_the_server_is_away_are_sent_when_it_is_back(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    live = Live(served.url, clock=Hasty())
+    room = live.room("board", create=True)
+    saved = room.map("m").set("early", 1)
+    assert not saved.done
+    assert room.map("m").whole() == {"early": 1}
+    await stack.enter_async_context(live)
+    assert await saved == 1
+    assert live.room("board") is room
+
+
+async def test_a_room_that_cannot_be_joined_says_why(served: Served, stack: AsyncExitStack) -> None:
+    live = await connect(stack, served.url)
+    with pytest.raises(NoSuchRoom):
+        await live.join("missing")
+    with pytest.raises(BadInput):
+        await live.join("x" * 300)
+    room = await live.join("missing", create=True)
+    assert (room.status, room.position[1]) == ("live", 0)
+
+
+async def test_a_deleted_room_is_closed_and_others_go_on(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    live = await connect(stack, served.url)
+    room, other = await live.join("board", create=True), await live.join("other", create=True)
+    await served.app.run(lambda tx: served.app.rooms.remove(tx, "board"))
+    await until(room, lambda: room.status == "closed")
+    assert room.error is not None
+    assert room.error.code == "room_deleted"
+    with pytest.raises(OncewardError):
+        room.map("m").set("k", 1)
+    await other.map("m").set("k", 1)
+    again = await live.join("board", create=True)
+    assert again is not room
+
+
+async def test_a_handler_s_change_is_told(served: Served, stack: AsyncExitStack) -> None:
+    live = await connect(stack, served.url)
+    room = await live.join("board", create=True)
+    rooms = served.app.rooms
+    await served.app.run(lambda tx: rooms.map_set(tx, "board", "m", "k", 7, by="robot"))
+    await until(room, lambda: "k" in room.map("m"))
+    assert room.map("m")["k"] == 7
+
+
+async def test_a_refused_change_raises_where_it_is_awaited(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    ann, bob = await connect(stack, served.url), await connect(stack, served.url)
+    one, two = await ann.join("board", create=True), await bob.join("board")
+    verdicts = await asyncio.gather(
+        _outcome(one.map("m").compare("k", "ann's")), _outcome(two.map("m").compare("k", "bob's"))
+    )
+    assert sorted(verdicts) == ["not_expected", "taken"]
+    await until(one, lambda: one.map("m").whole() == two.map("m").whole())
+
+
+async def _outcome(saved: Any) -> str:
+    try:
+        await saved
+    except OncewardError as error:
+        return error.code
+    return "taken"
+
+
+async def test_closing_ends_what_waits(served: Served) -> None:
+    live = Live(served.url, clock=Hasty())
+    async with live:
+        room = await live.join("board", create=True)
+    await live.close()
+    assert (live.state, room.status) == ("closed", "closed")
+    with pytest.raises(BadInput):
+        live.room("board")
+
+
+# Credentials.
+
+
+def token(user: str = "ann", lasts_s: float = 3_600, *scopes: str) -> str:
+    expires_s = Clock().now_ms() // 1000 + int(lasts_s)
+    claims = {"sub": user, "aud": "onceward", "exp": expires_s, "scope": " ".join(scopes)}
+    return jwt.encode(claims, SECRET, "HS256")
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[Served]:
+    auth = Auth(jwt_keys=[JwtKey("HS256", SECRET, "onceward")])
+    async with Served(auth=auth) as served:
+        yield served
+
+
+async def test_the_token_says_who_one_is_and_what_one_may(
+    guarded: Served, stack: AsyncExitStack
+) -> None:
+    ann = await connect(stack, guarded.url, token=token("ann", 3_600, "write:board*"))
+    bob = await connect(stack, guarded.url, token=token("bob", 3_600, "read:board"))
+    one = await ann.join("board", create=True)
+    two = await bob.join("board")
+    assert (ann.user, bob.user) == ("ann", "bob")
+    one.presence("p").set("here")
+    await until(two, lambda: two.presence("p").all() == {"ann": "here"})
+    with pytest.raises(OncewardError) as refused:
+        await two.map("m").set("k", 1)
+    assert refused.value.code == "not_allowed"
+    assert two.map("m").whole() == {}
+    with pytest.raises(OncewardError) as refused:
+        await bob.join("other")
+    assert refused.value.code == "not_allowed"
+    await one.map("m").set("k", 1)
+    await until(two, lambda: "k" in two.map("m"))
+
+
+async def test_without_a_good_token_the_connection_is_closed_for_good(
+    guarded: Served, stack: AsyncExitStack
+) -> None:
+    for bad in ("", "nonsense", token("ann", -60, "all")):
+        live = await connect(stack, guarded.url, token=bad)
+        with pytest.raises(OncewardError) as refused:
+            await live.join("board")
+        assert refused.value.code == "no_credentials"
+        assert live.state == "closed"
+        with pytest.raises(OncewardError):
+            live.room("another")
+
+
+async def test_a_token_is_renewed_before_it_expires(guarded: Served, stack: AsyncExitStack) -> None:
+    lasts = [10, 3_600]  # the clock of the test does not wait for the first one
+    renewed = asyncio.Event()
+
+    async def fresh() -> str:
+        if len(lasts) == 1:
+            renewed.set()
+        return token("ann", lasts.pop(0), "all")
+
+    live = await connect(stack, guarded.url, token=fresh)
+    room = await live.join("board", create=True)
+    await renewed.wait()
+    await room.map("m").set("k", 1)
+    assert room.status == "live"
+
+
+# Servers that are away, or no servers of rooms.
+
+
+async def test_a_server_that_is_away_is_tried_again_with_pauses_that_grow() -> None:
+    clock = Sprinting()
+    answers = [answer(503, b"")] * 4 + [answer(404, b"")]
+    async with Script(*answers) as script, Live(script.url, clock=clock) as live:
+        with pytest.raises(BadInput) as refused:
+            await live.join("board")
+    assert refused.value.code == "not_found"
+    assert len(script.requests) == 5
+    assert len(clock.slept_s) == 4
+    assert all(
+        0.2 * 0.2 * 2**number <= slept_s <= 0.2 * 2**number
+        for number, slept_s in enumerate(clock.slept_s)
+    )
+
+
+async def test_a_server_that_refuses_credentials_is_not_asked_again() -> None:
+    for status, code in ((401, "no_credentials"), (403, "not_allowed")):
+        async with Script(answer(status, b"")) as script, Live(script.url, clock=Hasty()) as live:
+            with pytest.raises(OncewardError) as refused:
+                await live.join("board")
+        assert refused.value.code == code
+        assert len(script.requests) == 1
+
+
+async def test_a_server_that_says_nothing_any_more_is_given_up(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    silent = asyncio.Event()
+
+    class Impatient(Hasty):
+        async def sleep(self, seconds: float) -> None:
+            if seconds < 15:
+                await asyncio.sleep(0)
+            else:
+                await silent.wait()
+
+    live = await stack.enter_async_context(Live(served.url, clock=Impatient()))
+    room = await live.join("board", create=True)
+    lost = asyncio.Event()
+    live.on_state(lambda state: lost.set() if state == "connecting" else None)
+    live._heard = False  # as if nothing had come since the last beat
+    silent.set()
+    await lost.wait()
+    silent.clear()
+    await until(room, lambda: room.status == "live")
+
+
+async def test_what_gets_no_token_is_asked_again(served: Served, stack: AsyncExitStack) -> None:
+    tries = 0
+
+    async def flaky() -> str:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise Unavailable("the one who signs is away")
+        return "any"
+
+    live = await connect(stack, served.url, token=flaky)
+    await live.join("board", create=True)
+    assert tries == 3
