@@ -145,7 +145,7 @@ def print_course(course: "Course", out: Console) -> None:
             f"{plan.applications:,} applications, {course.acknowledged:,} notifications, "
             f"{course.envelopes:,} envelopes by {plan.senders} senders",
         ),
-        ("acknowledged", f"all, the slowest in {course.slowest_s * 1000:.0f} ms"),
+        ("acknowledged", f"the slowest in {course.slowest_s * 1000:.0f} ms"),
         (
             "workers",
             f"{plan.workers}; {course.kills} were killed, {course.pauses} paused for "

@@ -1,12 +1,15 @@
 """Demonstrations: what they are asked for is checked, and what came of them is told."""
 
 import io
+import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from onceward import cli
 from onceward.apps.credit.storm import Course, Plan
+from onceward.cli import demo
 from onceward.cli.demo import Sight, print_course
 
 
@@ -33,10 +36,35 @@ def test_what_to_show_must_be_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "credit-storm" in capsys.readouterr().err
 
 
-def test_a_storm_is_told_of() -> None:
-    plan = Plan(applications=2, times=4, kills=1, pauses=0)
+def small(plan: Plan) -> Course:
+    """A storm that went well."""
     course = Course(plan, envelopes=3, acknowledged=8, slowest_s=0.12, kills=1, decided=2)
     course.pulled.done, course.pulled.most, course.told.results = 2, 1, 6
+    return course
+
+
+def test_a_storm_is_told_of_for_programs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def blow(plan: Plan, database: str | None, folder: Path, sight: Sight) -> Course:
+        assert (plan.applications, plan.keys, database, folder.is_dir()) == (2, False, None, True)
+        return small(plan)
+
+    monkeypatch.setattr(demo, "_blow", blow)
+    arguments = ["--no-keys", "--applications", "2", "--times", "4", "--pauses", "0"]
+    command = ["demo", "credit-storm", "--json", *arguments]
+    assert cli.main([*command, "--kills", "1"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["pulled"]["done"], told["wrong"]) == (2, [])
+    assert cli.main([*command, "--kills", "2"]) == 1
+    assert json.loads(capsys.readouterr().out)["wrong"] == [
+        "only 1 workers were killed and 0 paused"
+    ]
+
+
+def test_a_storm_is_told_of() -> None:
+    plan = Plan(applications=2, times=4, kills=1, pauses=0)
+    course = small(plan)
     out = Console(file=io.StringIO(), width=100, force_terminal=True, highlight=False)
     with Sight(plan, out) as sight:
         sight.show(course)

@@ -1,5 +1,7 @@
 """The server for tests can be started, stopped in every way, and started again."""
 
+import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +67,18 @@ def test_what_lies_in_a_closed_folder_is_not_open_to_all(tmp_path: Path) -> None
     folder.mkdir(parents=True)
     folder.parent.chmod(0o700)
     assert not _open_to_all(folder)
+
+
+async def test_a_server_runs_as_a_process_until_it_is_told_to_stop() -> None:
+    command = (sys.executable, "-m", "onceward.testing.postgres")
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    url = (await process.stdout.readline()).decode().strip()
+    connection = await asyncpg.connect(url)
+    assert await connection.fetchval("SELECT 1") == 1
+    await connection.close()
+    process.terminate()
+    await process.communicate()
+    assert process.returncode == 0
+    with pytest.raises(ConnectionRefusedError):
+        await asyncpg.connect(url)

@@ -12,7 +12,7 @@ KEPT_MAX = 20
 
 Repeat = Literal["first", "redelivered", "again", "fresher"]
 """Why a notification came: as the first one; once more, since its acknowledgement was not heard
-in time; as a new one about the same, since the sender's own rule fired again; or with others
+in time; as a new one about the same, since the sender's own rule fired again; or with other
 fields."""
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from onceward.errors import (
     AlreadyEnded,
     BadInput,
     Fail,
+    InDoubt,
     NoSuchJob,
     NotDead,
     NotDone,
@@ -28,7 +30,7 @@ logger = logging.getLogger("onceward.credit")
 
 PULLS, RESULTS = "credit", "credit.results"
 STEP = "pull"
-LATE_ANSWER = "the bureau has answered after the lease was lost,"
+LATE_ANSWER = "the bureau has answered too late for the lease,"
 KINDS = ("decision", "tradelines", "verification")
 # A notification takes four writes: of its key, its job, its place in the queue, and the record
 # of its application; so many fit into one commit, if they have no more than so many bytes.
@@ -73,14 +75,14 @@ class Credit:
     async def accept(self, envelope: Envelope) -> list[Repeat]:
         """Take all notifications of an envelope in: durable when this returns. For each, why it
         came. If it raises, some may have been taken in: it can be sent again."""
-        repeats: list[Repeat] = []
-        for piece in _pieces(envelope.notifications):
 
-            async def fn(tx: Transaction, piece: Sequence[Notification] = piece) -> list[Repeat]:
-                return [await self._accept(tx, envelope.organisation, one) for one in piece]
+        async def take(piece: Sequence[Notification], tx: Transaction) -> list[Repeat]:
+            return [await self._accept(tx, envelope.organisation, one) for one in piece]
 
-            repeats += await self.app.run(fn)
-        return repeats
+        pieces = _pieces(envelope.notifications)
+        # All at once: engines take commits together that come together.
+        taken = await asyncio.gather(*[self.app.run(partial(take, piece)) for piece in pieces])
+        return [repeat for some in taken for repeat in some]
 
     async def _accept(self, tx: Transaction, organisation: str, came: Notification) -> Repeat:
         key = key_of(organisation, came.opportunity)
@@ -154,9 +156,10 @@ class Credit:
 
     async def work(self, job: Job) -> dict[str, Any]:
         """Pull, decide, and let the results go out: once for a job, whatever happens."""
-        pulling = self._pull_by_key if self.settings.bureau_keys else self._pull_once
-        # Where a repeat would be a second pull, its intent is recorded before.
-        recorded = await job.step(STEP, pulling, job, at_most_once=not self.settings.bureau_keys)
+        if self.settings.bureau_keys:
+            recorded = await job.step(STEP, self._pull, job, job.id)
+        else:
+            recorded = await self._pull_once(job)
         if "refused" in recorded:
             raise Fail(recorded["refused"])
         report = report_of(recorded)
@@ -178,19 +181,23 @@ class Credit:
         """Tell Salesforce one result, under the id of its job."""
         return await calls.deliver(self.settings.salesforce, job.id, job.body)
 
-    async def _pull_by_key(self, job: Job) -> Any:
-        return await self._pull(job, job.id)
-
     async def _pull_once(self, job: Job) -> Any:
-        pulling = asyncio.create_task(self._pull(job, None), name=f"pull {job.id}")
+        """Pull where a repeat would be a second pull: the intent is recorded before."""
+        begun: list[asyncio.Task[Any]] = []
+
+        async def pull() -> Any:
+            begun.append(asyncio.create_task(self._pull(job, None), name=f"pull {job.id}"))
+            return await asyncio.shield(begun[0])
+
         try:
-            return await asyncio.shield(pulling)
-        except asyncio.CancelledError:
-            # The lease is lost, maybe since this process stood still; but the bureau may be at
-            # it. Should it answer yet, that settles what is in doubt from now on.
-            late = asyncio.create_task(self._settle(job.id, pulling), name=f"settle {job.id}")
-            self._late.add(late)
-            late.add_done_callback(self._late.discard)
+            return await job.step(STEP, pull, at_most_once=True)
+        except (Exception, asyncio.CancelledError) as error:
+            if begun and not isinstance(error, NotDone | InDoubt):
+                # The lease is lost, maybe since this process stood still; but the bureau has
+                # answered, or may do so yet. That settles what is in doubt from now on.
+                late = asyncio.create_task(self._settle(job.id, begun[0]), name=f"late {job.id}")
+                self._late.add(late)
+                late.add_done_callback(self._late.discard)
             raise
 
     async def _pull(self, job: Job, key: str | None) -> Any:

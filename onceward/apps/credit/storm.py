@@ -190,8 +190,7 @@ class Storm:
             await asyncio.gather(*sending)
             await self._until(self._all_ended)
             await troubling
-            # An answer that came late may be about to settle what is in doubt.
-            await self._until(self._all_ended, for_s=self.plan.lease_s)
+            await self._until(self._all_settled, for_s=self.plan.lease_s)
             if not self.plan.keys:
                 await self._ask_office()
             await self._until(self._all_told)
@@ -325,6 +324,11 @@ class Storm:
         self.course.doubts = len(ended)
         over = self.course.decided + len(ended) == self.plan.applications
         return over and self.course.pulled.under_way == 0
+
+    async def _all_settled(self) -> bool:
+        """Whether besides no worker has an answer to tell that came late."""
+        owing = not self.plan.keys and any(_owes(worker) for worker in self._crew)
+        return await self._all_ended() and not owing
 
     async def _all_told(self) -> bool:
         return self.course.decided == self.plan.applications

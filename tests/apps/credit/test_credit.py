@@ -159,12 +159,13 @@ async def test_without_keys_a_pull_that_was_cut_off_waits_for_a_person(
     assert apps.problems == []
 
 
+@pytest.mark.parametrize("pull_s", [0.5, 3, 60])
 @virtual
 async def test_an_answer_that_comes_after_its_lease_settles_what_is_in_doubt(
-    patched: pytest.MonkeyPatch,
+    patched: pytest.MonkeyPatch, pull_s: float
 ) -> None:
     world, apps = World(patched), Apps()
-    world.pull_s = 60
+    world.pull_s = pull_s
     slow = make(apps)
     process = await apps.start(slow.app)
     await take(slow, 1)

@@ -1,0 +1,47 @@
+"""Makes the picture of the storm: lets it blow with and without keys at the bureau, and draws what
+the command shows in the end.
+
+python scripts/credit_picture.py docs/credit-storm.svg
+"""
+
+import asyncio
+import io
+import re
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from onceward.apps.credit.storm import Course, Plan, Storm
+from onceward.cli.demo import Sight, print_course
+from onceward.testing.postgres import PostgresServer
+
+WIDTH = 100
+
+
+async def blow(plan: Plan, database: str, sight: Sight) -> Course:
+    with TemporaryDirectory() as folder:
+        return await Storm(plan, database, Path(folder), sight.show).run()
+
+
+def main() -> None:
+    [target] = sys.argv[1:]
+    out = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
+    with PostgresServer({"fsync": "off"}) as server:
+        for keys in (True, False):
+            plan = Plan(keys=keys, lease_s=1.0)
+            with Sight(plan, Console(stderr=True)) as sight:
+                course = asyncio.run(blow(plan, f"{server.url}?schema=keys_{int(keys)}", sight))
+            option = "" if keys else " --no-keys"
+            out.print(f"[bold]$[/] onceward demo credit-storm{option}")
+            out.print(sight.progress.get_renderable())
+            print_course(course, out)
+    svg = out.export_svg(title="onceward demo credit-storm")
+    # No fonts from elsewhere: what the reader has will do.
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    Path(target).write_text(svg.rstrip() + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
