@@ -160,6 +160,11 @@ class Storm:
                 f"the storm was not over after {self.plan.patience_s:.0f} s: {self.course}",
                 code="internal",
             ) from None
+        except ExceptionGroup as group:
+            for error in group.exceptions:
+                if isinstance(error, OncewardError):
+                    raise error from group
+            raise
         return self.course
 
     async def _run(self, stack: AsyncExitStack) -> None:
@@ -319,10 +324,11 @@ class Storm:
         """Whether all are decided, or in doubt and nobody pulls for them any more."""
         ended, _ = await self._client.dead(PULLS, limit=1_000)
         for job in ended:
-            if job.state != "doubt":
+            if job.state == "dead":
                 raise OncewardError(f"job {job.id} is dead: {job.reason}", code="internal")
-        self.course.doubts = len(ended)
-        over = self.course.decided + len(ended) == self.plan.applications
+        # A late answer may have settled one just now.
+        self.course.doubts = sum(job.state == "doubt" for job in ended)
+        over = self.course.decided + self.course.doubts == self.plan.applications
         return over and self.course.pulled.under_way == 0
 
     async def _all_settled(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import zeep
 
 from onceward import limits
 from onceward.apps.credit.bureau import make_report
@@ -103,7 +104,6 @@ def peak_bytes(server: ServerProcess) -> int:
 
 
 def test_a_client_of_others_is_acknowledged(server: ServerProcess) -> None:
-    zeep = pytest.importorskip("zeep")
     client = zeep.Client(f"{server.url}{SOAP}?wsdl")
     kind = client.get_type("{urn:sobject.enterprise.soap.sforce.com}Opportunity")
     number = next(_numbers)

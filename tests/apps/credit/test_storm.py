@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from onceward.apps.credit.storm import ACK_S_MAX, Course, Plan, Storm
-from onceward.errors import BadInput
+from onceward.errors import BadInput, OncewardError
 
 TENTH = Plan(
     applications=20, times=20, senders=2, workers=3, lease_s=0.6, kills=2, pauses=1, patience_s=240
@@ -50,6 +50,11 @@ async def test_there_is_one_pull_for_each_application_whatever_happens(
     for course in courses:
         assert course.violations() == []
         assert course.acknowledged == course.notifications
+
+
+async def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(OncewardError, match=r"server has ended: .*nonsense"):
+        await Storm(TENTH, "nonsense://", tmp_path).run()
 
 
 def test_what_goes_wrong_is_told() -> None:
