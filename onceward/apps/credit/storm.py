@@ -23,7 +23,7 @@ from onceward.apps.credit.salesforce import Stats as Told
 from onceward.apps.credit.sender import Answered, Chance
 from onceward.client import Client
 from onceward.clock import Clock
-from onceward.errors import BadInput, NotDead, OncewardError
+from onceward.errors import TABLE, BadInput, NotDead, OncewardError
 
 ORGANISATION = "00D000000000001EAA"
 ACK_S_MAX = 1.0
@@ -31,6 +31,7 @@ _LOOK_S = 0.25
 # The share of the time over which messages are spread.
 _SENDING = 0.6
 _SLOTS = 8
+_TRY_AGAIN = TABLE["engine_unreachable"].exit
 # As the log of a worker says it.
 _AT_WORK = "working on the jobs"
 _LEASE_LOST = f"of {PULLS}: its lease was lost"
@@ -233,7 +234,7 @@ class Storm:
         return {f"CREDIT_{name}": text for name, text in settings.items()}
 
     async def _keep(self, stack: AsyncExitStack, name: str) -> None:
-        """A worker, and a new one in its place whenever it is killed."""
+        """A worker, and a new one in its place whenever it is killed, or has to try again."""
         while True:
             worker = await self._child(
                 stack, name, "-m", "onceward", "work", _DEPLOYED, **self._settings(name)
@@ -241,7 +242,7 @@ class Storm:
             self._crew.append(worker)
             code = await worker.wait()
             self._crew.remove(worker)
-            if code >= 0:
+            if code >= 0 and code != _TRY_AGAIN:
                 await worker.line()  # which says why it has ended by itself
 
     def _at_work(self) -> bool:
