@@ -10,7 +10,7 @@ from typing import NamedTuple
 import aiohttp
 
 from onceward import limits
-from onceward.errors import NotDone
+from onceward.errors import NotDone, Unreachable
 
 
 class Answer(NamedTuple):
@@ -42,3 +42,11 @@ async def call(
                 return Answer(response.status, said, float(after) if after.isdecimal() else None)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotDone(f"no connection to the provider: {error}") from error
+
+
+async def fetch(url: str) -> bytes:
+    """What is at an address. Raises as `call`, and `Unreachable` where nothing is."""
+    answer = await call("GET", url)
+    if answer.status != 200:
+        raise Unreachable(f"{url[:200]} answered {answer.status}")
+    return answer.body

@@ -8,17 +8,17 @@ doubt, for a person to settle.
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 
 from onceward import limits
 from onceward.app import App
 from onceward.apps.rps import aws
-from onceward.apps.rps.outgoing import Answer, call
+from onceward.apps.rps.outgoing import Answer, call, fetch
 from onceward.apps.rps.provider import Provider, Reply
 from onceward.apps.rps.sns_signature import Envelope, insist_amazon, verify
-from onceward.errors import BadInput, NotDone, Unreachable
+from onceward.errors import BadInput, NotDone
 from onceward.service.job import Job
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
@@ -55,7 +55,7 @@ class Sns(Provider):
         *,
         rate: float = 20.0,
         api: str = "",
-        fetch: Fetch | None = None,
+        fetch: Fetch = fetch,
     ) -> None:
         """`topics` are the ARNs from which texts come. `api` is where texts are published, and
         `fetch` gets what is at an address of Amazon, both for tests. Raises `BadInput`."""
@@ -68,7 +68,7 @@ class Sns(Provider):
         self._region = region
         self._topics = set(topics)
         self._api = api or f"https://sns.{region}.amazonaws.com/"
-        self._fetch = fetch or _download
+        self._fetch = fetch
         self._certificates: dict[str, bytes] = {}
 
     def join(self, game: Any) -> None:
@@ -172,10 +172,3 @@ def _element(xml: str, name: str) -> str:
     parser, which could be led astray."""
     found = re.search(f"<{name}>([^<]*)</{name}>", xml)
     return found[1] if found else ""
-
-
-async def _download(url: str) -> bytes:
-    answer = await call("GET", url)
-    if answer.status != 200:
-        raise Unreachable(f"{urlsplit(url).hostname} answered {answer.status}")
-    return answer.body

@@ -1,6 +1,7 @@
 """Requests to AWS are signed as its documentation's examples are."""
 
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 from onceward.apps.rps.aws import Credentials, sign
 
@@ -49,3 +50,31 @@ def test_a_session_token_is_sent_and_signed() -> None:
 
 def test_secrets_are_not_shown() -> None:
     assert "wJalr" not in repr(KEY)
+
+
+def test_a_text_is_signed_as_amazons_own_library_signs_it() -> None:
+    """The signature was made by botocore 1.44, of the same call with the same key and time."""
+    form = {"Action": "Publish", "Version": "2010-03-31", "PhoneNumber": "+12025550101"}
+    form["Message"] = "h\u00e4llo w\u00f6rld & more"
+    for number, name, value in (
+        (1, "AWS.SNS.SMS.SMSType", "Transactional"),
+        (2, "AWS.MM.SMS.OriginationNumber", "+12025550100"),
+    ):
+        entry = f"MessageAttributes.entry.{number}"
+        form |= {f"{entry}.Name": name, f"{entry}.Value.DataType": "String"}
+        form[f"{entry}.Value.StringValue"] = value
+    signed = sign(
+        Credentials("AKID", "SECRET", "TOK"),
+        "POST",
+        "https://sns.us-east-1.amazonaws.com/",
+        {"Content-Type": f"{FORM}; charset=utf-8"},
+        urlencode(form).encode(),
+        region="us-east-1",
+        service="sns",
+        now_ms=int(datetime(2026, 11, 15, 23, 2, 26, tzinfo=UTC).timestamp() * 1_000),
+    )
+    assert signed["Authorization"] == (
+        "AWS4-HMAC-SHA256 Credential=AKID/20261115/us-east-1/sns/aws4_request, "
+        "SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, "
+        "Signature=fa888ea0a25cbb105c410a4ac6b7617a95a9b5e9413eeeddfebac003c148c07d"
+    )

@@ -240,7 +240,7 @@ TEXT = st.tuples(
 ).map("".join)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.lists(TEXT, min_size=5, max_size=20))
 def test_whatever_is_texted_is_answered(texts: list[str]) -> None:
     @virtual

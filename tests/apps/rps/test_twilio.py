@@ -1,9 +1,11 @@
 """Twilio: what it has signed comes in, what it takes goes out, and what is unclear is asked."""
 
+import base64
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from hypothesis import given
@@ -267,6 +269,42 @@ async def test_a_reply_that_nobody_can_tell_of_is_in_doubt(monkeypatch: pytest.M
         await app.queues.settle(letter.id, "call", done=False)
         assert (await app.wait(letter.id, 30)).state == "done"
         assert len(twilio.messages) == 1
+
+
+class Noting:
+    """In the place of the HTTP client of Twilio's library: notes what it would send."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+
+    def request(self, method: str, url: str, **options: Any) -> Any:
+        self.calls.append({"method": method, "path": urlsplit(url).path, **options})
+        response = need("twilio.http.response").Response
+        if method == "POST":
+            return response(201, json.dumps({"sid": SID}))
+        return response(200, json.dumps({"messages": []}))
+
+
+async def test_what_is_sent_and_asked_is_what_twilios_own_client_sends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noting = Noting()
+    client = need("twilio.rest").Client(ACCOUNT, TOKEN, http_client=noting)
+    to, ours = "+12025550101", "+12025550100"
+    client.messages.create(to=to, from_=ours, body=words.HELP)
+    client.messages.list(to=to, from_=ours, page_size=100)
+    sent, asked = noting.calls
+    async with playing(monkeypatch) as (twilio, app, game):
+        twilio.answers = [twilio.keep_and_hang_up]
+        await reply_to(app, game, "1")
+        (post, path, headers, form), (get, found, same, _) = twilio.requests
+    basic = base64.b64encode(":".join(sent["auth"]).encode()).decode()
+    assert headers["authorization"] == same["authorization"] == f"Basic {basic}"
+    assert (post, path, form) == (sent["method"], sent["path"], sent["data"])
+    assert headers["content-type"] == sent["headers"]["Content-Type"]
+    path, _, query = found.partition("?")
+    wanted = {name: str(value) for name, value in asked["params"].items() if value is not None}
+    assert (get, path, dict(parse_qsl(query))) == (asked["method"], asked["path"], wanted)
 
 
 async def test_where_nobody_answers_nothing_was_sent() -> None:
