@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from onceward.apps.rps import game as game_module
 from onceward.apps.rps import rules, words
-from onceward.apps.rps.game import TEXTS, Game, outbox_of
+from onceward.apps.rps.game import FAREWELLS, TEXTS, Game, outbox_of
 from onceward.apps.rps.records import ALL, scores_of, thrown_by
 from onceward.errors import BadInput
 from tests.apps.rps.carrier import NUMBERS, Carrier, Table, table
@@ -232,6 +232,43 @@ async def test_replies_go_where_the_last_text_came_from() -> None:
             ("+12025550188", words.NOTHING_PENDING),
             ("+12025550188", words.they_wait("Ann")),
         ]
+
+
+@virtual
+async def test_a_game_with_one_who_left_is_over_before_it_is_cleared_away() -> None:
+    async with table("Ann", "Bob", "Cid") as game:
+        await game.play("Ann: t r Bob", "Bob: t p Cid")
+        await game.app.queues.pause(FAREWELLS)
+        texts = ("quit", "nick Bob")
+        for number, text in enumerate(texts):
+            receipt = await game.game.accept("carrier", f"bob-{number}", NUMBERS["Bob"], text)
+            assert (await game.app.wait(receipt.id)).state == "done"
+        for name in ("Ann", "Cid", "Bob"):
+            receipt = await game.game.accept("carrier", f"look-{name}", NUMBERS[name], "games")
+            await game.app.wait(receipt.id)
+        receipt = await game.game.accept("carrier", "again", NUMBERS["Bob"], "t p Ann")
+        await game.app.wait(receipt.id)
+        await game.app.queues.resume(FAREWELLS)
+        await game.settle()
+        said = [reply.text for _, reply in game.carrier.sent]
+        assert said.count(words.NOTHING_PENDING) == 3
+        assert said.count(words.they_left("Bob")) == 1
+        heard = await game.play("Ann: games")
+        assert heard == {"Ann": [words.pending("", "Bob")]}, "the new game is not cleared away"
+
+
+@virtual
+async def test_the_same_id_from_two_providers_is_two_texts() -> None:
+    class Second(Carrier):
+        name = "second"
+
+    app = Apps(shared=False).make()
+    game = Game(app, [first := Carrier(), second := Second()])
+    async with app:
+        receipts = [await game.accept(via, "1", NUMBERS["Ann"], "help") for via in game.providers]
+        await Table(app, game, first).settle()
+        assert receipts[0].id != receipts[1].id
+        assert (len(first.sent), len(second.sent)) == (1, 1)
 
 
 TEXT = st.tuples(

@@ -101,6 +101,16 @@ def test_a_first_throw_says_nothing_of_the_play_to_the_opponent() -> None:
         assert play not in str(told)
 
 
+def test_only_those_who_waited_and_are_still_there_hear_that_someone_left() -> None:
+    later = Player("01B-later", "Bob", BOB.line)
+    cleared = rules.clear(ANN, ["01C"], {"01B": later, "01D": None, "01E": None}, ["all"])
+    assert cleared.says == []
+    assert len(cleared.records) == 2 + 2 * 3 + 1
+    assert set(cleared.records.values()) == {None}
+    cleared = rules.clear(ANN, [], {"01B": BOB}, [])
+    assert cleared.says == [(BOB.line, words.they_left("Ann"))]
+
+
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.sampled_from("ABC")), unique=True))
 def test_places_are_in_the_order_of_wins(players: list[tuple[int, str]]) -> None:
     places = sorted(top_key(wins, id_)[1] for wins, id_ in players)
