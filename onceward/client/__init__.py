@@ -15,6 +15,7 @@ from onceward.client.rooms.live import Live
 from onceward.client.rooms.objects import Item, Presence, RoomList, RoomMap, Saved
 from onceward.client.rooms.replica import Who
 from onceward.client.rooms.room import Room
+from onceward.client.rooms.views import ListedRoom, RoomInfo, RoomMember, RoomState, RoomStep
 from onceward.client.timer_views import Endpoint, Timer
 from onceward.client.views import Claim, Job, Lock, LockStatus, Queue, Receipt
 from onceward.client.work import Worker
@@ -26,6 +27,7 @@ __all__ = [
     "HeldLock",
     "Item",
     "Job",
+    "ListedRoom",
     "Live",
     "Lock",
     "LockStatus",
@@ -33,8 +35,12 @@ __all__ = [
     "Queue",
     "Receipt",
     "Room",
+    "RoomInfo",
     "RoomList",
     "RoomMap",
+    "RoomMember",
+    "RoomState",
+    "RoomStep",
     "Saved",
     "Timer",
     "Who",

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from onceward.client.locks import HeldLock
+from onceward.client.rooms.calls import RoomCalls
 from onceward.client.rooms.live import Credentials, Live
 from onceward.client.timers import TimerCalls
 from onceward.client.transport import Course, problem
@@ -33,7 +34,7 @@ from onceward.parts.schedule import milliseconds
 _WAIT_S = 20.0
 
 
-class Client(TimerCalls):
+class Client(TimerCalls, RoomCalls):
     """A client of a server. Use it with `async with`."""
 
     def __init__(

@@ -1,0 +1,96 @@
+"""What the server answers about rooms, as the client shows it."""
+
+from typing import Any
+
+import msgspec
+
+
+class RoomInfo(msgspec.Struct):
+    """A room as it is."""
+
+    id: str
+    epoch: str
+    """Its incarnation: one of the same id that is made later has another."""
+    seq: int
+    floor: int
+    """From here on it can be seen as it was."""
+    made_ms: int
+    by: str
+    meta: dict[str, Any]
+    schemas: dict[str, Any]
+    capacity: int
+    keep: int
+
+
+class ListedRoom(msgspec.Struct):
+    """A room in a list."""
+
+    id: str
+    epoch: str
+    made_ms: int
+    by: str
+    meta: dict[str, Any]
+
+
+class ListedRooms(msgspec.Struct):
+    rooms: list[ListedRoom]
+    next: str | None
+
+
+class RoomMember(msgspec.Struct):
+    """A connection that is in a room."""
+
+    id: str
+    user: str
+
+
+class RoomMembers(msgspec.Struct):
+    members: list[RoomMember]
+
+
+class RoomState(msgspec.Struct):
+    """All that is in a room, at a sequence number."""
+
+    id: str
+    epoch: str
+    seq: int
+    maps: dict[str, dict[str, Any]]
+    lists: dict[str, list[tuple[str, str, Any]]]
+    """Of each item its id, position and value, in order."""
+
+
+class RoomStep(msgspec.Struct):
+    """A step in the history of a room."""
+
+    seq: int
+    ops: list[dict[str, Any]]
+    by: str = ""
+    client: str = ""
+    n: int = 0
+    at_ms: int = 0
+
+
+class RoomHistory(msgspec.Struct):
+    entries: list[RoomStep]
+    next: int | None
+
+
+class TakenStep(msgspec.Struct):
+    seq: int | None
+    duplicate: bool
+
+
+class Spoken(msgspec.Struct):
+    members: int
+
+
+class Values(msgspec.Struct):
+    values: dict[str, Any]
+
+
+class Items(msgspec.Struct):
+    items: list[tuple[str, Any]]
+
+
+class Dropped(msgspec.Struct):
+    dropped: bool
