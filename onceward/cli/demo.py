@@ -145,11 +145,18 @@ def print_course(course: "Course", out: Console) -> None:
             f"{plan.applications:,} applications, {course.acknowledged:,} notifications, "
             f"{course.envelopes:,} envelopes by {plan.senders} senders",
         ),
-        ("acknowledged", f"the slowest in {course.slowest_s * 1000:.0f} ms"),
+        (
+            "acknowledged",
+            f"the slowest in {course.slowest_s * 1000:.0f} ms"
+            + (
+                f"; {len(course.unacknowledged)} only when sent again" * bool(course.unacknowledged)
+            ),
+        ),
         (
             "workers",
             f"{plan.workers}; {course.kills} were killed, {course.pauses} paused for "
-            f"twice their lease of {plan.lease_s:g} s",
+            f"twice their lease of {plan.lease_s:g} s"
+            + (f", {course.fallen} had to begin again" * bool(course.fallen)),
         ),
         ("bureau", f"{keys}; a pull takes {plan.pull_s:g} s; {pulled.asked:,} requests, {kinds}"),
         ("in doubt", f"{course.doubts} cases, which a person has settled"),

@@ -30,6 +30,8 @@ logger = logging.getLogger("onceward.credit")
 
 PULLS, RESULTS = "credit", "credit.results"
 STEP = "pull"
+# In the log, of a pull whose lease was lost: when that was, and when its answer came.
+ANSWER_OWED = "its lease was lost, and the bureau may answer yet"
 LATE_ANSWER = "the bureau has answered too late for the lease,"
 KINDS = ("decision", "tradelines", "verification")
 # A notification takes four writes: of its key, its job, its place in the queue, and the record
@@ -195,6 +197,7 @@ class Credit:
             if begun and not isinstance(error, NotDone | InDoubt):
                 # The lease is lost, maybe since this process stood still; but the bureau has
                 # answered, or may do so yet. That settles what is in doubt from now on.
+                logger.warning("job %s: %s", job.id, ANSWER_OWED)
                 late = asyncio.create_task(self._settle(job.id, begun[0]), name=f"late {job.id}")
                 self._late.add(late)
                 late.add_done_callback(self._late.discard)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import aiohttp
 import msgspec
 
 from onceward.apps.credit.bureau import Stats as Pulled
-from onceward.apps.credit.credit import KINDS, LATE_ANSWER, PULLS, STEP
+from onceward.apps.credit.credit import ANSWER_OWED, KINDS, LATE_ANSWER, PULLS, STEP
 from onceward.apps.credit.processes import Child
 from onceward.apps.credit.salesforce import Stats as Told
 from onceward.apps.credit.sender import Answered, Chance
@@ -34,7 +35,6 @@ _SLOTS = 8
 _TRY_AGAIN = TABLE["engine_unreachable"].exit
 # As the log of a worker says it.
 _AT_WORK = "working on the jobs"
-_LEASE_LOST = f"of {PULLS}: its lease was lost"
 _DEPLOYED = "onceward.apps.credit.deployed:app"
 
 
@@ -86,9 +86,12 @@ class Course:
     acknowledged: int = 0
     """Notifications, in envelopes."""
     unacknowledged: list[str] = field(default_factory=list)
+    """What was said to envelopes that had to be sent again."""
     slowest_s: float = 0.0
     kills: int = 0
     pauses: int = 0
+    fallen: int = 0
+    """Workers that have ended by themselves, since the database did not answer them."""
     doubts: int = 0
     """Cases that had to wait for a person."""
     decided: int = 0
@@ -104,8 +107,11 @@ class Course:
         """What should not have been, in words; nothing if all is well. How long things took is
         another matter."""
         plan, pulled, told = self.plan, self.pulled, self.told
+        deaths = self.kills + self.fallen
         wrong = {
-            f"{len(self.unacknowledged)} envelopes were not acknowledged": self.unacknowledged,
+            f"{self.notifications - self.acknowledged} notifications are not acknowledged": (
+                self.acknowledged != self.notifications
+            ),
             f"{plan.applications - self.decided} applications are not decided": (
                 self.decided != plan.applications
             ),
@@ -114,7 +120,7 @@ class Course:
                 pulled.done != plan.applications
             ),
             f"{self.doubts} cases were in doubt, with keys": plan.keys and self.doubts,
-            f"{self.doubts} cases were in doubt after {self.kills} kills": self.doubts > self.kills,
+            f"{self.doubts} cases were in doubt after {deaths} deaths": self.doubts > deaths,
             f"{told.results} results for {plan.applications} applications": (
                 told.results != len(KINDS) * plan.applications
             ),
@@ -235,15 +241,17 @@ class Storm:
 
     async def _keep(self, stack: AsyncExitStack, name: str) -> None:
         """A worker, and a new one in its place whenever it is killed, or has to try again."""
-        while True:
-            worker = await self._child(
-                stack, name, "-m", "onceward", "work", _DEPLOYED, **self._settings(name)
-            )
+        work = ("-m", "onceward", "work", _DEPLOYED)
+        for number in count(1):
+            told = f"{name}.{number}"
+            worker = await self._child(stack, told, *work, **self._settings(name))
             self._crew.append(worker)
             code = await worker.wait()
             self._crew.remove(worker)
-            if code >= 0 and code != _TRY_AGAIN:
-                await worker.line()  # which says why it has ended by itself
+            if code >= 0:
+                self.course.fallen += 1
+                if code != _TRY_AGAIN:
+                    await worker.line()  # which says why it has ended by itself
 
     def _at_work(self) -> bool:
         """Whether all workers have begun."""
@@ -361,4 +369,4 @@ def _owes(worker: Child) -> bool:
     """Whether a worker waits for an answer that came too late for its lease, and has a new job at
     hand by now. To kill it would be to kill two workers."""
     log = worker.log.read_text(errors="replace")
-    return log.count(_LEASE_LOST) > log.count(LATE_ANSWER)
+    return log.count(ANSWER_OWED) > log.count(LATE_ANSWER)
