@@ -13,6 +13,8 @@ from onceward.service.placement import NODES, Beat, Watchlist, divide, slot_key
 from onceward.transaction import Transaction
 from tests.service.cluster import LEASE_S, Cluster, virtual
 
+pytestmark = pytest.mark.no_cover
+
 NAMES = st.lists(st.text("abcdefgh0123456789~", min_size=1), min_size=1, max_size=8, unique=True)
 
 

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from tests.client.rooms.world import World
 
+pytestmark = pytest.mark.no_cover
+
 # Operations of all worlds together; `make soak-rooms` makes more of them.
 OPERATIONS, SOAK_OPERATIONS = 100_000, 5_000_000
 

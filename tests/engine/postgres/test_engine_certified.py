@@ -21,6 +21,8 @@ from onceward.testing.postgres import PostgresServer
 from onceward.testing.proxy import Cut, Proxy, chance
 from tests.engine.postgres.insisting import MARKERS, InsistingEngine
 
+pytestmark = pytest.mark.no_cover
+
 CRASHES = [
     lifetimes.an_answered_commit_survives_a_crash,
     lifetimes.what_survives_has_its_past,

@@ -16,6 +16,8 @@ from onceward.testing.disk import Operation, Watched
 from onceward.testing.power import PowerLog, Volume, restore
 from tests.engine.sqlite.history import shrink
 
+pytestmark = pytest.mark.no_cover
+
 Factory = Callable[[], SQLiteEngine]
 
 

@@ -23,6 +23,8 @@ from tests.engine.sqlite.history import (
     work,
 )
 
+pytestmark = pytest.mark.no_cover
+
 CLEAR = re.compile("no space is left|No space left|Input/output error|disk I/O error")
 
 

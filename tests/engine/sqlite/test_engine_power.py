@@ -28,7 +28,7 @@ from tests.engine.sqlite.history import (
 )
 
 Entries = list[Operation | Mark]
-pytestmark = pytest.mark.power
+pytestmark = [pytest.mark.power, pytest.mark.no_cover]
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,8 @@ from onceward.engine.sqlite.table import Table
 from onceward.errors import Conflict
 from onceward.keys import Key
 
+pytestmark = pytest.mark.no_cover
+
 NOW_MS = 1_000
 
 
