@@ -190,7 +190,11 @@ ROOM_MEMBERS_MAX = 10_000
 # A batch of operations, which is one step of the room.
 ROOM_OPS_MAX = 1_000
 ROOM_STEP_BYTES_MAX = 256_000
-ROOM_SKIPPED_MAX = 100  # numbers of refused steps that are remembered of a client
+ROOM_SKIPPED_MAX = 20  # numbers of refused steps that are remembered of a client
+# So many clients are remembered, and for so long at least: longer than a connection of theirs can
+# be there without anyone noticing that it is lost.
+ROOM_CLIENTS_MAX = 1_000
+ROOM_CLIENT_MS = 600_000
 ROOM_NUMBER_MAX = 2**53 - 1  # what a browser counts without loss
 # Positions of items: those that would be longer make the whole list be numbered anew.
 POSITION_CHARS_MAX = 48

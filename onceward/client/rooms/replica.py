@@ -206,6 +206,8 @@ class Replica:
             else:
                 self._others(frame.ops, Who(frame.by))
         elif isinstance(frame, Ack):
+            if frame.seq <= self.seq:
+                return  # it came twice, over an old connection too, and was told of already
             self._advance(frame.seq)
             self._acked(frame.n, frame.seq)
         elif isinstance(frame, Refused):

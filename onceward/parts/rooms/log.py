@@ -27,7 +27,7 @@ async def load(tx: Transaction, id_: str, info: Info, head: Head, seq: int) -> R
             room.add_piece(row.value)
     for entry in await entries_of(tx, id_, head.epoch, at, seq):
         room.follow(entry)
-    room.forget(head.floor)
+    room.forget(head.floor, tx.now_ms)
     return room
 
 

@@ -2,9 +2,9 @@
 
 Pure: steps in, entries of the log out. A step has the number that its client gave it; the room
 knows the highest number it has taken from each client, so one that comes again changes nothing.
-A client is remembered for as long as the log reaches back to its last step: who comes with a
-position that the log reaches can be told all that was missed, and which of its steps were taken;
-who comes with an older one and is not remembered gets a new start.
+A client is remembered for at least as long as the log reaches back to its last step: who comes
+with a position that the log reaches can be told all that was missed, and which of its steps were
+taken; who comes with an older one and is not remembered gets a new start.
 """
 
 from collections import deque
@@ -44,6 +44,7 @@ class Mark(NamedTuple):
 
     n: int
     seq: int
+    at_ms: int
     known: int
     """Of all numbers from this one on it is known whether they were taken …"""
     skipped: tuple[int, ...] = ()
@@ -64,6 +65,8 @@ class Piece(msgspec.Struct, omit_defaults=True):
     maps: dict[str, dict[str, Any]] = {}
     lists: dict[str, list[tuple[str, str, Any]]] = {}
     clients: list[tuple[str, str, Mark]] = []
+    floor: int = 0
+    """Clients whose last step is not behind this may be forgotten."""
 
 
 class Greeting(NamedTuple):
@@ -158,15 +161,20 @@ class Room:
         self._mark(entry)
         return effects
 
-    def forget(self, floor: int) -> None:
-        """Forget the clients whose last step the log does not reach back to any more: it begins
-        behind `floor`, and that is durable."""
-        if floor <= self.floor:
-            return
-        self.floor = floor
-        old = [key for key, mark in self.clients.items() if mark.seq <= floor]
-        for key in old:
-            del self.clients[key]
+    def forget(self, floor: int, now_ms: int) -> None:
+        """Forget the clients whose last step the log does not reach back to any more, since it
+        begins behind `floor`, and that is durable; but not those who were here lately, since a
+        step of theirs may yet arrive over a connection that they have given up. If there are too
+        many, the longest silent go: for them it is as if the log began behind their last step."""
+        self.floor = max(self.floor, floor)
+        before_ms = now_ms - limits.ROOM_CLIENT_MS
+        for key, mark in list(self.clients.items()):
+            if mark.seq <= floor and mark.at_ms <= before_ms:
+                del self.clients[key]
+        if len(self.clients) > limits.ROOM_CLIENTS_MAX:
+            oldest = sorted(self.clients, key=lambda key: self.clients[key].seq)
+            for key in oldest[: -limits.ROOM_CLIENTS_MAX]:
+                self.floor = max(self.floor, self.clients.pop(key).seq)
 
     def greet(
         self, floor: int, by: str, client: str, epoch: str, seq: int, *, waiting: bool
@@ -175,7 +183,7 @@ class Room:
         wait for an answer. What can be replayed begins behind `floor`."""
         floor = max(floor, self.floor)
         mark = self.clients.get((by, client))
-        n, _, known, skipped = mark or (0, 0, 0, ())
+        n, _, _, known, skipped = mark or (0, 0, 0, 0, ())
         if not epoch:
             return Greeting("new", n, True, known, skipped)
         if epoch != self.epoch:
@@ -214,6 +222,7 @@ class Room:
                 piece, size = Piece({}, {}, []), 0
             size += added
             piece.clients.append((by, client, mark))
+        piece.floor = self.floor
         yield piece
 
     def add_piece(self, piece: Piece) -> None:
@@ -221,6 +230,7 @@ class Room:
         load_piece(self.state, piece.maps, piece.lists)
         for by, client, mark in piece.clients:
             self.clients[by, client] = mark
+        self.floor = max(self.floor, piece.floor)
 
     def _parts(self) -> Iterator[tuple[str, str, str | None, Cell]]:
         nothing = Cell(None, 0)
@@ -240,14 +250,14 @@ class Room:
         before = self.clients.get(key)
         if before is None:
             # Whether earlier ones were taken, and forgotten since, is not known.
-            self.clients[key] = Mark(n, entry.seq, n)
+            self.clients[key] = Mark(n, entry.seq, entry.at_ms, n)
             return
         known, skipped = before.known, before.skipped
         if n > before.n + 1:
             most = limits.ROOM_SKIPPED_MAX
             skipped = (*skipped, *range(max(before.n + 1, n - most), n))[-most:]
             known = max(known, skipped[0]) if len(skipped) == most else known
-        self.clients[key] = Mark(n, entry.seq, known, skipped)
+        self.clients[key] = Mark(n, entry.seq, entry.at_ms, known, skipped)
 
 
 class Tail:

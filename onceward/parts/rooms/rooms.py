@@ -295,7 +295,7 @@ class Rooms(Edits):
         self._kept.move_to_end(id_)
         if kept.shapes.schemas != info.schemas:
             kept.shapes = Shapes(info.schemas)
-        kept.forget(base.floor)
+        kept.forget(base.floor, tx.now_ms)
         return kept, own
 
     def _snapshot(

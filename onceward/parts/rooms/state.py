@@ -152,25 +152,37 @@ class State:
         }
 
     def _put(self, kind: str, name: str, key: str | None, new: Cell | None) -> Cell | None:
-        old = self.get(kind, name, key)
-        tables: dict[str, Any] = self.maps if kind == "map" else self.lists
+        old: Cell | None
         if key is None:
-            if new is None:
-                tables.pop(name, None)
-            elif old is None:
-                tables[name] = {} if kind == "map" else Items()
-        elif kind == "list":
-            tables[name].write(key, new)
-        elif new is None:
-            tables[name].pop(key, None)
+            old = self._put_whole(kind, name, new)
+            key = name
+        elif kind == "map":
+            entries = self.maps[name]
+            old = entries.get(key)
+            if new is not None:
+                entries[key] = new
+            elif old is not None:
+                del entries[key]
         else:
-            tables[name][key] = new
-        named = _CELL_BYTES + len(name if key is None else key)
-        for cell, sign in ((old, -1), (new, 1)):
-            if cell is not None:
-                self.cells += sign
-                self.bytes += sign * (named + cell.bytes)
+            items = self.lists[name]
+            old = items.cells.get(key)
+            items.write(key, new)
+        if old is not None:
+            self.cells -= 1
+            self.bytes -= _CELL_BYTES + len(key) + old.bytes
+        if new is not None:
+            self.cells += 1
+            self.bytes += _CELL_BYTES + len(key) + new.bytes
         return old
+
+    def _put_whole(self, kind: str, name: str, new: Cell | None) -> Cell | None:
+        tables: dict[str, Any] = self.maps if kind == "map" else self.lists
+        there = name in tables
+        if new is None:
+            tables.pop(name, None)
+        elif not there:
+            tables[name] = {} if kind == "map" else Items()
+        return _THERE if there else None
 
     # What operations do. Each writes through `_change`, which notes the effect.
 
@@ -182,7 +194,7 @@ class State:
         key: str | None,
         new: Cell | None,
     ) -> None:
-        if key is not None and self.get(kind, name, None) is None:
+        if key is not None and name not in (self.maps if kind == "map" else self.lists):
             self._change(effects, kind, name, None, _THERE)
         effects.append(Effect(kind, name, key, self._put(kind, name, key, new), new))
 

@@ -130,7 +130,7 @@ class Ledger:
         except BaseException:
             self._give_back()
             raise
-        self.room.forget(self._head.floor)
+        self.room.forget(self._head.floor, self._store.clock.now_ms())
         taken, self._taken = self._taken, []
         followed, self._followed = self._followed, []
         own = iter(taken)

@@ -84,6 +84,8 @@ class LiveRoom:
         self.crowd = Crowd(self)
         self.doors = Doors(self)
         self.over = False
+        self._clients: dict[tuple[str, str], Member] = {}
+        """The members, by user and client: each is there once."""
         self._waiting: deque[Waiting] = deque()
         self._joins: deque[tuple[Session, Join, asyncio.Future[Member]]] = deque()
         self._behind = False
@@ -107,6 +109,13 @@ class LiveRoom:
         return await admitted
 
     def _admit(self, session: "Session", asked: Join) -> Member:
+        old = self._clients.get((session.user, asked.client))
+        if old is not None:
+            # Its connection is lost, and nobody has noticed: no step may come over it any more,
+            # when the room may have forgotten that it has taken it. If it is this one that is
+            # lost, the other one joins again.
+            old.session.dismissed(self.id, "room_moved", "its client has joined anew")
+            self.remove(old, lost=True)
         capacity = self.ledger.info.capacity
         if len(self.members) >= capacity:
             raise OncewardError(f"the room has {capacity} members already", code="room_full")
@@ -118,6 +127,7 @@ class LiveRoom:
         self.hub.wake(self)
         self.members[member.id] = member
         self.readers[session] = member
+        self._clients[member.user, member.client] = member
         self._users[member.user] = self._users.get(member.user, 0) + 1
         self.doors.came(member)
         self.crowd.came(member.user)
@@ -156,6 +166,7 @@ class LiveRoom:
             return
         self.settle()
         del self.readers[member.session]
+        self._clients.pop((member.user, member.client), None)
         self._users[member.user] -= 1
         if not self._users[member.user]:
             del self._users[member.user]

@@ -21,6 +21,7 @@ def test_copies_are_the_same_when_all_has_arrived(seed: int, peers: int, keep: i
     world.run(300)
     world.come_to_rest()
     world.judge()
+    world.judge_log()
 
 
 def test_very_many_operations_of_many_clients_are_each_in_the_room_once(soak: bool) -> None:
@@ -31,11 +32,22 @@ def test_very_many_operations_of_many_clients_are_each_in_the_room_once(soak: bo
             world.run(400)
             world.come_to_rest()
             world.judge()
+        world.judge_log()
         total += world.operations
         tally += world.server.tally
         if total >= (SOAK_OPERATIONS if soak else OPERATIONS):
             break
     else:
         pytest.fail("too few operations")
-    for event in ("new", "replay", "gap", "forgotten", "refused", "skipped", "taken", "lost"):
+    for event in (
+        "new",
+        "replay",
+        "gap",
+        "forgotten",
+        "refused",
+        "skipped",
+        "taken",
+        "again",
+        "lost",
+    ):
         assert tally[event] > 10, tally

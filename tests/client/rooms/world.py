@@ -1,8 +1,9 @@
 """A server of one room, clients, and connections between them that break: all of it pure.
 
 The server commits now and then, and answers only then; when it crashes, what was not committed is
-lost. What is on its way on a connection that breaks is lost too, from some point on. Connections
-deliver in order, each at its own pace.
+lost. What is on its way on a connection that breaks is lost too, from some point on; or it arrives
+late, while its client has another connection already. Connections deliver in order, each at its
+own pace.
 """
 
 from collections import Counter, deque
@@ -16,6 +17,7 @@ from onceward.parts.rooms import operations as op
 from onceward.parts.rooms.frames import (
     Ack,
     Joined,
+    Left,
     Ops,
     Refused,
     Snapshot,
@@ -47,6 +49,7 @@ class Server:
         self.entries: list[Entry] = []
         """All that was ever committed; the log reaches back to `floor`."""
         self.floor = 0
+        self.now_ms = 0
         self.links: list[Link] = []
         self.tally: Counter[str] = Counter()
         """What has happened: a test of which nothing happens shows nothing."""
@@ -54,15 +57,22 @@ class Server:
 
     def start(self) -> None:
         self.room = replayed(Room("e"), self.entries)
-        self.room.forget(self.floor)
+        self.room.forget(self.floor, self.now_ms)
         self.taken: list[tuple[Link, Taken]] = []
 
     def receive(self, link: Link, raw: bytes) -> None:
         frame = read_client(raw)
         if isinstance(frame, Ops):
+            if not link.joined:
+                self.say(link, Refused(ROOM, frame.n, "not_joined"))
+                return
             self.take(link, [SentStep(frame.n, frame.ops)])
             return
         self.commit()  # so that whoever joins is told of nothing that may yet be lost
+        for other in self.links:  # whose client comes anew: no step may come over it any more
+            if other.joined and other.peer is link.peer:
+                other.joined = False
+                self.say(other, Left(ROOM, "room_moved"))
         waiting = bool(frame.steps)  # type: ignore[union-attr]
         name, client = link.peer.name, frame.client  # type: ignore[union-attr]
         greeting = self.room.greet(
@@ -71,6 +81,7 @@ class Server:
         room = self.room
         self.tally[greeting.reset or "replay"] += 1
         self.tally["skipped"] += len(greeting.skipped)
+        self.tally["again"] += sum(step.n <= greeting.n for step in frame.steps)  # type: ignore[union-attr]
         self.say(
             link,
             Joined(
@@ -93,7 +104,7 @@ class Server:
         for step in steps:
             by, client = link.peer.name, link.peer.replica.client
             try:
-                taken = self.room.take(step.ops, by=by, client=client, n=step.n)
+                taken = self.room.take(step.ops, by=by, client=client, n=step.n, at_ms=self.now_ms)
             except BadInput as error:
                 # Behind what came before it, also in the order of answers.
                 self.tally["refused"] += 1
@@ -103,6 +114,10 @@ class Server:
             if taken is not None:
                 self.taken.append((link, taken))
                 self.tally["taken"] += 1
+            else:
+                mark = self.room.clients[by, client]
+                self.commit()
+                self.say(link, Ack(ROOM, step.n, mark.seq))
 
     def commit(self) -> None:
         for author, taken in self.taken:
@@ -114,12 +129,15 @@ class Server:
                     self.say(link, Ack(ROOM, entry.n, entry.seq) if own else entry.change(ROOM))
         self.taken.clear()
         self.floor = max(self.floor, self.room.seq - self.keep)
-        self.room.forget(self.floor)
+        self.now_ms += 20_000
+        self.room.forget(self.floor, self.now_ms)
 
     def crash(self) -> None:
         self.tally["lost"] += len(self.taken)
         for link in list(self.links):
-            link.peer.cut()
+            if link.peer.link is link:
+                link.peer.cut()
+        self.links.clear()
         self.start()
 
     def say(self, link: Link, frame: Any) -> None:
@@ -146,10 +164,12 @@ class Peer:
         self.world.server.links.append(self.link)
         self.link.up.append(encode(self.replica.join()))
 
-    def cut(self) -> None:
-        """Lose the connection, with what is on its way."""
+    def cut(self, *, noticed: bool = True) -> None:
+        """Lose the connection, with what is on its way; if the server does not notice, what was
+        sent arrives there later."""
         if self.link is not None:
-            self.world.server.links.remove(self.link)
+            if noticed:
+                self.world.server.links.remove(self.link)
             self.link = None
             self.replica.lost()
 
@@ -162,7 +182,11 @@ class Peer:
         for _ in range(most):
             if self.link is None or not self.link.down:
                 break
-            self.replica.receive(read_server(self.link.down.popleft()))  # type: ignore[arg-type]
+            frame = read_server(self.link.down.popleft())
+            if isinstance(frame, Left):
+                self.link.up.append(encode(self.replica.join()))
+            else:
+                self.replica.receive(frame)  # type: ignore[arg-type]
         self.replica.settle()
         assert self.replica.seq >= self.position, "positions never go back"
         self.position = self.replica.seq
@@ -203,14 +227,16 @@ class World:
             chance = random.random()
             if chance < 0.40:
                 self._edit(peer)
-            elif chance < 0.62:
-                self._up(peer, random.randint(1, 4))
+            elif chance < 0.60:
+                self._up(peer.link, random.randint(1, 4))
+            elif chance < 0.62 and self.server.links:
+                self._up(random.choice(self.server.links), random.randint(1, 4))
             elif chance < 0.86:
                 peer.receive(random.randint(1, 6))
             elif chance < 0.94:
                 self.server.commit()
             elif chance < 0.97:
-                peer.cut()
+                peer.cut(noticed=chance < 0.955)
             elif chance < 0.972:
                 self.server.crash()
             elif peer.link is None:
@@ -227,7 +253,8 @@ class World:
             for peer in self.peers:
                 assert peer.link is not None
                 busy = busy or bool(peer.link.up or peer.link.down)
-                self._up(peer, 1_000)
+            for link in list(self.server.links):
+                self._up(link, 1_000)
             self.server.commit()
             for peer in self.peers:
                 peer.receive(1_000)
@@ -235,8 +262,7 @@ class World:
     def judge(self) -> None:
         """All copies are as the server's; what was answered well is in it once, what was refused
         is not, and of the rest nothing is in it twice."""
-        expected = replayed(Room("e"), self.server.entries).state.plain()
-        assert self.server.room.state.plain() == expected
+        expected = self.server.room.state.plain()
         taken = Counter((entry.by, entry.n) for entry in self.server.entries)
         assert set(taken.values()) <= {1}, "nothing was taken twice"
         for peer in self.peers:
@@ -250,14 +276,19 @@ class World:
             for n, code in peer.failed.items():
                 assert taken[peer.name, n] == 0 or code == "outcome_unknown"
 
-    def _up(self, peer: Peer, most: int) -> None:
+    def judge_log(self) -> None:
+        """The state is what the log says."""
+        replay = replayed(Room("e"), self.server.entries)
+        assert replay.state.plain() == self.server.room.state.plain()
+
+    def _up(self, link: Link | None, most: int) -> None:
         for _ in range(most):
-            if peer.link is None or not peer.link.up:
+            if link is None or not link.up:
                 return
-            self.server.receive(peer.link, peer.link.up.popleft())
+            self.server.receive(link, link.up.popleft())
 
     def _edit(self, peer: Peer) -> None:
-        ops = [self._operation(peer) for _ in range(self.random.choice((1, 1, 2, 5)))]
+        ops = [self._operation(peer) for _ in range(self.random.choice((1, 2, 4, 8)))]
         self.operations += len(ops)
         peer.change(ops)
 

@@ -17,7 +17,8 @@ class House:
 
     def __init__(self, memory: Memory | None = None) -> None:
         self.engine = MemoryEngine(memory)
-        self.store = Store(self.engine, QuickClock())
+        self.clock = QuickClock()
+        self.store = Store(self.engine, self.clock)
         self.rooms = Rooms(self.store.ids, slots=4)
 
     async def open(self) -> "House":

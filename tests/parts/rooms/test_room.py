@@ -14,6 +14,8 @@ from onceward.parts.rooms.room import Entry, Piece, Room, Tail, replayed
 from onceward.parts.rooms.schemas import Schemas, Shapes
 from tests.parts.rooms.making import STEPS
 
+LATER_MS = limits.ROOM_CLIENT_MS  # everything in these rooms was done at the time 0
+
 
 def set_to(value: Any, key: str = "k") -> list[Any]:
     return [op.MapSet("m", key, value)]
@@ -146,7 +148,7 @@ def test_a_client_is_told_all_it_missed_or_that_it_must_start_anew(
     client: str, epoch: str, seq: int, waiting: bool, expected: Any
 ) -> None:
     room = room_at_ten()
-    room.forget(5)
+    room.forget(5, LATER_MS)
     assert room.greet(5, "ann", client, epoch, seq, waiting=waiting)[:3] == expected
 
 
@@ -162,12 +164,31 @@ def test_a_room_knows_which_steps_of_a_client_it_refused() -> None:
     assert (greeting.known, greeting.skipped) == (first, tuple(range(first, 1_000)))
 
 
-def test_clients_are_remembered_while_the_log_reaches_back_to_them() -> None:
+def test_clients_are_remembered_while_the_log_reaches_back_to_them_and_for_a_while() -> None:
     room = room_at_ten()
-    room.forget(2)
+    room.forget(2, LATER_MS)
     assert ("ann", "old") in room.clients
-    room.forget(3)
+    room.forget(3, LATER_MS - 1)
+    assert ("ann", "old") in room.clients
+    room.forget(3, LATER_MS)
     assert room.clients.keys() == {("ann", "new")}
+
+
+def test_of_too_many_clients_the_longest_silent_get_a_new_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_CLIENTS_MAX", 2)
+    room = Room("e")
+    for number in range(1, 5):
+        room.take(set_to(number), client=f"c{number}", n=1)
+    room.forget(0, 0)
+    assert [client for _, client in room.clients] == ["c3", "c4"]
+    again = Room("e", seq=4)
+    for piece in room.pieces():
+        again.add_piece(piece)
+    for one in (room, again):
+        assert one.greet(0, "", "c2", "e", 1, waiting=True).reset == "forgotten"
+        assert one.greet(0, "", "c2", "e", 2, waiting=True).reset == ""
 
 
 # What a room does not take.

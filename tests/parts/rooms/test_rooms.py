@@ -281,6 +281,8 @@ async def test_a_room_is_seen_as_it_was_as_far_back_as_is_kept() -> None:
             await home.state(at=seq)
         with pytest.raises(HistoryGone):
             await home.run(lambda tx, seq=seq: home.rooms.log(tx, "r", seq))
+    assert (await home.load()).clients.keys() == {("", "c"), ("", "d")}
+    home.clock.at_ms += limits.ROOM_CLIENT_MS
     assert (await home.load()).clients.keys() == {("", "d")}
     assert len(home.records("roomlog")) < 45
     assert len(home.records("roomsnap")) < 8
