@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -248,14 +249,17 @@ async def test_a_reply_without_an_answer_is_settled_by_asking(
 ) -> None:
     async with playing(monkeypatch) as (twilio, app, game):
         await reply_to(app, game, "0")  # the same words, as another reply
+        # And in a time before there was a reply.
+        old = {**twilio.messages[0], "sid": "SM old", "date_created": formatdate(0)}
+        twilio.messages.insert(0, old)
         twilio.answers = [twilio.keep_and_hang_up if kept else hang_up]
         job = await reply_to(app, game, "1")
         assert (job.state, job.attempt) == ("done", 1 if kept else 2)
-        assert len(twilio.messages) == 2, "never twice, and never lost"
-        assert job.result["sid"] == twilio.messages[1]["sid"]
+        assert len(twilio.messages) == 3, "never twice, and never lost"
+        assert job.result["sid"] == twilio.messages[-1]["sid"]
         assert job.result.get("settled", False) is kept
         job = await reply_to(app, game, "2")
-        assert job.result["sid"] == twilio.messages[2]["sid"]
+        assert job.result["sid"] == twilio.messages[-1]["sid"]
 
 
 async def test_a_reply_that_nobody_can_tell_of_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
