@@ -45,9 +45,11 @@ _REASON_CHARS_MAX = 1_000
 class Credit:
     """The application. `app` is what is started, served and worked."""
 
-    def __init__(self, settings: Settings, app: App | None = None) -> None:
-        """Raises `bad_settings`, `BadInput`."""
+    def __init__(self, settings: Settings, app: App | None = None, outside: Any = calls) -> None:
+        """`outside` has `pull` and `deliver`, as `calls` does. Raises `bad_settings`,
+        `BadInput`."""
         self.settings = admit(settings)
+        self._outside = outside
         self.app = app or App(
             settings.database,
             name=settings.name,
@@ -181,7 +183,8 @@ class Credit:
 
     async def deliver(self, job: Job) -> str:
         """Tell Salesforce one result, under the id of its job."""
-        return await calls.deliver(self.settings.salesforce, job.id, job.body)
+        answered: str = await self._outside.deliver(self.settings.salesforce, job.id, job.body)
+        return answered
 
     async def _pull_once(self, job: Job) -> Any:
         """Pull where a repeat would be a second pull: the intent is recorded before."""
@@ -204,7 +207,7 @@ class Credit:
             raise
 
     async def _pull(self, job: Job, key: str | None) -> Any:
-        return await calls.pull(
+        return await self._outside.pull(
             self.settings.bureau,
             job.body["opportunity"],
             job.body["fields"],
