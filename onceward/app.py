@@ -160,7 +160,7 @@ class App(Declared):
         stack.push_async_callback(self.locks.close)
         self.rooms = Rooms(self.store.ids, node.schedule.slots)
         node.dispatcher.on_due(ROOM_DUE, self.rooms.purge, writes=PURGE_WRITES)
-        self.hub = Hub(self.store, self.rooms)
+        self.hub = Hub(self.store, self.rooms, node.placement)
         stack.push_async_callback(self.hub.close)
         timers = TimersPart(node.schedule)
         delivery = None

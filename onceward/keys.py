@@ -50,6 +50,7 @@ room#id     info                           a room's settings
 room#id     head                           its epoch, its sequence number, and its snapshots
 roomlog#    number                         steps of a room (id#epoch), up to that sequence number
 roomsnap#   number#piece                   the state of a room (id#epoch) at that sequence number
+hub         node                           where other nodes reach a node's rooms
 probe       application                    when a node last found out whether it can commit
 =========== ============================== ============================================
 

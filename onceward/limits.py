@@ -316,6 +316,11 @@ REPLAY_STEPS_MAX = 1_000
 REPLAY_BYTES_MAX = 1 << 20
 # A connection with so many steps unanswered is read no further.
 STEPS_AHEAD_MAX = 256
+# A node's address is good for so long without renewal, and looked at so often in a third of it.
+ADDRESS_MS = 30_000
+ADDRESS_LOOKS = 10
+DIAL_S = 5.0  # to connect to another node
+FRAMES_RELAYED_PER_S = 1_000_000  # the other node has its own limits
 # For the first message, with credentials if the request had none.
 HELLO_S = 10.0
 

@@ -7,7 +7,7 @@ of other sites are refused unless the settings allow them.
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.parts.rooms.frames import PROTOCOL
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from onceward.web.server import Server
 
 PATH = "/v1/ws"
+NODE = "Node"
+"""The scheme by which another node shows its credentials."""
+USER = "Onceward-User"
+"""The header in which it says for whom."""
 _TOKEN = "token."  # noqa: S105 - what stands before one
 
 
@@ -27,6 +31,8 @@ class Admission(NamedTuple):
     caller: Caller | None
     """None: the first frame says who it is."""
     subprotocol: str | None
+    relayed: bool = False
+    """Whether it comes from another node, which has told callers apart."""
 
 
 def admit(server: "Server", scope: Scope, receive: Receive) -> Admission:
@@ -43,12 +49,29 @@ def admit(server: "Server", scope: Scope, receive: Receive) -> Admission:
     if server.draining.is_set():
         raise Unavailable("the server is stopping", code="node_stopped")
     offered: list[str] = scope.get("subprotocols") or []
+    chosen = PROTOCOL if PROTOCOL in offered else None
+    if is_from_node(request):
+        return Admission(behind(server, request), chosen, relayed=True)
     if server.auth.dev:
         caller: Caller | None = server.caller(request)
     else:
         admit_origin(request.header(b"origin"), request.header(b"host"), server.origins)
         caller = _caller(server, request.header(b"authorization"), offered)
-    return Admission(caller, PROTOCOL if PROTOCOL in offered else None)
+    return Admission(caller, chosen)
+
+
+def is_from_node(request: Request) -> bool:
+    """Whether a request says that another node makes it."""
+    return (request.header(b"authorization") or "").startswith(f"{NODE} ")
+
+
+def behind(server: "Server", request: Request) -> Caller:
+    """For whom another node asks. Raises `no_credentials` if it is none."""
+    secret = (request.header(b"authorization") or "").partition(" ")[2]
+    user = unquote(request.header(USER.lower().encode()) or "")
+    if not server.app.hub.owners.is_node(secret) or not user:
+        raise BadInput("this is no node of this database", code="no_credentials")
+    return Caller(user, ("all",))
 
 
 def _caller(server: "Server", authorization: str | None, offered: list[str]) -> Caller | None:

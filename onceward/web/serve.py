@@ -112,6 +112,7 @@ async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[s
             )
             host, port = listening.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            app.hub.owners.announce(settings.advertise or url)
             listener = _Listener(config, server, lambda: announce(url))
             app.node.on_end(listener.leave)
             gc.collect()

@@ -16,7 +16,8 @@ from onceward.service.census import Census
 from onceward.web.api import ROUTES
 from onceward.web.asgi_wire import AsgiWire
 from onceward.web.auth import DEVELOPER, Auth, Caller
-from onceward.web.handshake import admit, refuse
+from onceward.web.dial import dial
+from onceward.web.handshake import admit, behind, is_from_node, refuse
 from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, problem
 from onceward.web.mounts import Mount, Mounts
 from onceward.web.openapi import document
@@ -70,6 +71,7 @@ class Server:
         """Open the database and begin; raises what `App.start` raises."""
         await self.app.start(work=self._work)
         self.app.hub.visitor = self.visitor
+        self.app.hub.dial = dial
         self.census = Census(self.app.store, self.app.node.schedule.slots)
         self._counting = asyncio.create_task(self.census.run(), name="onceward-census")
         self.draining.clear()
@@ -139,7 +141,9 @@ class Server:
             return
         await send({"type": "websocket.accept", "subprotocol": admission.subprotocol})
         wire = wire or AsgiWire(receive, send)
-        await wire.hear(self.app.hub.connect(wire, admission.caller), self._frame_rate)
+        rate = limits.FRAMES_RELAYED_PER_S if admission.relayed else self._frame_rate
+        session = self.app.hub.connect(wire, admission.caller, relayed=admission.relayed)
+        await wire.hear(session, rate)
 
     async def _http(self, request: Request, send: Send) -> None:
         begun_ns = boot_ns()
@@ -207,7 +211,9 @@ class Server:
         return problem(error, headers)
 
     def caller(self, request: Request) -> Caller:
-        """Who has made a request. Raises `no_credentials`."""
+        """Who has made a request, or for whom another node makes it. Raises `no_credentials`."""
+        if is_from_node(request):
+            return behind(self, request)
         if self.auth.dev:
             insist_local(request)
             return DEVELOPER

@@ -41,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhook_timeout_s: Annotated[float, Meta(gt=0, le=300)] = limits.OUTWARD_TOTAL_S
     webhook_calls: Annotated[int, Meta(ge=1, le=100_000)] = limits.OUTWARD_CALLS_MAX
     timers_append_id: bool = False
+    advertise: str = ""
     origins: tuple[str, ...] = ()
     frame_rate: Annotated[float, Meta(ge=1, le=1e9)] = limits.FRAMES_PER_S
 
@@ -72,6 +73,8 @@ MEANING = {
     "webhook_timeout_s": "how long to wait for all of an answer",
     "webhook_calls": "how many calls are under way at once",
     "timers_append_id": "whether timers in the plain form have their id appended to their URL",
+    "advertise": "where other nodes on the same database reach this one, if not at host and port, "
+    "as in http://10.0.0.7:8080",
     "origins": "origins of pages that may connect by WebSocket beside its own, as in "
     "https://app.example.com; * for all",
     "frame_rate": "how many frames a second are read from one WebSocket connection",

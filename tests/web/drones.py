@@ -2,11 +2,13 @@
 with what has no answer whenever its connection is lost. They know the frames, and nothing else."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from onceward.errors import TABLE
 from onceward.parts.rooms import frames
 from onceward.parts.rooms.operations import MapAdd, Operation
 from onceward.parts.rooms.room import load_piece
@@ -90,12 +92,12 @@ class Drone:
         self._offered = 0
         """Up to this number, steps were sent with the join."""
         self._stopped = False
-        self._port = 0
+        self._ports: deque[int] = deque()
         self._coming: asyncio.Task[None] | None = None
 
-    def start(self, port: int) -> None:
-        """Connect, and stay connected."""
-        self._port, self._stopped = port, False
+    def start(self, *ports: int) -> None:
+        """Connect to one of these, and stay connected: to another one when it is lost."""
+        self._ports, self._stopped = deque(ports), False
         self._lost()
 
     def stop(self) -> None:
@@ -129,13 +131,14 @@ class Drone:
         loop = asyncio.get_running_loop()
         while True:
             try:
+                self._ports.rotate()
                 made = lambda: Line(self._take, self._lost)  # noqa: E731
-                _, self._line = await loop.create_connection(made, "127.0.0.1", self._port)
+                _, self._line = await loop.create_connection(made, "127.0.0.1", self._ports[0])
                 break
             except OSError:
-                loop_again = loop.create_future()
-                loop.call_later(_PAUSE_S, loop_again.set_result, None)
-                await loop_again
+                again = loop.create_future()
+                loop.call_later(_PAUSE_S, again.set_result, None)
+                await again
         self._line.send(frames.Hello(f"dev:{self.name}"))
         self._join()
 
@@ -169,8 +172,10 @@ class Drone:
         elif isinstance(told, frames.PresenceGone):
             self.presences.discard(told.user)
         elif isinstance(told, frames.Left):
+            assert TABLE[told.code].retry, told
             assert self._line is not None
-            self._line.transport.abort()
+            self.joined = False
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._line.transport.abort)
         else:
             assert not isinstance(told, frames.Refused | frames.Error), told
         self.news.set()

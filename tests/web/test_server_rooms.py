@@ -5,11 +5,13 @@ import os
 import random
 import socket
 from collections import defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from onceward import limits
+from onceward.testing.postgres import PostgresServer
 from tests.server_process import ServerProcess
 from tests.web.drones import Drone
 from tests.web.peer import Peer
@@ -44,14 +46,7 @@ async def test_a_server_killed_under_load_loses_nothing_and_applies_nothing_twic
             await asyncio.to_thread(server.until_ready)
             await asyncio.gather(*work)
         await _settle(drones)
-        for drone in drones:
-            count = drone.state.maps["counts"][drone.name].value
-            assert count == drone.n == KILLS * STEPS, drone.name
-        by_room: dict[str, list[Drone]] = defaultdict(list)
-        for drone in drones:
-            by_room[drone.room].append(drone)
-        for members in by_room.values():
-            assert len({drone.whole for drone in members}) == 1
+        by_room = _judge(drones, KILLS * STEPS)
         # Who is gone is seen no longer, soon.
         gone, witness, *others = by_room["room0"]
         gone.stop()
@@ -63,6 +58,39 @@ async def test_a_server_killed_under_load_loses_nothing_and_applies_nothing_twic
         assert server.stop() == 0
     assert server.log.read_text().count("Traceback") == 0
     assert not any(reset not in ("new", "gap") for drone in drones for reset in drone.resets)
+
+
+async def test_three_nodes_lose_nothing_when_the_one_that_serves_a_room_is_killed(
+    tmp_path: Path,
+) -> None:
+    kills, clients, rooms = (20, 200, 20) if SOAK else (1, 45, 9)
+    chance = random.Random(random.randrange(1 << 32) if SOAK else 7)
+    drones = [Drone(f"d{number}", f"room{number % rooms}") for number in range(clients)]
+    with PostgresServer({"fsync": "off"}) as database, ExitStack() as stack:
+        servers = []
+        for number in range(3):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            options = ("--database", database.url, "--name", f"node{number}")
+            servers.append(stack.enter_context(ServerProcess(folder, *options)))
+        ports = [server.port for server in servers]
+        for number, drone in enumerate(drones):
+            drone.start(*ports[number % 3 :], *ports[: number % 3])
+        await asyncio.gather(*[drone.until(lambda drone=drone: drone.joined) for drone in drones])
+        for _ in range(kills):
+            work = [asyncio.create_task(_work(drone)) for drone in drones]
+            chosen = chance.choice(drones)
+            enough = chosen.acknowledged + chance.randrange(STEPS)
+            await chosen.until(lambda chosen=chosen, enough=enough: chosen.acknowledged >= enough)
+            victim = chance.choice(servers)
+            victim.kill()
+            await asyncio.gather(*work)  # by the others alone
+            victim.start()
+            await asyncio.to_thread(victim.until_ready)
+        await _settle(drones)
+        _judge(drones, kills * STEPS)
+        for drone in drones:
+            drone.stop()
 
 
 async def test_readers_that_do_not_read_are_cut_off_and_memory_stays_bounded(
@@ -111,6 +139,18 @@ async def _see_go(speaker: Peer, mutes: int) -> None:
 def _resident_bytes(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _judge(drones: list[Drone], steps: int) -> dict[str, list[Drone]]:
+    """Every step is there once, and everybody in a room sees the same."""
+    by_room: dict[str, list[Drone]] = defaultdict(list)
+    for drone in drones:
+        by_room[drone.room].append(drone)
+        count = drone.state.maps["counts"][drone.name].value
+        assert count == drone.n == steps, drone.name
+    for members in by_room.values():
+        assert len({drone.whole for drone in members}) == 1
+    return by_room
 
 
 async def _work(drone: Drone) -> None:

@@ -12,14 +12,17 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from onceward import limits
-from onceward.engine.base import Delete, Put
-from onceward.errors import BadInput, NoSuchRoom, OncewardError, Unavailable
+from onceward.engine.base import Delete, Put, Watch
+from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, Unavailable
 from onceward.parts.rooms import frames
 from onceward.parts.rooms.frames import Join
-from onceward.parts.rooms.records import ROOM, Head, room_of
+from onceward.parts.rooms.records import ROOM, Head, head_key, room_of
 from onceward.parts.rooms.rooms import Rooms
+from onceward.service.placement import Placement
 from onceward.service.rooms.ledger import Ledger
 from onceward.service.rooms.live import LiveRoom, Member
+from onceward.service.rooms.owners import Address, Owners
+from onceward.service.rooms.relay import Dial, Pipe, Relay, Remote
 from onceward.service.rooms.session import Session, Visitor
 from onceward.service.rooms.wire import Wire
 from onceward.store import Store
@@ -34,8 +37,11 @@ _JOIN_TRIES = 5
 class Hub:
     """One per process."""
 
-    def __init__(self, store: Store, parts: Rooms) -> None:
+    def __init__(self, store: Store, parts: Rooms, placement: Placement) -> None:
         self.store = store
+        self.owners = Owners(store, placement)
+        self.dial: Dial = _nowhere
+        """Connects to other nodes. The server sets it."""
         self.parts = parts
         """What is true of rooms, in transactions."""
         self.visitor: Callable[[str], Visitor] = _nobody
@@ -43,6 +49,7 @@ class Hub:
         self.rooms: dict[str, LiveRoom] = {}
         self.sessions: dict[Session, None] = {}
         self._opening: dict[str, asyncio.Task[LiveRoom]] = {}
+        self._watches: dict[str, Watch] = {}
         self._resting: dict[LiveRoom, asyncio.TimerHandle] = {}
         self._with_news: dict[LiveRoom, None] = {}
         self._to_flush: list[Session] = []
@@ -51,14 +58,19 @@ class Hub:
         self._closed = False
         self._loop = asyncio.get_running_loop()
         self._unhook = store.on_change(ROOM, self._saw)
+        self._polling = self._loop.create_task(self._poll()) if store.engine.shared else None
+        placement.on_change(self._changed_hands)
 
     # Connections.
 
-    def connect(self, wire: Wire, visitor: Visitor | None = None) -> Session:
-        """The listener of a new connection. Raises `Unavailable` if the node stops."""
+    def connect(
+        self, wire: Wire, visitor: Visitor | None = None, *, relayed: bool = False
+    ) -> Session:
+        """The listener of a new connection; with `relayed` from another node. Raises
+        `Unavailable` if the node stops."""
         if self._closed:
             raise Unavailable("the node is stopping: ask another one", code="node_stopped")
-        session = Session(self, wire, visitor)
+        session = Session(self, wire, visitor, relayed=relayed)
         self.sessions[session] = None
         return session
 
@@ -76,6 +88,9 @@ class Hub:
         """Let everybody go, and finish what is under way; twice is once."""
         self._closed = True
         self._unhook()
+        await self.owners.close()
+        if self._polling is not None:
+            self._polling.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
         for session in list(self.sessions):
@@ -87,8 +102,12 @@ class Hub:
 
     # Rooms.
 
-    async def join(self, session: Session, asked: Join) -> Member:
+    async def join(self, session: Session, asked: Join) -> Member | Remote:
         """Let a connection into a room. Raises `BadInput`, and what the store raises."""
+        if not self.owners.own(asked.room):
+            if session.relayed:
+                raise Unavailable("another node serves the room", code="room_moved")
+            return await self._relay(session, asked)
         for _ in range(_JOIN_TRIES):
             room = await self.fetch(asked.room, create=asked.create, by=session.user)
             try:
@@ -97,6 +116,19 @@ class Hub:
                 if not room.over:
                     raise
         raise Unavailable("the room ends again and again", code="room_moved")
+
+    async def _relay(self, session: Session, asked: Join) -> Remote:
+        """Let a connection into a room that another node serves."""
+        address = await self.owners.find(asked.room)
+        relay = session.relays.get(address)
+        if relay is None or relay.over:
+            relay = session.relays[address] = Relay(session)
+            try:
+                await relay.open(self.dial, address)
+            except BaseException:
+                relay.end()
+                raise
+        return relay.join(asked)
 
     async def fetch(self, id_: str, *, create: bool = False, by: str = "") -> LiveRoom:
         """A room in memory. Raises `NoSuchRoom` if there is none, and it is not to be made."""
@@ -128,6 +160,9 @@ class Hub:
             room = self.rooms[id_] = LiveRoom(self, id_, ledger)
         finally:
             del self._opening[id_]
+        if self.store.engine.shared:
+            watch = self._watches[id_] = self.store.engine.watch(head_key(id_)[0])
+            watch.on_hint = room.look
         room.look()  # what was appended while it was loaded
         return room
 
@@ -181,6 +216,9 @@ class Hub:
         """A room is over. The room calls it."""
         if self.rooms.get(room.id) is room:
             del self.rooms[room.id]
+            watch = self._watches.pop(room.id, None)
+            if watch is not None:
+                watch.close()
         self.wake(room)
         self._with_news.pop(room, None)
 
@@ -234,6 +272,19 @@ class Hub:
         if error is not None and not isinstance(error, OncewardError):
             logger.error("a room has failed", exc_info=error)
 
+    async def _poll(self) -> None:
+        """Look for what other nodes have appended, should no hint have come."""
+        while True:
+            await self.store.clock.sleep(limits.POLL_S)
+            for room in list(self.rooms.values()):
+                if room.readers:
+                    room.look()
+
+    def _changed_hands(self, gained: set[int], lost: set[int]) -> None:
+        for room in list(self.rooms.values()):
+            if self.owners.slot(room.id) in lost:
+                room.end("room_moved", TABLE["room_moved"].title)
+
     def _saw(self, write: Put | Delete) -> None:
         """A commit of this process has changed a room, or it was the room's own."""
         room = self.rooms.get(room_of(write.key[0]))
@@ -244,6 +295,10 @@ class Hub:
             if head.seq <= room.ledger.room.seq and head.epoch == room.ledger.room.epoch:
                 return
         room.look()
+
+
+async def _nowhere(address: Address, *_: Any) -> Pipe:
+    raise Unavailable(f"nothing leads to {address.url}", code="room_moved")
 
 
 def _nobody(token: str) -> Visitor:

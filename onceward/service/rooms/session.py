@@ -15,6 +15,8 @@ from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
 from onceward.parts.rooms import frames
 from onceward.parts.rooms.frames import encode
 from onceward.parts.rooms.names import admit_client, admit_number, admit_room
+from onceward.service.rooms.owners import Address
+from onceward.service.rooms.relay import Relay, Remote
 from onceward.service.rooms.wire import Wire, frame
 
 if TYPE_CHECKING:
@@ -56,15 +58,21 @@ def insist(visitor: Visitor, deed: Deed, id_: str) -> None:
 class Session:
     """The listener of one connection."""
 
-    def __init__(self, hub: "Hub", wire: Wire, visitor: Visitor | None = None) -> None:
-        """Without a visitor the first frame must say who it is."""
+    def __init__(
+        self, hub: "Hub", wire: Wire, visitor: Visitor | None = None, *, relayed: bool = False
+    ) -> None:
+        """Without a visitor the first frame must say who it is. With `relayed` it comes from
+        another node, and is sent to no third one."""
+        self.relayed = relayed
+        self.relays: dict[Address, Relay] = {}
+        """By the node that they lead to."""
         self._hub = hub
         self._wire = wire
         self._visitor = visitor
         self._greeted = False
         self._over = False
         self._draining = False
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, Member | Remote] = {}
         """Of the rooms it is in, by id."""
         self._waiting: deque[frames.ClientFrame] = deque()
         """What has come while a room was fetched."""
@@ -225,7 +233,7 @@ class Session:
             else:
                 self._members[asked.room] = member
         except OncewardError as error:
-            if error.kind.status >= 500:
+            if error.kind.status >= 500 and error.code != "room_moved":
                 logger.error("cannot join %s: %s", asked.room, error)
                 error = Unavailable(f"{error.kind.title}.", code=error.code)
             self._refuse(asked, error)
@@ -268,7 +276,7 @@ class Session:
         self._insist("write", asked.room)
         member.tell(asked.to, asked.event, asked.value)
 
-    def _member(self, id_: str) -> "Member":
+    def _member(self, id_: str) -> "Member | Remote":
         member = self._members.get(id_)
         if member is None:
             raise BadInput(f"the connection has not joined {id_[:100]!a}", code="not_joined")
@@ -278,6 +286,10 @@ class Session:
         """The room has let this connection go. The room calls it."""
         if self._members.pop(id_, None) is not None:
             self.say(frames.Left(id_, code, detail))
+
+    def relay_over(self, relay: Relay) -> None:
+        """The way to another node is no more. The relay calls it."""
+        self.relays = {to: other for to, other in self.relays.items() if other is not relay}
 
     def _may(self, deed: Deed, id_: str) -> bool:
         assert self._visitor is not None
@@ -318,6 +330,8 @@ class Session:
         members, self._members = list(self._members.values()), {}
         for member in members:
             member.leave(lost=lost)
+        for relay in list(self.relays.values()):
+            relay.end()
         self._hub.forget(self)
 
 

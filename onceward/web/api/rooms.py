@@ -15,6 +15,7 @@ from onceward.service.rooms.session import Deed, allowed, insist
 from onceward.transaction import Transaction
 from onceward.web.auth import Caller
 from onceward.web.bodies import parse
+from onceward.web.elsewhere import elsewhere
 from onceward.web.handshake import PATH
 from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
@@ -199,7 +200,8 @@ async def remove(server: "Server", request: Request) -> Response:
 async def members(server: "Server", request: Request) -> Response:
     id_ = known(server, request, "read")
     await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
-    return Response.of(MemberList(server.app.hub.members(id_)))
+    answer = await elsewhere(server, request, id_, "members")
+    return answer or Response.of(MemberList(server.app.hub.members(id_)))
 
 
 async def snapshot(server: "Server", request: Request) -> Response:
@@ -311,7 +313,7 @@ ROUTES = [
         members,
         "Who is in a room",
         gives=MemberList,
-        problems=_ROOM,
+        problems=(*_ROOM, "room_moved"),
     ),
     Route(
         "GET",

@@ -16,6 +16,7 @@ from onceward.service.rooms.live import admit_said
 from onceward.transaction import Transaction
 from onceward.web.api.rooms import known
 from onceward.web.bodies import parse
+from onceward.web.elsewhere import elsewhere
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 
@@ -76,7 +77,7 @@ class ListView(msgspec.Struct):
 
 
 class PresenceView(msgspec.Struct):
-    """A whole presence: the entries by user, as far as they are known to this node."""
+    """A whole presence: the entries by user."""
 
     name: str
     values: dict[str, Any]
@@ -105,9 +106,13 @@ async def step(server: "Server", request: Request) -> Response:
 async def say(server: "Server", request: Request) -> Response:
     id_ = known(server, request, "write")
     by = server.caller(request).name
-    asked = parse(await request.body(), Event)
+    raw = await request.body()
+    asked = parse(raw, Event)
     admit_said(asked.event, asked.value)
     await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
+    answer = await elsewhere(server, request, id_, "say", body=raw)
+    if answer is not None:
+        return answer
     said = Said(id_, asked.event, asked.value, "", by, direct=bool(asked.to))
     return Response.of(Spoken(server.app.hub.say(said, asked.to)))
 
@@ -175,7 +180,7 @@ async def drop_list(server: "Server", request: Request) -> Response:
 async def get_presence(server: "Server", request: Request) -> Response:
     id_, name = known(server, request, "read"), _name(request)
     await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
-    return Response.of(PresenceView(name, server.app.hub.presences(id_).get(name, {})))
+    return await _presence(server, request, id_, name)
 
 
 async def make_presence(server: "Server", request: Request) -> Response:
@@ -183,13 +188,20 @@ async def make_presence(server: "Server", request: Request) -> Response:
         await server.app.rooms.info(tx, id_)  # there is nothing to make but its shape
 
     id_, name = await _make(server, request, "presences", make)
-    return Response.of(PresenceView(name, server.app.hub.presences(id_).get(name, {})))
+    return await _presence(server, request, id_, name)
+
+
+async def _presence(server: "Server", request: Request, id_: str, name: str) -> Response:
+    answer = await elsewhere(server, request, id_, "presences", name)
+    values = server.app.hub.presences(id_).get(name, {})
+    return answer or Response.of(PresenceView(name, values))
 
 
 async def drop_presence(server: "Server", request: Request) -> Response:
     id_, name = known(server, request, "room"), _name(request)
     await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
-    return Response.of(Dropped(server.app.hub.drop_presence(id_, name)))
+    answer = await elsewhere(server, request, id_, "presences", name)
+    return answer or Response.of(Dropped(server.app.hub.drop_presence(id_, name)))
 
 
 async def _make(
@@ -226,7 +238,7 @@ def _none(what: str, name: str) -> BadInput:
     return BadInput(f"there is no {what} {name[:100]!a} in the room", code="not_found")
 
 
-_ROOM = ("no_such_room", "bad_name")
+_ROOM = ("no_such_room", "bad_name", "room_moved")
 _STEP = (
     *(*_ROOM, "bad_shape", "room_too_large", "value_too_large"),
     *("not_expected", "not_countable"),

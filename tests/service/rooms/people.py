@@ -10,6 +10,7 @@ from onceward import limits
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import TABLE, BadInput
 from onceward.parts.rooms.rooms import Rooms
+from onceward.service.placement import Placement
 from onceward.service.rooms.hub import Hub
 from onceward.service.rooms.session import Session
 from onceward.service.rooms.wire import messages
@@ -33,7 +34,7 @@ class Badge:
 class Person:
     """One connection. Its wire notes what comes."""
 
-    def __init__(self, hub: Hub, badge: Badge | None) -> None:
+    def __init__(self, hub: Hub, badge: Badge | None, *, relayed: bool = False) -> None:
         self.got: list[Any] = []
         self.writes = 0
         self.code: int | None = None
@@ -41,7 +42,7 @@ class Person:
         self.paused = False
         self._news = asyncio.Event()
         self._read = 0
-        self.session: Session = hub.connect(self, badge)
+        self.session: Session = hub.connect(self, badge, relayed=relayed)
 
     # The wire.
 
@@ -82,6 +83,10 @@ class Person:
                 assert self.code is None, f"closed: {self.code} {self.reason}"
                 self._news.clear()
                 await self._news.wait()
+
+    def skip(self) -> None:
+        """Pass over all that has come so far."""
+        self._read = len(self.got)
 
     async def closed(self) -> str:
         """The reason why the connection was closed."""
@@ -145,8 +150,9 @@ async def open_house(store: Store | None = None) -> AsyncIterator[House]:
     if store is None:
         store = Store(engine)
         await engine.open()
+    engine.shared = False
     parts = Rooms(store.ids, limits.SLOTS_DEFAULT)
-    hub = Hub(store, parts)
+    hub = Hub(store, parts, Placement(store, limits.SLOTS_DEFAULT))
     try:
         yield House(store, hub, parts)
     finally:
