@@ -18,6 +18,7 @@ from onceward.cli.demo import Sight, print_course
 from onceward.testing.postgres import PostgresServer
 
 WIDTH = 100
+LEASE_S = 2.0
 
 
 async def blow(plan: Plan, database: str, sight: Sight) -> Course:
@@ -30,11 +31,11 @@ def main() -> None:
     out = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
     with PostgresServer({"fsync": "off"}) as server:
         for keys in (True, False):
-            plan = Plan(keys=keys, lease_s=1.0)
+            plan = Plan(keys=keys, lease_s=LEASE_S)
             with Sight(plan, Console(stderr=True)) as sight:
                 course = asyncio.run(blow(plan, f"{server.url}?schema=keys_{int(keys)}", sight))
-            option = "" if keys else " --no-keys"
-            out.print(f"[bold]$[/] onceward demo credit-storm{option}")
+            options = f"--lease-s {LEASE_S:g}{'' if keys else ' --no-keys'}"
+            out.print(f"[bold]$[/] onceward demo credit-storm {options}")
             out.print(sight.progress.get_renderable())
             print_course(course, out)
     svg = out.export_svg(title="onceward demo credit-storm")

@@ -22,6 +22,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     result: Any = None
     intent: int = 0
     """The attempt that was about to act, if it said so before it did."""
+    token: str = ""
+    """Of that attempt: a job that is redriven counts its attempts anew."""
     until_ms: int = 0
     """When to wake up, if the step is a sleep."""
 
@@ -65,16 +67,26 @@ async def record(
 
 
 async def settle(
-    tx: Transaction, schedule: Schedule, id_: str, name: str, *, result: Any, done: bool
+    tx: Transaction,
+    schedule: Schedule,
+    id_: str,
+    name: str,
+    *,
+    result: Any,
+    done: bool,
+    token: str | None = None,
 ) -> None:
     """Say what became of a step in doubt: done with this result, or not done at all. The job
-    goes on from there. Raises `NoSuchJob`, `NotDead` (not held), `BadInput` (no such step)."""
+    goes on from there. With the token of an attempt, only if that one has left the doubt. Raises
+    `NoSuchJob`, `NotDead` (not held, or by another attempt), `BadInput` (no such step)."""
     job = await schedule.get(tx, id_)
     if job.state != "doubt":
         raise NotDead(f"job {id_} is not in doubt: it is {job.state}", id=id_, state=job.state)
     steps = await load(tx, id_)
     if name not in steps or steps[name].done:
         raise BadInput(f"job {id_} has no step {name!r} in doubt")
+    if token is not None and steps[name].token != token:
+        raise NotDead(f"job {id_} is in doubt since another attempt", id=id_, state=job.state)
     if done:
         steps[name] = done_step(result)
     else:

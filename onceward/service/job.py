@@ -160,7 +160,7 @@ class Job:
     async def _once(
         self, name: str, ask: Callable[[], Any] | None, fn: Callable[..., Any], *args: Any
     ) -> Any:
-        intent = Step(intent=self.attempt)
+        intent = Step(intent=self.attempt, token=self.token)
         await self._record(name, intent)
         try:
             try:

@@ -73,11 +73,17 @@ class Queues:
             lambda start, tx: queue_part.purge(tx, self._schedule, queue, start=start), progress
         )
 
-    async def settle(self, id_: str, step: str, *, result: Any = None, done: bool) -> None:
-        """Say what became of a step in doubt; the job goes on from there. Raises `NotDead` if
-        it is not in doubt, `BadInput` if there is no such step."""
+    async def settle(
+        self, id_: str, step: str, *, result: Any = None, done: bool, token: str | None = None
+    ) -> None:
+        """Say what became of a step in doubt; the job goes on from there. An attempt that hears
+        of it too late gives its `job.token`: then it counts only if nobody has tried again since.
+        Raises `NotDead` if it is not in doubt, or not by that attempt, `BadInput` if there is no
+        such step."""
         await self._store.run(
-            lambda tx: steps_part.settle(tx, self._schedule, id_, step, result=result, done=done)
+            lambda tx: steps_part.settle(
+                tx, self._schedule, id_, step, result=result, done=done, token=token
+            )
         )
 
     async def _pages(

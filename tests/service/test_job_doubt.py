@@ -73,6 +73,31 @@ async def test_what_is_done_at_most_once_is_in_doubt_after_a_crash_in_between() 
 
 
 @virtual
+async def test_a_late_attempt_settles_its_own_doubt_and_no_other() -> None:
+    app, tokens = Apps(shared=False).make(), []
+
+    async def pay(job: Job) -> str:
+        tokens.append(job.token)
+        raise ConnectionError("reset by peer")
+
+    @app.handler("q")
+    async def work(job: Job) -> Any:
+        return await job.step("pay", pay, job, at_most_once=True)
+
+    async with app:
+        id_ = await app.send("q", None)
+        assert (await app.wait(id_)).state == "doubt"
+        await app.queues.settle(id_, "pay", done=False, token=tokens[0])
+        assert (await app.wait(id_)).state == "doubt"
+        # The first one heard only now that nothing was paid: that says nothing of the second.
+        with pytest.raises(NotDead, match="another attempt"):
+            await app.queues.settle(id_, "pay", done=False, token=tokens[0])
+        assert (len(tokens), (await app.job(id_)).state) == (2, "doubt")
+        await app.queues.settle(id_, "pay", done=True, result="paid", token=tokens[1])
+        assert (await app.wait(id_)).result == "paid"
+
+
+@virtual
 async def test_what_is_settled_as_not_done_is_done() -> None:
     apps = Apps(shared=False)
     app, payments = apps.make(), Payments()

@@ -201,7 +201,7 @@ class Credit:
                 # The lease is lost, maybe since this process stood still; but the bureau has
                 # answered, or may do so yet. That settles what is in doubt from now on.
                 logger.warning("job %s: %s", job.id, ANSWER_OWED)
-                late = asyncio.create_task(self._settle(job.id, begun[0]), name=f"late {job.id}")
+                late = asyncio.create_task(self._settle(job, begun[0]), name=f"late {job.id}")
                 self._late.add(late)
                 late.add_done_callback(self._late.discard)
             raise
@@ -215,21 +215,21 @@ class Credit:
             timeout_s=self.settings.bureau_timeout_s,
         )
 
-    async def _settle(self, id_: str, pulling: "asyncio.Task[Any]") -> None:
-        """Let an answer that came too late count, if nobody has said otherwise meanwhile."""
+    async def _settle(self, job: Job, pulling: "asyncio.Task[Any]") -> None:
+        """Let an answer that came too late count, if nobody has tried again meanwhile."""
         told = "and settles it"
         try:
             try:
                 report, done = await pulling, True
             except NotDone:
                 report, done = None, False
-            await self.app.wait(id_)
-            await self.app.queues.settle(id_, STEP, done=done, result=report)
+            await self.app.wait(job.id)
+            await self.app.queues.settle(job.id, STEP, done=done, result=report, token=job.token)
         except (NotDead, BadInput) as settled:
             told = f"which is not needed: {settled.message}"
         except Exception as error:
             told = f"which cannot be recorded: {type(error).__name__}: {error}"
-        logger.warning("job %s: %s %s", id_, LATE_ANSWER, told)
+        logger.warning("job %s: %s %s", job.id, LATE_ANSWER, told)
 
 
 def _pieces(notifications: list[Notification]) -> list[list[Notification]]:

@@ -209,6 +209,35 @@ async def test_a_late_answer_that_says_nothing_leaves_it_to_a_person(
     assert apps.problems == []
 
 
+@virtual
+async def test_a_late_answer_says_nothing_of_a_later_attempt(patched: pytest.MonkeyPatch) -> None:
+    world, apps = World(patched), Apps()
+    world.pull_s = 60
+    world.errors = [NotDone("not now")]
+    slow = make(apps)
+    process = await apps.start(slow.app)
+    await take(slow, 1)
+    await world.pulling.wait()
+    process.pause()
+    second = make(apps)
+    other = await apps.start(second.app)
+    observer = make(apps, work=False)
+    async with observer.app as app:
+        pull = (await observer.find(ORGANISATION, FIRST)).pulls[0]
+        assert (await ended(app, pull.job)).state == "doubt"
+        # Somebody says too early that nothing was pulled; and who pulls now dies over it.
+        world.pulling.clear()
+        await app.queues.settle(pull.job, "pull", done=False)
+        await world.pulling.wait()
+        other.kill()
+        process.resume()
+        await apps.sleep(200)
+        # That the first request did nothing is known by now; of the second nobody knows.
+        assert ((await app.job(pull.job)).state, len(world.pulls)) == ("doubt", 2)
+        await process.spawn(slow.app.stop())
+    assert apps.problems == []
+
+
 @KEYS
 @virtual
 async def test_a_bureau_that_refuses_is_asked_again(
