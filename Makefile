@@ -38,7 +38,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo demo-crash test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
-	bench-http bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-rooms soak-timers soak-credit \
+	bench-http bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-rooms soak-fuzz soak-timers soak-credit \
 	soak-simulate soak-power docs lock clean
 
 help: ## list the targets
@@ -120,8 +120,11 @@ soak-timers: $(DEV) ## fire a million timers, and kill a server that fires them
 soak-credit: $(DEV) ## send 200 applications 20 times each while workers are killed, to two bureaus
 	@$(SOAK) -m credit
 
-soak-rooms: $(DEV) ## kill a server of rooms under load 50 times, and let 1,000 readers not read
+soak-rooms: $(DEV) ## kill a server of rooms 50 times, let 1,000 readers not read, and copies converge
 	@$(SOAK) -m rooms
+
+soak-fuzz: $(DEV) ## read 10 million made-up frames of rooms
+	@$(SOAK) -m fuzz
 
 soak-openapi: $(DEV) ## send 18,000 requests made up from the OpenAPI document
 	@$(SOAK) -m openapi

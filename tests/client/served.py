@@ -21,8 +21,9 @@ from onceward.web.websocket import WebSocket
 class Served:
     """A server with a database in memory, on a port of its own."""
 
-    def __init__(self, app: App | None = None, auth: Auth | None = None) -> None:
+    def __init__(self, app: App | None = None, auth: Auth | None = None, port: int = 0) -> None:
         self.app = app or App("memory://", slots=4)
+        self.port = port
         self.server = Server(self.app, auth or Auth(dev=True))
 
     @property
@@ -33,9 +34,10 @@ class Served:
         await self.server.start()
         # Named as TCP, so that asyncio lets small answers go at once.
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listening.bind(("127.0.0.1", 0))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", self.port))
         listening.listen()
-        self.port: int = listening.getsockname()[1]
+        self.port = listening.getsockname()[1]
         config = uvicorn.Config(
             self.server, http=Protocol, ws=WebSocket, lifespan="off", log_config=None
         )
