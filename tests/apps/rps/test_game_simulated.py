@@ -17,7 +17,7 @@ from tests.apps.rps.model import Model
 
 PHONES = [f"+1202555010{digit}" for digit in range(3)]
 NICKS = ["Ann", "Bob", "cid"]
-SEEDS = 5
+SEEDS = 3
 
 
 class Distant(Provider):
