@@ -13,6 +13,9 @@ rps-top                   rank#player  players with a win, the best first
 
 A player is known by an id that is made with the nickname and goes with it. So whoever takes
 over a nickname, or comes back to it, has no part in the games of the one before.
+
+The record of a player is the head of all that is listed for it: whoever adds a throw or a score
+writes it, too, so that nobody who has read a list and the head commits an answer that lacks it.
 """
 
 import msgspec

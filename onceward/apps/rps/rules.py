@@ -169,18 +169,22 @@ def throw(
 ) -> Outcome:
     """Throw at someone: the first of two throws waits, the second one ends the game.
 
-    `mine` and `theirs` are the throws that wait, and `scores` what `score_keys` names.
+    `mine` and `theirs` are the throws that wait, and `scores` what `score_keys` names. Both
+    players are written as they are, since what is listed for them changes.
     """
     if mine is not None:
         return Outcome(says=[(me.line, words.thrown_already(mine.play, them.nick))])
+    heads = {player_key(player.line.phone): player for player in (me, them)}
     if theirs is None:
         records = {
+            **heads,
             (thrown_by(me.id), them.id): Thrown(play, them.nick, them.line.phone),
             (awaiting(them.id), me.id): Awaited(me.nick, me.line.phone),
         }
         says = [(me.line, words.you_wait(play, them.nick)), (them.line, words.they_wait(me.nick))]
         return Outcome(dict(records), says)
-    ended = Outcome({(thrown_by(them.id), me.id): None, (awaiting(me.id), them.id): None})
+    gone = {(thrown_by(them.id), me.id): None, (awaiting(me.id), them.id): None}
+    ended = Outcome({**heads, **gone})
     for one, other, ours, others in (
         (me, them, play, theirs.play),
         (them, me, theirs.play, play),

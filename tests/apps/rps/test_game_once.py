@@ -267,6 +267,32 @@ async def test_a_game_with_one_who_left_is_over_before_it_is_cleared_away() -> N
 
 
 @virtual
+async def test_who_looks_misses_nothing_that_is_there_before_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    between: list[str] = []
+
+    async def slow(tx: Any, line: Any, command: Any, id_: str) -> Any:
+        outcome = await decide(tx, line, command, id_)
+        if command.name in ("games", "score") and between:
+            id_ = between.pop()
+            name, _, text = id_.partition(": ")
+            receipt = await game.game.accept("carrier", id_, NUMBERS[name], text)
+            await game.app.wait(receipt.id)
+        return outcome
+
+    async with table("Ann", "Bob", "Cid") as game:
+        monkeypatch.setattr(game_module, "decide", slow)
+        between.append("Cid: t r Ann")
+        heard = await game.play("Ann: games")
+        assert heard["Ann"][-1] == words.pending("", "Cid")
+        await game.play("Ann: t p Bob")
+        between.append("Bob: t r Ann")
+        heard = await game.play("Ann: score")
+        assert heard["Ann"][-1].startswith("In all: 1 won")
+
+
+@virtual
 async def test_the_same_id_from_two_providers_is_two_texts() -> None:
     class Second(Carrier):
         name = "second"
