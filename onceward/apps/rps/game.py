@@ -196,9 +196,8 @@ async def clear(tx: Transaction, gone: Player) -> Outcome:
 
 async def _throw(tx: Transaction, line: Line, me: Player | None, command: Command) -> Outcome:
     them = await _find(tx, command.nick)
-    refused = rules.refusal(me, them, command)
-    if refused is not None or me is None or them is None:
-        return Outcome(says=[(line, refused or "")])
+    if me is None or them is None or me.id == them.id:
+        return Outcome(says=[(line, rules.refusal(me, them, command))])
     mine = await tx.get((thrown_by(me.id), them.id), Thrown)
     theirs = await tx.get((thrown_by(them.id), me.id), Thrown)
     scores: dict[Any, Any] = {}
@@ -238,10 +237,11 @@ async def _pending(tx: Transaction, me: Player) -> str:
 
 
 async def _score(tx: Transaction, me: Player, nick: str) -> str:
-    rows = await tx.scan(scores_of(me.id), Score)
-    whole = next((row.value for row in rows if row.key[1] == ALL), None)
-    versus = [row.value for row in rows if row.key[1] != ALL]
+    most = limits.SCAN_RECORDS_MAX if nick else _SHOWN + 1
+    rows = await tx.scan(scores_of(me.id), Score, end=ALL, limit=most)
+    versus = [row.value for row in rows]
     if not nick:
+        whole = await tx.get((scores_of(me.id), ALL), Score)
         return rules.standing(whole, versus, _SHOWN)
     named = [score for score in versus if rules.fold(score.nick) == rules.fold(nick)]
     return " ".join(map(words.against, named)) or words.never_played(rules.quoted(nick))

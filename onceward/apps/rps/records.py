@@ -25,6 +25,7 @@ from onceward.keys import Key
 
 _WINS_MAX = 10**9
 ALL = "all"
+"""Sorts behind all ids, which have no small letters."""
 
 
 class Line(msgspec.Struct, frozen=True):

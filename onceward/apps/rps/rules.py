@@ -150,13 +150,11 @@ def claim(line: Line, me: Player | None, owner: str | None, nick: str, id_: str)
     )
 
 
-def refusal(me: Player | None, them: Player | None, command: Command) -> str | None:
-    """Why someone cannot throw at someone, whatever they have thrown before."""
+def refusal(me: Player | None, them: Player | None, command: Command) -> str:
+    """Why someone cannot throw: there are not two of them."""
     if me is None:
         return words.NO_NICK
-    if them is None:
-        return words.no_such_opponent(quoted(command.nick))
-    return words.ONESELF if me.id == them.id else None
+    return words.no_such_opponent(quoted(command.nick)) if them is None else words.ONESELF
 
 
 def throw(

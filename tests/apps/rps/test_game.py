@@ -202,6 +202,19 @@ async def test_score_counts_wins_losses_and_ties_in_all_and_for_each_opponent() 
 
 
 @virtual
+async def test_of_very_many_opponents_the_score_names_some_and_counts_all() -> None:
+    async with table("Ann") as game:
+        for number in range(12):
+            phone = f"+120255502{number:02d}"
+            await game.play(f"{phone}: nick P{number}", f"Ann: t r P{number}", f"{phone}: t s Ann")
+        [said] = (await game.play("Ann: score"))["Ann"]
+        assert said.startswith("In all: 12 won, 0 lost, 0 ties. Against P0: 1 won")
+        assert said.endswith("Against P9: 1 won, 0 lost, 0 ties. ...")
+        [said] = (await game.play("Ann: score p11"))["Ann"]
+        assert said == "Against P11: 1 won, 0 lost, 0 ties."
+
+
+@virtual
 async def test_top_tells_who_has_won_the_most() -> None:
     async with table("Ann", "Bob", "Cid") as game:
         assert await game.play("Ann: top") == {"Ann": [words.NOBODY_ON_TOP]}
