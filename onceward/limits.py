@@ -208,6 +208,9 @@ ROOM_SNAPSHOTS_MAX = 250
 ROOM_PIECE_BYTES = 300_000  # of a snapshot, and of a record of the log
 ROOM_COMMIT_BYTES_MAX = 1_000_000  # of steps
 ROOM_SWEEP_RECORDS = 20  # so many old records go with each commit
+# Rooms that transactions have looked into lately, in memory: how many, and how much as JSON.
+ROOMS_KEPT_MAX = 200
+ROOMS_KEPT_BYTES_MAX = 8 << 20
 # Frames. Presence lasts so long if nobody says how long.
 FRAME_BYTES_MAX = 1 << 20
 PRESENCE_BYTES_MAX = 16_000

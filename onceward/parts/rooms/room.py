@@ -21,6 +21,9 @@ from onceward.parts.rooms.operations import Operation
 from onceward.parts.rooms.schemas import Shapes
 from onceward.parts.rooms.state import Cell, Effect, State, cell_of
 
+# How often to look for clients to forget, while the log begins at the same place.
+_FORGET_MS = 1_000
+
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step in the log."""
@@ -103,6 +106,7 @@ class Room:
         """By user and client."""
         self.floor = 0
         """Clients whose last step is not behind this sequence number may be forgotten."""
+        self._forgot = 0, 0
 
     def take(
         self,
@@ -166,6 +170,11 @@ class Room:
         begins behind `floor`, and that is durable; but not those who were here lately, since a
         step of theirs may yet arrive over a connection that they have given up. If there are too
         many, the longest silent go: for them it is as if the log began behind their last step."""
+        last_floor, last_ms = self._forgot
+        few = len(self.clients) <= limits.ROOM_CLIENTS_MAX
+        if few and floor == last_floor and now_ms - last_ms < _FORGET_MS:
+            return
+        self._forgot = floor, now_ms
         self.floor = max(self.floor, floor)
         before_ms = now_ms - limits.ROOM_CLIENT_MS
         for key, mark in list(self.clients.items()):

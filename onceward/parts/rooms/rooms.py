@@ -37,8 +37,6 @@ from onceward.transaction import Transaction, decode
 
 T = TypeVar("T")
 
-# Rooms that servers changed lately, kept in memory.
-_KEPT_MAX = 200
 # With so many other writes in a commit, a snapshot waits for the next one.
 _BUSY_WRITES = 10
 _LISTED_MAX = 10_000
@@ -282,9 +280,7 @@ class Rooms(Edits):
         kept = self._kept.get(id_)
         if kept is None or kept.epoch != base.epoch or kept.seq < base.floor:
             kept = await load(tx, id_, info, base, base.seq)
-            self._kept[id_] = kept
-            while len(self._kept) > _KEPT_MAX:
-                self._kept.popitem(last=False)
+            self._keep(id_, kept)
         elif kept.seq < base.seq:
             for entry in await entries_of(tx, id_, base.epoch, kept.seq, base.seq):
                 if entry.seq > kept.seq:  # else someone else was faster
@@ -297,6 +293,17 @@ class Rooms(Edits):
             kept.shapes = Shapes(info.schemas)
         kept.forget(base.floor, tx.now_ms)
         return kept, own
+
+    def _keep(self, id_: str, room: Room) -> None:
+        """Have a room in memory, and let those go that were used longest ago if it is too much."""
+        self._kept[id_] = room
+        self._kept.move_to_end(id_)
+        total = sum(kept.state.bytes for kept in self._kept.values())
+        while len(self._kept) > 1 and (
+            len(self._kept) > limits.ROOMS_KEPT_MAX or total > limits.ROOMS_KEPT_BYTES_MAX
+        ):
+            _, gone = self._kept.popitem(last=False)
+            total -= gone.state.bytes
 
     def _snapshot(
         self, tx: Transaction, room: Room, head: Head, entries: Sequence[Entry]

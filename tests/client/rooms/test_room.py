@@ -182,6 +182,23 @@ def test_changes_without_a_connection_wait_and_count_once() -> None:
     assert statuses == ["away", "live"]
 
 
+def test_nobody_is_told_again_of_one_s_own_change_when_its_answer_was_lost() -> None:
+    ann, bob = guests("ann", "bob")
+    ann.room.map("m").set("k", 1)
+    for frame in ann.room.take_out():
+        ann._up(frame)
+    ann.server.commit()
+    ann.cut()
+    bob.room.map("m").set("j", 2)
+    pump(bob)
+    told: list[Any] = []
+    ann.room.map("m").subscribe(lambda value, who: told.append((value, who.user)))
+    ann.connect()
+    pump(ann)
+    assert told == [({"k": 1, "j": 2}, "bob")]
+    assert ann.room.waiting == 0
+
+
 def test_what_was_done_before_the_room_was_ever_joined_is_sent_then() -> None:
     server = Server(keep=1_000)
     ann = Guest(server, "ann")

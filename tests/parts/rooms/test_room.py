@@ -168,7 +168,7 @@ def test_clients_are_remembered_while_the_log_reaches_back_to_them_and_for_a_whi
     room = room_at_ten()
     room.forget(2, LATER_MS)
     assert ("ann", "old") in room.clients
-    room.forget(3, LATER_MS - 1)
+    room.forget(3, LATER_MS - 1_000)
     assert ("ann", "old") in room.clients
     room.forget(3, LATER_MS)
     assert room.clients.keys() == {("ann", "new")}

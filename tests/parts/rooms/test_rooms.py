@@ -349,6 +349,23 @@ async def test_rooms_on_records_are_as_rooms_in_memory(steps: Any, every: int) -
         assert (await home.load()).state.plain() == model.state.plain()
 
 
+async def test_only_so_much_is_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ROOMS_KEPT_MAX", 3)
+    monkeypatch.setattr(limits, "ROOMS_KEPT_BYTES_MAX", 10_000)
+    home = await house()
+    for number in range(6):
+        await home.create(f"r{number}")
+        await home.change(set_to(number), room=f"r{number}")
+    await home.change(set_to(1), room="r4")
+    assert list(home.rooms._kept) == ["r3", "r5", "r4"]
+    await home.change(set_to("x" * 20_000), room="r4")
+    await home.change(set_to(2), room="r4")  # it is followed when it is used the next time
+    await home.change(set_to(3), room="r1")
+    assert list(home.rooms._kept) == ["r1"]
+    for number in range(6):
+        assert (await home.load(f"r{number}")).seq == {1: 2, 4: 4}.get(number, 1)
+
+
 # Lists of rooms.
 
 
