@@ -41,6 +41,7 @@ def main() -> None:
     svg = out.export_svg(title="onceward demo credit-storm")
     # No fonts from elsewhere: what the reader has will do.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     Path(target).write_text(svg.rstrip() + "\n", encoding="utf-8")
 
 

@@ -138,7 +138,7 @@ def print_course(course: "Course", out: Console) -> None:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     keys = "takes idempotency keys" if plan.keys else "takes no idempotency keys"
-    kinds = f"{pulled.refused} refused, {pulled.repeated} known again"
+    cases = f"{course.doubts} cases, which a person has settled" if course.doubts else "no case"
     for what, said in (
         (
             "sent",
@@ -158,8 +158,9 @@ def print_course(course: "Course", out: Console) -> None:
             f"twice their lease of {plan.lease_s:g} s"
             + (f", {course.fallen} had to begin again" * bool(course.fallen)),
         ),
-        ("bureau", f"{keys}; a pull takes {plan.pull_s:g} s; {pulled.asked:,} requests, {kinds}"),
-        ("in doubt", f"{course.doubts} cases, which a person has settled"),
+        ("bureau", f"{keys}; a pull takes {plan.pull_s:g} s"),
+        ("requests", f"{pulled.asked:,}; {pulled.refused} refused, {pulled.repeated} known again"),
+        ("in doubt", cases),
         ("pulls", f"{pulled.done:,}, at the most {pulled.most} for one application"),
         (
             "results",

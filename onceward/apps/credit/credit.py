@@ -57,13 +57,13 @@ class Credit:
             node_lease_s=settings.node_lease_s,
         )
         self._late: set[asyncio.Task[None]] = set()
-        # What came once is known for ever; another body is no error, but noted.
+        # What came once is known for ever. Who asks for a pull again under the same key asks for
+        # the same one, if for the same reason.
         self.app.queue(
             PULLS,
             key_retention_ms=None,
             job_retention_ms=None,
-            fingerprint=("fields",),
-            mismatch="record",
+            fingerprint=("reason",),
             attempts_max=_ATTEMPTS,
             retry_first_ms=settings.retry_first_ms,
         )
@@ -81,6 +81,7 @@ class Credit:
         came. If it raises, some may have been taken in: it can be sent again."""
 
         async def take(piece: Sequence[Notification], tx: Transaction) -> list[Repeat]:
+            await tx.fetch([key_of(envelope.organisation, one.opportunity) for one in piece])
             return [await self._accept(tx, envelope.organisation, one) for one in piece]
 
         pieces = _pieces(envelope.notifications)
@@ -90,6 +91,13 @@ class Credit:
 
     async def _accept(self, tx: Transaction, organisation: str, came: Notification) -> Repeat:
         key = key_of(organisation, came.opportunity)
+        known = await tx.get(key, Application)
+        if known is not None:
+            # Its record and its job are there by one commit: there is nothing to accept.
+            repeat = known.note(came, tx.now_ms)
+            if repeat != "redelivered":
+                tx.put(key, known)
+            return repeat
         receipt = await self.app.accept(
             PULLS,
             body_of(organisation, came),
@@ -97,15 +105,9 @@ class Credit:
             caller=organisation,
             tx=tx,
         )
-        known = await tx.get(key, Application)
-        if known is None:
-            pull = Pull(receipt.id, tx.now_ms)
-            tx.put(key, Application(came.opportunity, organisation, came.fields, [pull], [came.id]))
-            return "first"
-        repeat = known.note(came, tx.now_ms)
-        if repeat != "redelivered":
-            tx.put(key, known)
-        return repeat
+        pull = Pull(receipt.id, tx.now_ms)
+        tx.put(key, Application(came.opportunity, organisation, came.fields, [pull], [came.id]))
+        return "first"
 
     async def pull_again(
         self, organisation: str, opportunity: str, *, reason: str, by: str, key: str
@@ -113,7 +115,8 @@ class Credit:
         """Pull once more for an application, on purpose: who asked for it and why is on its
         record. The same key again is the same request.
 
-        Raises `NoSuchJob`, `AlreadyEnded` while a pull is under way or in doubt, `BadInput`.
+        Raises `NoSuchJob`, `AlreadyEnded` while a pull is under way or in doubt, `KeyReused`,
+        `BadInput`.
         """
         if not 0 < len(reason.strip()) <= _REASON_CHARS_MAX:
             raise BadInput(f"a reason has 1 to {_REASON_CHARS_MAX} characters", code="wrong_type")

@@ -7,7 +7,7 @@ import pytest
 
 from onceward.apps.credit.credit import PULLS, RESULTS
 from onceward.apps.credit.soap import read
-from onceward.errors import AlreadyEnded, BadInput, NoSuchJob, NotDone, Retry
+from onceward.errors import AlreadyEnded, BadInput, KeyReused, NoSuchJob, NotDone, Retry
 from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
 from tests.apps.credit.office import World, ended, make, open_office, take
 from tests.service.apps import Apps
@@ -319,7 +319,15 @@ async def test_a_pull_on_purpose_is_on_the_record_and_happens_once(
             )
             for _ in range(3)
         ]
+        fresher = read(envelope(1))
+        fresher.notifications[0].id = "04l000000000009AAA"
+        fresher.notifications[0].fields["Name"] = "Another"
+        await credit.accept(fresher)
+        why = {"reason": "the address was wrong", "by": "ann", "key": "ticket-7"}
+        asked.append(await credit.pull_again(ORGANISATION, FIRST, **why))
         assert len({pull.job for pull in asked}) == 1
+        with pytest.raises(KeyReused):
+            await credit.pull_again(ORGANISATION, FIRST, **{**why, "reason": "another"})
         await ended(credit.app, asked[0].job)
         application = await credit.find(ORGANISATION, FIRST)
         assert len(world.pulls) == 2
