@@ -1,0 +1,299 @@
+"""Rooms with many readers, against Socket.IO and node's `ws`.
+
+    fan-out     one room with 100 and 1,000 readers; with 64 changes under way, and one at a time
+    half load   how old changes are when they are read, at half of the rate found before
+    many rooms  1,000 rooms of 10, each with one change under way
+    idle        memory for each of 10,000 connections in 1,000 rooms
+    return      10,000 connections that come back at once after the server was killed
+    mute        100 readers beside 1,000 connections that never read
+
+The server has a core for itself, and the readers another one. One program, reader.c, reads from
+all servers and counts what arrives; the processor time of the server is measured meanwhile.
+Rates are per second of the server's processor.
+
+    python benchmarks/rooms [--measures fan-out,idle] [--seconds 5] [--rounds 3]
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from sides import PACKAGES, SIDES, Side, compile_reader, install, running
+
+HERE = Path(__file__).parent
+MEASURES = ("fan-out", "half load", "many rooms", "idle", "return", "mute")
+OURS, MAP = "onceward, said", "onceward, map"
+WINDOW = 64
+TICKS = os.sysconf("SC_CLK_TCK")
+Run = dict[str, Any]
+
+
+class Bench:
+    """Runs the sides in turns and keeps what they measured."""
+
+    def __init__(self, options: argparse.Namespace, folder: str, console: Console) -> None:
+        self.options = options
+        self.folder = folder
+        self.console = console
+        cores = sorted(os.sched_getaffinity(0))
+        self.server_core, self.load_core = cores[0], cores[-1]
+        self.reader = compile_reader(folder)
+        self.results: dict[str, dict[str, list[Run]]] = {}
+
+    def run(self) -> None:
+        for number in range(self.options.rounds):
+            for measure in self.options.measures.split(","):
+                for name in self.options.sides.split(";"):
+                    self.console.print(f"[dim]{measure}: {name}, round {number + 1}[/]")
+                    for case, result in self.measure(measure, SIDES[name]):
+                        self.results.setdefault(case, {}).setdefault(name, []).append(result)
+                        self.save()
+
+    def measure(self, measure: str, side: Side) -> list[tuple[str, Run]]:
+        many = self.options.many
+        found: list[tuple[str, Run]] = []
+        try:
+            if measure == "fan-out":
+                for readers in self.options.readers:
+                    for window in (WINDOW, 1):
+                        case = f"fan-out, {readers:,} readers, {window} under way"
+                        found.append((case, self.load(side, readers, 1, window)))
+            elif measure == "half load":
+                for readers in self.options.readers:
+                    most = self.load(side, readers, 1, WINDOW)
+                    rate = most["delivered"] / most["seconds"] / readers / 2
+                    half = self.load(side, readers, 1, 100_000, rate)
+                    found.append((f"half load, {readers:,} readers", half))
+            elif measure == "many rooms":
+                found.append((f"{many // 10:,} rooms of 10", self.load(side, many, many // 10, 1)))
+            elif measure == "idle":
+                found.append((f"{many:,} idle connections", self.idle(side, many)))
+            elif measure == "return" and side.name == MAP:
+                found.append((f"{many:,} connections come back", self.come_back(side, many)))
+            elif measure == "mute" and side.name == OURS:
+                found.append((f"{many // 10:,} never read", self.mute(side, 100, many // 10)))
+        except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+            self.console.print(f"{measure}: {side.name} did not run: {error}")
+        return found
+
+    def load(
+        self,
+        side: Side,
+        readers: int,
+        rooms: int,
+        window: int,
+        rate: float = 0.0,
+        mutes: int = 0,
+        sample: list[int] | None = None,
+    ) -> Run:
+        """Let the readers read, and say what they got and what the server needed for that."""
+        with ExitStack() as stack:
+            own = stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder))
+            pid, port = stack.enter_context(running(side, own, self.server_core))
+            baseline = resident_bytes(pid)
+            for _ in range(mutes):
+                stack.enter_context(mute(port, side))
+            seconds = str(self.options.seconds)
+            arguments = [self.reader, str(port), side.path, str(readers), str(rooms), seconds]
+            arguments += [str(window), f"{rate:.3f}", side.ready, side.setup, side.message]
+            process = subprocess.Popen(
+                arguments,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                preexec_fn=lambda: os.sched_setaffinity(0, {self.load_core}),
+            )
+            marks: dict[str, float] = {}
+            assert process.stderr is not None
+            for line in process.stderr:
+                marks[line.strip()] = cpu_seconds(pid)
+                if line.strip() == "ready":
+                    grown = resident_bytes(pid) - baseline
+            out, _ = process.communicate(timeout=60)
+            if process.returncode:
+                raise RuntimeError(f"the readers gave up: {list(marks)[-1:]}")
+            result: Run = json.loads(out)
+            result["cpu_s"] = marks["done"] - marks["measuring"]
+            result["per_cpu_second"] = result["delivered"] / max(result["cpu_s"], 0.01)
+            result["grown_bytes"] = grown
+            result["bytes_per_connection"] = grown / (readers + rooms)
+            result["resident_bytes"] = resident_bytes(pid) - baseline
+            return result
+
+    def idle(self, side: Side, many: int) -> Run:
+        """Only memory counts."""
+        return self.load(side, many, many // 10, 1, rate=0.001)
+
+    def mute(self, side: Side, readers: int, mutes: int) -> Run:
+        """Beside connections that take part, and read nothing of what they are sent."""
+        result = self.load(side, readers, 1, WINDOW, mutes=mutes)
+        result["mutes"] = mutes
+        return result
+
+    def come_back(self, side: Side, many: int) -> Run:
+        """Kill the server, start it again at the same address, and see all of them come back."""
+        with ExitStack() as stack:
+            own = stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder))
+            first = ExitStack()
+            pid, port = first.enter_context(running(side, own, self.server_core))
+            guests = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, str(HERE / "returning.py"), str(port), str(many)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    preexec_fn=lambda: os.sched_setaffinity(0, {self.load_core}),
+                )
+            )
+            assert guests.stdin is not None
+            assert guests.stdout is not None
+            if guests.stdout.readline().strip() != "ready":
+                raise RuntimeError("not everyone came in the first place")
+            guests.stdin.write("\n")
+            guests.stdin.flush()
+            os.kill(pid, signal.SIGKILL)
+            first.close()
+            stack.enter_context(running(side, own, self.server_core, port))
+            result: Run = json.loads(guests.stdout.readline())
+            guests.stdin.close()
+            return result
+
+    # What came out.
+
+    def show(self) -> None:
+        table = Table(title="rooms, the server on one core")
+        for column in ("what", "side"):
+            table.add_column(column)
+        for column in ("per cpu second", "per second", "p50 ms", "p99 ms", "closed", "KB each"):
+            table.add_column(column, justify="right")
+        for case, sides in self.results.items():
+            for name, runs in sides.items():
+                table.add_row(case, name, *row(runs))
+            table.add_section()
+        self.console.print(table)
+        for case, sides in self.results.items():
+            for ours in (OURS, MAP):
+                for name in sides:
+                    if name not in (OURS, MAP) and (times := ratio(sides, ours, name)):
+                        self.console.print(f"{case}: {ours} is {times:.1f} × {name}")
+        for runs in [runs for sides in self.results.values() for runs in sides.values()]:
+            for run in runs:
+                if "back" in run:
+                    told = f"{run['back']:,} came back in {run['seconds']:.1f} s"
+                    self.console.print(f"{told}, {run['gaps']} with a gap")
+
+    def save(self) -> None:
+        machine = {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "system": platform.platform(),
+            "load": os.getloadavg()[0],
+            "packages": PACKAGES,
+        }
+        document = {
+            "machine": machine,
+            "seconds": self.options.seconds,
+            "rounds": self.options.rounds,
+            "results": self.results,
+        }
+        self.options.save.parent.mkdir(exist_ok=True)
+        self.options.save.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def mute(port: int, side: Side) -> socket.socket:
+    """A connection that joins the first room, and never reads again."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", port))
+    connection.sendall(
+        f"GET {side.path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: Upgrade\r\n"
+        "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+    )
+    connection.recv(4096)
+    setup = side.setup.replace("{room}", "0").replace("{i}", f"m{connection.fileno()}")
+    for line in setup.splitlines():
+        connection.sendall(bytes([0x81, 0x80 | len(line)]) + b"\0\0\0\0" + line.encode())
+    return connection
+
+
+def ratio(sides: dict[str, list[Run]], ours: str, theirs: str) -> float | None:
+    """How much more we deliver, of rounds next to each other in time."""
+    pairs = zip(sides.get(ours, []), sides[theirs], strict=False)
+    ratios = [
+        one["per_cpu_second"] / other["per_cpu_second"]
+        for one, other in pairs
+        if other.get("per_cpu_second") and one["delivered"]
+    ]
+    return statistics.median(ratios) if ratios else None
+
+
+def row(runs: list[Run]) -> list[str]:
+    runs = [run for run in runs if "delivered" in run]
+    if not runs:
+        return [""] * 6
+
+    def median(what: str) -> float:
+        return statistics.median(run[what] for run in runs)
+
+    per_second = statistics.median(run["delivered"] / run["seconds"] for run in runs)
+    return [
+        f"{median('per_cpu_second'):,.0f}",
+        f"{per_second:,.0f}",
+        f"{median('p50_ms'):.2f}",
+        f"{median('p99_ms'):.2f}",
+        f"{max(run['closed'] for run in runs)}",
+        f"{median('bytes_per_connection') / 1000:.1f}",
+    ]
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks/rooms", description=__doc__.splitlines()[0])
+    parser.add_argument("--measures", default=",".join(MEASURES))
+    parser.add_argument("--sides", default=";".join(SIDES), help="separated by semicolons")
+    parser.add_argument("--readers", type=int, nargs="+", default=[100, 1_000])
+    parser.add_argument("--many", type=int, default=10_000, help="connections, where it is many")
+    parser.add_argument("--seconds", type=float, default=5, help="for a run of one side")
+    parser.add_argument("--rounds", type=int, default=3, help="of all sides")
+    parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
+    parser.add_argument("--save", type=Path, default=HERE.parent / "results" / "rooms.json")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    install()
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=options.folder or HERE.parent, prefix="tmp-") as folder:
+        bench = Bench(options, folder, console)
+        bench.run()
+        bench.show()
+        bench.save()
+    console.print(f"saved to {options.save}, after {time.monotonic() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

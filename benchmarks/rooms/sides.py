@@ -1,0 +1,132 @@
+"""The servers that benchmarks/rooms runs, and what clients say to each of them.
+
+All get changes of about 100 bytes, which go to everybody in the room but the author. Ours are
+told of what is said, which is not kept, or of changes to a map, which are synced to disk before
+anybody hears of them. Packages of node are installed into a folder of their own.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+NODE_FOLDER = ROOT / ".venv-node"
+PACKAGES = {"ws": "8.22.2", "socket.io": "4.8.4"}
+READY_S = 60.0
+_FILL = "x" * 68
+
+_HELLO = '{"t":"hello"}\n{"t":"join","room":"%s{room}","client":"c{i}","create":true}'
+
+
+class Side(NamedTuple):
+    """A server, and what its clients say."""
+
+    name: str
+    durable: bool
+    path: str
+    ready: str
+    setup: str
+    message: str
+    program: str = ""
+    """Of node; empty: ours."""
+
+
+SIDES = {
+    side.name: side
+    for side in (
+        Side(
+            "onceward, said",
+            False,
+            "/v1/ws",
+            '"t":"snapshot"',
+            _HELLO % "s",
+            f'{{"t":"say","room":"s{{room}}","event":"e","value":"{{t}}{_FILL}"}}',
+        ),
+        Side(
+            "onceward, map",
+            True,
+            "/v1/ws",
+            '"t":"snapshot"',
+            _HELLO % "m",
+            '{"t":"ops","room":"m{room}","n":{n},"ops":[{"op":"map.set","map":"m","key":"k",'
+            f'"value":"{{t}}{_FILL}"}}]}}',
+        ),
+        Side("ws", False, "/", "joined", "r{room}", f"{{t}}{_FILL}{_FILL[:12]}", "ws.js"),
+        Side(
+            "Socket.IO",
+            False,
+            "/socket.io/?EIO=4&transport=websocket&room=r{room}",
+            "joined",
+            "40",
+            f'42["say","{{t}}{_FILL}"]',
+            "socketio.js",
+        ),
+    )
+}
+
+
+def install() -> None:
+    """Let the packages of node be there."""
+    wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
+    done = NODE_FOLDER / "installed"
+    if done.exists() and done.read_text() == " ".join(wanted):
+        return
+    if shutil.which("npm") is None:
+        raise SystemExit("this needs node and npm")
+    NODE_FOLDER.mkdir(exist_ok=True)
+    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", NODE_FOLDER]
+    subprocess.run([*command, *wanted], check=True, stdout=subprocess.DEVNULL)
+    done.write_text(" ".join(wanted))
+
+
+def compile_reader(folder: str) -> str:
+    """The program that all servers are read by."""
+    program = os.path.join(folder, "reader")
+    subprocess.run(["cc", "-O2", "-o", program, str(HERE / "reader.c")], check=True)
+    return program
+
+
+@contextmanager
+def running(side: Side, folder: str, core: int, port: int = 0) -> Iterator[tuple[int, int]]:
+    """A server on a core: its process id and port, while the context lasts."""
+    environment = {**os.environ, "NODE_PATH": str(NODE_FOLDER / "node_modules")}
+    if side.program:
+        command = ["node", str(HERE / side.program)]
+    else:
+        database = f"sqlite:///{folder}/bench.db"
+        command = [sys.executable, "-m", "onceward", "serve", "--database", database]
+        command += ["--port", str(port), "--frame-rate", "1e9", "--log-level", "error"]
+        environment["PYTHONPATH"] = str(ROOT)
+    with open(os.path.join(folder, "errors"), "a+") as errors:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
+        try:
+            assert process.stdout is not None
+            found = re.search(r"(\d+)(?: \(|$)", process.stdout.readline().strip())
+            if found is None:
+                errors.seek(0)
+                raise RuntimeError(f"{side.name} did not start: {errors.read()[-500:]}")
+            yield process.pid, int(found[1])
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()
