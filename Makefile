@@ -38,7 +38,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo demo-crash test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
-	bench-http bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-rooms soak-fuzz soak-timers soak-credit \
+	bench-http bench-rooms bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-rooms soak-fuzz soak-timers soak-credit \
 	soak-simulate soak-power docs lock clean
 
 help: ## list the targets
@@ -80,6 +80,9 @@ bench-schedule: $(DEV) ## a million jobs that wait, on both engines
 
 bench-postgres: $(DEV) ## the PostgreSQL engine against the usual ways to use PostgreSQL
 	@$(PY) benchmarks/postgres.py
+
+bench-rooms: $(BENCH) ## rooms with many readers, against Socket.IO and node's ws (needs node, npm, cc)
+	@.venv-bench/bin/python benchmarks/rooms
 
 bench-timers: $(BENCH) ## timers that come due while 100,000 wait, against APScheduler and DBOS
 	@.venv-bench/bin/python benchmarks/timers.py
@@ -155,7 +158,7 @@ compile = .venv-uv/bin/uv pip compile --quiet --no-config --universal --python-v
 	--output-file requirements/$(1).lock $(2)
 
 clean: ## remove environments, caches and built files
-	rm -rf .venv .venv-bench .venv-docs .venv-uv build dist site htmlcov .coverage .coverage.* \
+	rm -rf .venv .venv-bench .venv-docs .venv-node .venv-uv build dist site htmlcov .coverage .coverage.* \
 		.hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -19,18 +19,30 @@ HELP = {
     "commit_seconds": "How long commits took to be durable",
     "lateness_seconds": "How late due entries were acted on",
     "request_seconds": "How long HTTP requests took, by route",
+    "room_connections": "WebSocket connections that were taken",
+    "room_closes": "WebSocket connections that the server has closed, by reason",
+    "room_steps": "Steps of rooms that were told to their members",
+    "rooms": "Rooms in memory",
+    "room_members": "Connections in rooms, each counted for every room it is in",
     "jobs": "Jobs by queue and state, as of the last count",
     "oldest_ready_seconds": "Age of the oldest job that waits for a worker, by queue",
     "counted_seconds": "When jobs were counted last, in seconds since 1970",
 }
 
 
-def text(meters: Meters, census: Census, now_ms: int) -> bytes:
-    """All metrics of this process."""
-    return "".join(_lines(meters, census, now_ms)).encode()
+def text(
+    meters: Meters, census: Census, now_ms: int, gauges: Mapping[str, float] | None = None
+) -> bytes:
+    """All metrics of this process; gauges are what is so just now."""
+    return "".join(_lines(meters, census, now_ms, gauges or {})).encode()
 
 
-def _lines(meters: Meters, census: Census, now_ms: int) -> Iterator[str]:
+def _lines(
+    meters: Meters, census: Census, now_ms: int, gauges: Mapping[str, float]
+) -> Iterator[str]:
+    for name, value in gauges.items():
+        yield from _head(name, name, "gauge")
+        yield _line(name, (), value)
     for name, values in meters.counters():
         yield from _head(f"{name}_total", name, "counter")
         for labels, value in values.items():

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from uvicorn import Config
 from uvicorn.server import ServerState
 from websockets.datastructures import Headers
-from websockets.frames import Frame, Opcode
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import CONNECTING, OPEN
 from websockets.server import ServerProtocol
@@ -37,6 +37,15 @@ logger = logging.getLogger("onceward.websocket")
 # It tells of every connection that comes and goes.
 _quiet = logging.getLogger("onceward.websocket.frames")
 _quiet.setLevel(logging.WARNING)
+
+
+class _Frames(ServerProtocol):
+    """The library's, with a close code of ours for what is ours to tell."""
+
+    def fail(self, code: CloseCode | int, reason: str = "") -> None:
+        if code == CloseCode.MESSAGE_TOO_BIG:
+            code, reason = TABLE["frame_too_large"].close, "frame_too_large"
+        super().fail(code, reason)
 
 
 class Hearing(Wire, Protocol):
@@ -63,7 +72,7 @@ class WebSocket(asyncio.Protocol):
         self._state = server_state
         self._loop = _loop or asyncio.get_running_loop()
         # Without extensions: so no message is larger than it was on its way.
-        self._ws = ServerProtocol(max_size=limits.FRAME_BYTES_MAX, logger=_quiet)
+        self._ws = _Frames(max_size=limits.FRAME_BYTES_MAX, logger=_quiet)
         self._request: Request | None = None
         self._response: Response | None = None
         self._early = b""

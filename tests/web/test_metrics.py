@@ -39,6 +39,11 @@ def test_counters_are_shown_with_their_labels() -> None:
     ]
 
 
+def test_gauges_are_shown_as_they_are() -> None:
+    shown = metrics.text(Meters(), census(), 0, {"rooms": 2}).decode().splitlines()
+    assert shown[-2:] == ["# TYPE onceward_rooms gauge", "onceward_rooms 2"]
+
+
 def test_labels_are_escaped() -> None:
     meters = Meters()
     meters.count("accepted", queue='a"b\\c\nd')

@@ -174,11 +174,11 @@ async def test_a_request_behind_another_one_is_answered_as_http(place: Place) ->
 
 
 BAD = [
-    pytest.param(framed(b"x" * (limits.FRAME_BYTES_MAX + 1)), 1009, id="too large"),
+    pytest.param(framed(b"x" * (limits.FRAME_BYTES_MAX + 1)), 4413, id="too large"),
     pytest.param(
         framed(b"x" * (limits.FRAME_BYTES_MAX // 2), fin=False)
         + framed(b"x" * (limits.FRAME_BYTES_MAX // 2 + 1), Opcode.CONT),
-        1009,
+        4413,
         id="too large in fragments",
     ),
     pytest.param(b"\xc1\x81abcdx", 1002, id="compressed"),

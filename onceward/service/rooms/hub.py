@@ -71,12 +71,18 @@ class Hub:
         if self._closed:
             raise Unavailable("the node is stopping: ask another one", code="node_stopped")
         session = Session(self, wire, visitor, relayed=relayed)
+        self.store.meters.count("room_connections")
         self.sessions[session] = None
         return session
 
     def forget(self, session: Session) -> None:
         """A connection is no more. The session calls it."""
         self.sessions.pop(session, None)
+
+    def gauges(self) -> dict[str, float]:
+        """What is so just now, for whoever watches."""
+        members = sum(len(room.members) for room in self.rooms.values())
+        return {"rooms": len(self.rooms), "room_members": members}
 
     def drain(self) -> None:
         """Take nobody in, and let everybody go when its steps are answered; twice is once."""
@@ -162,7 +168,7 @@ class Hub:
             del self._opening[id_]
         if self.store.engine.shared:
             watch = self._watches[id_] = self.store.engine.watch(head_key(id_)[0])
-            watch.on_hint = room.look
+            watch.on_hint = room.hint
         room.look()  # what was appended while it was loaded
         return room
 
@@ -275,7 +281,8 @@ class Hub:
     async def _poll(self) -> None:
         """Look for what other nodes have appended, should no hint have come."""
         while True:
-            await self.store.clock.sleep(limits.POLL_S)
+            used = sum(bool(room.readers) for room in self.rooms.values())
+            await self.store.clock.sleep(max(limits.POLL_S, used / limits.POLL_SCANS_PER_S))
             for room in list(self.rooms.values()):
                 if room.readers:
                     room.look()

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from onceward import limits
-from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, TooLarge
+from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, TooLarge, Unavailable
 from onceward.parts.rooms import frames
 from onceward.parts.rooms.frames import Ack, Join, Joined, Said, Snapshot, Step, encode
 from onceward.parts.rooms.names import admit_name, encoded
@@ -90,6 +90,7 @@ class LiveRoom:
         self._joins: deque[tuple[Session, Join, asyncio.Future[Member]]] = deque()
         self._behind = False
         """Whether the log may have more than is known here."""
+        self._hinted: asyncio.TimerHandle | None = None
         self._working: asyncio.Task[None] | None = None
         self._snapshot: tuple[int, bytes] = (-1, b"")
 
@@ -100,7 +101,10 @@ class LiveRoom:
     # Coming and going.
 
     async def join(self, session: "Session", asked: Join) -> Member:
-        """Let a connection be a member, and tell it all it needs. Raises `BadInput`."""
+        """Let a connection be a member, and tell it all it needs. Raises `BadInput`, and
+        `Unavailable` if the room is over here."""
+        if self.over:
+            raise Unavailable("the room is over here", code="room_moved")
         if self._working is None and not self._behind:
             return self._admit(session, asked)
         admitted: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
@@ -190,6 +194,8 @@ class LiveRoom:
         self.hub.drop(self)
         self.crowd.close()
         self.doors.close()
+        if self._hinted is not None:
+            self._hinted.cancel()
         error = OncewardError(detail, code=code)
         for member in list(self.members.values()):
             member.session.dismissed(self.id, code, detail)
@@ -234,8 +240,16 @@ class LiveRoom:
         self._waiting += steps
         self._work()
 
+    def hint(self) -> None:
+        """Something was committed to the log, maybe by this node: look soon, once for many."""
+        if self._hinted is None and not self.over:
+            self._hinted = self.hub.later(limits.HINT_PAUSE_S, self.look)
+
     def look(self) -> None:
         """Others may have appended to the log."""
+        if self._hinted is not None:
+            self._hinted.cancel()
+            self._hinted = None
         self._behind = True
         self._work()
 
@@ -280,6 +294,8 @@ class LiveRoom:
         batch = [self._waiting.popleft() for _ in range(most)]
         try:
             told = await self.ledger.commit(batch)
+            if told.entries:
+                self.hub.store.meters.count("room_steps", len(told.entries))
             self.doors.tell()
             for entry, author in told.entries:
                 change = self.ledger.add(entry)

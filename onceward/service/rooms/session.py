@@ -133,6 +133,7 @@ class Session:
         """Close the connection for a reason of the table of errors; twice is once."""
         if not self._over:
             self.flush()
+            self._hub.store.meters.count("room_closes", code=code)
             self._wire.close(TABLE[code].close, code)
             self._leave_all(lost=True)
 

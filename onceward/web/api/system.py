@@ -37,7 +37,9 @@ async def readyz(server: "Server", request: Request) -> Response:
 
 async def metrics(server: "Server", request: Request) -> Response:
     now_ms = server.app.store.clock.now_ms()
-    text = metrics_text.text(server.app.store.meters, server.census, now_ms)
+    text = metrics_text.text(
+        server.app.store.meters, server.census, now_ms, server.app.hub.gauges()
+    )
     return Response(200, text, metrics_text.KIND)
 
 
