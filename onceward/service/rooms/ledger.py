@@ -120,10 +120,11 @@ class Ledger:
         room was deleted, and what `Store.run` raises; then it is of no more use."""
         try:
             answers = await self._store.run(lambda tx: self._attempt(tx, batch))
-        except TooLarge:
+        except TooLarge as error:
             self._give_back()
             if len(batch) == 1:
-                raise
+                refused = Refused(self._id, batch[0].step.n, error.code, error.message)
+                return Told([], [(batch[0].member, refused)])
             first = await self.commit(batch[: len(batch) // 2])
             second = await self.commit(batch[len(batch) // 2 :])
             return Told(first.entries + second.entries, first.answers + second.answers)

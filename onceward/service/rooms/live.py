@@ -41,6 +41,11 @@ class Member:
         self.user = session.user
         self.client = client
 
+    @property
+    def over(self) -> bool:
+        """Whether the room is no longer served here."""
+        return self.room.over
+
     def submit(self, *steps: Step) -> None:
         """Take steps as soon as may be; each is answered."""
         self.session.expects_answer(len(steps))
@@ -150,8 +155,9 @@ class LiveRoom:
         )
         session.say(joined)
         session.put(self._whole() if greeting.reset else missed)
-        if greeting.takes:
-            member.submit(*[step for step in asked.steps if step.n > greeting.n])
+        steps = [step for step in asked.steps if step.n > greeting.n]
+        if greeting.takes and steps:
+            member.submit(*steps)
         return member
 
     def _whole(self) -> bytes:

@@ -122,6 +122,10 @@ class Remote:
         self.id = id_
         self.unanswered = 0
 
+    @property
+    def over(self) -> bool:
+        return self._relay.over
+
     def submit(self, *steps: frames.Step) -> None:
         for step in steps:
             self._relay.asks(self)

@@ -231,6 +231,8 @@ class Session:
             member = await self._hub.join(self, asked)
             if self._over:
                 member.leave(lost=True)
+            elif member.over:  # it was let in and let go before this went on
+                raise Unavailable("the room is served elsewhere by now", code="room_moved")
             else:
                 self._members[asked.room] = member
         except OncewardError as error:

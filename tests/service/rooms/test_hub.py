@@ -3,11 +3,13 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from onceward import limits
 from onceward.errors import Unavailable
+from onceward.service.rooms.live import LiveRoom
 from onceward.transaction import Transaction
 from tests.service.rooms.people import Badge, House, Person, map_set, open_house
 
@@ -279,6 +281,42 @@ async def test_a_commit_that_fails_makes_members_join_again(
     steps = [{"n": 1, "ops": [map_set("m", "k", 1)]}]
     await ann.join("r", epoch=epoch, seq=0, steps=steps)
     assert (await ann.next("ack"))["seq"] == 1
+
+
+async def test_who_is_let_in_just_when_the_room_ends_is_told(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.make("r")
+    admit = LiveRoom._admit
+
+    def admit_and_end(room: LiveRoom, *joining: Any) -> Any:
+        member = admit(room, *joining)
+        room.end("room_moved", "it has moved")
+        return member
+
+    monkeypatch.setattr(LiveRoom, "_admit", admit_and_end)
+    ann = await house.enter("ann")
+    ann.ask("join", room="r", client="c")
+    assert (await ann.next("left"))["code"] == "room_moved"
+    ann.step("r", 1, map_set("m", "k", 1))
+    assert (await ann.next())["code"] == "not_joined"
+
+
+async def test_steps_that_are_too_large_together_are_committed_apart(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_COMMIT_BYTES_MAX", 3_000)
+    ann = await house.enter("ann")
+    await ann.join("r", create=True)
+    for n in range(1, 9):
+        ann.step("r", n, map_set("m", str(n), "x" * 1_000))
+    ann.step("r", 9, map_set("m", "9", "x" * 4_000))
+    seqs = [(await ann.next("ack"))["seq"] for _ in range(8)]
+    assert seqs == list(range(1, 9))
+    refused = await ann.next("refused")
+    assert (refused["n"], refused["code"]) == (9, "commit_too_large")
+    ann.step("r", 10, map_set("m", "10", 1))
+    assert (await ann.next("ack"))["seq"] == 9
 
 
 async def test_the_hub_lets_everyone_go_when_their_steps_are_answered(house: House) -> None:
