@@ -19,7 +19,7 @@ from tests.web.peer import Peer
 SOAK = os.environ.get("ONCEWARD_SOAK") == "1"
 KILLS = 50 if SOAK else 3
 CLIENTS, ROOMS = 200, 20
-STEPS = 10
+STEPS = 10 if SOAK else 5
 """Of each client between two kills."""
 
 pytestmark = [pytest.mark.rooms, pytest.mark.timeout(2_700 if SOAK else 120)]
@@ -63,7 +63,7 @@ async def test_a_server_killed_under_load_loses_nothing_and_applies_nothing_twic
 async def test_three_nodes_lose_nothing_when_the_one_that_serves_a_room_is_killed(
     tmp_path: Path,
 ) -> None:
-    kills, clients, rooms = (20, 200, 20) if SOAK else (1, 45, 9)
+    kills, clients, rooms = (20, 200, 20) if SOAK else (1, 30, 6)
     chance = random.Random(random.randrange(1 << 32) if SOAK else 7)
     drones = [Drone(f"d{number}", f"room{number % rooms}") for number in range(clients)]
     with PostgresServer({"fsync": "off"}) as database, ExitStack() as stack:
@@ -96,7 +96,7 @@ async def test_three_nodes_lose_nothing_when_the_one_that_serves_a_room_is_kille
 async def test_readers_that_do_not_read_are_cut_off_and_memory_stays_bounded(
     tmp_path: Path,
 ) -> None:
-    mutes, readers = (1_000, 100) if SOAK else (30, 5)
+    mutes, readers = (1_000, 100) if SOAK else (15, 3)
     with ServerProcess(tmp_path, "--frame-rate", "1000000") as server:
         speaker = await _enter(server.port, "speaker")
         people = [await _enter(server.port, f"u{number}") for number in range(readers)]
