@@ -403,7 +403,7 @@ RPS_REQUEST_BYTES_MAX = 64 << 10
 RPS_CONNECT_S = 5.0
 RPS_TOTAL_S = 20.0
 RPS_ANSWER_BYTES_MAX = 1 << 20
-RPS_SETTLE_ASKS = 4
+RPS_SETTLE_ASKS = 5
 RPS_SETTLE_PAUSE_S = 15.0
 # How long the phones page shows a text, how many at first, and how long it waits for the next.
 RPS_SHOWN_MS = 24 * 3_600_000
