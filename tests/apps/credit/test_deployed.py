@@ -20,9 +20,10 @@ import zeep
 
 from onceward import limits
 from onceward.apps.credit.bureau import make_report
+from onceward.apps.credit.outbound import write
 from onceward.apps.credit.soap import ACK
 from onceward.errors import OncewardError
-from tests.apps.credit.envelopes import BAD, ORGANISATION, envelope, opportunity
+from tests.apps.credit.envelopes import BAD, ORGANISATION, envelope, notification, opportunity
 from tests.apps.credit.office import SECRET
 from tests.cli.commands import Command
 from tests.server_process import ServerProcess
@@ -202,15 +203,24 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     shown = command.said("credit", "show", ORGANISATION, opportunity(number))
     assert "B7" in shown
 
+    # What came later is shown beside it.
+    fresher = [notification(number, "04l000000099999", Name="Another")]
+    assert post(server, write(ORGANISATION, fresher)) == (200, ACK)
+    shown = command.said("credit", "show", ORGANISATION, opportunity(number))
+    assert "other fields came, and were not acted on" in shown
+    assert "Another" in shown
+
     # On purpose, and with a reason, it is pulled again.
     again = ("credit", "pull-again", ORGANISATION, opportunity(number), "--reason", "wrong address")
     assert "asked for" in command.said(*again, "--key", "ticket-9")
-    assert "asked for" in command.said(*again, "--key", "ticket-9")
+    assert command.json(*again, "--key", "ticket-9")["reason"] == "wrong address"
     second, state = _ended(server, place, pulls=2)
     assert (second != id_, state) == (True, "done")
     assert World.pulls.count(opportunity(number)) == 2
     shown = command.said("credit", "show", ORGANISATION, opportunity(number))
     assert "wrong address" in shown
+    found = command.json("credit", "show", ORGANISATION, opportunity(number))
+    assert found["states"] == ["done", "done"]
     line, code = command.refused("credit", "show", ORGANISATION, opportunity(9))
     assert (line.endswith("[no_such_job]"), code) == (True, 2)
 
