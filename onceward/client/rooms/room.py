@@ -272,7 +272,9 @@ class Room:
                 self.call(hook, frame.value, frame)
         elif isinstance(frame, Left):
             error = error_of(frame.code, frame.detail or f"one is not in the room {self.id!r}")
-            if TABLE[error.code].retry:
+            # Who was in a room waits for a place in it; who was not is told that it is full.
+            new_to_full = error.code == "room_full" and not self.replica.epoch
+            if TABLE[error.code].retry and not new_to_full:
                 self.lost()
                 self._line.rejoin(self)
             else:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import jwt
@@ -169,6 +169,43 @@ async def test_a_room_that_cannot_be_joined_says_why(served: Served, stack: Asyn
         await live.join("x" * 300)
     room = await live.join("missing", create=True)
     assert (room.status, room.position[1]) == ("live", 0)
+
+
+async def test_who_lost_a_full_room_gets_in_again_when_there_is_a_place(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    class Held(Hasty):
+        free = asyncio.Event()
+
+        async def sleep(self, seconds: float) -> None:
+            await self.free.wait()
+            await super().sleep(seconds)
+
+    client = await stack.enter_async_context(Client(served.url))
+    await client.create_room("small", capacity=1)
+    clock = Held()
+    ann = await stack.enter_async_context(Live(served.url, clock=clock))
+    ben = await connect(stack, served.url)
+    one = await ann.join("small")
+    with pytest.raises(OncewardError) as refused:
+        await ben.join("small")
+    assert refused.value.code == "room_full"
+    ann.restart()
+    await until(one, lambda: one.status == "away")
+    two = None
+    while two is None:  # until the server has noticed
+        with suppress(OncewardError):
+            two = await ben.join("small")
+    saved = one.map("m").set("k", 1)
+    refusals = asyncio.Event()
+    rejoin = ann.rejoin
+    ann.rejoin = lambda room: (refusals.set(), rejoin(room))  # type: ignore[method-assign,assignment]
+    clock.free.set()
+    await refusals.wait()
+    assert one.status == "away"
+    two.leave()
+    await saved
+    assert one.status == "live"
 
 
 async def test_a_deleted_room_is_closed_and_others_go_on(

@@ -266,6 +266,17 @@ def test_who_is_put_out_for_a_while_joins_again_with_what_waits() -> None:
     assert [step.n for step in ann.replica.join().steps] == [1]
 
 
+def test_who_was_in_a_full_room_waits_for_a_place_and_who_was_not_is_told() -> None:
+    ann = live()
+    ann.hear(Left("r", "room_full"))
+    assert (ann.room.status, ann.rejoins) == ("away", 1)
+    new = Guest(Server(keep=1), "new")
+    new.hear(Left("r", "room_full"))
+    assert (new.room.status, new.rejoins) == ("closed", 0)
+    assert new.room.error is not None
+    assert new.room.error.code == "room_full"
+
+
 def test_leaving_twice_is_once() -> None:
     ann = live()
     ann.room.leave()
