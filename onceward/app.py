@@ -39,7 +39,7 @@ from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.meters import Meters
 from onceward.parts.inbox import Inbox, Receipt
-from onceward.parts.rooms import PURGE_WRITES, ROOM_DUE, Rooms
+from onceward.parts.rooms import Rooms
 from onceward.parts.schedule import COMPLETE_WRITES, Claim, job_key, milliseconds
 from onceward.parts.schedule import Job as JobRecord
 from onceward.parts.timers import WEBHOOKS
@@ -158,8 +158,7 @@ class App(Declared):
         stack.callback(self._results.close)
         self.locks = Locks(self.store, node.dispatcher)
         stack.push_async_callback(self.locks.close)
-        self.rooms = Rooms(self.store.ids, node.schedule.slots)
-        node.dispatcher.on_due(ROOM_DUE, self.rooms.purge, writes=PURGE_WRITES)
+        self.rooms = node.rooms
         self.hub = Hub(self.store, self.rooms, node.placement)
         stack.push_async_callback(self.hub.close)
         timers = TimersPart(node.schedule)
