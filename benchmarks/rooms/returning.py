@@ -2,9 +2,10 @@
 
     python returning.py PORT CONNECTIONS
 
-Says `ready` when all have joined. Then, for each line on standard input, it waits until all have
-lost their connection and are back, each with exactly the changes that it has missed, and prints
-one line of JSON: how long that took from when the server could be reached again.
+The first one of each room changes it a few times. Says `ready` when everybody has seen that. Then,
+for each line on standard input, it waits until all have lost their connection and are back, and
+have seen one more change of the first one, each change once and in order; and prints one line of
+JSON: how long that took from when the server could be reached again, and how many were left out.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from typing import Any
 import uvloop
 
 ROOM_SIZE = 10
+CHANGES = 3
 _HEAD = (
     b"GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -88,12 +90,18 @@ class Guest(asyncio.Protocol):
             self.gaps += told["seq"] != self.seq + 1
             self.seq = told["seq"]
         elif told["t"] == "joined":
-            self.epoch, self.goal = told["epoch"], told["seq"]
+            self.epoch = told["epoch"]
             if told.get("reset", "") not in ("", "new"):
                 self.gaps += 1
+            if self.number % ROOM_SIZE == 0:
+                for n in range(told["n"] + 1, self.crowd.changes + 1):
+                    op = {"op": "map.set", "map": "m", "key": "k", "value": n}
+                    self.transport.write(
+                        framed({"t": "ops", "room": self.room, "n": n, "ops": [op]})
+                    )
         elif told["t"] == "snapshot":
             self.seq = told["seq"]
-        if not self.there and self.epoch and self.seq >= self.goal:
+        if not self.there and self.seq >= self.crowd.changes:
             self.there = True
             self.crowd.here += 1
             self.crowd.news.set()
@@ -105,6 +113,7 @@ class Crowd:
     def __init__(self, port: int, size: int) -> None:
         self.port = port
         self.here = 0
+        self.changes = CHANGES
         self.news = asyncio.Event()
         self.lost: asyncio.Queue[Guest] = asyncio.Queue()
         self.guests = [Guest(self, number) for number in range(size)]
@@ -137,6 +146,7 @@ async def main(port: int, size: int) -> None:
     print("ready", flush=True)
     loop = asyncio.get_running_loop()
     while await loop.run_in_executor(None, sys.stdin.readline):
+        crowd.changes += 1
         while crowd.here:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         crowd.reached = 0.0

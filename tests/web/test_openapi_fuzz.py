@@ -94,6 +94,14 @@ class Site:
         self.post("/v1/endpoints", {"id": id_, "url": "https://nowhere.invalid"})
         return id_
 
+    def room(self) -> str:
+        """The id of a new room, with something in it."""
+        id_ = f"known{next(self._numbers)}"
+        self.post("/v1/rooms", {"id": id_})
+        ops = [{"op": "map.make", "map": "it"}, {"op": "list.make", "list": "it"}]
+        self.post(f"/v1/rooms/{id_}/ops", {"ops": ops})
+        return id_
+
     def lock(self) -> dict[str, Any]:
         """A new lock that is held."""
         name = f"known{next(self._numbers)}"
@@ -164,4 +172,13 @@ def test_every_answer_about_a_lock_that_is_held_is_in_the_document(case: Case, s
         case.body["id"] = lock["id"]
     if isinstance(case.body, dict) and "names" in case.body:
         case.body["names"] = [lock["name"]]
+    site.check(case)
+
+
+@pytest.mark.skipif(not SOAK, reason="those about rooms that are not there take long enough")
+@API.include(path_regex=r"/v1/rooms/\{id\}").parametrize()
+@bounded
+def test_every_answer_about_a_room_that_is_there_is_in_the_document(case: Case, site: Site) -> None:
+    names = {"name": "it"} if "name" in case.path_parameters else {}
+    case.path_parameters = {"id": site.room(), **names}
     site.check(case)

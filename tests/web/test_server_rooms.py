@@ -120,6 +120,21 @@ async def test_readers_that_do_not_read_are_cut_off_and_memory_stays_bounded(
         assert server.stop() == 0
 
 
+async def test_a_server_that_stops_answers_steps_and_says_that_it_stops(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        peers = [await _enter(server.port, f"u{number}") for number in range(3)]
+        op = {"op": "map.set", "map": "m", "key": "k", "value": 1}
+        await peers[0].send({"t": "ops", "room": "r", "n": 1, "ops": [op]})
+        await peers[0].until(t="ack")
+        stopping = asyncio.create_task(asyncio.to_thread(server.stop))
+        for peer in peers:
+            closed = await peer.closed()
+            assert (closed.code, closed.reason) == (4503, "node_stopped")
+            await peer.leave()
+        assert await stopping == 0
+    assert server.log.read_text() == ""
+
+
 async def _enter(port: int, name: str, *, mute: bool = False) -> Peer:
     peer = await Peer.connect(port)
     await peer.send({"t": "hello", "token": f"dev:{name}"})
