@@ -26,6 +26,8 @@ class Step:
         """Whose was the latest change to the same places before."""
         self.undone: Step | None = None
         """The step that this one undoes."""
+        self.taken_back = False
+        """Whether it was undone: where it is still the latest, that has changed nothing."""
         self.kept = False
         """Whether it may yet be undone."""
         self.bytes = 0

@@ -43,8 +43,9 @@ class Undo:
         return bool(self._undone)
 
     def record(self, step: Step) -> None:
-        """A step was made: it can be undone, and what was undone before cannot be redone."""
-        if step.ops:
+        """A step was made: it can be undone, and what was undone before cannot be redone. One
+        that has changed nothing is nothing to undo."""
+        if step.effects:
             self._forget(self._undone)
             self._push(self._steps, step)
 
@@ -63,6 +64,7 @@ class Undo:
         if not source:
             raise BadInput(f"there is nothing to {what}")
         step = source.pop()
+        step.taken_back = True
         ops, kept = self._inverse(step)
         made = None
         try:
@@ -123,9 +125,12 @@ class Undo:
         """Whether a step's change is the latest. Where one was undone, it is as before that."""
         latest = self._replica.latest.get(place)
         while latest is not step:
-            if latest is None or latest.undone is None:
+            if latest is not None and latest.taken_back:
+                latest = latest.below.get(place)
+            elif latest is not None and latest.undone is not None:
+                latest = latest.undone.below.get(place)
+            else:
                 return False
-            latest = latest.undone.below.get(place)
         return True
 
     def _filled(self, place: Place, ops: list[Operation]) -> bool:

@@ -3,12 +3,15 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from onceward import limits
 from onceward.client.rooms.room import Room
 from onceward.errors import BadInput
 from onceward.parts.rooms import Schemas
+from onceward.parts.rooms import operations as op
 from tests.client.rooms.guests import guests, pump
+from tests.parts.rooms.making import STEPS
 
 
 def plain(room: Room) -> Any:
@@ -102,6 +105,48 @@ def test_a_step_is_undone_and_done_again_also_several_times(edit: Any, acked: bo
         assert plain(ann.room) == after
     pump(ann, bob)
     assert plain(bob.room) == after
+
+
+def seen(room: Room) -> Any:
+    """What is in it, but for maps and lists that are empty: those may stay."""
+    state = room.replica.state
+    lists = {
+        name: [(id_, cell.value) for id_, cell in items.in_order()]
+        for name, items in state.lists.items()
+    }
+    return (
+        {name: values for name, values in state.plain()["maps"].items() if values},
+        {name: items for name, items in lists.items() if items},
+    )
+
+
+@given(STEPS)
+def test_whatever_one_did_is_undone_and_done_again_step_by_step(steps: Any) -> None:
+    (ann,) = guests("ann")
+    states = [seen(ann.room)]
+    for ops in steps:
+        # Counting is undone by counting back: what was not there is 0 then.
+        if any(isinstance(does, op.MapAdd) for does in ops):
+            continue
+        try:
+            step = ann.room.change(ops)
+        except BadInput:
+            continue
+        if step.effects:
+            states.append(seen(ann.room))
+    again = []
+    while len(states) > 1:
+        after = states.pop()
+        if ann.room.undo().step is not None:  # else there was nothing to be done
+            again.append(after)
+        assert seen(ann.room) == states[-1]
+    assert not ann.room.can_undo
+    while again:
+        ann.room.redo()
+        assert seen(ann.room) == again.pop()
+    assert not ann.room.can_redo
+    pump(ann)
+    assert ann.room.waiting == 0
 
 
 def test_steps_are_undone_from_the_last_one_on_also_on_one_key() -> None:
