@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -82,18 +83,25 @@ class Crew:
         if process.returncode is not None:
             return
         if self.random.random() < 0.5:
-            process.kill()
+            send(process, signal.SIGKILL)
             self.kills += 1
             return
         self.stops += 1
         self._stopped.add(name)
-        process.send_signal(signal.SIGSTOP)
+        send(process, signal.SIGSTOP)
         try:
             await self._clock.sleep(2 * LEASE_S)
         finally:
             if process.returncode is None:
-                process.send_signal(signal.SIGCONT)
+                send(process, signal.SIGCONT)
             self._stopped.discard(name)
+
+
+def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Send a signal. `Process.send_signal` would look first whether it has just died by itself,
+    and take its exit status away from who waits for it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
 
 
 async def make_trouble(crew: Crew, every_s: float) -> None:
