@@ -28,7 +28,7 @@ from onceward.errors import TABLE, BadInput, NotDead, OncewardError
 
 ORGANISATION = "00D000000000001EAA"
 ACK_S_MAX = 1.0
-_LOOK_S = 0.25
+_LOOK_S = 0.5
 # The share of the time over which messages are spread.
 _SENDING = 0.6
 _SLOTS = 8
@@ -49,6 +49,8 @@ class Plan:
     workers: int = 8
     keys: bool = True
     """Whether the bureau takes idempotency keys."""
+    concurrency: int = 1
+    """How many pulls a worker makes at once; without keys one, so that a kill cuts off one."""
     lease_s: float = 2.0
     pull_leases: float = 3.0
     """How long a pull lasts, in leases."""
@@ -59,9 +61,11 @@ class Plan:
     patience_s: float = 1_800.0
 
     def __post_init__(self) -> None:
-        counts = (self.applications, self.times, self.senders, self.workers)
+        counts = (self.applications, self.times, self.senders, self.workers, self.concurrency)
         if min(counts) < 1 or min(self.kills, self.pauses) < 0:
             raise BadInput("a storm has applications, senders, workers, and no less than no kills")
+        if self.concurrency > 1 and not self.keys:
+            raise BadInput("without keys a worker makes one pull at a time")
         if self.times % self.senders:
             raise BadInput("how often all are sent is to be a multiple of how many send them")
         if not (self.lease_s > 0 and self.pull_leases > 0 and 0 <= self.failing < 1):
@@ -74,7 +78,7 @@ class Plan:
     @property
     def last_s(self) -> float:
         """How long it takes if nothing goes wrong."""
-        return self.pull_s * self.applications / self.workers
+        return self.pull_s * self.applications / (self.workers * self.concurrency)
 
 
 @dataclass
@@ -234,8 +238,7 @@ class Storm:
             "LEASE_S": str(plan.lease_s),
             "NODE_LEASE_S": str(plan.lease_s),
             "RETRY_FIRST_MS": "200",
-            # One pull at a time: so a kill cuts off one at the most.
-            "CONCURRENCY": "1",
+            "CONCURRENCY": str(plan.concurrency),
         }
         return {f"CREDIT_{name}": text for name, text in settings.items()}
 

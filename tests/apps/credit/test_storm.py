@@ -8,14 +8,16 @@ import pytest
 from onceward.apps.credit.storm import ACK_S_MAX, Course, Plan, Storm
 from onceward.errors import BadInput, OncewardError
 
-TENTH = Plan(
-    applications=20, times=20, senders=2, workers=3, lease_s=0.6, kills=2, pauses=1, patience_s=240
-)
-WHOLE = Plan(applications=200, times=20, senders=4, workers=8, lease_s=2, kills=20, pauses=10)
-
-
-def with_keys(plan: Plan, keys: bool) -> Plan:
-    return Plan(**{**vars(plan), "keys": keys})
+# With keys, and without. Small ones are quick where they may be: with keys several pulls at once.
+SENT = {"applications": 20, "times": 20, "senders": 2, "kills": 2, "pauses": 1, "lease_s": 0.6}
+TENTH = [
+    Plan(**SENT, workers=2, concurrency=4, patience_s=240),
+    Plan(**SENT, workers=3, keys=False, patience_s=240),
+]
+WHOLE = [
+    Plan(applications=200, times=20, senders=4, workers=8, kills=20, pauses=10, keys=keys)
+    for keys in (True, False)
+]
 
 
 async def blow(plan: Plan, url: str, folder: Path) -> Course:
@@ -38,9 +40,9 @@ async def blow(plan: Plan, url: str, folder: Path) -> Course:
 async def test_there_is_one_pull_for_each_application_whatever_happens(
     url: str, tmp_path: Path, soak: bool
 ) -> None:
-    plans = [with_keys(WHOLE if soak else TENTH, keys) for keys in (True, False)]
     storms = [
-        blow(plan, f"{url}_{number}", tmp_path / f"{number}") for number, plan in enumerate(plans)
+        blow(plan, f"{url}_{number}", tmp_path / f"{number}")
+        for number, plan in enumerate(WHOLE if soak else TENTH)
     ]
     if soak:  # one after the other: so that what is slow is so for its own sake
         courses = [await storm for storm in storms]
@@ -54,7 +56,7 @@ async def test_there_is_one_pull_for_each_application_whatever_happens(
 
 async def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(OncewardError, match=r"server has ended: .*nonsense"):
-        await Storm(TENTH, "nonsense://", tmp_path).run()
+        await Storm(TENTH[0], "nonsense://", tmp_path).run()
 
 
 def test_what_goes_wrong_is_told() -> None:
@@ -89,6 +91,8 @@ def test_what_goes_wrong_is_told() -> None:
         {"lease_s": 0.0},
         {"lease_s": float("nan")},
         {"failing": 1.0},
+        {"concurrency": 0},
+        {"concurrency": 2, "keys": False},
     ],
     ids=str,
 )
