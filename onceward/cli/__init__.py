@@ -24,7 +24,7 @@ _EXIT_INTERRUPTED = 128 + signal.SIGINT
 _EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 _EXIT_TERMINATED = 128 + signal.SIGTERM
 # What is not installed with the package alone, and what brings it.
-_EXTRAS = {"aiohttp": "client", "jwt": "server", "uvicorn": "server"}
+_EXTRAS = {"aiohttp": "client", "jwt": "server", "uvicorn": "server", "websockets": "server"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
