@@ -10,6 +10,7 @@ import pytest
 
 from onceward.app import App
 from onceward.engine.memory import Memory, MemoryEngine
+from onceward.service.rooms.owners import HUBS
 from onceward.web.auth import Auth
 from onceward.web.server import Server
 from tests.web.listening import listening
@@ -27,6 +28,12 @@ class Pair:
         own = self.apps[number].hub.owners.own
         return next(id_ for id_ in map(str, range(1000)) if own(id_))
 
+    async def even(self) -> bool:
+        """Whether both know each other, and have a half of the slots each."""
+        known = await self.apps[0].run(lambda tx: tx.scan(HUBS))
+        shares = [len(app.node.placement.owned) for app in self.apps]
+        return len(known) == 2 and shares == [2, 2]
+
     async def ask(self, number: int, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         url = f"http://127.0.0.1:{self.ports[number]}/v1/rooms{path}"
         async with (
@@ -38,27 +45,22 @@ class Pair:
 
 @pytest.fixture
 async def pair() -> AsyncIterator[Pair]:
-    memory, pair = Memory(), Pair()
+    memory, pair, changed = Memory(), Pair(), asyncio.Event()
     async with AsyncExitStack() as stack:
         for number in range(2):
-            app = App(MemoryEngine(memory), name=f"node{number}", node_lease_s=1, slots=4)
+            app = App(MemoryEngine(memory), name=f"node{number}", node_lease_s=4, slots=4)
             server = await stack.enter_async_context(Server(app, Auth(dev=True)))
             _, port = await stack.enter_async_context(listening(server))
+            app.node.placement.on_change(lambda *_: changed.set())
+            app.store.on_change(HUBS, lambda _: changed.set())
             app.hub.owners.announce(f"http://127.0.0.1:{port}")
             pair.apps.append(app)
             pair.ports.append(port)
         async with asyncio.timeout(ANSWER_S):
-            while not all(len(app.node.placement.owned) == 2 for app in pair.apps):  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            for app in pair.apps:
-                while not await _known(app):  # noqa: ASYNC110
-                    await asyncio.sleep(0)
+            while not await pair.even():
+                await changed.wait()
+                changed.clear()
         yield pair
-
-
-async def _known(app: App) -> bool:
-    rows = await app.run(lambda tx: tx.scan("hub"))
-    return len(rows) == 2
 
 
 async def test_people_on_both_are_in_one_room_and_http_sees_them(pair: Pair) -> None:
@@ -104,12 +106,12 @@ async def test_nobody_else_is_taken_for_a_node(pair: Pair) -> None:
 async def test_a_node_that_is_not_there_makes_its_rooms_wait(pair: Pair) -> None:
     room = pair.room_of(0)
     assert (await pair.ask(1, "POST", "", {"id": room}))[0] == 200
-    owners = pair.apps[0].hub.owners
+    owners, moved = pair.apps[0].hub.owners, asyncio.Event()
     await owners.close()
+    pair.apps[0].store.on_change(HUBS, lambda _: moved.set())
     owners.announce("http://127.0.0.1:1")  # nobody listens there
     async with asyncio.timeout(ANSWER_S):
-        while (await pair.apps[1].hub.owners.find(room)).url != "http://127.0.0.1:1":  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await moved.wait()
     status, found = await pair.ask(1, "GET", f"/{room}/members")
     assert (status, found["code"], found["retry"]) == (503, "room_moved", True)
     peer = await Peer.connect(pair.ports[1])

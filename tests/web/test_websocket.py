@@ -284,7 +284,7 @@ async def test_a_fast_sender_is_read_no_faster_than_its_rate(
 async def test_a_peer_that_answers_no_ping_is_gone(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PING_S", 0.01)
+    monkeypatch.setattr(limits, "PING_S", 0.3)
     mute, ear = await place.connect()
     assert (await mute.frame()).opcode is Opcode.PING
     await asyncio.wait_for(ear.gone.wait(), ANSWER_S)
@@ -294,9 +294,9 @@ async def test_a_peer_that_answers_no_ping_is_gone(
 async def test_a_peer_that_answers_pings_stays(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PING_S", 0.1)
+    monkeypatch.setattr(limits, "PING_S", 1.0)
     peer, ear = await place.connect()
-    for _ in range(3):
+    for _ in range(2):
         ping = await peer.frame()
         assert ping.opcode is Opcode.PING
         await peer.raw(framed(bytes(ping.data), Opcode.PONG))
