@@ -296,6 +296,7 @@ SCOPES_KNOWN_MAX = 1_000
 # sends in the long run, beyond which it is read no faster.
 FRAGMENTS_MAX = 256
 FRAMES_PER_S = 1_000
+RATED_BYTES = 16 << 10  # so many count as one more
 # What is on its way to a reader, and what is kept for one that is slow before it is cut off.
 WRITE_BYTES_HIGH = 64 << 10
 READER_BYTES_MAX = 1 << 20

@@ -80,7 +80,8 @@ class AsgiWire:
             elif self._close is None:
                 listener.receive(raw)
             now_ns = boot_ns()
-            allowed = min(allowed + (now_ns - at_ns) / 1e9 * rate, rate) - 1
+            allowed = min(allowed + (now_ns - at_ns) / 1e9 * rate, rate)
+            allowed -= 1 + len(raw) / limits.RATED_BYTES
             at_ns = now_ns
             if allowed < 0:
                 await asyncio.sleep(-allowed / rate)

@@ -132,7 +132,7 @@ class WebSocket(asyncio.Protocol):
             else:
                 self._take(event)
         self._flush()
-        self._charge(len(events))
+        self._charge(len(events) + len(data) / limits.RATED_BYTES)
 
     def pause_writing(self) -> None:
         self._full = True
@@ -306,7 +306,7 @@ class WebSocket(asyncio.Protocol):
             else:
                 self._transport.write(data)
 
-    def _charge(self, frames: int) -> None:
+    def _charge(self, frames: float) -> None:
         """Count what has come, and read on only when the rate allows it."""
         now_ns = boot_ns()
         self._allowed += (now_ns - self._charged_ns) / 1e9 * self._rate

@@ -281,6 +281,18 @@ async def test_a_fast_sender_is_read_no_faster_than_its_rate(
     await peer.leave()
 
 
+async def test_large_messages_count_for_more(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.rate = 10.0
+    peer, ear = await place.connect()
+    held: list[str] = []
+    hold = ear.wire._hold
+    monkeypatch.setattr(ear.wire, "_hold", lambda why: (held.append(why), hold(why)))
+    await peer.send("x" * 200_000)
+    await place.until(lambda: bool(ear.heard))
+    assert set(held) == {"rate"}
+    await peer.leave()
+
+
 async def test_a_peer_that_answers_no_ping_is_gone(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
