@@ -106,10 +106,11 @@ class Phones(Provider):
         return Response.of({"duplicate": duplicate})
 
     async def show(self, site: Any, request: Request) -> Response:
-        """What has come on any screen after a number; waits for something, if there is nothing."""
+        """What has come on any screen: at once or, after a number, when there is something."""
         self._insist_local(request)
-        after = request.number("after", limits.KEY_NUMBER_MAX)
-        looking = self._look(after)
+        asked = request.number("after", limits.KEY_NUMBER_MAX, default=-1)
+        after = max(asked, 0)
+        looking = self._look(after, wait_s=limits.RPS_WAIT_S if asked >= 0 else 0)
         server = request.scope.get("onceward")
         found = await (looking if server is None else server.patiently(request, looking))
         texts = [
@@ -136,10 +137,11 @@ class Phones(Provider):
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def _look(self, after: int) -> list[Any]:
-        for _ in range(limits.RPS_WAIT_S):
+    async def _look(self, after: int, wait_s: int) -> list[Any]:
+        for waited_s in range(wait_s + 1):
             changed = self._changed
-            if found := await self.game.app.run(lambda tx: _shown(tx, after)):
+            found = await self.game.app.run(lambda tx: _shown(tx, after))
+            if found or waited_s == wait_s:
                 return found
             try:
                 # Other nodes can show something, too, and nobody here hears of it.
@@ -147,7 +149,7 @@ class Phones(Provider):
                     await changed.wait()
             except TimeoutError:
                 pass
-        return []
+        raise AssertionError("it has waited long enough")  # pragma: no cover
 
 
 async def _shown(tx: Transaction, after: int) -> list[Any]:

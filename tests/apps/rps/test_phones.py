@@ -77,6 +77,16 @@ async def test_the_page_waits_for_what_comes_and_not_for_ever() -> None:
 
 
 @virtual
+async def test_a_page_that_was_just_opened_is_answered_at_once() -> None:
+    async with phones() as (caller, provider):
+        before_ms = caller.app.store.clock.now_ms()
+        assert await caller.ok("GET", TEXTS) == {"texts": [], "after": 0}
+        await provider.send("reply-1", Reply(BOB, OURS, "hello"))
+        assert (await caller.ok("GET", TEXTS))["after"] == 1
+        assert caller.app.store.clock.now_ms() - before_ms < 100
+
+
+@virtual
 async def test_who_waits_is_let_go_when_the_server_stops() -> None:
     async with phones() as (caller, _):
         waiting = asyncio.create_task(shown(caller))

@@ -45,8 +45,14 @@ function show({ phone: number, id, text, sent }, state = "") {
   item.className = `${sent ? "mine" : "theirs"} ${state}`.trim();
 }
 
+/** As `crypto.randomUUID` would do, which is there over HTTPS and on this machine alone. */
+function randomId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 async function send(number, text) {
-  const id = crypto.randomUUID();
+  const id = randomId();
   show({ phone: number, id, text, sent: true }, "pending");
   const times = byId("repeat").checked ? 5 : 1;
   try {
@@ -80,10 +86,11 @@ async function post(body) {
 }
 
 async function listen() {
-  let after = 0;
+  let after = null;
   for (;;) {
     try {
-      const answer = await fetch(`${api}?after=${after}`);
+      // The first time it is answered at once, and then when there is something.
+      const answer = await fetch(after === null ? api : `${api}?after=${after}`);
       if (!answer.ok) {
         throw new Error((await answer.json()).detail);
       }
