@@ -51,5 +51,5 @@ class Provider:
 
     async def ask(self, id_: str, reply: Reply, made_ms: int) -> Any:
         """What `send` would have returned for a text that was cut off. Raises `NotDone` if it
-        was not sent."""
+        was surely not sent; with any other error it is in doubt."""
         raise NotImplementedError

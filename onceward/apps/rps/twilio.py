@@ -110,15 +110,21 @@ class Twilio(Provider):
         return refused(answer, said)
 
     async def ask(self, id_: str, reply: Reply, made_ms: int) -> dict[str, Any]:
-        """Look for a reply. A request may be on its way still, so Twilio is asked more than once
-        before it counts as not sent."""
-        for number in range(limits.RPS_SETTLE_ASKS):
-            if number:
+        """Look for a reply. A request may be on its way still, so Twilio is asked more than once,
+        and must answer the last time, before it counts as not sent."""
+        for left in reversed(range(limits.RPS_SETTLE_ASKS)):
+            try:
+                sid = await self._look(id_, reply, made_ms)
+            except NotDone as error:
+                # It is the question that was not sent: that says nothing of the reply.
+                if not left:
+                    raise RuntimeError(f"Twilio cannot be asked: {error}") from error
+            else:
+                if sid is not None:
+                    await self._note(sid, id_)
+                    return {"sid": sid, "settled": True}
+            if left:
                 await asyncio.sleep(limits.RPS_SETTLE_PAUSE_S)
-            sid = await self._look(id_, reply, made_ms)
-            if sid is not None:
-                await self._note(sid, id_)
-                return {"sid": sid, "settled": True}
         raise NotDone("Twilio does not have it")
 
     async def _look(self, id_: str, reply: Reply, made_ms: int) -> str | None:

@@ -16,6 +16,7 @@ from onceward import limits
 from onceward.app import App
 from onceward.apps.rps import words
 from onceward.apps.rps.game import Game
+from onceward.apps.rps.outgoing import call
 from onceward.apps.rps.provider import Reply
 from onceward.apps.rps.records import nick_key
 from onceward.apps.rps.rules import fold
@@ -273,6 +274,33 @@ async def test_a_reply_that_nobody_can_tell_of_is_in_doubt(monkeypatch: pytest.M
         await app.queues.settle(letter.id, "call", done=False)
         assert (await app.wait(letter.id, 30)).state == "done"
         assert len(twilio.messages) == 1
+
+
+@pytest.mark.parametrize("back", [True, False])
+async def test_where_twilio_cannot_be_asked_a_reply_is_not_sent_again(
+    monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    async with playing(monkeypatch) as (twilio, app, game):
+        asked = 0
+
+        async def calling(method: str, url: str, **options: Any) -> Any:
+            nonlocal asked
+            asked += method == "GET"
+            if method == "GET" and (asked < limits.RPS_SETTLE_ASKS or not back):
+                url = "http://127.0.0.1:1/"
+            return await call(method, url, **options)
+
+        monkeypatch.setattr("onceward.apps.rps.twilio.call", calling)
+        twilio.answers = [twilio.keep_and_hang_up]
+        job = await reply_to(app, game, "1")
+        assert asked == limits.RPS_SETTLE_ASKS
+        if back:
+            sid = twilio.messages[0]["sid"]
+            assert (job.state, job.result) == ("done", {"sid": sid, "settled": True})
+        else:
+            assert job.state == "doubt"
+            assert "Twilio cannot be asked" in job.reason
+        assert len(twilio.messages) == len(twilio.requests) - back == 1, "never twice"
 
 
 class Noting:
