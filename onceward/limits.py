@@ -399,6 +399,8 @@ RPS_TEXT_CHARS_MAX = 1_600
 RPS_LISTED_MAX = 10
 RPS_CLEARED_MAX = 5
 RPS_REQUEST_BYTES_MAX = 64 << 10
+# How many certificates of Amazon's are kept: there is one for each region, and they rarely change.
+RPS_CERTIFICATES_MAX = 16
 # Calls to providers of texts: how long one may take, how much of an answer is read, and how long
 # a provider is asked for a text of which nobody knows whether it was sent.
 RPS_CONNECT_S = 5.0

@@ -17,7 +17,7 @@ from onceward.app import App
 from onceward.apps.rps import aws
 from onceward.apps.rps.outgoing import Answer, call, fetch
 from onceward.apps.rps.provider import Provider, Reply
-from onceward.apps.rps.sns_signature import Envelope, insist_amazon, verify
+from onceward.apps.rps.sns_signature import Envelope, insist_amazon, insist_certificate, verify
 from onceward.errors import BadInput, NotDone
 from onceward.service.job import Job
 from onceward.web.bodies import parse
@@ -101,13 +101,16 @@ class Sns(Provider):
         if envelope.topic_arn not in self._topics:
             raise BadInput("texts do not come from this topic", code="not_allowed")
         url = envelope.signing_cert_url
-        insist_amazon(url)
+        insist_certificate(url)
         certificate = self._certificates.get(url)
         if certificate is None:
             certificate = await self._fetch(url)
         verify(envelope, certificate, now_ms)
-        # Only what has signed something of ours: nobody can fill this up.
+        # Only what has signed something of ours, and the last ones of those.
+        self._certificates.pop(url, None)
         self._certificates[url] = certificate
+        if len(self._certificates) > limits.RPS_CERTIFICATES_MAX:
+            del self._certificates[next(iter(self._certificates))]
 
     async def confirm(self, job: Job) -> dict[str, Any]:
         """Tell a topic that its texts are welcome."""

@@ -1,7 +1,7 @@
 """What Amazon signs of a message from a topic, and whether it did.
 
-The certificate is named in the message itself: so it counts only if it comes from Amazon's own
-host, by https.
+The certificate is named in the message itself: so it counts only if it is one of those that SNS
+has for this. Not all that its host answers will do: some of that is what its users have written.
 """
 
 import base64
@@ -19,6 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from onceward.errors import BadInput
 
 _HOST = re.compile(r"sns\.[a-z0-9-]{1,40}\.amazonaws\.com")
+_CERTIFICATE = re.compile(
+    r"https://sns\.[a-z0-9-]{1,40}\.amazonaws\.com(:443)?/SimpleNotificationService-[0-9a-f]+\.pem"
+)
 _HASHES: dict[str, hashes.HashAlgorithm] = {"1": hashes.SHA1(), "2": hashes.SHA256()}  # noqa: S303
 _CONFIRMATION = (
     *("message", "message_id", "subscribe_url", "timestamp", "token", "topic_arn", "type"),
@@ -62,6 +65,12 @@ def insist_amazon(url: str) -> None:
         fine = False
     if not fine or "\\" in url or not url.isascii() or not url.isprintable():
         raise BadInput(f"{url[:100]!a} is not an address of SNS", code="not_allowed")
+
+
+def insist_certificate(url: str) -> None:
+    """Raise `not_allowed` for an address that is not of a certificate of SNS."""
+    if not _CERTIFICATE.fullmatch(url):
+        raise _unsigned(f"{url[:100]!a} is not the address of a certificate of SNS")
 
 
 def text_of(envelope: Envelope) -> bytes:

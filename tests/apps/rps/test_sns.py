@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from onceward import limits
 from onceward.app import App
 from onceward.apps.rps import aws, words
 from onceward.apps.rps.game import Game
@@ -134,6 +135,51 @@ async def test_a_certificate_from_elsewhere_is_refused_and_not_fetched(url: str)
         assert (await deliver(caller, message)).verdict == (403, "not_allowed")
         assert internet.fetched in ([], [CERTIFICATE])
         assert stored(apps) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        # What its API answers may hold a certificate that someone has put there.
+        "https://sns.us-east-1.amazonaws.com/?Action=GetTopicAttributes&TopicArn=x",
+        "https://sns.us-east-1.amazonaws.com/",
+        "https://sns.us-east-1.amazonaws.com/x.pem",
+        CERTIFICATE.replace(".com/", ".com/x/"),
+        CERTIFICATE.replace("-0.pem", "-.pem"),
+        CERTIFICATE.replace("-0.pem", "-0x.pem"),
+        CERTIFICATE.replace("-0.pem", "-0/../0.pem"),
+        CERTIFICATE.replace(".com/", ".com:8443/"),
+        CERTIFICATE.replace("https://", "https://user@"),
+        CERTIFICATE.replace("https", "http"),
+        CERTIFICATE + "?",
+        CERTIFICATE + "?x=.pem",
+        CERTIFICATE + "#",
+        CERTIFICATE + "\n",
+    ],
+)
+@virtual
+async def test_what_else_is_on_the_host_of_amazon_is_no_certificate(url: str) -> None:
+    apps = Apps(shared=False)
+    internet = Internet(apps)
+    async with serving(declared(apps, internet)) as caller:
+        message = signed(notification("nick Ann", SigningCertURL=url))
+        assert (await deliver(caller, message)).verdict == (403, "not_allowed")
+        assert (internet.fetched, stored(apps)) == ([], [])
+
+
+@virtual
+async def test_of_many_certificates_those_used_last_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "RPS_CERTIFICATES_MAX", 2)
+    apps = Apps(shared=False)
+    internet = Internet(apps)
+    message = signed(notification("nick Ann"))
+    async with serving(declared(apps, internet)) as caller:
+        for name, fetches in (("a", 1), ("b", 2), ("a", 2), ("c", 3), ("a", 3), ("b", 4)):
+            url = CERTIFICATE.replace("-0", f"-{name}")
+            assert (await deliver(caller, {**message, "SigningCertURL": url})).status == 200
+            assert len(internet.fetched) == fetches, name
 
 
 @virtual
