@@ -1,7 +1,9 @@
 """Texts by Twilio: webhooks with its signature come in, replies go out by its REST API.
 
 Twilio takes no idempotency key. So a reply whose sending was cut off is looked for among the
-messages it has for that number: there it is, or it was not sent.
+messages it has for that number: there it is, or it was not sent. The same words may be said
+twice: so it is noted which message is which reply, and which replies may be there without that. A
+message that may be another reply counts for neither.
 """
 
 import asyncio
@@ -16,10 +18,11 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 
-from onceward import limits
+from onceward import keys, limits
 from onceward.apps.rps.outgoing import Answer, call
 from onceward.apps.rps.provider import Provider, Reply
 from onceward.errors import BadInput, NotDone
+from onceward.keys import Key
 from onceward.transaction import Transaction
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
@@ -100,12 +103,21 @@ class Twilio(Provider):
     # Out.
 
     async def send(self, id_: str, reply: Reply) -> dict[str, Any]:
+        await self._note_sending(id_, reply)
+        try:
+            result = await self._post(reply)
+        except NotDone:
+            await self._note_sent(id_, reply)
+            raise
+        await self._note_sent(id_, reply, result.get("sid"))
+        return result
+
+    async def _post(self, reply: Reply) -> dict[str, Any]:
         form = {"To": reply.to, "From": reply.ours, "Body": reply.text}
         headers = {**self._headers, "Content-Type": FORM}
         answer = await call("POST", self._messages, headers=headers, body=urlencode(form).encode())
         said = _read(answer)
         if answer.status in (200, 201) and isinstance(said.get("sid"), str):
-            await self._note(said["sid"], id_)
             return {"sid": said["sid"]}
         return refused(answer, said)
 
@@ -121,7 +133,7 @@ class Twilio(Provider):
                     raise RuntimeError(f"Twilio cannot be asked: {error}") from error
             else:
                 if sid is not None:
-                    await self._note(sid, id_)
+                    await self._note_sent(id_, reply, sid)
                     return {"sid": sid, "settled": True}
             if left:
                 await asyncio.sleep(limits.RPS_SETTLE_PAUSE_S)
@@ -134,22 +146,66 @@ class Twilio(Provider):
         messages = _read(answer).get("messages")
         if answer.status != 200 or not isinstance(messages, list):
             raise RuntimeError(f"Twilio answered {answer.status} when it was asked for a message")
-        for message in messages:
-            if message["body"] == reply.text and _made_ms(message) >= made_ms - _SLACK_MS:
-                sid: str = message["sid"]
-                key = ("rps-twilio", sid)
-                owner = await self.game.app.run(lambda tx, key=key: tx.get(key))  # type: ignore[misc]
-                if owner in (None, id_):
-                    return sid
-        return None
+        sids = [
+            message["sid"]
+            for message in messages
+            if message["body"] == reply.text and _made_ms(message) >= made_ms - _SLACK_MS
+        ]
+        return await self.game.app.run(lambda tx: _choose(tx, id_, reply, sids))
 
-    async def _note(self, sid: str, id_: str) -> None:
-        """Keep in mind which reply a message is: the same words may be said twice."""
+    async def _note_sending(self, id_: str, reply: Reply) -> None:
+        """Note that a reply may be at Twilio from now on, once more."""
 
         async def note(tx: Transaction) -> None:
-            tx.put(("rps-twilio", sid), id_, expires_at_ms=tx.now_ms + _KEPT_MS)
+            key = (_open(reply), id_)
+            _put(tx, key, (await tx.get(key, int) or 0) + 1)
 
         await self.game.app.run(note)
+
+    async def _note_sent(self, id_: str, reply: Reply, sid: str | None = None) -> None:
+        """Note what has become of a sending: a message, or nothing."""
+
+        async def note(tx: Transaction) -> None:
+            if sid is not None:
+                if await tx.get(_message(sid)) == id_:
+                    return  # it was known before
+                _put(tx, _message(sid), id_)
+            key = (_open(reply), id_)
+            left = (await tx.get(key, int) or 0) - 1
+            if left > 0:
+                _put(tx, key, left)
+            else:
+                tx.delete(key)
+
+        await self.game.app.run(note)
+
+
+def _message(sid: str) -> Key:
+    """Where it is noted which reply a message is."""
+    return "rps-twilio", sid
+
+
+def _open(reply: Reply) -> str:
+    """The partition of all replies that say the same to the same phone, and of which nobody
+    knows whether they are at Twilio, each with the number of its sendings."""
+    return keys.join("rps-twilio-open", hashlib.sha256(msgspec.json.encode(reply)).hexdigest())
+
+
+def _put(tx: Transaction, key: Key, value: Any) -> None:
+    tx.put(key, value, expires_at_ms=tx.now_ms + _KEPT_MS)
+
+
+async def _choose(tx: Transaction, id_: str, reply: Reply, sids: list[str]) -> str | None:
+    """Which of the messages that say the same is this reply. Raises `RuntimeError` if there is
+    one that may be this reply, and may be another."""
+    owners = dict(zip(sids, await tx.get_many([_message(sid) for sid in sids], str), strict=True))
+    for sid, owner in owners.items():
+        if owner == id_:
+            return sid
+    unknown = [sid for sid, owner in owners.items() if owner is None]
+    if unknown and [row.key[1] for row in await tx.scan(_open(reply), int, limit=2)] != [id_]:
+        raise RuntimeError(f"Twilio has {unknown[0]}, which may be another reply of these words")
+    return unknown[0] if unknown else None
 
 
 def refused(answer: Answer, said: dict[str, Any]) -> dict[str, Any]:
