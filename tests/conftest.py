@@ -18,11 +18,17 @@ UNSYNCED = {"fsync": "off"}
 _numbers = count(1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Coverage is earned by tests that assert on a behaviour, not by the simulator passing by."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Coverage is earned by tests that assert on a behaviour, not by the simulator passing by.
+    And what is for long runs alone is left out of short ones."""
     for item in items:
         if item.get_closest_marker("simulate"):
             item.add_marker(pytest.mark.no_cover)
+    if os.environ.get("ONCEWARD_SOAK") != "1":
+        long = [item for item in items if item.get_closest_marker("soak")]
+        if long:
+            config.hook.pytest_deselected(items=long)
+            items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture(scope="session")

@@ -64,8 +64,8 @@ async def test_stopping_waits_for_what_is_at_hand_and_takes_no_more() -> None:
 
     await app.start()
     first = await app.send("q", 1)
-    second = await app.send("q", 2)
     await begun.wait()
+    second = await app.send("q", 2)
     await app.stop()
     assert no_tasks_left(before) == []
     assert 10 <= apps.loop.time() < 11

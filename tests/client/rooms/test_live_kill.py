@@ -1,7 +1,6 @@
 """Many clients of a server that is killed again and again: each change of theirs counts once."""
 
 import asyncio
-import os
 import random
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -15,13 +14,12 @@ from onceward.client.rooms.room import Room
 from onceward.errors import OncewardError
 from tests.server_process import ServerProcess
 
-SOAK = os.environ.get("ONCEWARD_SOAK") == "1"
 KILLS, CLIENTS, EDITS = 30, 20, 40
 
 pytestmark = [
     pytest.mark.rooms,
     pytest.mark.timeout(2_700),
-    pytest.mark.skipif(not SOAK, reason="`make soak-rooms`; test_live restarts a server once"),
+    pytest.mark.soak,  # `test_live` restarts a server once
 ]
 
 
