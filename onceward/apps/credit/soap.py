@@ -39,6 +39,8 @@ _CHILDREN: dict[str, set[str]] = {
 }
 # Of records of this kind, and their ids begin with this.
 _KIND, _KIND_PREFIX = "Opportunity", "006"
+# What a field takes in a record beside its name and its text.
+_FIELD_BYTES = len('"":null,')
 
 
 @dataclass(slots=True)
@@ -82,6 +84,7 @@ class _Reader:
         parser.XmlDeclHandler = self._declaration
         parser.StartDoctypeDeclHandler = self._doctype
         parser.ProcessingInstructionHandler = self._instruction
+        parser.StartNamespaceDeclHandler = self._namespace
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._characters
@@ -115,6 +118,14 @@ class _Reader:
 
     def _instruction(self, *_: object) -> NoReturn:
         _refuse("an envelope has no processing instructions")
+
+    def _namespace(self, prefix: str | None, name: str | None) -> None:
+        # The parser writes it out before each name in it: a long one, often used, would take
+        # minutes.
+        _insist(
+            len(name or "") <= limits.SOAP_NAMESPACE_CHARS_MAX,
+            f"the name of a namespace has at most {limits.SOAP_NAMESPACE_CHARS_MAX} characters",
+        )
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._elements += 1
@@ -175,7 +186,7 @@ class _Reader:
         if parent == _OBJECT:
             space, _, local = name.rpartition(_SEPARATOR)
             _insist(space in OBJECTS, f"the field {_shown(name)} is of another namespace")
-            self._hold(local)
+            self._hold(local, _FIELD_BYTES)
             self._nil = attributes.get(f"{XSI} nil") in ("true", "1")
         elif allowed is None:
             _refuse(f"{_shown(parent)} has elements in it")
@@ -221,8 +232,8 @@ class _Reader:
             f"{id_} is not the id of an {_KIND}: those begin with {_KIND_PREFIX}",
         )
 
-    def _hold(self, text: str) -> None:
-        self._held_bytes += len(text.encode())
+    def _hold(self, text: str, beside_bytes: int = 0) -> None:
+        self._held_bytes += len(text.encode()) + beside_bytes
         _insist(
             self._held_bytes <= limits.SOAP_NOTIFICATION_BYTES_MAX,
             f"a notification has at most {limits.SOAP_NOTIFICATION_BYTES_MAX} bytes",

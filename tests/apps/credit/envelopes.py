@@ -114,6 +114,14 @@ BAD: dict[str, bytes] = {
     "too many elements": replaced(
         b"<sf:Name>", b"<sf:fieldsToNull>x</sf:fieldsToNull>" * 20_001 + b"<sf:Name>"
     ),
+    "the name of a namespace without end": replaced(
+        b"<soapenv:Body>",
+        b"<soapenv:Header xmlns:q='%s'>%s</soapenv:Header><soapenv:Body>"
+        % (b"u" * 400_000, b"<q:a/>" * 18_000),
+    ),
     "a field without end": replaced(b"Applicant 1", b"x" * 150_001),
+    "fields without number": replaced(
+        b"<sf:Name>", b"".join(b"<sf:a%020d/>" % n for n in range(6_000)) + b"<sf:Name>"
+    ),
     "too many bytes": replaced(b"<sf:Name>", b" " * (1 << 20) + b"<sf:Name>"),
 }
