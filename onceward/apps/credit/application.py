@@ -4,11 +4,19 @@ from typing import Any, Literal
 
 import msgspec
 
+from onceward import limits
 from onceward.apps.credit.soap import Notification
 from onceward.keys import Key, join
 
 KEPT_MAX = 20
-"""So many differences and notifications are told of; of more, only how many there were."""
+"""So many notifications are told of, the first, and so many differences, the last; of more, only
+how many there were."""
+DIFFERENCE_BYTES_MAX = 4_000
+DIFFERENCES_BYTES_MAX = 40_000
+"""So much is kept of one difference, and of all. With the first fields, which are stored in no
+more than twice the bytes of a notification, that leaves room for pulls in the record."""
+PULL_BYTES_MAX = 10_000
+"""More than the longest pull takes."""
 
 Repeat = Literal["first", "redelivered", "again", "fresher"]
 """Why a notification came: as the first one; once more, since its acknowledgement was not heard
@@ -29,12 +37,15 @@ class Pull(msgspec.Struct, omit_defaults=True):
     reasons: list[str] = []
 
 
-class Difference(msgspec.Struct):
+class Difference(msgspec.Struct, omit_defaults=True):
     """What was said of an application after the first time: kept, and not acted on."""
 
     came_ms: int
     notification: str
     fields: dict[str, str | None]
+    """Those that are not as they came first."""
+    omitted: list[str] = []
+    """The names of further ones, whose texts are too long to be kept here."""
 
 
 class Application(msgspec.Struct, omit_defaults=True):
@@ -52,32 +63,65 @@ class Application(msgspec.Struct, omit_defaults=True):
 
     def note(self, came: Notification, now_ms: int) -> Repeat:
         """Take note of one more notification; says why it came. Only for `again` and `fresher`
-        is there anything new to be kept."""
+        is there anything new to be kept. The record stays small enough to be stored."""
         if came.id in self.notifications:
             return "redelivered"
         self.again += 1
         if len(self.notifications) < KEPT_MAX:
             self.notifications.append(came.id)
-        names = self.fields.keys() | came.fields.keys()
-        changed = {
-            name: came.fields.get(name)
-            for name in sorted(names)
-            if came.fields.get(name) != self.fields.get(name)
-        }
-        if not changed:
+        # As those that came last: what is said again after something else is news.
+        if not (self._last and self._last.omitted) and not _changed(self.latest, came.fields):
             return "again"
-        if len(self.differences) < KEPT_MAX:
-            self.differences.append(Difference(now_ms, came.id, changed))
+        self.differences.append(_difference(now_ms, came.id, _changed(self.fields, came.fields)))
+        while len(self.differences) > KEPT_MAX or _size(self.differences) > DIFFERENCES_BYTES_MAX:
+            del self.differences[0]
         return "fresher"
 
     @property
     def latest(self) -> dict[str, str | None]:
         """The fields as they came last, as far as that was kept."""
-        return {**self.fields, **(self.differences[-1].fields if self.differences else {})}
+        return {**self.fields, **(self._last.fields if self._last else {})}
+
+    @property
+    def _last(self) -> Difference | None:
+        return self.differences[-1] if self.differences else None
+
+    def has_room(self) -> bool:
+        """Whether one more pull fits into the record, whatever comes of it."""
+        return _size(self) + PULL_BYTES_MAX <= limits.VALUE_BYTES_MAX
 
     def pull_of(self, job: str) -> Pull:
         """The pull that a job is for."""
         return next(pull for pull in self.pulls if pull.job == job)
+
+
+def _changed(known: dict[str, str | None], came: dict[str, str | None]) -> dict[str, str | None]:
+    """The fields that are others now; one that is missing is as one that is nil."""
+    names = sorted(known.keys() | came.keys())
+    return {name: came.get(name) for name in names if came.get(name) != known.get(name)}
+
+
+def _difference(came_ms: int, notification: str, changed: dict[str, str | None]) -> Difference:
+    """As many of the changed fields as there is room for, the shortest first; of the others
+    names, as far as there is room for those."""
+    difference = Difference(came_ms, notification, {})
+    left_bytes = DIFFERENCE_BYTES_MAX - _size(difference)
+    for name, text in sorted(changed.items(), key=_size):
+        if (needed_bytes := _size((name, text))) <= left_bytes:
+            difference.fields[name] = text
+            left_bytes -= needed_bytes
+        elif (needed_bytes := _size(name) + 1) <= left_bytes:
+            difference.omitted.append(name)
+            left_bytes -= needed_bytes
+        else:
+            difference.omitted.append("…")
+            break
+    return difference
+
+
+def _size(value: Any) -> int:
+    """Bytes, as it is stored."""
+    return len(msgspec.json.encode(value))
 
 
 def key_of(organisation: str, opportunity: str) -> Key:

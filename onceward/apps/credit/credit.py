@@ -22,6 +22,7 @@ from onceward.errors import (
     NoSuchJob,
     NotDead,
     NotDone,
+    TooLarge,
 )
 from onceward.service.job import Job
 from onceward.transaction import Transaction
@@ -40,6 +41,8 @@ _AT_ONCE = 24
 _AT_ONCE_BYTES = 1_500_000
 _ATTEMPTS = 20
 _REASON_CHARS_MAX = 1_000
+_BY_CHARS_MAX = 200
+_NUMBER_CHARS_MAX = 200
 
 
 class Credit:
@@ -84,9 +87,19 @@ class Credit:
             await tx.fetch([key_of(envelope.organisation, one.opportunity) for one in piece])
             return [await self._accept(tx, envelope.organisation, one) for one in piece]
 
+        async def commit(piece: Sequence[Notification]) -> list[Repeat]:
+            try:
+                return await self.app.run(partial(take, piece))
+            except TooLarge:
+                # Records that are written back may be far larger than what came.
+                if len(piece) == 1:
+                    raise
+                half = len(piece) // 2
+                return [*await commit(piece[:half]), *await commit(piece[half:])]
+
         pieces = _pieces(envelope.notifications)
         # All at once: engines take commits together that come together.
-        taken = await asyncio.gather(*[self.app.run(partial(take, piece)) for piece in pieces])
+        taken = await asyncio.gather(*[commit(piece) for piece in pieces])
         return [repeat for some in taken for repeat in some]
 
     async def _accept(self, tx: Transaction, organisation: str, came: Notification) -> Repeat:
@@ -116,9 +129,10 @@ class Credit:
         record. The same key again is the same request.
 
         Raises `NoSuchJob`, `AlreadyEnded` while a pull is under way or in doubt, `KeyReused`,
-        `BadInput`.
+        `BadInput`, `TooLarge` after so many that its record is full.
         """
-        if not 0 < len(reason.strip()) <= _REASON_CHARS_MAX:
+        reason = reason.strip()
+        if not 0 < len(reason) <= _REASON_CHARS_MAX:
             raise BadInput(f"a reason has 1 to {_REASON_CHARS_MAX} characters", code="wrong_type")
 
         async def fn(tx: Transaction) -> Pull:
@@ -140,7 +154,9 @@ class Credit:
                     f"the last pull for {opportunity} is {state}: wait for its end, or settle it",
                     state=state,
                 )
-            pull = Pull(receipt.id, tx.now_ms, by, reason)
+            if not application.has_room():
+                raise TooLarge(f"there were too many pulls for {opportunity}: no more fit here")
+            pull = Pull(receipt.id, tx.now_ms, by[:_BY_CHARS_MAX], reason)
             application.pulls.append(pull)
             tx.put(key_of(organisation, opportunity), application)
             return pull
@@ -175,7 +191,8 @@ class Credit:
         organisation, opportunity = job.body["organisation"], job.body["opportunity"]
         application = await self._application(job.tx, organisation, opportunity)
         pull = application.pull_of(job.id)
-        pull.report, pull.outcome, pull.reasons = report.number, decision.outcome, decision.reasons
+        pull.report = report.number[:_NUMBER_CHARS_MAX]
+        pull.outcome, pull.reasons = decision.outcome, decision.reasons
         job.tx.put(key_of(organisation, opportunity), application)
         for kind, value in zip(
             KINDS, (decision, report.tradelines, report.verification), strict=True

@@ -7,7 +7,15 @@ import pytest
 
 from onceward.apps.credit.credit import PULLS, RESULTS
 from onceward.apps.credit.soap import read
-from onceward.errors import AlreadyEnded, BadInput, KeyReused, NoSuchJob, NotDone, Retry
+from onceward.errors import (
+    AlreadyEnded,
+    BadInput,
+    KeyReused,
+    NoSuchJob,
+    NotDone,
+    Retry,
+    TooLarge,
+)
 from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
 from tests.apps.credit.office import World, ended, make, open_office, take
 from tests.service.apps import Apps
@@ -94,6 +102,41 @@ async def test_fresher_fields_are_recorded_and_not_acted_on(patched: pytest.Monk
         job = await ended(credit.app, application.pulls[0].job)
         assert (job.state, job.body["fields"]["Name"]) == ("done", "Applicant 1")
     assert len(world.pulls) == 1
+
+
+@virtual
+async def test_fresher_fields_are_acknowledged_however_long_and_lose_no_neighbour(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    world = World(patched)
+    world.pull_s = 3
+    async with open_office() as (_, credit):
+        for number in range(4):
+            message = read(envelope(1, 2) if number == 3 else envelope(1))
+            message.notifications[0].id = f"04l00000000000{number}AAA"
+            message.notifications[0].fields["Name"] = f"{number}" + '"' * 140_000
+            repeats = await credit.accept(message)
+            assert repeats == [["first"], ["fresher"], ["fresher"], ["fresher", "first"]][number]
+        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        assert (await ended(credit.app, pull.job)).state == "done"
+        assert (await credit.find(ORGANISATION, FIRST)).pulls[0].report
+        assert (await credit.find(ORGANISATION, opportunity(2))).pulls
+
+
+@virtual
+async def test_records_too_large_for_one_commit_are_written_in_several(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    World(patched)
+    async with open_office(work=False) as (_, credit):
+        for number in range(1, 17):
+            long = read(envelope(number))
+            long.notifications[0].fields["Name"] = '"' * 140_000
+            assert await credit.accept(long) == ["first"]
+        short = read(envelope(*range(1, 25)))
+        for number, one in enumerate(short.notifications):
+            one.id = f"04l{number:012d}AAB"
+        assert await credit.accept(short) == ["fresher"] * 16 + ["first"] * 8
 
 
 @KEYS
@@ -315,9 +358,13 @@ async def test_a_pull_on_purpose_is_on_the_record_and_happens_once(
         await ended(credit.app, first.job)
         asked = [
             await credit.pull_again(
-                ORGANISATION, FIRST, reason="the address was wrong", by="ann", key="ticket-7"
+                ORGANISATION,
+                FIRST,
+                reason=space + "the address was wrong",
+                by="ann",
+                key="ticket-7",
             )
-            for _ in range(3)
+            for space in ("", " ", " " * 10_000)
         ]
         fresher = read(envelope(1))
         fresher.notifications[0].id = "04l000000000009AAA"
@@ -372,3 +419,23 @@ async def test_keys_and_decisions_are_known_for_ever(patched: pytest.MonkeyPatch
         }
         assert len(kept) == 3
         assert set(kept.values()) == {None}
+
+
+@virtual
+async def test_a_record_that_is_full_refuses_one_more_pull_and_keeps_the_others(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    World(patched)
+    async with open_office() as (_, credit):
+        message = read(envelope(1))
+        message.notifications[0].fields["Name"] = '"' * 149_000
+        await credit.accept(message)
+        with pytest.raises(TooLarge, match="too many pulls"):
+            for number in range(1_000):
+                last = (await credit.find(ORGANISATION, FIRST)).pulls[-1]
+                assert (await ended(credit.app, last.job)).state == "done"
+                asked = {"reason": "\0" * 1_000, "by": "ann" * 1_000, "key": f"{number}"}
+                await credit.pull_again(ORGANISATION, FIRST, **asked)
+        pulls = (await credit.find(ORGANISATION, FIRST)).pulls
+        assert len(pulls) > 5
+        assert all(pull.outcome for pull in pulls)
