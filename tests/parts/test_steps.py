@@ -113,6 +113,26 @@ async def test_a_step_in_doubt_is_settled_as_not_done() -> None:
     assert await load(jobs, id_) == {"before": done_step(1)}
 
 
+@pytest.mark.parametrize("end", ["lease", "failure"])
+async def test_a_last_attempt_that_was_cut_off_in_a_step_leaves_it_in_doubt(end: str) -> None:
+    jobs = await new_jobs()
+    states = []
+    for step in (Step(intent=1), done_step(1), Step(until_ms=5), None):
+        id_ = await jobs.send(attempts_max=1)
+        claim = await jobs.claimed(lease_ms=100)
+        await record(jobs, claim, "pay", step)
+        if end == "lease":
+            await jobs.pass_ms(100)
+        else:
+            await jobs.fail(claim, 0)
+        states.append(await jobs.state(id_))
+        if states[-1] == "doubt":
+            await settle(jobs, id_, "pay", done=True, result=7)
+            await jobs.complete(await jobs.claimed())
+    assert states == ["doubt", "dead", "dead", "dead"]
+    assert problems(jobs.engine) == []
+
+
 async def test_only_a_step_in_doubt_can_be_settled() -> None:
     jobs = await new_jobs()
     id_ = await held_in_doubt(jobs)

@@ -97,6 +97,13 @@ class Job(msgspec.Struct, omit_defaults=True):
     """The token of the attempt that has completed or failed it, until the next one."""
 
 
+class Intent(msgspec.Struct):
+    """What of a step says whether it is in doubt: intended by an attempt, and not done."""
+
+    intent: int = 0
+    done: bool = False
+
+
 class Lease(msgspec.Struct):
     """A lease that was renewed: it counts instead of the job's own, for the same token.
 

@@ -13,6 +13,7 @@ from onceward.parts.schedule.records import (
     LEASE_DUE,
     PRIORITY_DEFAULT,
     Claim,
+    Intent,
     Job,
     Lease,
     admit_lease,
@@ -25,6 +26,7 @@ from onceward.parts.schedule.records import (
     lease_key,
     reason_text,
     slot_of,
+    steps_key,
 )
 from onceward.parts.schedule.settings import retry_pause_ms
 from onceward.transaction import Transaction
@@ -35,8 +37,8 @@ from onceward.transaction import Transaction
 # in due, and takes a permit where there is a limit, one more; what counts for the rate is
 # shared by all claims of a commit. To end an attempt: its entry in due, the lease, the job and
 # its permit; the gate, and two jobs that get through it, each with its entries before and
-# after; and a retry is placed, or the job is listed as dead, a notice is sent, and the next of
-# its order key is placed. To complete, mostly: the entry in due, the job, its steps, its permit
+# after; and a retry is placed, or its steps are looked at, the job is listed as dead, a notice is
+# sent, and the next of its order key is placed. To complete, mostly: the entry in due, the job, its steps, its permit
 # and its dedupe record.
 _PLACE_WRITES = 2
 PROMOTE_WRITES = 2 + _PLACE_WRITES
@@ -45,7 +47,7 @@ CLAIM_WRITES_SHARED = 1
 _NOTICE_WRITES = 2
 _NEXT_WRITES = 3 + _PLACE_WRITES
 COMPLETE_WRITES = 5
-EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 1 + _NOTICE_WRITES + _NEXT_WRITES
+EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 2 + _NOTICE_WRITES + _NEXT_WRITES
 
 
 AFTER_PAUSE: Final = "after the pause"
@@ -175,7 +177,8 @@ class Schedule(Places):
     ) -> str:
         """End an attempt badly: the job is due again at `retry_ms` or, if that is not given,
         after the pause its queue says; it is dead if `retry_ms` is None or its attempts are
-        used up. Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
+        used up, but in doubt if one of them was cut off in a step that is to be done at most once.
+        Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
         if retry_ms is not None and retry_ms != AFTER_PAUSE:
             admit_time(retry_ms)
         job = await self.held(tx, id_, token)
@@ -291,8 +294,12 @@ class Schedule(Places):
         self, tx: Transaction, id_: str, job: Job, reason: str, retry_ms: RetryAt
     ) -> None:
         self._note(tx, job, reason)
-        if retry_ms is None or (job.attempts_max and job.attempt >= job.attempts_max):
+        if retry_ms is None:
             await self._end(tx, id_, job, "dead")
+            return
+        if job.attempts_max and job.attempt >= job.attempts_max:
+            # No attempt comes after it that would find an intent without a result.
+            await self._end(tx, id_, job, "doubt" if await _intends(tx, id_, job) else "dead")
             return
         if retry_ms == AFTER_PAUSE:
             settings, fraction = self.settings(job.queue), self._ids.fraction()
@@ -300,6 +307,12 @@ class Schedule(Places):
         job.due_ms = retry_ms
         await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
+
+
+async def _intends(tx: Transaction, id_: str, job: Job) -> bool:
+    """Whether the job was about to do something of which nobody knows whether it was done."""
+    steps = await tx.get(steps_key(id_), dict[str, Intent]) if job.stepped else None
+    return any(step.intent and not step.done for step in (steps or {}).values())
 
 
 def _lease_place(until_ms: int, id_: str, job: Job) -> str:

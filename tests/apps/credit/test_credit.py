@@ -3,8 +3,11 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
+from onceward.apps.credit import credit as credit_module
+from onceward.apps.credit.bureau import make_report
 from onceward.apps.credit.credit import PULLS, RESULTS
 from onceward.apps.credit.soap import read
 from onceward.errors import (
@@ -23,6 +26,7 @@ from tests.service.cluster import virtual
 
 KEYS = pytest.mark.parametrize("keys", [True, False], ids=["keys", "no keys"])
 FIRST = opportunity(1)
+REPORT = msgspec.to_builtins(make_report(FIRST, "B7"))
 
 
 @pytest.fixture
@@ -199,6 +203,34 @@ async def test_without_keys_a_pull_that_was_cut_off_waits_for_a_person(
         await app.queues.settle(pull.job, "pull", done=False)
         assert (await ended(app, pull.job)).state == "done"
         assert len(world.pulls) == 2
+    assert apps.problems == []
+
+
+@virtual
+async def test_without_keys_a_pull_that_was_cut_off_in_its_last_attempt_waits_for_a_person_too(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    patched.setattr(credit_module, "_ATTEMPTS", 2)
+    world, apps = World(patched), Apps()
+    world.pull_s = 10
+    world.errors = [NotDone("503")]
+    first = make(apps)
+    process = await apps.start(first.app)
+    await take(first, 1)
+    await world.pulling.wait()
+    world.pulling.clear()
+    await world.pulling.wait()
+    process.kill()
+    second = make(apps)
+    async with second.app as app:
+        pull = (await second.find(ORGANISATION, FIRST)).pulls[0]
+        job = await ended(app, pull.job)
+        assert (job.state, job.attempt) == ("doubt", 2)
+        with pytest.raises(AlreadyEnded, match="doubt"):
+            await second.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
+        await app.queues.settle(pull.job, "pull", done=True, result=REPORT)
+        assert (await ended(app, pull.job)).state == "done"
+    assert len(world.pulls) == 2
     assert apps.problems == []
 
 
@@ -430,12 +462,16 @@ async def test_a_record_that_is_full_refuses_one_more_pull_and_keeps_the_others(
         message = read(envelope(1))
         message.notifications[0].fields["Name"] = '"' * 149_000
         await credit.accept(message)
-        with pytest.raises(TooLarge, match="too many pulls"):
+
+        async def pull_until_refused() -> None:
             for number in range(1_000):
                 last = (await credit.find(ORGANISATION, FIRST)).pulls[-1]
                 assert (await ended(credit.app, last.job)).state == "done"
                 asked = {"reason": "\0" * 1_000, "by": "ann" * 1_000, "key": f"{number}"}
                 await credit.pull_again(ORGANISATION, FIRST, **asked)
+
+        with pytest.raises(TooLarge, match="too many pulls"):
+            await pull_until_refused()
         pulls = (await credit.find(ORGANISATION, FIRST)).pulls
         assert len(pulls) > 5
         assert all(pull.outcome for pull in pulls)
