@@ -12,17 +12,29 @@ from onceward.errors import Fail, NotDone, Retry
 _DELIVERY_S = 30.0
 # With these a server says that it has done nothing, and may do it later.
 _LATER = (HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+# And with these, that it has not even looked: they tell of the way to it, and not of the
+# applicant, so that one who sets the address or the password right gets all pulls made.
+_UNSEEN = (
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.REQUEST_TIMEOUT,
+)
 _AFTER_S_MAX = 3_600.0
+
+
+class Refused(NotDone):
+    """The bureau will not pull for this applicant, and has not."""
 
 
 async def pull(
     url: str, reference: str, fields: dict[str, Any], *, key: str | None, timeout_s: float
 ) -> Any:
-    """Pull credit for an applicant, and return the report as JSON, or `{"refused": why}` if the
-    bureau will never make one. With a key it knows the request again, and pulls once for it.
+    """Pull credit for an applicant, and return the report as JSON. With a key the bureau knows
+    the request again, and pulls once for it.
 
-    Raises `NotDone` where surely nothing was pulled, and it may be asked again. Any other error
-    says nothing of whether it was.
+    Raises `NotDone` where surely nothing was pulled, and it may be asked again, `Refused` where
+    that would be no use. Any other error says nothing of whether it was pulled.
     """
     headers = {} if key is None else {"Idempotency-Key": key}
     asked = {"reference": reference, "applicant": fields}
@@ -33,10 +45,10 @@ async def pull(
     if status == HTTPStatus.OK:
         return msgspec.to_builtins(read_report(answer))
     said = f"the bureau answered {status}: {answer[:200].decode(errors='replace')}"
-    if status in _LATER:
+    if status in _LATER or status in _UNSEEN:
         raise NotDone(said, after_s=after_s)
     if 400 <= status < 500:
-        return {"refused": said}
+        raise Refused(said)
     raise Retry(said, after_s=after_s)
 
 

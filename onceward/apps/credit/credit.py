@@ -179,12 +179,14 @@ class Credit:
 
     async def work(self, job: Job) -> dict[str, Any]:
         """Pull, decide, and let the results go out: once for a job, whatever happens."""
-        if self.settings.bureau_keys:
-            recorded = await job.step(STEP, self._pull, job, job.id)
-        else:
-            recorded = await self._pull_once(job)
-        if "refused" in recorded:
-            raise Fail(recorded["refused"])
+        try:
+            if self.settings.bureau_keys:
+                recorded = await job.step(STEP, self._pull, job, job.id)
+            else:
+                recorded = await self._pull_once(job)
+        except calls.Refused as refused:
+            # Nothing is recorded of it: who redrives the job lets the bureau be asked again.
+            raise Fail(refused.message) from refused
         report = report_of(recorded)
         decision = decide(report)
         # From here on everything is one commit, with the end of the job.

@@ -38,8 +38,8 @@ from onceward.transaction import Transaction
 # shared by all claims of a commit. To end an attempt: its entry in due, the lease, the job and
 # its permit; the gate, and two jobs that get through it, each with its entries before and
 # after; and a retry is placed, or its steps are looked at, the job is listed as dead, a notice is
-# sent, and the next of its order key is placed. To complete, mostly: the entry in due, the job, its steps, its permit
-# and its dedupe record.
+# sent, and the next of its order key is placed. To complete, mostly: the entry in due, the job,
+# its steps, its permit and its dedupe record.
 _PLACE_WRITES = 2
 PROMOTE_WRITES = 2 + _PLACE_WRITES
 CLAIM_WRITES = 3

@@ -41,7 +41,7 @@ class World:
         """References and keys, as they came."""
         self.reports: dict[str, Any] = {}
         self.pulling = asyncio.Event()
-        self.errors: list[BaseException | dict[str, str]] = []
+        self.errors: list[BaseException] = []
         """What the next pulls come to, in place of reports."""
         self.told: list[tuple[str, Any]] = []
         self.refusals: list[Exception] = []
@@ -57,10 +57,7 @@ class World:
         self.pulling.set()
         await self.clock.sleep(self.pull_s)
         if self.errors:
-            error = self.errors.pop(0)
-            if isinstance(error, BaseException):
-                raise error
-            return error
+            raise self.errors.pop(0)
         name = key or f"{len(self.pulls)}"
         if name not in self.reports:
             report = make_report(reference, f"B{len(self.reports) + 1}")

@@ -35,14 +35,17 @@ async def test_a_report_is_brought_back() -> None:
         assert (await pull(plain(200, REPORT), key))["number"] == "B1"
 
 
-@pytest.mark.parametrize("status", [409, 429, 503])
+@pytest.mark.parametrize("status", [401, 403, 404, 408, 409, 429, 503])
 async def test_a_bureau_that_has_done_nothing_says_so(status: int) -> None:
-    with pytest.raises(NotDone, match=f"answered {status}"):
+    with pytest.raises(NotDone, match=f"answered {status}") as told:
         await pull(plain(status, b"{}", "Retry-After: 3"))
+    assert not isinstance(told.value, calls.Refused), "it may be asked again"
 
 
-async def test_a_bureau_that_will_never_is_not_asked_again() -> None:
-    assert "answered 422" in (await pull(plain(422, b"no such person")))["refused"]
+@pytest.mark.parametrize("status", [400, 410, 422])
+async def test_a_bureau_that_will_not_says_so(status: int) -> None:
+    with pytest.raises(calls.Refused, match=f"answered {status}: no such person"):
+        await pull(plain(status, b"no such person"))
 
 
 @pytest.mark.parametrize(

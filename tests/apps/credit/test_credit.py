@@ -8,16 +8,13 @@ import pytest
 
 from onceward.apps.credit import credit as credit_module
 from onceward.apps.credit.bureau import make_report
+from onceward.apps.credit.calls import Refused
 from onceward.apps.credit.credit import PULLS, RESULTS
 from onceward.apps.credit.soap import read
 from onceward.errors import (
     AlreadyEnded,
-    BadInput,
-    KeyReused,
-    NoSuchJob,
     NotDone,
     Retry,
-    TooLarge,
 )
 from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
 from tests.apps.credit.office import World, ended, make, open_office, take
@@ -88,59 +85,6 @@ async def test_long_fields_are_taken_in_as_many_commits_as_they_need(
         message = read(long)
         message.notifications = message.notifications * 20
         assert await credit.accept(message) == ["first", *["redelivered"] * 19]
-
-
-@virtual
-async def test_fresher_fields_are_recorded_and_not_acted_on(patched: pytest.MonkeyPatch) -> None:
-    world = World(patched)
-    async with open_office(bureau_keys=True) as (_, credit):
-        await take(credit, 1)
-        fresher = read(envelope(1))
-        fresher.notifications[0].id = "04l000000000009AAA"
-        fresher.notifications[0].fields["Name"] = "Another"
-        assert await credit.accept(fresher) == ["fresher"]
-        assert await credit.accept(fresher) == ["redelivered"]
-        application = await credit.find(ORGANISATION, FIRST)
-        assert application.fields["Name"] == "Applicant 1"
-        assert [d.fields for d in application.differences] == [{"Name": "Another"}]
-        job = await ended(credit.app, application.pulls[0].job)
-        assert (job.state, job.body["fields"]["Name"]) == ("done", "Applicant 1")
-    assert len(world.pulls) == 1
-
-
-@virtual
-async def test_fresher_fields_are_acknowledged_however_long_and_lose_no_neighbour(
-    patched: pytest.MonkeyPatch,
-) -> None:
-    world = World(patched)
-    world.pull_s = 3
-    async with open_office() as (_, credit):
-        for number in range(4):
-            message = read(envelope(1, 2) if number == 3 else envelope(1))
-            message.notifications[0].id = f"04l00000000000{number}AAA"
-            message.notifications[0].fields["Name"] = f"{number}" + '"' * 140_000
-            repeats = await credit.accept(message)
-            assert repeats == [["first"], ["fresher"], ["fresher"], ["fresher", "first"]][number]
-        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
-        assert (await ended(credit.app, pull.job)).state == "done"
-        assert (await credit.find(ORGANISATION, FIRST)).pulls[0].report
-        assert (await credit.find(ORGANISATION, opportunity(2))).pulls
-
-
-@virtual
-async def test_records_too_large_for_one_commit_are_written_in_several(
-    patched: pytest.MonkeyPatch,
-) -> None:
-    World(patched)
-    async with open_office(work=False) as (_, credit):
-        for number in range(1, 17):
-            long = read(envelope(number))
-            long.notifications[0].fields["Name"] = '"' * 140_000
-            assert await credit.accept(long) == ["first"]
-        short = read(envelope(*range(1, 25)))
-        for number, one in enumerate(short.notifications):
-            one.id = f"04l{number:012d}AAB"
-        assert await credit.accept(short) == ["fresher"] * 16 + ["first"] * 8
 
 
 @KEYS
@@ -349,12 +293,15 @@ async def test_a_bureau_that_refuses_for_good_is_not_asked_again(
     patched: pytest.MonkeyPatch, keys: bool
 ) -> None:
     world = World(patched)
-    world.errors = [{"refused": "no such person"}]
+    world.errors = [Refused("no such person"), Refused("still not")]
     async with open_office(bureau_keys=keys) as (_, credit):
         await take(credit, 1)
         pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
         job = await ended(credit.app, pull.job)
         assert (job.state, job.reason, len(world.pulls)) == ("dead", "no such person", 1)
+        await credit.app.queues.redrive(pull.job)
+        job = await ended(credit.app, pull.job)
+        assert (job.state, job.reason, len(world.pulls)) == ("dead", "still not", 2)
         # On purpose it may be asked again.
         await credit.pull_again(ORGANISATION, FIRST, reason="it was a typo", by="ann", key="k")
         again = (await credit.find(ORGANISATION, FIRST)).pulls[1]
@@ -380,64 +327,6 @@ async def test_a_result_is_told_until_it_is_heard_under_one_id(
 
 
 @virtual
-async def test_a_pull_on_purpose_is_on_the_record_and_happens_once(
-    patched: pytest.MonkeyPatch,
-) -> None:
-    world = World(patched)
-    async with open_office() as (_, credit):
-        await take(credit, 1)
-        first = (await credit.find(ORGANISATION, FIRST)).pulls[0]
-        await ended(credit.app, first.job)
-        asked = [
-            await credit.pull_again(
-                ORGANISATION,
-                FIRST,
-                reason=space + "the address was wrong",
-                by="ann",
-                key="ticket-7",
-            )
-            for space in ("", " ", " " * 10_000)
-        ]
-        fresher = read(envelope(1))
-        fresher.notifications[0].id = "04l000000000009AAA"
-        fresher.notifications[0].fields["Name"] = "Another"
-        await credit.accept(fresher)
-        why = {"reason": "the address was wrong", "by": "ann", "key": "ticket-7"}
-        asked.append(await credit.pull_again(ORGANISATION, FIRST, **why))
-        assert len({pull.job for pull in asked}) == 1
-        with pytest.raises(KeyReused):
-            await credit.pull_again(ORGANISATION, FIRST, **{**why, "reason": "another"})
-        await ended(credit.app, asked[0].job)
-        application = await credit.find(ORGANISATION, FIRST)
-        assert len(world.pulls) == 2
-        assert [(pull.by, pull.reason) for pull in application.pulls] == [
-            ("", ""),
-            ("ann", "the address was wrong"),
-        ]
-        assert application.pulls[0].report != application.pulls[1].report
-        await take(credit, 1)
-        assert len(world.pulls) == 2
-
-
-@virtual
-async def test_what_cannot_be_pulled_again_is_refused(patched: pytest.MonkeyPatch) -> None:
-    world = World(patched)
-    world.pull_s = 100
-    async with open_office() as (_, credit):
-        with pytest.raises(NoSuchJob):
-            await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
-        await take(credit, 1)
-        await world.pulling.wait()
-        for reason in ("", "  ", "x" * 1_001):
-            with pytest.raises(BadInput, match="a reason has"):
-                await credit.pull_again(ORGANISATION, FIRST, reason=reason, by="ann", key="k")
-        with pytest.raises(AlreadyEnded, match="leased"):
-            await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
-        assert len((await credit.find(ORGANISATION, FIRST)).pulls) == 1
-    assert len(world.pulls) == 1
-
-
-@virtual
 async def test_keys_and_decisions_are_known_for_ever(patched: pytest.MonkeyPatch) -> None:
     World(patched)
     async with open_office() as (apps, credit):
@@ -451,27 +340,3 @@ async def test_keys_and_decisions_are_known_for_ever(patched: pytest.MonkeyPatch
         }
         assert len(kept) == 3
         assert set(kept.values()) == {None}
-
-
-@virtual
-async def test_a_record_that_is_full_refuses_one_more_pull_and_keeps_the_others(
-    patched: pytest.MonkeyPatch,
-) -> None:
-    World(patched)
-    async with open_office() as (_, credit):
-        message = read(envelope(1))
-        message.notifications[0].fields["Name"] = '"' * 149_000
-        await credit.accept(message)
-
-        async def pull_until_refused() -> None:
-            for number in range(1_000):
-                last = (await credit.find(ORGANISATION, FIRST)).pulls[-1]
-                assert (await ended(credit.app, last.job)).state == "done"
-                asked = {"reason": "\0" * 1_000, "by": "ann" * 1_000, "key": f"{number}"}
-                await credit.pull_again(ORGANISATION, FIRST, **asked)
-
-        with pytest.raises(TooLarge, match="too many pulls"):
-            await pull_until_refused()
-        pulls = (await credit.find(ORGANISATION, FIRST)).pulls
-        assert len(pulls) > 5
-        assert all(pull.outcome for pull in pulls)
