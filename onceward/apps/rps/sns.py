@@ -27,7 +27,13 @@ from onceward.web.routes import Route
 CONFIRMATIONS = "rps-sns-confirmations"
 _PLAIN = "text/plain"
 _NOT_NOW = ("Throttled", "Throttling", "ThrottlingException", "KMSThrottling")
-_NOT_US = ("InvalidClientTokenId", "SignatureDoesNotMatch", "AuthorizationError", "AccessDenied")
+# Codes that speak of our key, our clock or our rights: some of them come with status 400.
+_NOT_US = (
+    *("AccessDenied", "AccessDeniedException", "AuthFailure", "AuthorizationError"),
+    *("ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidClientTokenId"),
+    *("InvalidSecurity", "MissingAuthenticationToken", "NotAuthorized", "OptInRequired"),
+    *("RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException"),
+)
 
 
 class Arrived(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -130,7 +130,7 @@ class Twilio(Provider):
             except NotDone as error:
                 # It is the question that was not sent: that says nothing of the reply.
                 if not left:
-                    raise RuntimeError(f"Twilio cannot be asked: {error}") from error
+                    raise RuntimeError(f"Twilio cannot be asked: {error.message}") from error
             else:
                 if sid is not None:
                     await self._note_sent(id_, reply, sid)

@@ -7,10 +7,10 @@ import pytest
 
 from onceward import limits
 from onceward.app import App
-from onceward.apps.rps import aws, words
+from onceward.apps.rps import aws, outgoing, words
 from onceward.apps.rps.game import Game
 from onceward.apps.rps.provider import Reply
-from onceward.apps.rps.sns import CONFIRMATIONS, Sns
+from onceward.apps.rps.sns import CONFIRMATIONS, Sns, refused
 from onceward.errors import BadInput, NotDone, Unreachable
 from tests.apps.rps.amazon import (
     CERTIFICATE,
@@ -311,6 +311,18 @@ async def test_what_sns_answers_decides_what_becomes_of_a_reply() -> None:
             [first, _] = await app.queues.dead("rps-replies-sns")
             await app.queues.settle(first.id, "call", done=True, result={"id": "seen on a phone"})
             assert (await app.wait(first.id)).result == {"id": "seen on a phone"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("RequestExpired", "NotAuthorized", "IncompleteSignature", "ExpiredTokenException"),
+        *("SignatureDoesNotMatch", "InvalidClientTokenId", "AccessDeniedException"),
+    ],
+)
+def test_what_is_wrong_with_our_account_is_no_refusal_of_a_text(code: str) -> None:
+    with pytest.raises(NotDone, match=code):
+        refused(outgoing.Answer(400, b"", None), code, "because")
 
 
 async def test_where_nobody_answers_nothing_was_sent() -> None:
