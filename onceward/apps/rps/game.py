@@ -238,13 +238,14 @@ async def _pending(tx: Transaction, me: Player) -> str:
 
 async def _score(tx: Transaction, me: Player, nick: str) -> str:
     most = limits.SCAN_RECORDS_MAX if nick else _SHOWN + 1
-    rows = await tx.scan(scores_of(me.id), Score, end=ALL, limit=most)
+    # Who has a nickname now comes before those who had it earlier.
+    rows = await tx.scan(scores_of(me.id), Score, end=ALL, limit=most, reverse=bool(nick))
     versus = [row.value for row in rows]
     if not nick:
         whole = await tx.get((scores_of(me.id), ALL), Score)
         return rules.standing(whole, versus, _SHOWN)
     named = [score for score in versus if rules.fold(score.nick) == rules.fold(nick)]
-    return " ".join(map(words.against, named)) or words.never_played(rules.quoted(nick))
+    return rules.against(named, _SHOWN) or words.never_played(rules.quoted(nick))
 
 
 async def _top(tx: Transaction) -> str:

@@ -267,7 +267,12 @@ def standing(whole: Score | None, versus: list[Score], most: int) -> str:
     """What a player hears of all games that are over."""
     if whole is None:
         return words.NO_GAMES
-    said = [words.in_all(whole), *(words.against(score) for score in versus[:most])]
+    return f"{words.in_all(whole)} {against(versus, most)}".rstrip()
+
+
+def against(versus: list[Score], most: int) -> str:
+    """What a player hears of games by opponent; of more than `most`, the first ones."""
+    said = [words.against(score) for score in versus[:most]]
     return " ".join([*said, words.MORE] if len(versus) > most else said)
 
 

@@ -215,6 +215,17 @@ async def test_of_very_many_opponents_the_score_names_some_and_counts_all() -> N
 
 
 @virtual
+async def test_of_very_many_who_had_a_nickname_the_score_names_the_last() -> None:
+    async with table("Ann") as game:
+        for number in range(12):
+            throws = ["Bob: nick Bob", *["Ann: t r Bob", "Bob: t s Ann"] * (1 + number // 11)]
+            await game.play(*throws, "Bob: quit")
+        [said] = (await game.play("Ann: score bob"))["Ann"]
+        once = "Against Bob: 1 won, 0 lost, 0 ties."
+        assert said == " ".join([once.replace("1", "2"), *[once] * 9, words.MORE])
+
+
+@virtual
 async def test_top_tells_who_has_won_the_most() -> None:
     async with table("Ann", "Bob", "Cid") as game:
         assert await game.play("Ann: top") == {"Ann": [words.NOBODY_ON_TOP]}
