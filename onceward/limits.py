@@ -401,11 +401,13 @@ RPS_CLEARED_MAX = 5
 RPS_REQUEST_BYTES_MAX = 64 << 10
 # How many certificates of Amazon's are kept: there is one for each region, and they rarely change.
 RPS_CERTIFICATES_MAX = 16
-# Calls to providers of texts: how long one may take, how much of an answer is read, and how long
-# a provider is asked for a text of which nobody knows whether it was sent.
+# Calls to providers of texts: how long one may take, how much of an answer is read, for how long
+# a provider may ask to be left alone, and how long it is asked for a text of which nobody knows
+# whether it was sent.
 RPS_CONNECT_S = 5.0
 RPS_TOTAL_S = 20.0
 RPS_ANSWER_BYTES_MAX = 1 << 20
+RPS_AFTER_S_MAX = 3_600.0
 RPS_SETTLE_ASKS = 5
 RPS_SETTLE_PAUSE_S = 15.0
 # How long the phones page shows a text, how many at first, and how long it waits for the next.

@@ -19,7 +19,7 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     retry_after_s: float | None
-    """How long it asks to be left alone."""
+    """How long it asks to be left alone, within limits."""
 
 
 async def call(
@@ -39,7 +39,8 @@ async def call(
                 while len(said) < limits.RPS_ANSWER_BYTES_MAX and not response.content.at_eof():
                     said += await response.content.read(limits.RPS_ANSWER_BYTES_MAX - len(said))
                 after = response.headers.get("Retry-After", "")
-                return Answer(response.status, said, float(after) if after.isdecimal() else None)
+                after_s = min(float(after), limits.RPS_AFTER_S_MAX) if after.isdecimal() else None
+                return Answer(response.status, said, after_s)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotDone(f"no connection to the provider: {error}") from error
 

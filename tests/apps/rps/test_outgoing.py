@@ -30,6 +30,13 @@ async def test_an_answer_has_its_status_its_body_and_when_to_come_back() -> None
         ]
 
 
+async def test_nobody_is_left_alone_for_longer_than_an_hour() -> None:
+    async with standing(Fake()) as fake:
+        for after in ("3601", "9" * 20, "9" * 400):
+            fake.answers = [answering(503, **{"Retry-After": after})]
+            assert (await call("POST", fake.url)).retry_after_s == limits.RPS_AFTER_S_MAX
+
+
 async def test_no_redirect_is_followed() -> None:
     async with standing(Fake()) as fake:
         fake.answers = [answering(302, Location=fake.url + "/elsewhere")]
