@@ -233,10 +233,18 @@ def test_two_phones_play_a_game_in_the_browser(tmp_path: Path) -> None:
         bob.hears(words.NOTHING_PENDING)
 
         # What was shown is there again on a new page, also on a phone that was added.
-        page.get_by_role("button", name="Add a phone").click()
-        third = Handset(page, "+12025550103")
-        third.send("help")
-        third.hears(words.HELP)
+        adding = page.get_by_role("button", name="Add a phone")
+        adding.click()
+        adding.click()
+        fourth = Handset(page, "+12025550104")
+        fourth.send("help")
+        fourth.hears(words.HELP)
         page.reload()
-        third.hears(words.HELP)
+        fourth.hears(words.HELP)
         assert ann.texts[: len(wanted)] == wanted
+
+        # The third has said nothing and is gone: its number is free, and the fourth's is not.
+        adding.click()
+        adding.click()
+        numbers = page.locator("section.phone h2").all_text_contents()
+        assert numbers == [ANN, BOB, *(f"+1202555010{last}" for last in (4, 3, 5))]

@@ -9,7 +9,16 @@ const phones = new Map();
 const texts = new Map();
 const byId = (id) => document.getElementById(id);
 
-function addPhone(number = `+1${FIRST + phones.size}`) {
+/** The first number that no phone has. */
+function freeNumber() {
+  let number = FIRST;
+  while (phones.has(`+1${number}`)) {
+    number++;
+  }
+  return `+1${number}`;
+}
+
+function addPhone(number = freeNumber()) {
   if (phones.has(number)) {
     return phones.get(number);
   }
