@@ -6,6 +6,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from onceward import limits
 from onceward.apps.credit.decision import read_report
 from onceward.errors import Fail, NotDone, Retry
 
@@ -67,7 +68,8 @@ async def deliver(url: str, id_: str, result: Any) -> str:
 async def _post(
     url: str, body: Any, headers: dict[str, str], timeout_s: float
 ) -> tuple[int, bytes, float | None]:
-    """Status, body, and how long to wait if that is said. A connection of its own: pulls are
+    """Status, body, and how long to wait if that is said. Raises `Retry` for a body over the
+    limit, of which no more is read. A connection of its own: pulls are
     few and long, and one that is kept may end just when the next request is sent on it."""
     async with (
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s)) as session,
@@ -80,4 +82,9 @@ async def _post(
     ):
         after = answer.headers.get("Retry-After", "")
         after_s = min(float(after), _AFTER_S_MAX) if after.isdecimal() else None
-        return answer.status, await answer.read(), after_s
+        said = b""
+        while chunk := await answer.content.read(limits.CREDIT_ANSWER_BYTES_MAX + 1 - len(said)):
+            said += chunk
+        if len(said) > limits.CREDIT_ANSWER_BYTES_MAX:
+            raise Retry(f"{url} answered {answer.status} with too many bytes", after_s=after_s)
+        return answer.status, said, after_s

@@ -7,6 +7,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from onceward import limits
 from onceward.apps.credit import calls
 from onceward.apps.credit.bureau import make_report
 from onceward.errors import Fail, NotDone, Retry
@@ -57,6 +58,14 @@ async def test_anything_else_says_nothing_of_whether_it_was_pulled(answer: bytes
     with pytest.raises((Retry, msgspec.DecodeError, aiohttp.ClientError)) as unknown:
         await pull(answer)
     assert not isinstance(unknown.value, NotDone | aiohttp.ClientConnectorError)
+
+
+async def test_no_more_is_read_of_an_answer_than_can_be_kept() -> None:
+    spaces = b" " * (limits.CREDIT_ANSWER_BYTES_MAX - len(REPORT))
+    assert (await pull(plain(200, REPORT + spaces)))["number"] == "B1"
+    for status in (200, 422):
+        with pytest.raises(Retry, match=f"answered {status} with too many bytes"):
+            await pull(plain(status, REPORT + spaces + b" "))
 
 
 async def test_nothing_was_pulled_where_nobody_listens() -> None:
