@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from onceward import keys, limits
 from onceward.errors import BadInput, InDoubt, NotDone
@@ -142,6 +142,15 @@ class Job:
         except BaseException as error:
             self.raised = error
             raise
+
+    async def reopen(self, name: str, why: str) -> NoReturn:
+        """Put a step in doubt whose recorded result cannot be right, such as one that somebody
+        has entered by mistake: the job is held until the step is settled anew.
+
+        Raises `InDoubt`, and `StaleToken` if this attempt is over.
+        """
+        await self._record(name, Step(intent=self.attempt, token=self.token))
+        raise InDoubt(f"the step {name!r} is to be settled anew: {why}")
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for so long, without a worker, through restarts. The handler starts again from

@@ -98,6 +98,30 @@ async def test_a_late_attempt_settles_its_own_doubt_and_no_other() -> None:
 
 
 @virtual
+async def test_a_result_that_cannot_be_right_puts_its_step_in_doubt_again() -> None:
+    app, payments = Apps(shared=False).make(), Payments()
+
+    @app.handler("q")
+    async def work(job: Job) -> Any:
+        receipt = await job.step("pay", payments.pay, job, at_most_once=True)
+        if receipt != "by hand":
+            await job.reopen("pay", f"{receipt} is no receipt")
+        return receipt
+
+    async with app:
+        id_ = await app.send("q", None)
+        for receipt in ("receipt 1", "nonsense", None):
+            if receipt != "receipt 1":
+                await app.queues.settle(id_, "pay", done=True, result=receipt)
+            job = await app.wait(id_)
+            assert (job.state, job.attempt) == ("doubt", 1)
+            assert f"'pay' is to be settled anew: {receipt} is no receipt" in job.reason
+        await app.queues.settle(id_, "pay", done=True, result="by hand")
+        assert (await app.wait(id_)).result == "by hand"
+    assert len(payments.made) == 1
+
+
+@virtual
 async def test_what_is_settled_as_not_done_is_done() -> None:
     apps = Apps(shared=False)
     app, payments = apps.make(), Payments()
