@@ -58,6 +58,7 @@ class Credit:
             name=settings.name,
             slots=settings.slots,
             node_lease_s=settings.node_lease_s,
+            drain_s=settings.drain_s,
         )
         self._late: set[asyncio.Task[None]] = set()
         # What came once is known for ever. Who asks for a pull again under the same key asks for
@@ -187,7 +188,11 @@ class Credit:
         except calls.Refused as refused:
             # Nothing is recorded of it: who redrives the job lets the bureau be asked again.
             raise Fail(refused.message) from refused
-        report = report_of(recorded)
+        try:
+            report = report_of(recorded)
+        except msgspec.ValidationError as error:
+            # A person has entered it, and may do so again.
+            await job.reopen(STEP, f"what was said to be its report is none: {error}")
         decision = decide(report)
         # From here on everything is one commit, with the end of the job.
         organisation, opportunity = job.body["organisation"], job.body["opportunity"]
@@ -200,7 +205,8 @@ class Credit:
             KINDS, (decision, report.tradelines, report.verification), strict=True
         ):
             result = {"opportunity": opportunity, "kind": kind, "pull": job.id, "value": value}
-            await job.send(RESULTS, msgspec.to_builtins(result))
+            # In order: nothing of an earlier pull is told after what a later one brought.
+            await job.send(RESULTS, msgspec.to_builtins(result), order_key=opportunity)
         return {"report": report.number, "outcome": decision.outcome}
 
     async def deliver(self, job: Job) -> str:

@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The URL at which credit is pulled."""
     bureau_keys: bool = False
     """Whether the bureau knows a request again by its idempotency key."""
-    bureau_timeout_s: Annotated[float, Meta(gt=0)] = 600.0
+    bureau_timeout_s: Annotated[float, Meta(gt=0, le=limits.DELAY_S_MAX)] = 600.0
     salesforce: str
     """The URL to which results go."""
     work: bool = True
@@ -44,6 +44,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Of a database that is made anew."""
     name: str = "credit"
     node_lease_s: float = limits.NODE_LEASE_MS / 1000
+
+    @property
+    def drain_s(self) -> float:
+        """How long pulls may take to finish when the process stops. A request that is cut off
+        is in doubt where the bureau takes no keys: there, as long as one may last."""
+        return limits.DRAIN_S if self.bureau_keys else max(limits.DRAIN_S, self.bureau_timeout_s)
 
 
 def load(environment: Mapping[str, str]) -> Settings:

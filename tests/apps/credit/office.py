@@ -74,8 +74,8 @@ class World:
 
 def make(apps: Apps, **changes: Any) -> Credit:
     """One more process of it, to be started."""
-    app = apps.make(node_lease_s=1)
-    return Credit(msgspec.structs.replace(SETTINGS, **changes), app)
+    settings = msgspec.structs.replace(SETTINGS, **changes)
+    return Credit(settings, apps.make(node_lease_s=1, drain_s=settings.drain_s))
 
 
 @asynccontextmanager

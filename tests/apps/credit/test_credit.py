@@ -178,6 +178,27 @@ async def test_without_keys_a_pull_that_was_cut_off_in_its_last_attempt_waits_fo
     assert apps.problems == []
 
 
+@virtual
+async def test_a_process_that_stops_in_order_leaves_no_pull_in_doubt(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    world, apps = World(patched), Apps()
+    world.pull_s = 120
+    first = make(apps)
+    await first.app.start()
+    await take(first, 1, 2, 3)
+    while len(world.pulls) < 3:
+        await apps.sleep(1)
+    await first.app.stop()
+    second = make(apps)
+    async with second.app as app:
+        for number in (1, 2, 3):
+            pull = (await second.find(ORGANISATION, opportunity(number))).pulls[0]
+            assert (await ended(app, pull.job)).state == "done"
+    assert len(world.pulls) == 3
+    assert apps.problems == []
+
+
 @pytest.mark.parametrize("pull_s", [0.5, 3, 60])
 @virtual
 async def test_an_answer_that_comes_after_its_lease_settles_what_is_in_doubt(

@@ -1,14 +1,20 @@
 """What is said or asked for once more is on the record of an application, which has room for it."""
 
+from typing import Any
+
+import msgspec
 import pytest
 
+from onceward.apps.credit.bureau import make_report
+from onceward.apps.credit.credit import KINDS
 from onceward.apps.credit.soap import read
-from onceward.errors import AlreadyEnded, BadInput, KeyReused, NoSuchJob, TooLarge
+from onceward.errors import AlreadyEnded, BadInput, KeyReused, NoSuchJob, Retry, TooLarge
 from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
 from tests.apps.credit.office import World, ended, open_office, take
 from tests.service.cluster import virtual
 
 FIRST = opportunity(1)
+REPORT = msgspec.to_builtins(make_report(FIRST, "B7"))
 
 
 @pytest.fixture
@@ -149,3 +155,43 @@ async def test_a_record_that_is_full_refuses_one_more_pull_and_keeps_the_others(
         pulls = (await credit.find(ORGANISATION, FIRST)).pulls
         assert len(pulls) > 5
         assert all(pull.outcome for pull in pulls)
+
+
+@virtual
+async def test_results_of_an_earlier_pull_are_told_before_those_of_a_later_one(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    world = World(patched)
+    world.refusals = [Retry("500", after_s=100)] * 3
+    async with open_office() as (apps, credit):
+        await take(credit, 1)
+        first = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        await ended(credit.app, first.job)
+        again = await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
+        await ended(credit.app, again.job)
+        while len(world.told) < 9:
+            await apps.sleep(10)
+    said = [(result["pull"], result["kind"]) for _, result in world.told[3:]]
+    assert said == [(pull.job, kind) for pull in (first, again) for kind in KINDS]
+
+
+@pytest.mark.parametrize("wrong", [None, 7, {}, {"number": "B7"}, {**REPORT, "score": "good"}])
+@virtual
+async def test_a_report_that_was_entered_wrongly_can_be_corrected(
+    patched: pytest.MonkeyPatch, wrong: Any
+) -> None:
+    world = World(patched)
+    world.errors = [TimeoutError("no answer")]
+    async with open_office() as (_, credit):
+        await take(credit, 1)
+        id_ = (await credit.find(ORGANISATION, FIRST)).pulls[0].job
+        assert (await ended(credit.app, id_)).state == "doubt"
+        await credit.app.queues.settle(id_, "pull", done=True, result=wrong)
+        job = await ended(credit.app, id_)
+        assert (job.state, job.attempt) == ("doubt", 1)
+        assert "settled anew: what was said to be its report is none" in job.reason
+        await credit.app.queues.redrive(id_)
+        assert (await ended(credit.app, id_)).state == "doubt"
+        await credit.app.queues.settle(id_, "pull", done=True, result=REPORT)
+        assert (await ended(credit.app, id_)).result["report"] == "B7"
+    assert len(world.pulls) == 1

@@ -2,6 +2,8 @@
 
 import pytest
 
+from onceward import limits
+from onceward.apps.credit.credit import Credit
 from onceward.apps.credit.settings import Settings, load
 from onceward.errors import OncewardError
 
@@ -38,6 +40,7 @@ def test_certificates_are_taken_as_they_are_written_elsewhere() -> None:
         ({"CREDIT_CERTIFICATES": "x" * 64}, "64 hex digits"),
         ({"CREDIT_LEASE_S": "soon"}, "lease_s"),
         ({"CREDIT_LEASE_S": "0"}, "lease_s"),
+        ({"CREDIT_BUREAU_TIMEOUT_S": "1e30"}, "bureau_timeout_s"),
         ({"CREDIT_COLOUR": "red"}, "colour"),
     ],
 )
@@ -56,3 +59,11 @@ def test_what_is_missing_is_named() -> None:
 def test_defaults_are_those_of_a_careful_installation() -> None:
     settings = Settings(organisations=(), bureau="", salesforce="")
     assert settings.bureau_keys is False
+
+
+def test_a_process_that_stops_waits_for_pulls_that_nobody_could_repeat() -> None:
+    told = {**ENOUGH, "CREDIT_DATABASE": "memory://", "CREDIT_BUREAU_TIMEOUT_S": "700"}
+    for keys, drain_s in (("0", 700), ("1", limits.DRAIN_S)):
+        settings = load({**told, "CREDIT_BUREAU_KEYS": keys})
+        assert (settings.drain_s, Credit(settings).app._drain_s) == (drain_s, drain_s)
+    assert load({**told, "CREDIT_BUREAU_TIMEOUT_S": "1"}).drain_s == limits.DRAIN_S
