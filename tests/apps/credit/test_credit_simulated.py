@@ -41,6 +41,16 @@ class Bureau:
         return told
 
 
+class Unheard(Bureau):
+    """Its answers are lost."""
+
+    async def pull(
+        self, url: str, reference: str, fields: Any, *, key: str | None, timeout_s: float
+    ) -> Any:
+        await super().pull(url, reference, fields, key=key, timeout_s=timeout_s)
+        raise TimeoutError("no answer")
+
+
 class Storm(Handlers):
     """Clients send the same applications again and again."""
 
@@ -97,6 +107,8 @@ class Storm(Handlers):
                 violated("not told", f"{id_} is {job['state']}")
             return
         if job["state"] == "doubt" and not self.keys:
+            if pulled[job["body"]["opportunity"]]:
+                self._judge_doubt(id_, job)
             return
         if job["state"] != "done":
             violated("not decided", f"{id_} is {job['state']}: {job.get('reason')}")
@@ -106,9 +118,30 @@ class Storm(Handlers):
             if (id_, kind) not in told:
                 violated("not told", f"{kind} of {id_}")
 
+    def _judge_doubt(self, id_: str, job: Any) -> None:
+        """Of a pull that was made only a crash leaves a doubt: whoever stood still hears the
+        answer later."""
+        lives: dict[str, list[int]] = {}
+        for name in self._credits:
+            server, _, number = name.rpartition(".")
+            lives.setdefault(server, []).append(int(number))
+        for _, _, worker, _ in job["history"]:
+            server, _, number = worker.partition("/")[0].rpartition(".")
+            if int(number) < max(lives[server]):
+                return
+        violated("in doubt without a crash", f"{id_}: {job['history']}")
+
 
 class WithoutKeys(Storm):
     keys = False
+
+
+class Deaf(WithoutKeys):
+    """Wrong: without any crash, no answer is heard."""
+
+    def make(self, app: Any, outside: Any) -> Credit:
+        settings = msgspec.structs.replace(SETTINGS, retry_first_ms=100)
+        return Credit(settings, app, Unheard(outside, keys=False))
 
 
 class Careless(WithoutKeys):
@@ -134,3 +167,9 @@ def test_nothing_is_pulled_twice_in_any_world(scenario: type[Storm], soak: bool)
 def test_a_worker_that_is_careless_is_found_out() -> None:
     with pytest.raises(SimulationFailed, match="pulled twice"):
         simulate_many(Careless, range(100))
+
+
+@pytest.mark.simulate
+def test_a_doubt_that_no_crash_explains_is_found_out() -> None:
+    with pytest.raises(SimulationFailed, match="in doubt without a crash"):
+        simulate_many(Deaf, range(100))
