@@ -23,6 +23,7 @@ from onceward.errors import (
     NotDead,
     NotDone,
     TooLarge,
+    Unavailable,
 )
 from onceward.service.job import Job
 from onceward.transaction import Transaction
@@ -40,6 +41,8 @@ KINDS = ("decision", "tradelines", "verification")
 _AT_ONCE = 24
 _AT_ONCE_BYTES = 1_500_000
 _ATTEMPTS = 20
+# With pauses that double: for half an hour or so.
+_LATE_TRIES = 12
 _REASON_CHARS_MAX = 1_000
 _BY_CHARS_MAX = 200
 _NUMBER_CHARS_MAX = 200
@@ -251,13 +254,25 @@ class Credit:
                 report, done = await pulling, True
             except NotDone:
                 report, done = None, False
-            await self.app.wait(job.id)
-            await self.app.queues.settle(job.id, STEP, done=done, result=report, token=job.token)
+            await self._settle_as(job, done, report)
         except (NotDead, BadInput) as settled:
             told = f"which is not needed: {settled.message}"
         except Exception as error:
             told = f"which cannot be recorded: {type(error).__name__}: {error}"
         logger.warning("job %s: %s %s", job.id, LATE_ANSWER, told)
+
+    async def _settle_as(self, job: Job, done: bool, report: Any) -> None:
+        """Storage may be away just now, which may be why the answer came too late."""
+        for tries in range(_LATE_TRIES):
+            try:
+                await self.app.wait(job.id)
+                return await self.app.queues.settle(
+                    job.id, STEP, done=done, result=report, token=job.token
+                )
+            except Unavailable as away:
+                if away.code != Unavailable.default_code or tries == _LATE_TRIES - 1:
+                    raise
+            await self.app.store.clock.sleep(2**tries)
 
 
 def _pieces(notifications: list[Notification]) -> list[list[Notification]]:

@@ -223,6 +223,30 @@ async def test_an_answer_that_comes_after_its_lease_settles_what_is_in_doubt(
     assert apps.problems == []
 
 
+@virtual
+async def test_an_answer_settles_the_doubt_also_if_storage_is_away_when_it_comes(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    world, apps = World(patched), Apps()
+    world.pull_s = 60
+    slow, other = make(apps), make(apps)
+    process = await apps.start(slow.app)
+    await take(slow, 1)
+    await world.pulling.wait()
+    apps.engines[0].cut_off = True
+    async with other.app as app:
+        pull = (await other.find(ORGANISATION, FIRST)).pulls[0]
+        assert (await ended(app, pull.job)).state == "doubt"
+        await apps.sleep(100)
+        assert (await app.job(pull.job)).state == "doubt"
+        apps.engines[0].cut_off = False
+        while (job := await app.job(pull.job)).state != "done":
+            await apps.sleep(1)
+        assert (job.result["report"], len(world.pulls)) == ("B1", 1)
+        await process.spawn(slow.app.stop())
+    assert apps.problems == []
+
+
 @pytest.mark.parametrize("late", ["refused", "failed"])
 @virtual
 async def test_a_late_answer_that_says_nothing_leaves_it_to_a_person(
