@@ -12,7 +12,7 @@ from tests.client.served import Cutter, Loss, Served
 
 LOSSES = [[Loss.REQUEST], [Loss.ANSWER], [Loss.HALF, Loss.REQUEST, Loss.ANSWER]]
 
-pytestmark = pytest.mark.parametrize("losses", LOSSES, ids=" and ".join)
+pytestmark = [pytest.mark.parametrize("losses", LOSSES, ids=" and ".join), pytest.mark.no_cover]
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from onceward.errors import LockLost
 from onceward.parts.locks import Request
 from tests.parts.locking import Locking, new_locking, problems
 
+pytestmark = pytest.mark.no_cover
+
 CAPACITIES = {"a": 1, "b": 1, "c": 2, "d": 3}
 NAMES = st.sets(st.sampled_from(sorted(CAPACITIES)), min_size=1)
 LEASES_MS = st.sampled_from([100, 1_000, 5_000])

@@ -3,11 +3,15 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import pytest
+
 from onceward.engine.base import Version, Write
 from onceward.errors import Conflict
 from onceward.parts.schedule import Claim, slot_of
 from onceward.transaction import Transaction
 from tests.service.cluster import Cluster, Member, TestEngine, virtual
+
+pytestmark = pytest.mark.no_cover
 
 JOBS_PER_COMMIT = 20
 

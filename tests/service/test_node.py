@@ -16,6 +16,8 @@ from onceward.testing.clock import VirtualClock
 from onceward.transaction import Transaction
 from tests.service.cluster import LEASE_S, Cluster, Member, TestEngine, virtual
 
+pytestmark = pytest.mark.no_cover
+
 
 @pytest.mark.parametrize("slots", [0, -1, limits.SLOTS_MAX + 1])
 async def test_an_impossible_number_of_slots_is_refused(slots: int) -> None:

@@ -37,7 +37,7 @@ API.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGA
 
 # The same requests every time, but for a long run.
 bounded = settings(
-    max_examples=500 if SOAK else 10,
+    max_examples=500 if SOAK else 5,
     derandomize=not SOAK,
     database=None,
     deadline=None,

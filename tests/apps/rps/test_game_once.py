@@ -16,6 +16,8 @@ from tests.apps.rps.carrier import NUMBERS, Carrier, Table, table
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
 
+pytestmark = pytest.mark.no_cover
+
 
 async def ids_of(table: Table) -> dict[str, str]:
     """Players' ids by their nicknames."""

@@ -172,7 +172,7 @@ class Pair:
             assert found == [self.model[k] for k in sorted(self.model) if k[0] == partition]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_layers_agree_with_a_dictionary_whatever_is_folded_when(
     seed: int, memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

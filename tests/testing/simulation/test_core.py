@@ -40,5 +40,5 @@ def test_many_worlds_have_no_violation(soak):
     if soak:
         summary = simulate_many(Core, range(SOAK_SEEDS), jobs=2, progress=sys.stderr)
     else:
-        summary = simulate_many(Core, itertools.count(), seconds=6)
+        summary = simulate_many(Core, itertools.count(), seconds=4)
     print(f"\n{summary}")

@@ -6,7 +6,7 @@ from examples.handlers import PAIRS
 from onceward.testing.simulation import SimulationFailed, simulate, simulate_many, violated
 from onceward.testing.simulation.handlers import Handlers
 
-SEEDS = 12
+SEEDS = 8
 
 
 @pytest.mark.simulate
