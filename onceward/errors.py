@@ -89,6 +89,18 @@ TABLE: dict[str, Kind] = {
     "slow_reader": Kind(408, 4408, 75, True, "The reader does not keep up"),
     "token_expired": Kind(401, 4401, 77, False, "The token has expired: connect with a new one"),
     "origin_refused": Kind(403, 4403, 77, False, "Pages of this origin may not connect"),
+    # Tables, and games at them.
+    "no_such_table": Kind(404, 4404, 2, False, "There is no such table"),
+    "table_exists": Kind(409, 4409, 2, False, "There is a table with this name"),
+    "table_closed": Kind(410, 4410, 2, False, "The table is closed"),
+    "table_paused": Kind(409, 4409, 75, True, "The table is paused"),
+    "table_full": Kind(409, 4409, 75, True, "As many wait or watch there as may"),
+    "bad_policy": Kind(422, 4422, 2, False, "There can be no table with this policy"),
+    "not_seated": Kind(409, 4409, 2, False, "One has to sit at the table for that"),
+    "no_game": Kind(409, 4409, 2, False, "No game is on"),
+    "other_game": Kind(409, 4409, 2, False, "Another game is on than the one that is meant"),
+    "not_your_turn": Kind(409, 4409, 2, False, "The game waits for someone else"),
+    "bad_move": Kind(422, 4422, 2, False, "This is no legal move"),
     # Endpoints that are called, and the calls.
     "bad_url": Kind(422, 4422, 2, False, "The URL is not one that can be called"),
     "bad_secret": Kind(422, 4422, 2, False, "The secret is not one of webhooks"),
@@ -182,6 +194,12 @@ class NoSuchRoom(BadInput):
     """There is no room with this id, or it was deleted."""
 
     default_code = "no_such_room"
+
+
+class NoSuchTable(BadInput):
+    """There is no table with this id, or it was closed long ago."""
+
+    default_code = "no_such_table"
 
 
 class HistoryGone(BadInput):

@@ -50,6 +50,16 @@ room#id     info                           a room's settings
 room#id     head                           its epoch, its sequence number, and its snapshots
 roomlog#    number                         steps of a room (id#epoch), up to that sequence number
 roomsnap#   number#piece                   the state of a room (id#epoch) at that sequence number
+tables      id                             a table in the list of all
+table#id    info                           a table's policy, and what else was said about it
+table#id    head                           who sits where, its lanes, and the game that is on
+stand#t#e   user                           where someone is at a table (t: its id, e: its epoch)
+alive#t#e   user                           when one who waits there gave the last sign of life
+lane#t#e    lane#wait#number               who waits in a lane
+lane#t#e    lane#block#number              which numbers of a block have gone
+lane#t#e    lane#group#number              how many numbers have gone of each block of a group
+rating#name user                           how well someone plays, by a ladder's name
+ladder#name rank#user                      the same by rating, the best first
 hub         node                           where other nodes reach a node's rooms
 probe       application                    when a node last found out whether it can commit
 =========== ============================== ============================================

@@ -226,6 +226,24 @@ ROOM_WAITING_STEPS_MAX = 10_000
 ROOM_WAITING_BYTES_MAX = 16 << 20
 ROOM_UNDO_MAX = 100  # steps that can be undone
 
+# Tables. Ids and users are parts of one sort key, three times as long when escaped.
+SEATS_ID_BYTES_MAX = 64
+SEATS_USER_BYTES_MAX = 256
+SEATS_NAME_BYTES_MAX = 32  # of a marker, a lane, a bot, a ladder, a game
+SEATS_META_BYTES_MAX = 16_000
+SEATS_MAX = 12  # a commit moves all of them to the back, and others in their place
+SEATS_LANES_MAX = 48  # for each priority, tier and size of party one
+SEATS_LINE_MAX = 10_000_000
+SEATS_ROW_MAX = 1_000_000
+SEATS_RATING_MAX = 100_000
+SEATS_MS_MAX = 7 * 24 * 3_600_000
+# How many numbers of a lane are in a block, and blocks in a group: each is one record.
+SEATS_BLOCK = 128
+# A sign of life is written so often in the time within which one is needed.
+SEATS_SIGNS = 4
+SEATS_CLOSED_MS = 24 * 3_600_000  # so long a closed table is known
+SEATS_PURGE_RECORDS = 80
+
 # The dispatcher keeps in memory what is due soon, so many entries of each slot at the most.
 AGENDA_AHEAD_MS = 10_000
 AGENDA_ENTRIES = 1_000

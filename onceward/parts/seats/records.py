@@ -1,0 +1,370 @@
+"""The records of tables: where they stand, and what they hold.
+
+The head of a table is written by all who change seats or line, and checked by all who decide from
+them. Whoever is at a table has a record there, so nobody is there twice. Those who wait stand in
+lanes, each with a number; how many of the lower numbers have gone is counted in blocks, so that a
+position is found without a list. All of it stands under the table's epoch: a table that was
+closed can be made again while what is left of the old one is removed.
+"""
+
+from typing import Any, Final, Literal, Protocol
+from zlib import crc32
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.errors import BadInput
+from onceward.keys import Key
+from onceward.parts.schedule import due_partition
+from onceward.parts.seats.policy import Policy, names_fit
+from onceward.transaction import Transaction
+
+TABLES: Final = "tables"
+TABLE: Final = "table"
+CLOCK_DUE: Final = "seats-clock"
+"""The kind of entries in due for the next thing that time does to a table …"""
+WAIT_DUE: Final = "seats-wait"
+"""… for one who waits, or watches, and may have gone …"""
+PURGE_DUE: Final = "seats-purge"
+"""… and for what a closed table has left."""
+
+Phase = Literal["waiting", "ready", "playing", "closed"]
+Role = Literal["", "seated", "waiting", "watching"]
+Reason = Literal["result", "left", "idle", "lost", "void"]
+
+
+class Seat(msgspec.Struct, omit_defaults=True):
+    """Who sits under a marker."""
+
+    user: str
+    since_ms: int
+    lane: str = ""
+    """Of its own choice, to go back to."""
+    tier: int = 0
+    wins: int = 0
+    """In a row."""
+    bot: bool = False
+    ready: bool = False
+    turn: bool = False
+    """Whether the game waits for it."""
+    due_ms: int = 0
+    """By when it has to do something; 0: it has time."""
+    warned: bool = False
+    away_ms: int = 0
+    """Until when the seat is kept while the connection is lost; 0: it is there."""
+    party: int = 0
+    """The same for those who came together."""
+
+
+class Front(msgspec.Struct):
+    """The first one in a lane."""
+
+    number: int
+    order: int
+    since_ms: int
+    users: tuple[str, ...]
+
+
+class Lane(msgspec.Struct, omit_defaults=True):
+    """A lane: one for each priority, tier and size of party."""
+
+    priority: int
+    tier: int = 0
+    size: int = 1
+    next: int = 0
+    """The number of the next one who comes."""
+    waiting: int = 0
+    """How many places are taken; each is for as many people as `size` says."""
+    front: Front | None = None
+    base: int = 0
+    """The group of numbers with which `gone` begins; of those before it all have gone."""
+    gone: list[int] = []
+    """How many numbers of each group have gone."""
+
+
+class Head(msgspec.Struct, omit_defaults=True):
+    """What is so at a table. Whoever changes anything there writes this."""
+
+    epoch: str
+    phase: Phase = "waiting"
+    game: int = 0
+    """The number of the game that is on, or was the last."""
+    began_ms: int = 0
+    seats: dict[str, Seat] = {}
+    """Those that are taken, by marker."""
+    lanes: dict[str, Lane] = {}
+    order: int = 0
+    """How many have come to the line: so lanes can be compared."""
+    draws: int = 0
+    """In a row."""
+    again: bool = False
+    """Whether those who are seated are those who played last."""
+    empty_ms: int = 0
+    """Since when a seat is empty."""
+    paused_ms: int = 0
+    """Since when it is paused; 0: it is not."""
+    due_ms: int = 0
+    """When its entry in due is."""
+    pace_ms: int = 0
+    """How long it has taken lately until the next one of the line was seated."""
+    paced_ms: int = 0
+    """When that was the last time, or the line began."""
+    spectators: int = 0
+    opened: int = 0
+    """How many tables were opened from here."""
+
+    @property
+    def waiting(self) -> int:
+        """How many people wait."""
+        return sum(lane.waiting * lane.size for lane in self.lanes.values())
+
+
+class Info(msgspec.Struct, omit_defaults=True):
+    """What was said about a table when it was made."""
+
+    epoch: str
+    policy: Policy
+    made_ms: int
+    game: str = ""
+    """Which referee judges here; empty: results are told from outside."""
+    by: str = ""
+    meta: dict[str, Any] = {}
+
+
+class Stand(msgspec.Struct, omit_defaults=True):
+    """One person at a table."""
+
+    role: Role
+    since_ms: int
+    marker: str = ""
+    lane: str = ""
+    """The key of the lane, while waiting."""
+    number: int = 0
+    due_ms: int = 0
+    """When a sign of life is looked for."""
+
+
+class Wait(msgspec.Struct, omit_defaults=True):
+    """One place in a lane."""
+
+    users: tuple[str, ...]
+    since_ms: int
+    order: int
+
+
+class Rating(msgspec.Struct, omit_defaults=True):
+    """How well someone plays."""
+
+    rating: int
+    games: int = 0
+    won: int = 0
+    drawn: int = 0
+    at_ms: int = 0
+
+
+# What callers see.
+
+
+class Place(msgspec.Struct, omit_defaults=True):
+    """Where someone is at a table."""
+
+    table: str
+    user: str
+    role: Role
+    """Empty: not there."""
+    phase: Phase
+    game: int = 0
+    marker: str = ""
+    lane: str = ""
+    """The key of the lane in the live view."""
+    number: int = 0
+    """One's number in that lane. It stays; when a lower one goes, the position goes down by one."""
+    position: int = 0
+    """In the lane, from 1 on."""
+    ahead: int = 0
+    """How many people are to be seated before, as things are."""
+    waiting: int = 0
+    """How many people wait in all."""
+    wait_ms: int = 0
+    """About how long it will take."""
+    room: str = ""
+    """The live view."""
+
+
+class Table(msgspec.Struct, omit_defaults=True):
+    """A table as it is, for referees and for whoever looks."""
+
+    id: str
+    phase: Phase
+    number: int
+    """Of the game that is on, or was the last."""
+    seats: dict[str, Seat | None]
+    """By marker, in the order of the policy; None: empty."""
+    waiting: int
+    spectators: int
+    policy: Policy
+    game: str = ""
+    made_ms: int = 0
+    began_ms: int = 0
+    paused: bool = False
+    pace_ms: int = 0
+    lanes: dict[str, int] = {}
+    """How many places are taken in each lane that anyone waits in."""
+    by: str = ""
+    meta: dict[str, Any] = {}
+    room: str = ""
+
+    def marker_of(self, user: str) -> str | None:
+        """The marker under which someone sits, or None."""
+        for marker, seat in self.seats.items():
+            if seat is not None and seat.user == user:
+                return marker
+        return None
+
+    @property
+    def players(self) -> dict[str, str]:
+        """Who sits there, by marker."""
+        return {marker: seat.user for marker, seat in self.seats.items() if seat is not None}
+
+
+class Ending(msgspec.Struct, omit_defaults=True):
+    """How a game has ended."""
+
+    number: int
+    players: dict[str, str]
+    """Who sat where, by marker."""
+    winners: tuple[str, ...]
+    """Their user names; empty: a draw, or it does not count."""
+    reason: Reason
+    ratings: dict[str, int] = {}
+    """After it, if the table is rated."""
+
+
+class Referee(Protocol):
+    """Judges the games of one name. All is called within the transaction that it is about; what
+    it writes is part of that commit, and what it raises undoes all of it."""
+
+    async def begin(self, tx: Transaction, table: Table) -> None:
+        """The game `table.number` begins with those who are seated."""
+
+    async def move(self, tx: Transaction, table: Table, user: str, move: Any) -> Any:
+        """Someone who is seated moves. Raises `BadInput` for what is no legal move; says whose
+        turn it is by `Seats.turn`, and ends the game by `Seats.result`. What it returns is the
+        answer."""
+
+    async def ended(self, tx: Transaction, table: Table, ending: Ending) -> None:
+        """A game has ended: by its result, or because someone left or ran out of time. `table` is
+        as it was before anyone got up."""
+
+
+class Board(Protocol):
+    """Shows a table to all who watch: the parts know nothing of rooms."""
+
+    async def open(self, tx: Transaction, table: str) -> None:
+        """There is a table."""
+
+    async def show(self, tx: Transaction, table: str, changes: list["Change"]) -> None:
+        """Things have changed, with this commit."""
+
+    async def close(self, tx: Transaction, table: str) -> None:
+        """There is one no more."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One entry of a live view: a value under a key of a map, or none any more."""
+
+    map: str
+    key: str
+    value: Any = None
+    gone: bool = False
+
+
+# Where they stand.
+
+
+def table_partition(id_: str) -> str:
+    return keys.join(TABLE, id_)
+
+
+def info_key(id_: str) -> Key:
+    admit_table(id_)
+    return table_partition(id_), "info"
+
+
+def head_key(id_: str) -> Key:
+    admit_table(id_)
+    return table_partition(id_), "head"
+
+
+def listed_key(id_: str) -> Key:
+    return TABLES, keys.join(id_)
+
+
+def stands_partition(id_: str, epoch: str) -> str:
+    return keys.join("stand", id_, epoch)
+
+
+def stand_key(id_: str, epoch: str, user: str) -> Key:
+    return stands_partition(id_, epoch), keys.join(user)
+
+
+def alive_partition(id_: str, epoch: str) -> str:
+    return keys.join("alive", id_, epoch)
+
+
+def alive_key(id_: str, epoch: str, user: str) -> Key:
+    return alive_partition(id_, epoch), keys.join(user)
+
+
+def lane_partition(id_: str, epoch: str) -> str:
+    return keys.join("lane", id_, epoch)
+
+
+def wait_key(id_: str, epoch: str, lane: str, number: int) -> Key:
+    return lane_partition(id_, epoch), keys.join(lane, "wait", number)
+
+
+def rating_key(ladder: str, user: str) -> Key:
+    return keys.join("rating", ladder), keys.join(user)
+
+
+def ladder_partition(ladder: str) -> str:
+    return keys.join("ladder", ladder)
+
+
+def ladder_key(ladder: str, rating: int, user: str) -> Key:
+    """The best stand first."""
+    return ladder_partition(ladder), keys.join(limits.SEATS_RATING_MAX - rating, user)
+
+
+def slot_of(id_: str, slots: int) -> int:
+    return crc32(id_.encode()) % slots
+
+
+def clock_entry(id_: str, head: Head, slots: int) -> Key:
+    sort = keys.join(head.due_ms, id_, head.epoch, CLOCK_DUE)
+    return due_partition(slot_of(id_, slots)), sort
+
+
+def wait_entry(id_: str, epoch: str, user: str, due_ms: int, slots: int) -> Key:
+    return due_partition(slot_of(id_, slots)), keys.join(due_ms, id_, epoch, user, WAIT_DUE)
+
+
+def purge_entry(id_: str, epoch: str, due_ms: int, slots: int) -> Key:
+    return due_partition(slot_of(id_, slots)), keys.join(due_ms, id_, epoch, PURGE_DUE)
+
+
+def admit_table(id_: Any) -> None:
+    """Raise `BadInput` for what cannot be the id of a table."""
+    if not names_fit(id_, limits.SEATS_ID_BYTES_MAX):
+        raise BadInput(
+            f"a table's id is text of 1 to {limits.SEATS_ID_BYTES_MAX} bytes", code="bad_name"
+        )
+
+
+def admit_user(user: Any) -> None:
+    """Raise `BadInput` for what cannot be the name of a user."""
+    if not names_fit(user, limits.SEATS_USER_BYTES_MAX):
+        raise BadInput(
+            f"a user's name is text of 1 to {limits.SEATS_USER_BYTES_MAX} bytes", code="bad_name"
+        )
