@@ -42,6 +42,7 @@ from onceward.parts.inbox import Inbox, Receipt
 from onceward.parts.rooms import Rooms
 from onceward.parts.schedule import COMPLETE_WRITES, Claim, job_key, milliseconds
 from onceward.parts.schedule import Job as JobRecord
+from onceward.parts.seats import Seats
 from onceward.parts.timers import WEBHOOKS
 from onceward.parts.timers import Timers as TimersPart
 from onceward.service.declared import Declared
@@ -54,6 +55,10 @@ from onceward.service.quarantine import Quarantine
 from onceward.service.queues import Queues
 from onceward.service.results import Results
 from onceward.service.rooms.hub import Hub
+from onceward.service.tables.acts import acts
+from onceward.service.tables.board import RoomBoard
+from onceward.service.tables.presence import Presence
+from onceward.service.tables.tables import Tables
 from onceward.service.timers import Timers
 from onceward.service.worker import Worker
 from onceward.store import Store
@@ -81,6 +86,10 @@ class App(Declared):
     """What can happen to rooms, each in a transaction."""
     hub: Hub
     """The rooms that are in use here, and the connections to them."""
+    seats: Seats
+    """What can happen at tables, each in a transaction."""
+    tables: Tables
+    """The same, each in a transaction of its own."""
 
     def __init__(
         self,
@@ -161,6 +170,11 @@ class App(Declared):
         self.rooms = node.rooms
         self.hub = Hub(self.store, self.rooms, node.placement)
         stack.push_async_callback(self.hub.close)
+        self.seats = Seats(self.store.ids, node.schedule.slots, RoomBoard(self.rooms))
+        self.seats.referees.update(self._referees)
+        self.tables = Tables(self.store, self.seats, node.dispatcher)
+        self.hub.act = acts(self.tables)
+        stack.push_async_callback(Presence(self.store, self.hub, self.tables).close)
         timers = TimersPart(node.schedule)
         delivery = None
         if self.outward is not None:

@@ -10,6 +10,8 @@ from onceward.parts import recurrence
 from onceward.parts.queue import changed
 from onceward.parts.recurrence import Cron, Interval, Repeat
 from onceward.parts.schedule import DEFAULT, admit_job, admit_lease, admit_queue, milliseconds
+from onceward.parts.seats import Referee
+from onceward.parts.seats.policy import names_fit
 from onceward.parts.timers import Send, Spec, timer_key
 from onceward.service.attempt import Handler
 
@@ -23,6 +25,7 @@ class Declared:
         self._settings: dict[str, dict[str, Any]] = {}
         self._handlers: dict[str, Handler] = {}
         self._recurring: dict[str, Spec] = {}
+        self._referees: dict[str, Referee] = {}
         self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}
         """ASGI applications by their prefixes."""
 
@@ -34,6 +37,18 @@ class Declared:
         wanted = {**self._settings.get(name, {}), **settings}
         changed(name, DEFAULT, wanted)
         self._settings[name] = wanted
+
+    def referee(self, game: str, referee: Referee) -> None:
+        """Let the games of a name be judged, at tables that name it. Raises `BadInput`."""
+        self._must_be_stopped("declare referees")
+        if not names_fit(game, limits.SEATS_NAME_BYTES_MAX):
+            raise BadInput(f"a game's name has 1 to {limits.SEATS_NAME_BYTES_MAX} bytes")
+        if game in self._referees:
+            raise BadInput(f"the game {game!r} has a referee already")
+        for name in ("begin", "move", "ended"):
+            if not callable(getattr(referee, name, None)):
+                raise BadInput(f"a referee has an async function {name!r}")
+        self._referees[game] = referee
 
     def handler(
         self,

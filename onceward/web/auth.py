@@ -14,6 +14,8 @@ of names, as in `send:orders` or `work:mail.*`. Actions:
     read      join rooms whose ids match, see all that is in them, and be seen there
     write     change maps and lists of such rooms, speak to others in them, and make rooms
     room      do all that, and give rooms settings, and delete them
+    play      see tables whose ids match, join and leave them, move and watch there, for oneself
+    table     do all that for others, too, make, pause and close such tables, and say who has won
     all       everything
 """
 
@@ -21,20 +23,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from onceward import limits
 from onceward.errors import BadInput, OncewardError
 
-ACTIONS = ("send", "work", "manage", "lock", "timer", "endpoint", "read", "write", "room")
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 KEY_PREFIX = "ow_"
 HS256_BYTES_MIN = 32
 RSA_BITS_MIN = 2_048
 
-Action = Literal["send", "work", "manage", "lock", "timer", "endpoint", "read", "write", "room"]
+Action = Literal[
+    "send",
+    "work",
+    "manage",
+    "lock",
+    "timer",
+    "endpoint",
+    "read",
+    "write",
+    "room",
+    "play",
+    "table",
+]
+ACTIONS: tuple[str, ...] = get_args(Action)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,15 @@ DEFINED = {
         for method in ("GET", "PUT", "DELETE")
         for kind in ("maps", "lists", "presences")
     ),
+    *("POST /v1/tables", "GET /v1/tables", "GET /v1/tables/{id}", "GET /v1/tables/{id}/place"),
+    *(
+        f"POST /v1/tables/{{id}}/{name}"
+        for name in (
+            *("join", "leave", "watch", "ready", "alive", "move", "result"),
+            *("pause", "resume", "close"),
+        )
+    ),
+    *("GET /v1/ladders/{ladder}", "GET /v1/ladders/{ladder}/{user}"),
     *("GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /docs"),
 }
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 import aiohttp
 
 from onceward import limits
+from onceward.client.rooms.acts import Acts
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.room import Room
 from onceward.client.rooms.steps import error_of
@@ -28,7 +29,9 @@ from onceward.ids import Ids
 from onceward.parts.rooms.frames import (
     PROTOCOL,
     ClientFrame,
+    Done,
     Error,
+    Failed,
     Hello,
     Leave,
     Ping,
@@ -81,6 +84,7 @@ class Live:
         self._running: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._out: list[ClientFrame] = []
+        self._acts = Acts(self._send)
         self._awake = asyncio.Event()
         self._heard = False
         self._settling = False
@@ -149,6 +153,14 @@ class Live:
         if room.status == "closed":
             raise room.error or BadInput("the room was left meanwhile", code="not_joined")
         return room
+
+    async def act(self, do: str, table: str = "", **body: Any) -> Any:
+        """Do something at a table: `join`, `leave`, `move`, `ready` and whatever else there is
+        over HTTP, with the same members. Returns the answer as plain data. Raises what the
+        server says, and `OutcomeUnknown` if the connection is lost before it does."""
+        if self.state == "closed":
+            raise self.error or BadInput("the connection is closed")
+        return await self._acts.ask(do, table, body, connected=self.state == "connected")
 
     # For rooms.
 
@@ -271,6 +283,8 @@ class Live:
             self._welcome(frame)
         elif isinstance(frame, Error):
             _log.warning("the server refused something: %s [%s]", frame.detail, frame.code)
+        elif isinstance(frame, Done | Failed):
+            self._acts.receive(frame)
         elif not isinstance(frame, Pong):
             room = self.rooms.get(frame.room)
             if room is not None:  # else it was left, and this was under way
@@ -296,6 +310,7 @@ class Live:
         for room in self.rooms.values():
             room.user = room.replica.user = frame.user
             self._send(room.replica.join())
+        self._acts.send_waiting()
         self._set_state("connected")
 
     async def _renew(self, left_ms: int) -> None:
@@ -333,6 +348,7 @@ class Live:
         for task in list(self._tasks):
             task.cancel()
         self._out.clear()
+        self._acts.lost()
         for room in list(self.rooms.values()):
             room.lost()
             room.settle()
@@ -345,6 +361,7 @@ class Live:
             return
         self._lost()
         self.error = error
+        self._acts.end(error or BadInput("the connection is closed"))
         for room in list(self.rooms.values()):
             room.close(error)
         self.rooms.clear()

@@ -135,6 +135,16 @@ class Tell(Asking, frozen=True, tag="tell"):
     value: Any = None
 
 
+class Act(Asking, frozen=True, tag="act"):
+    """Do something at a table: what can be done, and with which `body`, is as over HTTP. It is
+    answered by `done` or `failed` with the same `n`, in the order of asking."""
+
+    n: int
+    do: str
+    table: str = ""
+    body: dict[str, Any] = {}
+
+
 # From the server.
 
 
@@ -260,6 +270,21 @@ class Left(Frame, frozen=True, tag="left"):
     detail: str = ""
 
 
+class Done(Frame, frozen=True, tag="done"):
+    """What was to be done at a table is done, and durable."""
+
+    n: int
+    value: Any = None
+
+
+class Failed(Frame, frozen=True, tag="failed"):
+    """What was to be done at a table was not done."""
+
+    n: int
+    code: str
+    detail: str = ""
+
+
 class Error(Frame, frozen=True, tag="error"):
     """A frame had no effect. It does not tell of steps: `refused` and `left` do."""
 
@@ -268,7 +293,9 @@ class Error(Frame, frozen=True, tag="error"):
     room: str = ""
 
 
-ClientFrame = Hello | Token | Ping | Join | Leave | Ops | SetPresence | RemovePresence | Say | Tell
+ClientFrame = (
+    Hello | Token | Ping | Join | Leave | Ops | SetPresence | RemovePresence | Say | Tell | Act
+)
 ServerFrame = (
     Welcome
     | Pong
@@ -283,6 +310,8 @@ ServerFrame = (
     | Went
     | Said
     | Left
+    | Done
+    | Failed
     | Error
 )
 

@@ -1,7 +1,7 @@
 """What may be the name of a room, a map, a key, a client; and what may be a step."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -11,6 +11,9 @@ from onceward.parts.rooms import operations as op
 from onceward.parts.rooms import positions
 from onceward.parts.rooms.operations import Operation
 from onceward.transaction import encode
+
+TABLE_ROOMS: Final = "table:"
+"""How the ids of rooms begin that show tables: nobody writes there but the tables."""
 
 
 def admit_text(text: Any, what: str, bytes_max: int, *, empty: bool = False) -> None:

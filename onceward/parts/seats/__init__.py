@@ -5,19 +5,42 @@ anything there, so two who want the last seat exclude each other, whatever proce
 Those who wait stand in lanes; nobody is overtaken in a lane.
 """
 
+from onceward.parts.seats.clocks import CLOCK_WRITES, EXPIRE_WRITES, PURGE_WRITES
 from onceward.parts.seats.policy import KINDS, Policy, policy_of
-from onceward.parts.seats.records import Board, Change, Ending, Place, Rating, Referee, Seat, Table
+from onceward.parts.seats.records import (
+    CLOCK_DUE,
+    PURGE_DUE,
+    WAIT_DUE,
+    Board,
+    Change,
+    Ending,
+    Leader,
+    Place,
+    Rating,
+    Referee,
+    Seat,
+    Table,
+)
+from onceward.parts.seats.seats import Seats
 
 __all__ = [
+    "CLOCK_DUE",
+    "CLOCK_WRITES",
+    "EXPIRE_WRITES",
     "KINDS",
+    "PURGE_DUE",
+    "PURGE_WRITES",
+    "WAIT_DUE",
     "Board",
     "Change",
     "Ending",
+    "Leader",
     "Place",
     "Policy",
     "Rating",
     "Referee",
     "Seat",
+    "Seats",
     "Table",
     "policy_of",
 ]

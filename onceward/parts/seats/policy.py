@@ -113,6 +113,10 @@ def admit(policy: Policy) -> None:
     _admit_names(policy.seats, "seats", limits.SEATS_MAX)
     _admit_names(policy.lanes, "lanes", limits.SEATS_LANES_MAX)
     _admit_names(policy.bots, "bots", limits.SEATS_MAX)
+    if policy.bot_ms and len(policy.bots) < len(policy.seats) - 1:
+        raise _bad(f"bots need names for {len(policy.seats) - 1} of them")
+    if any("/" in name for name in policy.lanes):
+        raise _bad("lanes have no / in their names: tier and size of party stand behind one")
     for name in _TIMES:
         _admit_number(policy, name, 0, limits.SEATS_MS_MAX)
     for name in ("max_wins", "max_draws"):

@@ -62,7 +62,6 @@ class Front(msgspec.Struct):
     number: int
     order: int
     since_ms: int
-    users: tuple[str, ...]
 
 
 class Lane(msgspec.Struct, omit_defaults=True):
@@ -129,6 +128,8 @@ class Info(msgspec.Struct, omit_defaults=True):
     """Which referee judges here; empty: results are told from outside."""
     by: str = ""
     meta: dict[str, Any] = {}
+    pool: str = ""
+    """The table that this one was opened from."""
 
 
 class Stand(msgspec.Struct, omit_defaults=True):
@@ -136,12 +137,17 @@ class Stand(msgspec.Struct, omit_defaults=True):
 
     role: Role
     since_ms: int
-    marker: str = ""
     lane: str = ""
     """The key of the lane, while waiting."""
     number: int = 0
     due_ms: int = 0
-    """When a sign of life is looked for."""
+    """When a sign of life is looked for; 0: never."""
+    opened: str = ""
+    """The table that was opened for it from here."""
+    key: str = ""
+    """Of its last move …"""
+    answer: Any = None
+    """… and what was answered."""
 
 
 class Wait(msgspec.Struct, omit_defaults=True):
@@ -150,6 +156,8 @@ class Wait(msgspec.Struct, omit_defaults=True):
     users: tuple[str, ...]
     since_ms: int
     order: int
+    lane: str
+    """Its name, without tier and size."""
 
 
 class Rating(msgspec.Struct, omit_defaults=True):
@@ -163,6 +171,16 @@ class Rating(msgspec.Struct, omit_defaults=True):
 
 
 # What callers see.
+
+
+class Leader(msgspec.Struct, omit_defaults=True):
+    """Someone on a ladder."""
+
+    user: str
+    rating: int
+    games: int = 0
+    won: int = 0
+    drawn: int = 0
 
 
 class Place(msgspec.Struct, omit_defaults=True):
@@ -187,8 +205,8 @@ class Place(msgspec.Struct, omit_defaults=True):
     """How many people wait in all."""
     wait_ms: int = 0
     """About how long it will take."""
-    room: str = ""
-    """The live view."""
+    opened: str = ""
+    """The table that was opened for one, to go to."""
 
 
 class Table(msgspec.Struct, omit_defaults=True):
@@ -212,7 +230,8 @@ class Table(msgspec.Struct, omit_defaults=True):
     """How many places are taken in each lane that anyone waits in."""
     by: str = ""
     meta: dict[str, Any] = {}
-    room: str = ""
+    pool: str = ""
+    """The table that this one was opened from."""
 
     def marker_of(self, user: str) -> str | None:
         """The marker under which someone sits, or None."""
@@ -324,6 +343,14 @@ def wait_key(id_: str, epoch: str, lane: str, number: int) -> Key:
     return lane_partition(id_, epoch), keys.join(lane, "wait", number)
 
 
+def block_key(id_: str, epoch: str, lane: str, block: int) -> Key:
+    return lane_partition(id_, epoch), keys.join(lane, "block", block)
+
+
+def group_key(id_: str, epoch: str, lane: str, group: int) -> Key:
+    return lane_partition(id_, epoch), keys.join(lane, "group", group)
+
+
 def rating_key(ladder: str, user: str) -> Key:
     return keys.join("rating", ladder), keys.join(user)
 
@@ -367,4 +394,12 @@ def admit_user(user: Any) -> None:
     if not names_fit(user, limits.SEATS_USER_BYTES_MAX):
         raise BadInput(
             f"a user's name is text of 1 to {limits.SEATS_USER_BYTES_MAX} bytes", code="bad_name"
+        )
+
+
+def admit_move_key(key: Any) -> None:
+    """Raise `BadInput` for what cannot be the key of a move."""
+    if not names_fit(key, limits.SEATS_USER_BYTES_MAX):
+        raise BadInput(
+            f"a move's key is text of 1 to {limits.SEATS_USER_BYTES_MAX} bytes", code="bad_key"
         )

@@ -8,7 +8,7 @@ catches up.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from onceward import limits
@@ -34,6 +34,10 @@ logger = logging.getLogger("onceward.rooms")
 _JOIN_TRIES = 5
 
 
+Act = Callable[[Visitor, frames.Act], Awaitable[Any]]
+"""Does something at a table for someone; returns the answer. Raises `OncewardError`."""
+
+
 class Hub:
     """One per process."""
 
@@ -46,6 +50,9 @@ class Hub:
         """What is true of rooms, in transactions."""
         self.visitor: Callable[[str], Visitor] = _nobody
         """Tells who has a token; raises `no_credentials`. The server sets it."""
+        self.act: Act = _no_acts
+        """Does what connections ask for at tables. The application sets it."""
+        self._user_hooks: list[Callable[[str, str, bool], None]] = []
         self.rooms: dict[str, LiveRoom] = {}
         self.sessions: dict[Session, None] = {}
         self._opening: dict[str, asyncio.Task[LiveRoom]] = {}
@@ -74,6 +81,16 @@ class Hub:
         self.store.meters.count("room_connections")
         self.sessions[session] = None
         return session
+
+    def on_user(self, hook: Callable[[str, str, bool], None]) -> None:
+        """Call `hook(room, user, here)` when the first connection of a user to a room that is
+        served here is there, and when the last one is gone."""
+        self._user_hooks.append(hook)
+
+    def user_changed(self, room: str, user: str, here: bool) -> None:
+        """A user has come to a room, or gone. The room calls it."""
+        for hook in self._user_hooks:
+            hook(room, user, here)
 
     def forget(self, session: Session) -> None:
         """A connection is no more. The session calls it."""
@@ -302,6 +319,10 @@ class Hub:
             if head.seq <= room.ledger.room.seq and head.epoch == room.ledger.room.epoch:
                 return
         room.look()
+
+
+async def _no_acts(visitor: Visitor, asked: frames.Act) -> Any:
+    raise BadInput("there are no tables here", code="not_found")
 
 
 async def _nowhere(address: Address, *_: Any) -> Pipe:

@@ -138,6 +138,8 @@ class LiveRoom:
         self.readers[session] = member
         self._clients[member.user, member.client] = member
         self._users[member.user] = self._users.get(member.user, 0) + 1
+        if self._users[member.user] == 1:
+            self.hub.user_changed(self.id, member.user, True)
         self.doors.came(member)
         self.crowd.came(member.user)
         room = self.ledger.room
@@ -180,6 +182,7 @@ class LiveRoom:
         self._users[member.user] -= 1
         if not self._users[member.user]:
             del self._users[member.user]
+            self.hub.user_changed(self.id, member.user, False)
         self.doors.went(member)
         self.crowd.left(member.user, lost=lost)
         if not self.readers:

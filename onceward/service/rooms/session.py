@@ -14,7 +14,7 @@ from onceward import limits
 from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
 from onceward.parts.rooms import frames
 from onceward.parts.rooms.frames import encode
-from onceward.parts.rooms.names import admit_client, admit_number, admit_room
+from onceward.parts.rooms.names import TABLE_ROOMS, admit_client, admit_number, admit_room
 from onceward.service.rooms.owners import Address
 from onceward.service.rooms.relay import Relay, Remote
 from onceward.service.rooms.wire import Wire, frame
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("onceward.rooms")
 
-Deed = Literal["read", "write", "room"]
+Deed = Literal["read", "write", "room", "play", "table"]
 
 
 class Visitor(Protocol):
@@ -42,8 +42,12 @@ class Visitor(Protocol):
 
 
 def allowed(visitor: Visitor, deed: Deed, id_: str) -> bool:
-    """Whether someone may read, write or manage a room: who may do more may do less."""
+    """Whether someone may read, write or manage a room: who may do more may do less. Rooms that
+    show tables are written by tables alone, and read by all who may play there, too."""
     may = visitor.may
+    if id_.startswith(TABLE_ROOMS):
+        table = id_.removeprefix(TABLE_ROOMS)
+        return deed == "read" and (may("read", id_) or may("play", table) or may("table", table))
     return may(deed, id_) or may("room", id_) or (deed == "read" and may("write", id_))
 
 
@@ -174,6 +178,8 @@ class Session:
             self.end(error.code)
         elif isinstance(asked, frames.Ops):
             self.say(frames.Refused(room, asked.n, error.code, error.message))
+        elif isinstance(asked, frames.Act):
+            self.say(frames.Failed(asked.n, error.code, error.message))
         elif isinstance(asked, frames.Join):
             self.say(frames.Left(room, error.code, error.message))
         else:
@@ -244,6 +250,30 @@ class Session:
             logger.exception("cannot join %s", asked.room)
             self.end("internal")
         self._busy = None
+        self._go_on()
+
+    def _act(self, asked: frames.Act) -> None:
+        admit_number(asked.n, "the number of an act", 0)
+        self._unanswered += 1
+        self._wire.pause()
+        self._busy = self._hub.spawn(self._do(asked))
+
+    async def _do(self, asked: frames.Act) -> None:
+        """Do something at a table, and go on with what has come meanwhile."""
+        assert self._visitor is not None
+        try:
+            value = await self._hub.act(self._visitor, asked)
+            self.say(frames.Done(asked.n, value))
+        except OncewardError as error:
+            if error.kind.status >= 500:
+                logger.error("cannot %s at %s: %s", asked.do, asked.table, error)
+                error = Unavailable(f"{error.kind.title}.", code=error.code)
+            self.say(frames.Failed(asked.n, error.code, error.message))
+        except Exception:
+            logger.exception("cannot %s at %s", asked.do, asked.table)
+            self.end("internal")
+        self._busy = None
+        self.answered()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -349,4 +379,5 @@ _TAKE: dict[type[Any], Any] = {
     frames.RemovePresence: Session._remove_presence,
     frames.Say: Session._say,
     frames.Tell: Session._tell,
+    frames.Act: Session._act,
 }

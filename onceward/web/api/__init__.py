@@ -9,6 +9,7 @@ from onceward.web.api import (
     rooms,
     rooms_inside,
     system,
+    tables,
     timers,
     timers_plain,
 )
@@ -23,5 +24,6 @@ ROUTES = [
     *endpoints.ROUTES,
     *rooms.ROUTES,
     *rooms_inside.ROUTES,
+    *tables.ROUTES,
     *system.ROUTES,
 ]

@@ -1,0 +1,310 @@
+"""Games at tables: how they begin and end, and what follows from that. For the other modules."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import NoSuchTable, OncewardError
+from onceward.ids import Ids
+from onceward.parts.seats import seating
+from onceward.parts.seats.policy import Then
+from onceward.parts.seats.rating import rated
+from onceward.parts.seats.records import (
+    PURGE_DUE,
+    Board,
+    Change,
+    Ending,
+    Head,
+    Info,
+    Rating,
+    Reason,
+    Referee,
+    Seat,
+    Stand,
+    Table,
+    head_key,
+    info_key,
+    ladder_key,
+    listed_key,
+    purge_entry,
+    rating_key,
+    stand_key,
+)
+from onceward.parts.seats.sitting import Sitting
+from onceward.transaction import Transaction
+
+_OPENED_MS = 3_600_000  # so long one who waited can ask which table was opened
+
+
+class Nowhere:
+    """A board that shows nothing."""
+
+    async def open(self, tx: Transaction, table: str) -> None:
+        pass
+
+    async def show(self, tx: Transaction, table: str, changes: list[Change]) -> None:
+        pass
+
+    async def close(self, tx: Transaction, table: str) -> None:
+        pass
+
+
+class Games:
+    """What happens at tables by itself, when people come and go."""
+
+    def __init__(self, ids: Ids, slots: int, board: Board | None = None) -> None:
+        self.referees: dict[str, Referee] = {}
+        """By the names of their games."""
+        self._ids = ids
+        self._slots = slots
+        self._board = board or Nowhere()
+
+    async def _load(self, tx: Transaction, id_: str) -> Sitting:
+        return await Sitting.load(tx, id_, self._board, self._slots)
+
+    async def _info(self, tx: Transaction, id_: str) -> Info:
+        """What was said about a table, which rarely changes."""
+        info = await tx.get(info_key(id_), Info, cached=True)
+        if info is None:
+            raise NoSuchTable(f"there is no table {id_!r}", id=id_)
+        return info
+
+    async def _make(self, tx: Transaction, id_: str, info: Info) -> Sitting:
+        """A new table, with nobody there."""
+        head = Head(info.epoch, empty_ms=tx.now_ms)
+        tx.put(info_key(id_), info)
+        tx.put(head_key(id_), head)
+        tx.put(listed_key(id_), info.epoch)
+        await self._board.open(tx, id_)
+        return Sitting(tx, id_, info, head, self._board, self._slots, new=True)
+
+    def _referee(self, sitting: Sitting) -> Referee | None:
+        game = sitting.info.game
+        if not game:
+            return None
+        referee = self.referees.get(game)
+        if referee is None:
+            raise OncewardError(f"nothing here knows the game {game!r}", code="no_game")
+        return referee
+
+    # Sitting down.
+
+    async def _settle(self, sitting: Sitting) -> None:
+        """Let sit down who can, begin a game if all is ready for it, and write it all."""
+        head, policy = sitting.head, sitting.policy
+        begins = False
+        if policy.opens and not sitting.rests:
+            await self._open(sitting)
+        elif not sitting.rests and head.phase != "playing":
+            await self._fill(sitting)
+            begins = self._go_on(sitting)
+        if policy.ends_empty and not (sitting.rests or seating.people(head.seats) or head.waiting):
+            await self._close(sitting)
+            return
+        await sitting.save()
+        referee = self._referee(sitting) if begins else None
+        if referee is not None:
+            await referee.begin(sitting.tx, sitting.table())
+
+    async def _fill(self, sitting: Sitting) -> None:
+        head, policy, now_ms = sitting.head, sitting.policy, sitting.now_ms
+        came = 0
+        room_made = False
+        while True:
+            key = seating.pick(policy, head.lanes, head.seats.values(), now_ms)
+            if key is None and not room_made:
+                # Those who came together, and those who sit here without a game, would wait for
+                # each other for ever.
+                key, room_made = seating.blocked(policy, head), True
+                for marker in seating.people(head.seats) if key is not None else ():
+                    await sitting.rise(marker, "back")
+            if key is None:
+                break
+            tier = head.lanes[key].tier
+            wait = await sitting.next(key)
+            await sitting.sit(wait.users, wait.lane, tier)
+            came += len(wait.users)
+        if came:
+            took_ms = (now_ms - head.paced_ms) // came
+            head.pace_ms = (3 * head.pace_ms + took_ms) // 4 if head.pace_ms else took_ms
+            head.paced_ms = now_ms
+
+    def _go_on(self, sitting: Sitting) -> bool:
+        """Find the phase that fits who is seated; says whether a game begins."""
+        head, policy, now_ms = sitting.head, sitting.policy, sitting.now_ms
+        seats = head.seats.values()
+        if len(seats) < len(policy.seats):
+            before, head.phase = head.phase, "waiting"
+            head.empty_ms = head.empty_ms or now_ms
+            for seat in seats:
+                if (before != "waiting" or not seat.due_ms) and not seat.bot:
+                    _restart(seat, now_ms, policy.waiting_ms)
+            return False
+        head.empty_ms = 0
+        if not seating.people(head.seats):
+            return False
+        asked_ms = policy.rematch_ms if head.again else policy.ready_ms
+        if asked_ms:
+            for seat in seats:
+                if head.phase == "waiting" or not (seat.ready or seat.due_ms):
+                    _restart(seat, now_ms, 0 if seat.bot else asked_ms)
+                    seat.ready = seat.bot
+            head.phase = "ready"
+            if not all(seat.ready for seat in seats):
+                return False
+        head.phase, head.again = "playing", False
+        head.game += 1
+        head.began_ms = now_ms
+        for seat in seats:
+            _restart(seat, now_ms, 0 if seat.bot else policy.idle_ms)
+        return True
+
+    async def _open(self, sitting: Sitting) -> None:
+        """Open a table for those who wait, if enough of them fit; more with the next commits."""
+        head, policy, tx = sitting.head, sitting.policy, sitting.tx
+        chosen = await self._group(sitting)
+        if chosen is None:
+            return
+        id_, epoch = self._ids.new(), self._ids.new()
+        opened = msgspec.structs.replace(policy, opens=False, ends_empty=True, line_max=0)
+        info = msgspec.structs.replace(
+            sitting.info, epoch=epoch, policy=opened, made_ms=tx.now_ms, pool=sitting.id
+        )
+        table = await self._make(tx, id_, info)
+        users: list[str] = []
+        for key in chosen:
+            tier = head.lanes[key].tier
+            wait = await sitting.next(key)
+            await table.sit(wait.users, wait.lane, tier)
+            users += wait.users
+        for user in users:
+            await sitting.forget(user)
+            stand = Stand("", tx.now_ms, opened=id_)
+            sitting.put_stand(user, stand, expires_at_ms=tx.now_ms + _OPENED_MS)
+        head.opened += 1
+        sitting.tell("opened", "last", {"table": id_, "users": users})
+        sitting.more = await self._group(sitting) is not None
+        await self._settle(table)
+
+    async def _group(self, sitting: Sitting) -> list[str] | None:
+        head, policy = sitting.head, sitting.policy
+        seats = len(policy.seats)
+        waits = {
+            key: [row.value for row in await sitting.line.first(key, lane, seats)]
+            for key, lane in head.lanes.items()
+        }
+        return seating.group(policy, head.lanes, waits, sitting.now_ms)
+
+    async def _opened(self, sitting: Sitting, user: str) -> str:
+        stand = await sitting.tx.get(stand_key(sitting.id, sitting.head.epoch, user), Stand)
+        return "" if stand is None else stand.opened
+
+    # The end of a game.
+
+    async def _finish(
+        self,
+        sitting: Sitting,
+        winners: Sequence[str],
+        reason: Reason,
+        gone: Mapping[str, Then],
+    ) -> Ending:
+        """End the game that is on. Those who are `gone` get up in any case."""
+        head, policy, table = sitting.head, sitting.policy, sitting.table()
+        ratings = await self._rate(sitting, winners, reason)
+        ending = Ending(
+            head.game,
+            table.players,
+            tuple(winners),
+            reason,
+            {user: rating.rating for user, rating in ratings.items()},
+        )
+        await self._tell_referee(sitting, table, ending)
+        sitting.tell("table", "ended", msgspec.to_builtins(ending))
+        if reason == "result" and not winners:
+            head.draws += 1
+        elif winners:
+            head.draws = 0
+        for seat in head.seats.values():
+            if winners:
+                seat.wins = seat.wins + 1 if seat.user in winners else 0
+            if seat.user in ratings:
+                seat.tier = seating.tier_of(policy, ratings[seat.user].rating)
+            _restart(seat, 0, 0)
+        head.phase = "waiting"
+        ups = seating.get_up(policy, head, winners, gone, sitting.now_ms)
+        head.again = not ups
+        if ups:
+            head.draws = 0
+        elif reason == "result" and not winners and policy.draw == "swap":
+            head.seats = seating.swapped(policy, head.seats)
+        for marker, then in ups:
+            await sitting.rise(marker, then)
+        await self._settle(sitting)
+        return ending
+
+    async def _close(self, sitting: Sitting) -> None:
+        """End it for everyone. What is left of it is removed by what is due."""
+        tx, id_, head = sitting.tx, sitting.id, sitting.head
+        if head.phase == "playing":
+            table = sitting.table()
+            await self._tell_referee(sitting, table, Ending(head.game, table.players, (), "void"))
+        until_ms = tx.now_ms + limits.SEATS_CLOSED_MS
+        head.seats, head.lanes, head.spectators, head.paused_ms = {}, {}, 0, 0
+        head.phase = "closed"
+        await sitting.save()
+        for key, value in (
+            (info_key(id_), sitting.info),
+            (head_key(id_), head),
+            (listed_key(id_), head.epoch),
+        ):
+            tx.put(key, value, expires_at_ms=until_ms)
+        tx.put(purge_entry(id_, head.epoch, tx.now_ms, self._slots), PURGE_DUE)
+
+    async def _tell_referee(self, sitting: Sitting, table: Table, ending: Ending) -> None:
+        referee = self._referee(sitting)
+        if referee is not None:
+            await referee.ended(sitting.tx, table, ending)
+
+    # Ratings.
+
+    def _ladder(self, info: Info) -> str:
+        return info.policy.ladder or info.game or "tables"
+
+    async def _tier(self, sitting: Sitting, users: Sequence[str]) -> int:
+        """Of one who comes, or of those who come together."""
+        policy = sitting.policy
+        if not policy.tiers:
+            return 0
+        ladder = self._ladder(sitting.info)
+        found = await sitting.tx.get_many([rating_key(ladder, user) for user in users], Rating)
+        known = [policy.rating_first if one is None else one.rating for one in found]
+        return seating.tier_of(policy, sum(known) // len(known))
+
+    async def _rate(
+        self, sitting: Sitting, winners: Sequence[str], reason: Reason
+    ) -> dict[str, Rating]:
+        """Change the ratings of those who played, if the table is one that does."""
+        policy, tx = sitting.policy, sitting.tx
+        users = [seat.user for seat in seating.people(sitting.head.seats).values()]
+        if not policy.rated or reason == "void" or len(users) < 2:
+            return {}
+        ladder = self._ladder(sitting.info)
+        found = await tx.get_many([rating_key(ladder, user) for user in users], Rating)
+        before = {
+            user: Rating(policy.rating_first) if known is None else known
+            for user, known in zip(users, found, strict=True)
+        }
+        after = rated(before, winners, policy.rating_step, tx.now_ms)
+        for user, rating in after.items():
+            if before[user].games and before[user].rating != rating.rating:
+                tx.delete(ladder_key(ladder, before[user].rating, user))
+            tx.put(rating_key(ladder, user), rating)
+            tx.put(ladder_key(ladder, rating.rating, user), rating)
+        return after
+
+
+def _restart(seat: Seat, now_ms: int, clock_ms: int) -> None:
+    """Give someone so long for the next thing to do, whatever was before; 0: no limit."""
+    seat.due_ms = now_ms + clock_ms if clock_ms else 0
+    seat.ready = seat.turn = seat.warned = False

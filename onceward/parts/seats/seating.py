@@ -1,0 +1,259 @@
+"""The rules of a table, as functions on values: who is next, who gets up, what time brings."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from onceward.parts.seats.policy import Policy, Then
+from onceward.parts.seats.records import Head, Lane, Seat, Wait
+
+
+class Entry(NamedTuple):
+    """A place in a lane: the lane's key, and the number there."""
+
+    lane: str
+    number: int
+
+
+class Up(NamedTuple):
+    """Someone who gets up, and where to."""
+
+    marker: str
+    then: Then
+
+
+def lane_key(name: str, tier: int = 0, size: int = 1) -> str:
+    """How a lane is called in the head and in the live view."""
+    return name if (tier, size) == (0, 1) else f"{name}/{tier}/{size}"
+
+
+def tier_of(policy: Policy, rating: int) -> int:
+    """Which tier a rating is in, from 0 on."""
+    return sum(rating >= begins for begins in policy.tiers)
+
+
+def people(seats: Mapping[str, Seat]) -> dict[str, Seat]:
+    """Those who are no bots."""
+    return {marker: seat for marker, seat in seats.items() if not seat.bot}
+
+
+def reach(policy: Policy, since_ms: int, now_ms: int) -> int:
+    """How many tiers away others may be for one who waits since then."""
+    if not policy.tiers:
+        return 0
+    return (now_ms - since_ms) // policy.widen_ms if policy.widen_ms else len(policy.tiers)
+
+
+def fits(policy: Policy, lane: Lane, tiers: Iterable[int], free: int, now_ms: int) -> bool:
+    """Whether the first in a lane may sit down, with so many seats free, beside these tiers."""
+    if lane.front is None or lane.size > free:
+        return False
+    far = reach(policy, lane.front.since_ms, now_ms)
+    return all(abs(lane.tier - tier) <= far for tier in tiers)
+
+
+def pick(
+    policy: Policy, lanes: Mapping[str, Lane], seated: Collection[Seat], now_ms: int
+) -> str | None:
+    """The lane whose first one sits down next, beside those who are seated: of all who fit the
+    one with the highest priority, and then the one who came first. Bots give way."""
+    persons = [seat for seat in seated if not seat.bot]
+    free = len(policy.seats) - len(persons)
+    tiers = [seat.tier for seat in persons]
+    fitting = [key for key, lane in lanes.items() if fits(policy, lane, tiers, free, now_ms)]
+    return min(fitting, key=lambda key: precedence(lanes[key]), default=None)
+
+
+def precedence(lane: Lane) -> tuple[int, int]:
+    """By which lanes are compared: the lowest comes first."""
+    assert lane.front is not None
+    return lane.priority, lane.front.order
+
+
+def first_of_all(lanes: Mapping[str, Lane]) -> Lane | None:
+    """The lane of the one who would be next if there were room for everyone."""
+    taken = [lane for lane in lanes.values() if lane.front is not None]
+    return min(taken, key=precedence, default=None)
+
+
+def blocked(policy: Policy, head: Head) -> str | None:
+    """The lane of a party that is next, and for which fewer seats are free than it needs, while
+    others sit here and wait for people to play with, each for itself."""
+    taken = [key for key, lane in head.lanes.items() if lane.front is not None]
+    first = min(taken, key=lambda key: precedence(head.lanes[key]), default=None)
+    seated = people(head.seats).values()
+    free = len(policy.seats) - len(seated)
+    if first is None or not seated or any(seat.party for seat in seated):
+        return None
+    return first if 0 < free < head.lanes[first].size else None
+
+
+def get_up(
+    policy: Policy, head: Head, winners: Collection[str], gone: Mapping[str, Then], now_ms: int
+) -> list[Up]:
+    """Who gets up after a game, in the order in which they go to the back: those who are `gone`
+    anyway; and, if someone waits who fits, the losers, and then winners who have won enough."""
+    seats = head.seats
+    ups = [Up(marker, gone[seat.user]) for marker, seat in seats.items() if seat.user in gone]
+    left = {marker: seat for marker, seat in seats.items() if seat.user not in gone}
+    if not left:
+        return ups
+
+    def wanted(staying: Collection[Seat]) -> bool:
+        return pick(policy, head.lanes, staying, now_ms) is not None
+
+    losers = {m: s for m, s in left.items() if s.user not in winners} if winners else {}
+    if not winners and not gone:  # a draw
+        too_many = 0 < policy.max_draws <= head.draws
+        if (policy.draw == "back" or too_many) and wanted(()):
+            ups += [Up(marker, "back") for marker in left]
+        return ups
+    stay = {marker: seat for marker, seat in left.items() if marker not in losers}
+    first = first_of_all(head.lanes)
+    freed = len(policy.seats) - len(people(stay))
+    if first is not None and first.size > freed:
+        tired = stay  # or those who came together would wait for ever
+    else:
+        tired = {m: s for m, s in stay.items() if 0 < policy.max_wins <= s.wins}
+    rest = [seat for marker, seat in stay.items() if marker not in tired]
+    if tired and wanted(rest):
+        ups += [Up(marker, policy.loser) for marker in losers]
+        ups += [Up(marker, "back") for marker in tired]
+    elif wanted(list(stay.values())):
+        ups += [Up(marker, policy.loser) for marker in losers]
+    return ups
+
+
+def swapped(policy: Policy, seats: Mapping[str, Seat]) -> dict[str, Seat]:
+    """All seats with the markers moved on by one."""
+    markers = [marker for marker in policy.seats if marker in seats]
+    shifted = [markers[-1], *markers[:-1]] if markers else []
+    return {marker: seats[before] for marker, before in zip(markers, shifted, strict=True)}
+
+
+def free_marker(policy: Policy, seats: Mapping[str, Seat]) -> str:
+    """The first marker that is free, or has a bot."""
+    for marker in policy.seats:
+        if marker not in seats:
+            return marker
+    return next(marker for marker in policy.seats if seats[marker].bot)
+
+
+def group(
+    policy: Policy, lanes: Mapping[str, Lane], waits: Mapping[str, Sequence[Wait]], now_ms: int
+) -> list[str] | None:
+    """The lanes whose first ones make up a whole table, each named as often as it gives one; or
+    None. `waits` has as many of each lane, from its front on, as a table has seats."""
+    fronts = sorted(
+        (key for key, found in waits.items() if found),
+        key=lambda key: (lanes[key].priority, waits[key][0].order),
+    )
+    for anchor in fronts:
+        chosen = _group_of(policy, lanes, waits, fronts, anchor, now_ms)
+        if chosen is not None:
+            return chosen
+    return None
+
+
+def _group_of(
+    policy: Policy,
+    lanes: Mapping[str, Lane],
+    waits: Mapping[str, Sequence[Wait]],
+    fronts: Sequence[str],
+    anchor: str,
+    now_ms: int,
+) -> list[str] | None:
+    chosen: list[str] = []
+    members: list[tuple[int, int]] = []  # tier, and reach
+    free = len(policy.seats)
+
+    def matches(key: str) -> bool:
+        taken = chosen.count(key)
+        if taken >= len(waits[key]) or lanes[key].size > free:
+            return False
+        tier, far = lanes[key].tier, reach(policy, waits[key][taken].since_ms, now_ms)
+        return all(abs(tier - other) <= max(far, theirs) for other, theirs in members)
+
+    while free:
+        able = [anchor] if not chosen else [key for key in fronts if matches(key)]
+        if not able or not matches(able[0]):
+            return None
+        key = min(able, key=lambda key: (lanes[key].priority, waits[key][chosen.count(key)].order))
+        wait = waits[key][chosen.count(key)]
+        members.append((lanes[key].tier, reach(policy, wait.since_ms, now_ms)))
+        chosen.append(key)
+        free -= lanes[key].size
+    return chosen
+
+
+# What time brings.
+
+
+def late(head: Head, now_ms: int) -> list[str]:
+    """The users whose time has run out, or whose connection is lost for too long."""
+    return [
+        seat.user
+        for seat in head.seats.values()
+        if 0 < seat.due_ms <= now_ms or 0 < seat.away_ms <= now_ms
+    ]
+
+
+def to_warn(policy: Policy, head: Head, now_ms: int) -> list[Seat]:
+    """Those who are to be warned now."""
+    return [seat for seat in head.seats.values() if 0 < _warn_ms(policy, head, seat) <= now_ms]
+
+
+def _warn_ms(policy: Policy, head: Head, seat: Seat) -> int:
+    if head.phase != "playing" or not policy.warn_ms or not seat.due_ms or seat.warned:
+        return 0
+    return max(seat.due_ms - policy.warn_ms, 1)
+
+
+def bot_due_ms(policy: Policy, head: Head) -> int:
+    """When a bot takes an empty seat; 0: never, as things are."""
+    empty = len(head.seats) < len(policy.seats)
+    if not policy.bot_ms or not empty or not people(head.seats) or policy.opens:
+        return 0
+    return head.empty_ms + policy.bot_ms
+
+
+def next_ms(policy: Policy, head: Head, now_ms: int) -> int:
+    """When the table has to be looked at the next time; 0: not by itself."""
+    if head.phase == "closed" or head.paused_ms:
+        return 0
+    times = [bot_due_ms(policy, head), _widen_ms(policy, head, now_ms)]
+    for seat in head.seats.values():
+        times += [seat.due_ms, seat.away_ms, _warn_ms(policy, head, seat)]
+    return min((time for time in times if time), default=0)
+
+
+def _widen_ms(policy: Policy, head: Head, now_ms: int) -> int:
+    """When the next one in front of a lane may sit with others."""
+    if not (policy.tiers and policy.widen_ms) or head.phase == "playing":
+        return 0
+    times = [
+        lane.front.since_ms + policy.widen_ms * (far + 1)
+        for lane in head.lanes.values()
+        if lane.front is not None
+        and (far := reach(policy, lane.front.since_ms, now_ms)) < len(policy.tiers)
+    ]
+    return min(times, default=0)
+
+
+def shift(head: Head, by_ms: int) -> None:
+    """Let all clocks of a table go on after a pause of so long."""
+    for seat in head.seats.values():
+        seat.due_ms += by_ms if seat.due_ms else 0
+        seat.away_ms += by_ms if seat.away_ms else 0
+    head.empty_ms += by_ms if head.empty_ms else 0
+    head.paced_ms += by_ms if head.paced_ms else 0
+
+
+def pace_ms(policy: Policy, head: Head) -> int:
+    """How long it takes until the next one is seated, about."""
+    return head.pace_ms or policy.game_ms // max(len(policy.seats) - 1, 1)
+
+
+def estimate_ms(policy: Policy, head: Head, ahead: int, now_ms: int) -> int:
+    """About how long one waits who has so many before."""
+    passed_ms = now_ms - head.paced_ms if head.paced_ms else 0
+    return max((ahead + 1) * pace_ms(policy, head) - passed_ms, 0)

@@ -1,0 +1,329 @@
+"""What people do at tables, each in a transaction: so it can be part of any commit."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from onceward import keys, limits
+from onceward.errors import BadInput
+from onceward.keys import Key
+from onceward.parts.seats import seating
+from onceward.parts.seats.clocks import Clocks
+from onceward.parts.seats.records import (
+    WAIT_DUE,
+    Ending,
+    Place,
+    Stand,
+    admit_move_key,
+    admit_user,
+    alive_key,
+    stand_key,
+)
+from onceward.parts.seats.sitting import Sitting
+from onceward.transaction import Transaction
+
+
+class Seats(Clocks):
+    """The tables of one database. All raise `NoSuchTable`; those that change something raise
+    `table_closed` for a closed one, and change nothing then."""
+
+    async def join(
+        self,
+        tx: Transaction,
+        id_: str,
+        user: str,
+        *,
+        lane: str = "",
+        party: Sequence[str] = (),
+    ) -> Place:
+        """Take the first free seat, or stand at the back of a lane; who is there stays where it
+        is. With a party all sit down at the same time or wait together. Raises `BadInput`,
+        with the code `table_full` if as many wait as may."""
+        users = [user, *party]
+        for name in users:
+            admit_user(name)
+        sitting = await self._load(tx, id_)
+        sitting.must_be_open()
+        policy = sitting.policy
+        lane = lane or policy.lanes[-1]
+        if lane not in policy.lanes:
+            raise BadInput(f"the lanes here are {', '.join(policy.lanes)}, not {lane[:100]!r}")
+        if len(users) > policy.party_max or len(set(users)) < len(users):
+            raise BadInput(f"a party is of 1 to {policy.party_max} different people here")
+        if policy.bot_ms and not set(users).isdisjoint(policy.bots):
+            raise BadInput(f"bots are called {', '.join(policy.bots)} here", code="bad_name")
+        stand = await sitting.stand(user)
+        if stand is not None and stand.role != "watching":
+            await self._is_here(sitting, user, acts=True)
+            return await self._place(sitting, user, stand)
+        await self._admit_party(sitting, users)
+        tier = await self._tier(sitting, users)
+        if self._sits_at_once(sitting, len(users), tier):
+            await sitting.sit(users, lane, tier)
+        else:
+            await sitting.stand_back(users, lane, tier)
+        await self._settle(sitting)
+        place = await self.place(tx, id_, user)
+        if place.role == "waiting" and place.waiting > policy.line_max:
+            raise BadInput(f"{policy.line_max} wait at {id_!r}, and no more may", code="table_full")
+        return place
+
+    async def _admit_party(self, sitting: Sitting, users: Sequence[str]) -> None:
+        for name in users:
+            known = await sitting.stand(name)
+            if known is None:
+                continue
+            if known.role != "watching":
+                raise BadInput(f"{name!r} is {known.role} at the table {sitting.id!r} already")
+            sitting.head.spectators -= 1
+
+    def _sits_at_once(self, sitting: Sitting, size: int, tier: int) -> bool:
+        """Whether there is a seat, and nobody who came before."""
+        head, policy = sitting.head, sitting.policy
+        if sitting.rests or policy.opens or head.phase == "playing" or head.waiting:
+            return False
+        seated = seating.people(head.seats).values()
+        free = len(policy.seats) - len(seated)
+        return size <= free and all(seat.tier == tier for seat in seated)
+
+    async def leave(self, tx: Transaction, id_: str, user: str) -> Place:
+        """Get up, or out of the line, with all of one's party there; who is not there stays away.
+        Who leaves a game has lost it."""
+        sitting = await self._load(tx, id_)
+        sitting.must_be_open()
+        stand = await sitting.stand(user)
+        if stand is None:
+            return await self._place(sitting, user, None)
+        if stand.role == "watching":
+            sitting.head.spectators -= 1
+            await sitting.forget(user)
+            await sitting.save()
+        elif stand.role == "waiting":
+            wait = await sitting.unline(stand.lane, stand.number)
+            for name in wait.users:
+                await sitting.forget(name)
+            await self._settle(sitting)
+        elif sitting.head.phase == "playing":
+            others = [s.user for s in sitting.head.seats.values() if s.user != user]
+            await self._finish(sitting, others, "left", {user: "leave"})
+        else:
+            await sitting.rise(self._marker(sitting, user), "leave")
+            await self._settle(sitting)
+        return await self.place(tx, id_, user)
+
+    async def watch(self, tx: Transaction, id_: str, user: str) -> Place:
+        """Be a spectator; who sits or waits there stays where it is. Raises `table_full`."""
+        admit_user(user)
+        sitting = await self._load(tx, id_)
+        sitting.must_be_open()
+        stand = await sitting.stand(user)
+        if stand is None:
+            most = sitting.policy.spectators_max
+            if sitting.head.spectators >= most:
+                raise BadInput(f"{most} watch {id_!r}, and no more may", code="table_full")
+            await sitting.watch(user)
+            await sitting.save()
+        return await self.place(tx, id_, user)
+
+    async def ready(self, tx: Transaction, id_: str, user: str) -> Place:
+        """Say that one is ready, or wants to play again. When all are, the game begins. It means
+        nothing while nobody is asked. Raises `not_seated`."""
+        sitting = await self._seated(tx, id_, user)
+        seat = sitting.seat_of(user)
+        assert seat is not None
+        seat.away_ms = 0
+        if sitting.head.phase == "ready" and not seat.ready:
+            seat.ready, seat.due_ms = True, 0
+            await self._settle(sitting)
+        return await self.place(tx, id_, user)
+
+    async def move(self, tx: Transaction, id_: str, user: str, move: Any, *, key: str = "") -> Any:
+        """Let the referee judge a move of someone who is seated; returns its answer. With a key
+        it is made once: the last one again gets the same answer. Raises `not_seated`, `no_game`,
+        `not_your_turn`, `table_paused`, and what the referee raises."""
+        if key:
+            admit_move_key(key)
+            known = await (await self._load(tx, id_)).stand(user)
+            if known is not None and known.key == key:
+                return known.answer
+        sitting = await self._seated(tx, id_, user)
+        self._must_play(sitting)
+        if sitting.head.paused_ms:
+            raise BadInput(f"the table {id_!r} is paused", code="table_paused")
+        seat = sitting.seat_of(user)
+        assert seat is not None
+        if not seat.turn and any(other.turn for other in sitting.head.seats.values()):
+            raise BadInput("it is someone else's turn", code="not_your_turn")
+        referee = self._referee(sitting)
+        if referee is None:
+            raise BadInput(f"the table {id_!r} has no game with moves", code="no_game")
+        await self._is_here(sitting, user, acts=True)
+        answer = await referee.move(tx, sitting.table(), user, move)
+        if key:
+            after = await self._load(tx, id_)
+            stand = await after.stand(user)
+            if stand is not None:
+                stand.key, stand.answer = key, answer
+                after.put_stand(user, stand)
+        return answer
+
+    async def turn(
+        self, tx: Transaction, id_: str, users: Collection[str], *, keep: bool = False
+    ) -> None:
+        """Say for whom the game waits. Their clocks run from now on; with `keep`, those of them
+        who were to move already go on with the time they have left. For referees."""
+        sitting = await self._load(tx, id_)
+        self._must_play(sitting)
+        for seat in sitting.head.seats.values():
+            waits = seat.user in users
+            if not (keep and waits and seat.turn):
+                clock_ms = 0 if seat.bot or not waits else sitting.policy.turn_ms
+                seat.due_ms = sitting.now_ms + clock_ms if clock_ms else 0
+                seat.warned = False
+            seat.turn = waits
+        await sitting.save()
+
+    async def result(
+        self, tx: Transaction, id_: str, winners: Sequence[str], *, game: int | None = None
+    ) -> Ending:
+        """End the game that is on: these have won, and the others have lost; nobody, and it is a
+        draw. Losers get up, others sit down, ratings change, and the next game begins, all with
+        this commit. With `game` it must be that one. Raises `no_game`, `other_game`,
+        `not_seated`. For referees and servers: no client says who has lost."""
+        sitting = await self._load(tx, id_)
+        sitting.must_be_open()
+        if game is not None and game != sitting.head.game:
+            raise BadInput(
+                f"game {sitting.head.game} is on at {id_!r}, not {game}", code="other_game"
+            )
+        self._must_play(sitting)
+        for user in winners:
+            if sitting.seat_of(user) is None:
+                raise BadInput(f"{str(user)[:100]!r} does not play at {id_!r}", code="not_seated")
+        return await self._finish(sitting, winners, "result", {})
+
+    async def draw(self, tx: Transaction, id_: str, *, game: int | None = None) -> Ending:
+        """End the game that is on: nobody has won."""
+        return await self.result(tx, id_, (), game=game)
+
+    # Connections, and signs of life.
+
+    async def away(self, tx: Transaction, id_: str, user: str) -> Place:
+        """The connection is lost: the seat is kept for the time of grace. Once for several."""
+        sitting = await self._load(tx, id_)
+        seat = sitting.seat_of(user)
+        grace_ms = sitting.policy.grace_ms
+        if seat is not None and not seat.bot and not seat.away_ms and grace_ms:
+            seat.away_ms = sitting.now_ms + grace_ms
+            await sitting.save()
+        return await self.place(tx, id_, user)
+
+    async def back(self, tx: Transaction, id_: str, user: str) -> Place:
+        """The connection is there again: the seat is kept for good. Also a sign of life."""
+        await self.alive(tx, id_, user)
+        return await self.place(tx, id_, user)
+
+    async def alive(self, tx: Transaction, id_: str, user: str) -> None:
+        """Give a sign of life. Of those who wait it touches nothing but their own record; for
+        those who play it does not count as a move."""
+        info = await self._info(tx, id_)
+        stand = await tx.get(stand_key(id_, info.epoch, user), Stand)
+        if stand is None or not stand.role:
+            return
+        if stand.role == "seated":
+            await self._is_here(await self._load(tx, id_), user)
+        elif info.policy.waiting_ms:
+            kept_ms = 2 * info.policy.waiting_ms
+            key = alive_key(id_, info.epoch, user)
+            tx.put(key, tx.now_ms, expires_at_ms=tx.now_ms + kept_ms)
+
+    async def _is_here(self, sitting: Sitting, user: str, *, acts: bool = False) -> None:
+        """The connection is there; who sits and waits for others has given a sign, and who acts
+        is not idle."""
+        head, policy, now_ms = sitting.head, sitting.policy, sitting.now_ms
+        seat = sitting.seat_of(user)
+        if seat is None or seat.bot or head.paused_ms:
+            return
+        changed, seat.away_ms = seat.away_ms > 0, 0
+        # Not with every sign, but when a share of the time has passed.
+        fresh_ms = now_ms + policy.waiting_ms - policy.waiting_ms // limits.SEATS_SIGNS
+        if head.phase == "waiting" and 0 < seat.due_ms < fresh_ms:
+            changed, seat.due_ms = True, now_ms + policy.waiting_ms
+        turns = any(other.turn for other in head.seats.values())
+        if acts and head.phase == "playing" and seat.due_ms and not turns:
+            changed, seat.due_ms, seat.warned = True, now_ms + policy.idle_ms, False
+        if changed:
+            await sitting.save()
+
+    async def expire(self, tx: Transaction, entry: Key) -> None:
+        """Look for a sign of life of one who waits or watches."""
+        due_ms, id_, epoch, user, _ = keys.split(entry[1])
+        tx.delete(entry)
+        sitting = await self._sitting(tx, id_, epoch)
+        stand = await tx.get(stand_key(id_, epoch, user), Stand)
+        if sitting is None or stand is None or stand.due_ms != int(due_ms):
+            return
+        waiting_ms = sitting.policy.waiting_ms
+        if stand.role not in ("waiting", "watching"):
+            stand.due_ms = 0
+            sitting.put_stand(user, stand)
+            return
+        seen_ms = await tx.get(alive_key(id_, epoch, user), int) or 0
+        if sitting.head.paused_ms:
+            seen_ms = tx.now_ms
+        stand.due_ms = max(seen_ms, stand.since_ms) + waiting_ms
+        if stand.due_ms > tx.now_ms:
+            tx.put(sitting.entry(user, stand.due_ms), WAIT_DUE)
+            sitting.put_stand(user, stand)
+        else:
+            await self.leave(tx, id_, user)
+
+    def read_to_expire(self, entry: Key) -> list[Key]:
+        _, id_, epoch, user, _ = keys.split(entry[1])
+        return [stand_key(id_, epoch, user), alive_key(id_, epoch, user)]
+
+    # Looking.
+
+    async def place(self, tx: Transaction, id_: str, user: str) -> Place:
+        """Where someone is at a table: exact, at the cost of a few records."""
+        admit_user(user)
+        sitting = await self._load(tx, id_)
+        return await self._place(sitting, user, await sitting.stand(user))
+
+    async def _place(self, sitting: Sitting, user: str, stand: Stand | None) -> Place:
+        head = sitting.head
+        place = Place(sitting.id, user, "", head.phase, head.game, waiting=head.waiting)
+        if head.phase == "closed":
+            return place
+        if stand is None:
+            place.opened = await self._opened(sitting, user)
+            return place
+        place.role = stand.role
+        if stand.role == "seated":
+            place.marker = self._marker(sitting, user)
+        elif stand.role == "waiting":
+            lane = head.lanes[stand.lane]
+            place.lane, place.number = stand.lane, stand.number
+            place.position = await sitting.line.position(stand.lane, lane, stand.number)
+            place.ahead = (place.position - 1) * lane.size + sum(
+                other.waiting * other.size
+                for other in head.lanes.values()
+                if other.priority < lane.priority and other.tier == lane.tier
+            )
+            place.wait_ms = seating.estimate_ms(sitting.policy, head, place.ahead, sitting.now_ms)
+        return place
+
+    def _marker(self, sitting: Sitting, user: str) -> str:
+        return next(m for m, seat in sitting.head.seats.items() if seat.user == user)
+
+    async def _seated(self, tx: Transaction, id_: str, user: str) -> Sitting:
+        admit_user(user)
+        sitting = await self._load(tx, id_)
+        sitting.must_be_open()
+        seat = sitting.seat_of(user)
+        if seat is None or seat.bot:
+            raise BadInput(f"{user!r} does not sit at {id_!r}", code="not_seated")
+        return sitting
+
+    def _must_play(self, sitting: Sitting) -> None:
+        if sitting.head.phase != "playing":
+            raise BadInput(f"no game is on at {sitting.id!r}", code="no_game")

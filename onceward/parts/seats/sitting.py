@@ -1,0 +1,280 @@
+"""A table in a transaction: read, changed, written, and shown to those who watch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from onceward.errors import BadInput, NoSuchTable
+from onceward.parts.seats import seating
+from onceward.parts.seats.line import Line
+from onceward.parts.seats.policy import Policy, Then
+from onceward.parts.seats.records import (
+    CLOCK_DUE,
+    WAIT_DUE,
+    Board,
+    Change,
+    Head,
+    Info,
+    Lane,
+    Seat,
+    Stand,
+    Table,
+    Wait,
+    clock_entry,
+    head_key,
+    info_key,
+    stand_key,
+    wait_entry,
+)
+from onceward.transaction import Transaction
+
+
+class Sitting:
+    """One table, from when it is read to when it is written."""
+
+    def __init__(
+        self,
+        tx: Transaction,
+        id_: str,
+        info: Info,
+        head: Head,
+        board: Board,
+        slots: int,
+        *,
+        new: bool = False,
+    ) -> None:
+        self.tx = tx
+        self.id = id_
+        self.info = info
+        self.head = head
+        self.line = Line(tx, id_, head.epoch)
+        self.more = False
+        """Whether there is more to do than one commit holds: then it is looked at again at once."""
+        self._board = board
+        self._slots = slots
+        self._shown = {} if new else _view(self)
+        self._lanes: dict[str, list[int]] = {}
+        """Those that have changed, with the numbers that have gone."""
+        self._news: list[Change] = []
+
+    @classmethod
+    async def load(cls, tx: Transaction, id_: str, board: Board, slots: int) -> "Sitting":
+        """Raises `NoSuchTable`."""
+        info = await tx.get(info_key(id_), Info, cached=True)
+        head = await tx.get(head_key(id_), Head, cached=True)
+        if info is None or head is None:
+            raise NoSuchTable(f"there is no table {id_!r}", id=id_)
+        return cls(tx, id_, info, head, board, slots)
+
+    @property
+    def policy(self) -> Policy:
+        return self.info.policy
+
+    @property
+    def now_ms(self) -> int:
+        return self.tx.now_ms
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing may happen by itself."""
+        return self.head.phase == "closed" or self.head.paused_ms > 0
+
+    def must_be_open(self) -> None:
+        """Raise `table_closed` for one that is not."""
+        if self.head.phase == "closed":
+            raise BadInput(f"the table {self.id!r} is closed", code="table_closed")
+
+    async def save(self) -> None:
+        """Write the head, look for the next time, and show what has changed."""
+        head = self.head
+        want_ms = self.now_ms if self.more else seating.next_ms(self.policy, head, self.now_ms)
+        # An entry that is too early finds nothing to do, and goes on to the right time: cheaper
+        # than to move it with every step.
+        if want_ms and (not head.due_ms or want_ms < head.due_ms):
+            if head.due_ms:
+                self.tx.delete(clock_entry(self.id, head, self._slots))
+            head.due_ms = want_ms
+            self.tx.put(clock_entry(self.id, head, self._slots), CLOCK_DUE)
+        self.tx.put(head_key(self.id), head)
+        shown = _view(self)
+        changes = [
+            Change(*place, value)
+            for place, value in shown.items()
+            if place not in self._shown or self._shown[place] != value
+        ]
+        changes += [Change(*place, gone=True) for place in self._shown if place not in shown]
+        changes += [
+            Change("line", key, _lane_view(self.head.lanes[key], numbers))
+            for key, numbers in self._lanes.items()
+        ]
+        changes += self._news
+        self._shown, self._lanes, self._news = shown, {}, []
+        if changes:
+            await self._board.show(self.tx, self.id, changes)
+
+    def tell(self, map_: str, key: str, value: Any) -> None:
+        """Show something beside seats and line."""
+        self._news.append(Change(map_, key, value))
+
+    def table(self) -> Table:
+        """The table as it is, for others."""
+        head, info = self.head, self.info
+        return Table(
+            self.id,
+            head.phase,
+            head.game,
+            {
+                marker: None if seat is None else msgspec.structs.replace(seat)
+                for marker in self.policy.seats
+                for seat in [head.seats.get(marker)]
+            },
+            head.waiting,
+            head.spectators,
+            self.policy,
+            game=info.game,
+            made_ms=info.made_ms,
+            began_ms=head.began_ms,
+            paused=head.paused_ms > 0,
+            pace_ms=seating.pace_ms(self.policy, head),
+            lanes={key: lane.waiting for key, lane in head.lanes.items() if lane.waiting},
+            by=info.by,
+            meta=info.meta,
+            pool=info.pool,
+        )
+
+    # People.
+
+    def seat_of(self, user: str) -> Seat | None:
+        for seat in self.head.seats.values():
+            if seat.user == user:
+                return seat
+        return None
+
+    async def stand(self, user: str) -> Stand | None:
+        """Where someone is, or None."""
+        stand = await self.tx.get(stand_key(self.id, self.head.epoch, user), Stand)
+        return stand if stand is not None and stand.role else None
+
+    def put_stand(self, user: str, stand: Stand, *, expires_at_ms: int | None = None) -> None:
+        key = stand_key(self.id, self.head.epoch, user)
+        self.tx.put(key, stand, expires_at_ms=expires_at_ms)
+
+    async def stand_back(
+        self, users: Sequence[str], name: str, tier: int, since_ms: int | None = None
+    ) -> None:
+        """Stand at the back of a lane, alone or as a party."""
+        head, policy, now_ms = self.head, self.policy, self.now_ms
+        key = seating.lane_key(name, tier, len(users))
+        lane = head.lanes.get(key)
+        if lane is None:
+            lane = head.lanes[key] = Lane(policy.lanes.index(name), tier, len(users))
+        if not head.waiting:
+            head.paced_ms = now_ms
+        since_ms = now_ms if since_ms is None else since_ms
+        number = self.line.stand(key, lane, Wait(tuple(users), since_ms, head.order, name))
+        head.order += 1
+        self._lanes.setdefault(key, [])
+        for user in users:
+            await self._wait(user, Stand("waiting", now_ms, key, number))
+
+    async def _wait(self, user: str, stand: Stand) -> None:
+        """Let signs of life be looked for, beside whatever else is new of someone."""
+        known = await self.tx.get(stand_key(self.id, self.head.epoch, user), Stand)
+        if known is not None:
+            stand.key, stand.answer = known.key, known.answer
+        if known is not None and known.due_ms > self.now_ms:
+            stand.due_ms = known.due_ms  # its entry stands yet
+        elif self.policy.waiting_ms:
+            stand.due_ms = self.now_ms + self.policy.waiting_ms
+            self.tx.put(self.entry(user, stand.due_ms), WAIT_DUE)
+        self.put_stand(user, stand)
+
+    def entry(self, user: str, due_ms: int) -> tuple[str, str]:
+        """Where signs of life are looked for."""
+        return wait_entry(self.id, self.head.epoch, user, due_ms, self._slots)
+
+    async def watch(self, user: str) -> None:
+        self.head.spectators += 1
+        await self._wait(user, Stand("watching", self.now_ms))
+
+    async def unline(self, key: str, number: int) -> Wait:
+        """Take a place out of the line; those who had it are nowhere then."""
+        wait = await self.line.get(key, number)
+        await self.line.remove(key, self.head.lanes[key], number)
+        self._lanes.setdefault(key, []).append(number)
+        return wait
+
+    async def next(self, key: str) -> Wait:
+        """Take the first place of a lane."""
+        front = self.head.lanes[key].front
+        assert front is not None
+        return await self.unline(key, front.number)
+
+    async def sit(self, users: Sequence[str], lane: str, tier: int) -> None:
+        """Let people sit down under the first free markers."""
+        for user in users:
+            known = await self.tx.get(stand_key(self.id, self.head.epoch, user), Stand)
+            due_ms = 0 if known is None else known.due_ms
+            stand = Stand("seated", self.now_ms, due_ms=due_ms)
+            if known is not None:
+                stand.key, stand.answer = known.key, known.answer
+            self.put_stand(user, stand)
+            party = self.head.order + 1 if len(users) > 1 else 0
+            self._take(Seat(user, self.now_ms, lane, tier, party=party))
+
+    def sit_bot(self, name: str) -> None:
+        self._take(Seat(name, self.now_ms, bot=True))
+
+    def _take(self, seat: Seat) -> None:
+        seats = self.head.seats
+        seats[seating.free_marker(self.policy, seats)] = seat
+        self.head.again = False
+
+    async def rise(self, marker: str, then: Then, tier: int | None = None) -> None:
+        """Let someone get up, and go to the back of the line or away."""
+        seat = self.head.seats.pop(marker)
+        self.head.again = False
+        if seat.bot:
+            return
+        if then == "back":
+            await self.stand_back([seat.user], seat.lane, seat.tier if tier is None else tier)
+        else:
+            await self.forget(seat.user)
+
+    async def forget(self, user: str) -> None:
+        """Let someone be at the table no more."""
+        known = await self.tx.get(stand_key(self.id, self.head.epoch, user), Stand)
+        if known is not None:
+            if known.due_ms > self.now_ms:
+                self.tx.delete(self.entry(user, known.due_ms))
+            self.tx.delete(stand_key(self.id, self.head.epoch, user))
+
+
+def _view(sitting: Sitting) -> dict[tuple[str, str], Any]:
+    """What is shown of seats and game, by map and key."""
+    head = sitting.head
+    shown: dict[tuple[str, str], Any] = {
+        ("seats", marker): msgspec.to_builtins(seat) for marker, seat in head.seats.items()
+    }
+    shown["table", "state"] = {
+        "phase": head.phase,
+        "game": head.game,
+        "began_ms": head.began_ms,
+        "paused": head.paused_ms > 0,
+        "waiting": head.waiting,
+        "spectators": head.spectators,
+        "pace_ms": seating.pace_ms(sitting.policy, head),
+        "paced_ms": head.paced_ms,
+    }
+    return shown
+
+
+def _lane_view(lane: Lane, gone: list[int]) -> dict[str, Any]:
+    return {
+        "priority": lane.priority,
+        "tier": lane.tier,
+        "size": lane.size,
+        "waiting": lane.waiting,
+        "gone": gone,
+    }

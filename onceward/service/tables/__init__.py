@@ -1,0 +1,1 @@
+"""Tables as an application uses them: transactions, live views, connections, and requests."""

@@ -1,0 +1,292 @@
+"""What can be asked for at tables, over HTTP and over WebSocket: the same, with the same bodies.
+
+People act for themselves, with the scope `play`. To act for someone else, to say who has won, and
+to make, pause and close tables takes the scope `table`: so no client says who has lost.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from onceward import limits
+from onceward.errors import BadInput, OncewardError
+from onceward.parts.rooms.frames import Act as ActFrame
+from onceward.parts.seats import Ending, Leader, Place, Rating, Table
+from onceward.parts.seats.records import admit_table
+from onceward.service.rooms.session import Visitor
+from onceward.service.tables.tables import Tables
+from onceward.strict import parse
+
+
+class Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """The base of what comes with a request."""
+
+
+class NewTable(Body):
+    """A table to be made."""
+
+    id: str = ""
+    """Empty: the server makes one up."""
+    policy: dict[str, Any] = {}
+    """The rules that are not as the kind of table says."""
+    game: str = ""
+    """Who judges; empty: a server tells the results."""
+    meta: dict[str, Any] = {}
+
+
+class ByWhom(Body):
+    """Who it is about."""
+
+    user: str = ""
+    """Empty: whoever asks."""
+
+
+class JoinTable(ByWhom):
+    """Sit down, or stand in line."""
+
+    lane: str = ""
+    party: list[str] = []
+    """Those who come along."""
+
+
+class MoveAt(ByWhom):
+    """A move, as the game wants it."""
+
+    move: Any = None
+    key: str = ""
+    """The same one again is made once."""
+
+
+class GameResult(Body):
+    """How a game has ended."""
+
+    winners: list[str] = []
+    """Nobody: a draw."""
+    game: Annotated[int, Meta(ge=0)] | None = None
+    """Its number: another one is not ended by mistake."""
+
+
+class TableList(Body):
+    """Which tables to list."""
+
+    prefix: str = ""
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+
+
+class LeaderList(Body):
+    """Which players to list."""
+
+    ladder: str = "tables"
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+    rating: Annotated[int, Meta(ge=0, le=limits.SEATS_RATING_MAX)] | None = None
+    """With `user`: from behind that one on."""
+    user: str = ""
+
+
+class OnLadder(Body):
+    """Whose rating."""
+
+    ladder: str = "tables"
+    user: str = ""
+
+
+class Nothing(Body):
+    """Nothing has to be said."""
+
+
+# What is answered.
+
+
+class TablePage(msgspec.Struct):
+    """Tables in the order of their ids."""
+
+    tables: list[Table]
+    next: str | None
+    """For the parameter after of the next request; None: there are no more."""
+
+
+class Leaders(msgspec.Struct):
+    """Players, the best one first."""
+
+    ladder: str
+    leaders: list[Leader]
+
+
+class RatingView(msgspec.Struct):
+    """How well someone plays."""
+
+    ladder: str
+    user: str
+    rating: Rating | None
+    """None: nothing is known."""
+
+
+class Moved(msgspec.Struct):
+    """A move was made."""
+
+    answer: Any
+
+
+class Alive(msgspec.Struct):
+    """A sign of life was taken."""
+
+    table: str
+    user: str
+
+
+Do = Callable[[Tables, Visitor, str, Any], Awaitable[Any]]
+
+
+class Deed(NamedTuple):
+    """One thing that can be asked for."""
+
+    takes: type[Body]
+    gives: Any
+    do: Do
+
+
+def may_play(visitor: Visitor, table: str) -> bool:
+    return visitor.may("play", table) or visitor.may("table", table)
+
+
+def insist_on(visitor: Visitor, action: str, table: str) -> None:
+    """Raise `not_allowed` if someone may not play at a table, or manage it."""
+    if not (may_play(visitor, table) if action == "play" else visitor.may("table", table)):
+        raise OncewardError(
+            f"{visitor.name!r} has no scope for {action}:{table[:100]}", code="not_allowed"
+        )
+
+
+def actor(visitor: Visitor, table: str, user: str) -> str:
+    """Who acts. Raises `not_allowed` for who may not, or not for that one."""
+    insist_on(visitor, "play" if user in ("", visitor.name) else "table", table)
+    return user or visitor.name
+
+
+async def create(tables: Tables, visitor: Visitor, table: str, asked: NewTable) -> Table:
+    id_ = asked.id or tables.new_id()
+    admit_table(id_)
+    insist_on(visitor, "table", id_)
+    return await tables.create(
+        id_, policy=asked.policy, game=asked.game, by=visitor.name, meta=asked.meta
+    )
+
+
+async def list_(tables: Tables, visitor: Visitor, table: str, asked: TableList) -> TablePage:
+    page, after = TablePage([], None), asked.after
+    while True:
+        most = min(limits.PAGE_JOBS, asked.limit - len(page.tables))
+        found = await tables.find(prefix=asked.prefix, after=after, most=most)
+        page.tables += [one for one in found if may_play(visitor, one.id)]
+        if len(found) < most:
+            return page
+        after = found[-1].id
+        if len(page.tables) >= asked.limit:
+            page.next = after
+            return page
+
+
+async def get(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> Table:
+    insist_on(visitor, "play", table)
+    return await tables.get(table)
+
+
+async def join(tables: Tables, visitor: Visitor, table: str, asked: JoinTable) -> Place:
+    user = actor(visitor, table, asked.user)
+    if asked.party:  # who brings others speaks for them
+        insist_on(visitor, "table", table)
+    return await tables.join(table, user, lane=asked.lane, party=asked.party)
+
+
+async def leave(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Place:
+    return await tables.leave(table, actor(visitor, table, asked.user))
+
+
+async def watch(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Place:
+    return await tables.watch(table, actor(visitor, table, asked.user))
+
+
+async def ready(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Place:
+    return await tables.ready(table, actor(visitor, table, asked.user))
+
+
+async def place(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Place:
+    return await tables.place(table, actor(visitor, table, asked.user))
+
+
+async def alive(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Alive:
+    user = actor(visitor, table, asked.user)
+    await tables.alive(table, [user])
+    return Alive(table, user)
+
+
+async def move(tables: Tables, visitor: Visitor, table: str, asked: MoveAt) -> Moved:
+    user = actor(visitor, table, asked.user)
+    return Moved(await tables.move(table, user, asked.move, key=asked.key))
+
+
+async def result(tables: Tables, visitor: Visitor, table: str, asked: GameResult) -> Ending:
+    insist_on(visitor, "table", table)
+    return await tables.result(table, asked.winners, game=asked.game)
+
+
+async def pause(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> Table:
+    insist_on(visitor, "table", table)
+    return await tables.pause(table)
+
+
+async def resume(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> Table:
+    insist_on(visitor, "table", table)
+    return await tables.resume(table)
+
+
+async def close(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> Table:
+    insist_on(visitor, "table", table)
+    return await tables.close(table)
+
+
+async def leaders(tables: Tables, visitor: Visitor, table: str, asked: LeaderList) -> Leaders:
+    after = None if asked.rating is None else (asked.rating, asked.user)
+    return Leaders(asked.ladder, await tables.leaders(asked.ladder, most=asked.limit, after=after))
+
+
+async def rating(tables: Tables, visitor: Visitor, table: str, asked: OnLadder) -> RatingView:
+    user = asked.user or visitor.name
+    return RatingView(asked.ladder, user, await tables.rating(asked.ladder, user))
+
+
+DEEDS: dict[str, Deed] = {
+    "create": Deed(NewTable, Table, create),
+    "list": Deed(TableList, TablePage, list_),
+    "get": Deed(Nothing, Table, get),
+    "join": Deed(JoinTable, Place, join),
+    "leave": Deed(ByWhom, Place, leave),
+    "watch": Deed(ByWhom, Place, watch),
+    "ready": Deed(ByWhom, Place, ready),
+    "rematch": Deed(ByWhom, Place, ready),
+    "place": Deed(ByWhom, Place, place),
+    "alive": Deed(ByWhom, Alive, alive),
+    "move": Deed(MoveAt, Moved, move),
+    "result": Deed(GameResult, Ending, result),
+    "pause": Deed(Nothing, Table, pause),
+    "resume": Deed(Nothing, Table, resume),
+    "close": Deed(Nothing, Table, close),
+    "leaders": Deed(LeaderList, Leaders, leaders),
+    "rating": Deed(OnLadder, RatingView, rating),
+}
+
+
+def acts(tables: Tables) -> Callable[[Visitor, ActFrame], Awaitable[Any]]:
+    """What does it for connections. Raises `OncewardError`."""
+
+    async def act(visitor: Visitor, asked: ActFrame) -> Any:
+        deed = DEEDS.get(asked.do)
+        if deed is None:
+            raise BadInput(f"at tables one can {', '.join(DEEDS)}, not {asked.do[:50]!r}")
+        body = parse(msgspec.json.encode(asked.body), deed.takes)
+        return await deed.do(tables, visitor, asked.table, body)
+
+    return act

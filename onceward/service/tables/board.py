@@ -1,0 +1,45 @@
+"""The live view of a table is a room, which only the commits of the table write."""
+
+from onceward.errors import NoSuchRoom
+from onceward.parts.rooms import Rooms
+from onceward.parts.rooms import operations as op
+from onceward.parts.rooms.names import TABLE_ROOMS
+from onceward.parts.seats import Change
+from onceward.transaction import Transaction
+
+
+def room_of(table: str) -> str:
+    """The room that shows a table."""
+    return TABLE_ROOMS + table
+
+
+class RoomBoard:
+    """Shows tables in rooms: maps `seats`, `table`, `line` and `opened`."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    async def open(self, tx: Transaction, table: str) -> None:
+        await self.close(tx, table)  # that of one that was closed
+        await self._rooms.create(tx, room_of(table), meta={"table": table})
+
+    async def show(self, tx: Transaction, table: str, changes: list[Change]) -> None:
+        ops: list[op.Operation] = [
+            op.MapDelete(change.map, change.key)
+            if change.gone
+            else op.MapSet(change.map, change.key, change.value)
+            for change in changes
+        ]
+        await self._rooms.change(tx, room_of(table), ops)
+
+    async def close(self, tx: Transaction, table: str) -> None:
+        try:
+            await self._rooms.remove(tx, room_of(table))
+        except NoSuchRoom:
+            pass
+
+
+def table_of(room: str) -> str | None:
+    """The table that a room shows, or None if it is another room."""
+    table = room.removeprefix(TABLE_ROOMS)
+    return None if table == room else table
