@@ -33,6 +33,7 @@ from onceward.parts.rooms.frames import (
     Error,
     Failed,
     Hello,
+    Joined,
     Leave,
     Ping,
     Pong,
@@ -222,7 +223,8 @@ class Live:
 
     async def _pause(self) -> None:
         pause_s = min(limits.ROOM_PAUSE_S_MIN * 2**self._attempt, limits.ROOM_PAUSE_S_MAX)
-        self._attempt += 1
+        if pause_s < limits.ROOM_PAUSE_S_MAX:  # else it would count until nothing holds the power
+            self._attempt += 1
         # Whoever lost the connection at the same moment should not come back at the same one.
         await self.clock.sleep(pause_s * (0.2 + 0.8 * self.ids.fraction()))
 
@@ -289,6 +291,8 @@ class Live:
             room = self.rooms.get(frame.room)
             if room is not None:  # else it was left, and this was under way
                 room.receive(frame)
+                if isinstance(frame, Joined):
+                    self._attempt = 0
                 # What comes in one turn is shown together.
                 if not self._settling:
                     self._settling = True
