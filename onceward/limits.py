@@ -190,6 +190,7 @@ ROOM_MEMBERS_MAX = 10_000
 # A batch of operations, which is one step of the room.
 ROOM_OPS_MAX = 1_000
 ROOM_STEP_BYTES_MAX = 256_000
+ROOM_CHANGES_MAX = 50_000  # keys and items that a step changes, and all steps of a commit
 ROOM_SKIPPED_MAX = 20  # numbers of refused steps that are remembered of a client
 # So many clients are remembered, and for so long at least: longer than a connection of theirs can
 # be there without anyone noticing that it is lost.
@@ -318,6 +319,7 @@ RATED_BYTES = 16 << 10  # so many count as one more
 # What is on its way to a reader, and what is kept for one that is slow before it is cut off.
 WRITE_BYTES_HIGH = 64 << 10
 READER_BYTES_MAX = 1 << 20
+READER_S = 60.0  # to take what was sent before all of another room is
 # Who has sent nothing for so long is sent a ping, and is gone if no answer comes in as much time.
 PING_S = 20.0
 # For the answer to a close frame.

@@ -8,7 +8,8 @@ numbers its items anew.
 
 A number is a letter for its count of digits and its sign, and the digits: `a0` to `az` are 0 to
 61, `b00` follows; `Zz` is -1, `Z0` -62, and `Yzz` comes before that. No number begins another,
-so texts compare as the paths do, in any language that compares by code.
+so texts compare as the paths do, in any language that compares by code. Numbers have at most
+eight digits: so far any language counts without loss.
 """
 
 from onceward import limits
@@ -17,15 +18,23 @@ from onceward.errors import BadInput
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
 _BASE = len(_DIGITS)
-FIRST = "a0"
+_COUNT = sum(_BASE**digits for digits in range(1, 9))
+"""So many numbers there are from 0 on, and as many below."""
 
 
-def between(low: str | None, high: str | None) -> str:
-    """A position behind `low` and before `high`, where None is either end of the list."""
+def between(low: str | None, high: str | None) -> str | None:
+    """A position behind `low` and before `high`, where None is either end of the list. None if
+    it would be too long, or count too far: then the list is to be numbered anew."""
+    path = _between(low, high)
+    text = _text(path)
+    return text if len(text) <= limits.POSITION_CHARS_MAX and _countable(path) else None
+
+
+def _between(low: str | None, high: str | None) -> list[int]:
     if low is None:
-        return FIRST if high is None else _text([_path(high)[0] - 1])
+        return [0] if high is None else [_path(high)[0] - 1]
     if high is None:
-        return _text([_path(low)[0] + 1])
+        return [_path(low)[0] + 1]
     if low >= high:
         raise ValueError(f"there is nothing between {low!r} and {high!r}")
     under, over = _path(low), _path(high)
@@ -33,11 +42,11 @@ def between(low: str | None, high: str | None) -> str:
     while same < len(under) and under[same] == over[same]:
         same += 1
     if same == len(under):  # `high` is somewhere below `low`
-        return _text([*under, over[same] - 1])
+        return [*under, over[same] - 1]
     if under[same] + 1 < over[same]:
-        return _text([*under[:same], under[same] + 1])
+        return [*under[:same], under[same] + 1]
     rest = under[same + 1 : same + 2]
-    return _text([*under[: same + 1], rest[0] + 1 if rest else 0])
+    return [*under[: same + 1], rest[0] + 1 if rest else 0]
 
 
 def nth(number: int) -> str:
@@ -49,11 +58,16 @@ def admit(position: str) -> None:
     """Raise `BadInput` for what is no position, or too long for one."""
     if len(position) <= limits.POSITION_CHARS_MAX:
         try:
-            if _text(_path(position)) == position:
+            path = _path(position)
+            if _countable(path) and _text(path) == position:
                 return
         except (KeyError, ValueError):
             pass
     raise BadInput(f"{position[:100]!a} is not a position in a list", code="bad_value")
+
+
+def _countable(path: list[int]) -> bool:
+    return all(-_COUNT <= number < _COUNT for number in path)
 
 
 def _path(text: str) -> list[int]:

@@ -19,7 +19,7 @@ from onceward.parts.rooms.frames import Change, Reset
 from onceward.parts.rooms.names import admit_client, admit_number, admit_step
 from onceward.parts.rooms.operations import Operation
 from onceward.parts.rooms.schemas import Shapes
-from onceward.parts.rooms.state import Cell, Effect, State, cell_of
+from onceward.parts.rooms.state import Cell, Effect, State, cell_of, weight
 
 # How often to look for clients to forget, while the log begins at the same place.
 _FORGET_MS = 1_000
@@ -128,7 +128,7 @@ class Room:
                 return None
         admit_step(ops)
         bytes_before, cells_before = self.state.bytes, self.state.cells
-        effects = self.state.apply(ops, self.shapes.admit)
+        effects = self.state.apply(ops, self.shapes.admit, limits.ROOM_CHANGES_MAX)
         if (self.state.bytes > max(limits.ROOM_BYTES_MAX, bytes_before)) or (
             self.state.cells > max(limits.ROOM_CELLS_MAX, cells_before)
         ):
@@ -211,7 +211,7 @@ class Room:
         larger value is as large as that."""
         piece, size = Piece({}, {}, []), 0
         for kind, name, key, cell in self._parts():
-            added = len(name) + len(key or "") + cell.bytes + len(cell.position) + 32
+            added = weight(name if key is None else key, cell)
             if size and size + added > bytes_max:
                 yield piece
                 piece, size = Piece({}, {}, []), 0
@@ -225,7 +225,7 @@ class Room:
                 if key is not None:
                     items.append((key, cell.position, cell.value))
         for (by, client), mark in self.clients.items():
-            added = len(by.encode()) + len(client) + 64 + 17 * len(mark.skipped)
+            added = weight(by, Cell(None, 0)) + len(client) + 64 + 17 * len(mark.skipped)
             if size and size + added > bytes_max:
                 yield piece
                 piece, size = Piece({}, {}, []), 0

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from onceward import limits
-from onceward.errors import BadInput
+from onceward.errors import BadInput, TooLarge
 from onceward.parts.rooms import operations as op
 from onceward.parts.rooms import positions
 from onceward.parts.rooms.operations import Operation
@@ -101,17 +101,24 @@ class State:
         self.cells = 0
         """How many keys, items, maps and lists."""
 
-    def apply(self, ops: Sequence[Operation], admit: Admit | None = None) -> list[Effect]:
+    def apply(
+        self, ops: Sequence[Operation], admit: Admit | None = None, most: int | None = None
+    ) -> list[Effect]:
         """Apply operations, all or none; returns what has changed. Raises `BadInput` if one is
-        refused. Values that have changed are given to `admit`, which may refuse them."""
+        refused, or if about so `most` things would change. Values that have changed are given to
+        `admit`, which may refuse them."""
         effects: list[Effect] = []
         try:
             for operation in ops:
                 _APPLY[type(operation)](self, operation, effects)
+                if most is not None and len(effects) > most:
+                    raise TooLarge(
+                        f"a step changes at most {most} keys and items, and those count that are "
+                        "numbered anew: make several of it",
+                        code="value_too_large",
+                    )
             if admit is not None:
-                for kind, name, key, _, new in effects:
-                    if key is not None and new is not None:
-                        admit(kind, name, new.value)
+                _admit_all(effects, admit)
         except BaseException:
             self.revert(effects)
             raise
@@ -169,10 +176,10 @@ class State:
             items.write(key, new)
         if old is not None:
             self.cells -= 1
-            self.bytes -= _CELL_BYTES + len(key) + old.bytes
+            self.bytes -= weight(key, old)
         if new is not None:
             self.cells += 1
-            self.bytes += _CELL_BYTES + len(key) + new.bytes
+            self.bytes += weight(key, new)
         return old
 
     def _put_whole(self, kind: str, name: str, new: Cell | None) -> Cell | None:
@@ -271,12 +278,13 @@ class State:
         if low is not None and low == high:  # just this position is asked for, and free
             return low
         place = positions.between(low, high)
-        if len(place) <= limits.POSITION_CHARS_MAX:
+        if place is not None:
             return place
         index = 0 if low is None else bisect_left(items.order, low) + 1
         in_order = items.in_order()
-        # All go before they come: no two may have one position on the way.
-        for id_, _ in in_order:
+        # All go before they come: no two may have one position on the way. From the end on, since
+        # there nothing has to move up.
+        for id_, _ in reversed(in_order):
             self._change(effects, "list", does.list, id_, None)
         for number, (id_, cell) in enumerate(in_order):
             number += number >= index
@@ -303,6 +311,23 @@ _APPLY: dict[type[Any], Callable[[State, Any, list[Effect]], None]] = {
 
 def cell_of(value: Any, position: str = "") -> Cell:
     return Cell(value, len(_encode(value)), position)
+
+
+def weight(key: str, cell: Cell) -> int:
+    """How many bytes a key or an item takes in a snapshot, at the most."""
+    return _CELL_BYTES + len(_encode(key)) + cell.bytes + len(cell.position)
+
+
+def _admit_all(effects: Sequence[Effect], admit: Admit) -> None:
+    """Give the values that are new to `admit`: not those of items that have only moved."""
+    gone: dict[tuple[str, str], Any] = {}
+    for kind, name, key, old, new in effects:
+        if key is None:
+            continue
+        if new is None:
+            gone[name, key] = None if old is None else old.value
+        elif kind == "map" or (name, key) not in gone or gone[name, key] is not new.value:
+            admit(kind, name, new.value)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -5,9 +5,10 @@ durable. Whoever else appends to the log makes the commit conflict: then the ste
 the log is followed, and they are taken again.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onceward import limits
 from onceward.errors import BadInput, NoSuchRoom, TooLarge
@@ -22,6 +23,9 @@ from onceward.transaction import Transaction
 
 if TYPE_CHECKING:
     from onceward.service.rooms.live import Member
+
+
+_REFUSED: Final = 10_000  # as so much work counts a step that was taken back
 
 
 class Waiting(NamedTuple):
@@ -150,7 +154,14 @@ class Ledger:
         """Take the steps and write them; of each the answer, or None if it is taken."""
         self._give_back()
         await self._catch_up(tx)
-        answers = [self._take(waiting, tx.now_ms) for waiting in batch]
+        answers: list[Refused | Ack | None] = []
+        changed = 0
+        for waiting in batch:
+            answers.append(self._take(waiting, tx.now_ms))
+            changed += _REFUSED if answers[-1] is not None else len(self._taken[-1].effects)
+            if changed > limits.ROOM_CHANGES_MAX:
+                changed = 0
+                await asyncio.sleep(0)  # others get their turn: nobody looks at the room meanwhile
         if self._taken:
             entries = [taken.entry for taken in self._taken]
             self._head = await self._rooms.append(tx, self._id, self.room, entries)

@@ -31,7 +31,10 @@ def insert_all(places: list[float]) -> list[str]:
         at = round(place * len(found))
         low = found[at - 1] if at else None
         high = found[at] if at < len(found) else None
-        found.insert(at, between(low, high))
+        new = between(low, high)
+        if new is None:
+            break  # here the list would be numbered anew
+        found.insert(at, new)
     return found
 
 
@@ -40,8 +43,8 @@ def test_what_is_inserted_anywhere_sorts_where_it_was_inserted(places: list[floa
     found = insert_all(places)
     assert found == sorted(set(found))
     for position in found:
-        if len(position) <= limits.POSITION_CHARS_MAX:
-            admit(position)
+        assert len(position) <= limits.POSITION_CHARS_MAX
+        admit(position)
 
 
 @given(st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12))
@@ -61,6 +64,7 @@ def test_very_many_at_one_spot_stay_short(spot: str) -> None:
     longest = 0
     for _ in range(20_000):
         new = between(low, high)
+        assert new is not None
         longest = max(longest, len(new))
         if spot in ("front", "behind the first"):
             high = new
@@ -75,7 +79,25 @@ def test_nothing_is_between_a_position_and_itself_or_one_before_it() -> None:
             between(low, high)
 
 
-@pytest.mark.parametrize("text", ["", "a", "a!", "0", "b0", "a0b", "é0", "a0" * 30])
+LAST, FIRST = "h" + "z" * 8, "S" + "0" * 8
+
+
+def test_numbers_end_where_a_browser_would_lose_count() -> None:
+    admit(LAST)
+    admit(FIRST)
+    assert between(LAST, None) is None
+    assert between(None, FIRST) is None
+    assert between("a0" + LAST, "a1") is None
+    assert between(FIRST, "S" + "0" * 7 + "1") == FIRST + "a0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "a", "a!", "0", "b0", "a0b", "é0", "a0" * 30),
+        *("i" + "0" * 9, "R" + "z" * 9, "z" * 27, "A" + "0" * 26),
+    ],
+)
 def test_what_is_no_position_is_refused(text: str) -> None:
     with pytest.raises(BadInput) as refused:
         admit(text)

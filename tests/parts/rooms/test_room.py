@@ -264,3 +264,53 @@ def test_a_tail_knows_what_it_reaches_back_to() -> None:
     assert tail.since(6) is None
     assert [entry.seq for entry in tail.since(8) or ()] == [9, 10]
     assert tail.since(10) == []
+
+
+def test_a_step_that_changes_too_much_is_refused_however_short_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each insertion between two long positions numbers the whole list anew."""
+    monkeypatch.setattr(limits, "ROOM_CHANGES_MAX", 1_000)
+    room = Room("e")
+    room.take([op.ListInsert("l", f"i{number}", 0) for number in range(300)])
+    before = room.state.plain()
+
+    def numbered(name: str) -> list[op.Operation]:
+        return [
+            op.ListInsert("l", f"{name}1", 0, at="a0" * 24),
+            op.ListInsert("l", f"{name}2", 0, at="a0" * 23 + "a1"),
+            op.ListInsert("l", f"{name}3", 0, after=f"{name}1"),
+        ]
+
+    with pytest.raises(BadInput) as refused:
+        room.take([*numbered("x"), *numbered("y")])
+    assert refused.value.code == "value_too_large"
+    assert (room.state.plain(), room.seq) == (before, 1)
+    assert room.take(numbered("x")) is not None
+
+
+def test_a_schema_that_came_later_leaves_what_was_there_in_its_order() -> None:
+    room = Room("e")
+    room.take([op.ListInsert("l", "i1", "old"), op.ListInsert("l", "i2", "old", at="hzzzzzzzz")])
+    room.shapes = Shapes(Schemas(lists={"l": {"type": "integer"}}))
+    assert room.take([op.ListMove("l", "i1", after="i2")]) is not None
+    assert room.take([op.ListMove("l", "i1", after="")]) is not None
+    assert room.take([op.ListInsert("l", "i3", 3)]) is not None, "all are numbered anew"
+    assert [id_ for id_, _ in room.state.lists["l"].in_order()] == ["i1", "i2", "i3"]
+    for ops in (
+        [op.ListSet("l", "i1", "new")],
+        [op.ListInsert("l", "i4", "new")],
+        [op.ListDelete("l", "i1"), op.ListInsert("l", "i1", "new")],
+    ):
+        with pytest.raises(BadInput) as refused:
+            room.take(ops)
+        assert refused.value.code == "bad_shape"
+
+
+def test_a_room_is_as_large_as_its_snapshot_is_whatever_its_keys_are() -> None:
+    room = Room("e")
+    room.take([op.MapSet("m", "\x01" * 200 + str(number), 1) for number in range(100)])
+    room.take([op.ListInsert("l", "é\x01" * 50 + str(number), 1) for number in range(100)])
+    pieces = [msgspec.json.encode(piece) for piece in room.pieces(20_000)]
+    assert sum(map(len, pieces)) <= room.state.bytes
+    assert max(map(len, pieces)) <= 20_000 + 1_000
