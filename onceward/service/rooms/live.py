@@ -43,8 +43,8 @@ class Member:
 
     @property
     def over(self) -> bool:
-        """Whether the room is no longer served here."""
-        return self.room.over
+        """Whether it is a member no more, or the room is no longer served here."""
+        return self.room.over or self.room.members.get(self.id) is not self
 
     def submit(self, *steps: Step) -> None:
         """Take steps as soon as may be; each is answered."""
@@ -308,13 +308,15 @@ class LiveRoom:
             self.doors.tell()
             for entry, author in told.entries:
                 change = self.ledger.add(entry)
-                if author is None:
+                # Who has left may be here again over the same connection, as another client.
+                if author is None or author.over:
                     self.news.add(change)
                 else:
                     ack = frame(encode(Ack(self.id, entry.n, entry.seq)))
                     self.news.add(change, author.session, ack)
             for member, answer in told.answers:
-                self.news.add(b"", member.session, frame(encode(answer)))
+                if not member.over:
+                    self.news.add(b"", member.session, frame(encode(answer)))
             self.settle()
         finally:
             for waiting in batch:

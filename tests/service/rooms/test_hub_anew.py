@@ -1,9 +1,12 @@
 """A client that joins anew is there once, and no step comes over the connection that it left."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from onceward import limits
 from tests.service.rooms.people import House, map_set, open_house
 
 
@@ -60,3 +63,59 @@ async def test_a_client_is_told_which_of_its_steps_were_refused(house: House) ->
 
 def step(n: int) -> dict[str, object]:
     return {"n": n, "ops": [map_set("m", "k", n)]}
+
+
+class Slow:
+    """Lets the store wait, so that what comes meanwhile waits for a commit."""
+
+    def __init__(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go = asyncio.Event()
+        run = house.store.run
+
+        async def slowly(*asked: Any, **how: Any) -> Any:
+            await self.go.wait()
+            return await run(*asked, **how)
+
+        monkeypatch.setattr(house.store, "run", slowly)
+
+
+async def test_a_client_that_joins_twice_at_once_is_there_once_and_the_first_is_told(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ben = await house.enter("ben")
+    await ben.join("r", "b", create=True)
+    old, new = await house.enter("ann"), await house.enter("ann")
+    slow = Slow(house, monkeypatch)
+    ben.step("r", 1, map_set("m", "k", 1))
+    old.ask("join", room="r", client="c")
+    new.ask("join", room="r", client="c")
+    await house.until(lambda: len(house.hub.rooms["r"]._joins) == 2)
+    slow.go.set()
+    left = await old.next("left")
+    assert (left["room"], left["code"]) == ("r", "room_moved")
+    old.step("r", 1, map_set("m", "k", "late"))
+    assert (await old.next("refused"))["code"] == "not_joined"
+    new.step("r", 1, map_set("m", "k", 2))
+    assert (await new.next("ack"))["seq"] == 2
+
+
+async def test_who_joins_again_as_another_client_gets_no_answer_to_steps_of_the_first(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_COMMIT_STEPS_MAX", 1)
+    ann = await house.enter("ann")
+    await ann.join("r", "c", create=True)
+    slow = Slow(house, monkeypatch)
+    ann.step("r", 1, map_set("m", "k", 1))
+    ann.step("r", 2, map_set("m", "k", 2))
+    ann.step("r", 3, {"op": "map.compare", "map": "m", "key": "k", "value": 3})
+    ann.ask("leave", room="r")
+    ann.ask("join", room="r", client="d")
+    await house.until(lambda: len(house.hub.rooms["r"]._joins) == 1)
+    slow.go.set()
+    assert (await ann.next("joined"))["seq"] == 1
+    told = await ann.next("ack", "change", "refused")
+    assert (told["t"], told.get("client"), told["n"]) == ("change", "c", 2)
+    ann.step("r", 1, map_set("m", "k", 4))
+    told = await ann.next("ack", "change", "refused")
+    assert (told["t"], told["n"], told["seq"]) == ("ack", 1, 3)
