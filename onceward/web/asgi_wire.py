@@ -24,21 +24,26 @@ class AsgiWire:
         self._close: tuple[int, str] | None = None
         """The end that was decided on, once there is one."""
         self._news = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
         self._may_read = asyncio.Event()
         self._may_read.set()
 
     async def hear(self, listener: Listener, rate: float) -> None:
         reading = asyncio.create_task(self._read(listener, rate), name="onceward-wire-reads")
         writing = asyncio.create_task(self._write(), name="onceward-wire-writes")
-        both = [reading, writing]
+        ending = asyncio.create_task(self._end(), name="onceward-wire-ends")
+        all_ = [reading, writing, ending]
         try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(all_, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._empty.set()
             listener.lost()
-            for task in both:
+            for task in all_:
                 task.cancel()
-            await asyncio.wait(both)
-        for task in both:
+            await asyncio.wait(all_)
+        for task in all_:
             if not task.cancelled():
                 task.result()
 
@@ -47,6 +52,7 @@ class AsgiWire:
             return
         self._out.append(frames)
         self._out_bytes += len(frames)
+        self._empty.clear()
         if self._out_bytes > limits.READER_BYTES_MAX and len(self._out) > 1:
             self._out.clear()
             self.close(TABLE["slow_reader"].close, "slow_reader")
@@ -56,6 +62,11 @@ class AsgiWire:
         if self._close is None:
             self._close = code, reason
             self._news.set()
+            self._empty.set()
+            self._ended.set()
+
+    async def drained(self) -> None:
+        await self._empty.wait()
 
     def pause(self) -> None:
         self._may_read.clear()
@@ -86,6 +97,11 @@ class AsgiWire:
             if allowed < 0:
                 await asyncio.sleep(-allowed / rate)
 
+    async def _end(self) -> None:
+        """Returns when the end was decided on, and has not got through in time."""
+        await self._ended.wait()
+        await asyncio.sleep(limits.CLOSE_S)
+
     async def _write(self) -> None:
         while True:
             await self._news.wait()
@@ -95,6 +111,7 @@ class AsgiWire:
                 for message in messages(frames):
                     await self._send({"type": "websocket.send", "text": message.decode()})
                 self._out_bytes -= len(frames)
+            self._empty.set()
             if self._close is not None:
                 code, reason = self._close
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})

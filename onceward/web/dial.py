@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from urllib.parse import quote, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -25,10 +25,12 @@ class Line:
         socket: ClientConnection,
         on_message: Callable[[bytes], None],
         on_end: Callable[[], None],
+        ready: Callable[[], Awaitable[None]],
     ) -> None:
         self._socket = socket
         self._on_message = on_message
         self._on_end = on_end
+        self._ready = ready
         self._out: list[bytes] = []
         self._news = asyncio.Event()
         self._closed = False
@@ -60,6 +62,7 @@ class Line:
     async def _read(self) -> None:
         try:
             async for message in self._socket:
+                await self._ready()
                 self._on_message(message.encode() if isinstance(message, str) else message)
         except ConnectionClosed:
             pass
@@ -77,7 +80,11 @@ class Line:
 
 
 async def dial(
-    address: Address, user: str, on_message: Callable[[bytes], None], on_end: Callable[[], None]
+    address: Address,
+    user: str,
+    on_message: Callable[[bytes], None],
+    on_end: Callable[[], None],
+    ready: Callable[[], Awaitable[None]],
 ) -> Line:
     """Connect to a node on behalf of a user. Raises `Unavailable`."""
     parts = urlsplit(address.url)
@@ -100,4 +107,4 @@ async def dial(
         raise Unavailable(
             "the node that serves the room is not there", code="room_moved"
         ) from error
-    return Line(socket, on_message, on_end)
+    return Line(socket, on_message, on_end, ready)

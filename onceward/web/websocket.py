@@ -85,6 +85,8 @@ class WebSocket(asyncio.Protocol):
         """Whether the transport has as much as it should have."""
         self._backlog: list[bytes] = []
         self._backlog_bytes = 0
+        self._drained: asyncio.Future[None] | None = None
+        """Done when the transport has less again, or nothing more is sent."""
         self._pieces: list[bytes] = []
         """Of a message that comes in fragments."""
         self._rate = float(limits.FRAMES_PER_S)
@@ -108,6 +110,7 @@ class WebSocket(asyncio.Protocol):
         self._set_timer(None)
         self._closing = True
         self._forget()
+        self._wake()
         if not self._gone.done():
             self._gone.set_result(None)
         if self._listener is not None:
@@ -143,6 +146,7 @@ class WebSocket(asyncio.Protocol):
         self._forget()
         if backlog and not self._closing:
             self._transport.write(b"".join(backlog))
+        self._wake()
 
     def shutdown(self) -> None:
         """uvicorn calls it when it stops."""
@@ -264,12 +268,19 @@ class WebSocket(asyncio.Protocol):
             self._transport.write(b"".join(self._backlog))
             self._forget()
         self._closing = True
+        self._wake()
         self._ws.send_close(code, _short(reason))
         self._flush()
         self._holding.clear()
         if not self._transport.is_closing():
             self._transport.resume_reading()  # the answer to it
             self._set_timer(limits.CLOSE_S)
+
+    async def drained(self) -> None:
+        while self._full and not self._closing:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.wait([self._drained])
 
     def pause(self) -> None:
         self._hold("listener")
@@ -299,6 +310,7 @@ class WebSocket(asyncio.Protocol):
         for data in self._ws.data_to_send():
             if not data:
                 self._closing = True
+                self._wake()
                 self._transport.close()
                 self._set_timer(limits.CLOSE_S)
             elif self._full and not self._closing:
@@ -331,6 +343,12 @@ class WebSocket(asyncio.Protocol):
 
     def _forget(self) -> None:
         self._backlog, self._backlog_bytes = [], 0
+
+    def _wake(self) -> None:
+        """Let those go on who wait for the reader."""
+        drained, self._drained = self._drained, None
+        if drained is not None:
+            drained.set_result(None)
 
     def _set_timer(self, after_s: float | None) -> None:
         if self._timer is not None:

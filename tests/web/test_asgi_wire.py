@@ -130,3 +130,32 @@ async def test_nothing_is_read_while_the_listener_pauses() -> None:
     await asyncio.wait_for(hearing, ANSWER_S)
     assert ear.heard == [b"waits"]
     assert ear.gone
+
+
+async def test_one_who_takes_not_even_the_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CLOSE_S", 0.0)
+    far, ear = Far(), Ear()
+    far.takes.clear()
+    wire, hearing = await hear(far, ear)
+    wire.send(frame(b"x"))
+    wire.close(TABLE["slow_reader"].close, "slow_reader")
+    await asyncio.wait_for(hearing, ANSWER_S)
+    assert ear.gone
+    assert far.sent == []
+
+
+async def test_it_is_known_when_all_was_taken() -> None:
+    far, ear = Far(), Ear()
+    far.takes.clear()
+    wire, hearing = await hear(far, ear)
+    await asyncio.wait_for(wire.drained(), ANSWER_S)
+    wire.send(frame(b"x"))
+    drained = asyncio.create_task(wire.drained())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not drained.done()
+    far.takes.set()
+    await asyncio.wait_for(drained, ANSWER_S)
+    far.coming.put_nowait({"type": "websocket.disconnect"})
+    await asyncio.wait_for(hearing, ANSWER_S)
+    await asyncio.wait_for(wire.drained(), ANSWER_S)

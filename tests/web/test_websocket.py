@@ -344,3 +344,24 @@ async def test_the_server_says_that_it_stops() -> None:
         closing = asyncio.create_task(peer.closed())
     assert (await closing).code == TABLE["node_stopped"].close
     await peer.leave()
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_it_is_known_when_most_was_taken(place: Place, ends: bool) -> None:
+    peer, ear = await place.connect()
+    await asyncio.wait_for(ear.wire.drained(), ANSWER_S)
+    reading = peer.reader._transport  # type: ignore[attr-defined]
+    reading.pause_reading()
+    ear.wire.send(frame(b"x" * 8_000_000))
+    ear.wire.send(frame(b"next"))
+    drained = asyncio.create_task(ear.wire.drained())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not drained.done()
+    if ends:
+        ear.wire.close(TABLE["node_stopped"].close, "node_stopped")
+    else:
+        reading.resume_reading()
+        assert len(await peer.text()) == 8_000_000
+    await asyncio.wait_for(drained, ANSWER_S)
+    await peer.leave()

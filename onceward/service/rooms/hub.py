@@ -180,6 +180,8 @@ class Hub:
     async def _open(self, id_: str) -> LiveRoom:
         try:
             ledger = await Ledger.load(self.store, self.parts, id_)
+            if not self.owners.own(id_):  # any more: another node may have members in it by now
+                raise Unavailable("another node serves the room", code="room_moved")
             room = self.rooms[id_] = LiveRoom(self, id_, ledger)
         finally:
             del self._opening[id_]

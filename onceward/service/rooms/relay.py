@@ -33,9 +33,12 @@ class Pipe(Protocol):
         """End it; twice is once."""
 
 
-Dial = Callable[[Address, str, Callable[[bytes], None], Callable[[], None]], Awaitable[Pipe]]
-"""Connects to a node for a user: it is told each message that comes, and the end. Raises
-`Unavailable`."""
+Dial = Callable[
+    [Address, str, Callable[[bytes], None], Callable[[], None], Callable[[], Awaitable[None]]],
+    Awaitable[Pipe],
+]
+"""Connects to a node for a user: it is told each message that comes, and the end; the last one is
+awaited before each message is read. Raises `Unavailable`."""
 
 
 class Relay:
@@ -49,7 +52,10 @@ class Relay:
 
     async def open(self, dial: Dial, address: Address) -> None:
         """Connect. Raises `Unavailable`."""
-        self._pipe = await dial(address, self._session.user, self._take, self.end)
+        session = self._session
+        self._pipe = await dial(address, session.user, self._take, self.end, session.drained)
+        if self.over:  # the connection was lost meanwhile
+            self._pipe.close()
         self.send(frames.Hello())
 
     def join(self, asked: frames.Join) -> "Remote":

@@ -174,7 +174,7 @@ class Session:
 
     def _refuse(self, asked: frames.ClientFrame, error: OncewardError) -> None:
         room = getattr(asked, "room", "")
-        if error.code in ("no_credentials", "token_expired"):
+        if error.code in ("no_credentials", "token_expired", "slow_reader"):
             self.end(error.code)
         elif isinstance(asked, frames.Ops):
             self.say(frames.Refused(room, asked.n, error.code, error.message))
@@ -231,9 +231,22 @@ class Session:
         self._wire.pause()
         self._busy = self._hub.spawn(self._fetch(asked))
 
-    async def _fetch(self, asked: frames.Join) -> None:
-        """Join a room, and go on with what has come meanwhile."""
+    async def drained(self) -> None:
+        """Return when the far end has taken most of what was sent."""
+        await self._wire.drained()
+
+    async def _drained_in_time(self) -> None:
         try:
+            async with asyncio.timeout(limits.READER_S):
+                await self.drained()
+        except TimeoutError:
+            raise OncewardError("the reader takes nothing", code="slow_reader") from None
+
+    async def _fetch(self, asked: frames.Join) -> None:
+        """Join a room, and go on with what has come meanwhile. All of a room may be more than is
+        kept for a slow reader: so it is sent when what was sent before is taken."""
+        try:
+            await self._drained_in_time()
             member = await self._hub.join(self, asked)
             if self._over:
                 member.leave(lost=True)

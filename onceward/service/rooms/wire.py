@@ -21,6 +21,9 @@ class Wire(Protocol):
         """Send what was sent so far, then the close code, with a code of the table of errors as
         the reason; nothing more is heard. Twice is once."""
 
+    async def drained(self) -> None:
+        """Return when the reader has taken most of what was sent, or the connection ends."""
+
     def pause(self) -> None:
         """Read no more until `resume`; what comes waits on the sender's side. Twice is once."""
 

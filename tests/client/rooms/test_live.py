@@ -8,6 +8,7 @@ from typing import Any
 import jwt
 import pytest
 
+from onceward import limits
 from onceward.app import App
 from onceward.client.client import Client
 from onceward.client.rooms.live import Live
@@ -15,8 +16,10 @@ from onceward.client.rooms.room import Room
 from onceward.clock import Clock
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.errors import BadInput, NoSuchRoom, OncewardError, Unavailable
+from onceward.transaction import Transaction
 from onceward.web.auth import Auth, JwtKey
 from tests.client.served import Script, Served, Sprinting, answer
+from tests.web.peer import ANSWER_S, Peer
 
 SECRET = "a secret of thirty-two characters or more"
 
@@ -394,3 +397,52 @@ async def test_what_gets_no_token_is_asked_again(served: Served, stack: AsyncExi
     live = await connect(stack, served.url, token=flaky)
     await live.join("board", create=True)
     assert tries == 3
+
+
+async def test_a_server_is_tried_again_however_long_it_was_away() -> None:
+    clock = Sprinting()
+    live = Live("http://127.0.0.1:9", clock=clock)
+    for _ in range(2_000):
+        await live._pause()
+    assert 3 <= clock.slept_s[-1] <= 15
+
+
+async def test_a_room_that_moves_now_and_then_is_joined_again_soon_each_time(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    live = await connect(stack, served.url)
+    room = await live.join("board", create=True)
+    for _ in range(3):
+        served.app.hub.rooms["board"].end("room_moved", "it moves")
+        await until(room, lambda: room.status == "away")
+        await until(room, lambda: room.status == "live")
+        assert live._attempt == 0
+
+
+async def test_large_rooms_can_be_joined_together_by_who_reads_slowly(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "READER_BYTES_MAX", 10_000)
+    rooms = [f"r{number}" for number in range(60)]
+    for id_ in rooms:
+
+        async def fill(tx: Transaction, id_: str = id_) -> None:
+            await served.app.rooms.create(tx, id_)
+            await served.app.rooms.map_set(tx, id_, "m", "k", "x" * 200_000)
+
+        await served.app.run(fill)
+    peer = await Peer.connect(served.port)
+    peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    await peer.send({"t": "hello"}, *[{"t": "join", "room": id_, "client": "c"} for id_ in rooms])
+    await peer.send({"t": "ping"})
+    # All that the network keeps is on its way by then.
+    [wire] = [session._wire for session in served.app.hub.sessions]
+    async with asyncio.timeout(ANSWER_S):
+        while not wire._full:  # type: ignore[attr-defined]  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    peer.reader._transport.resume_reading()  # type: ignore[attr-defined]
+    for id_ in rooms:
+        assert (await peer.until(t="joined"))["room"] == id_
+        assert len((await peer.until(t="snapshot"))["maps"]["m"]["k"]) == 200_000
+    await peer.until(t="pong")
+    await peer.leave()

@@ -40,6 +40,9 @@ class Person:
         self.code: int | None = None
         self.reason = ""
         self.paused = False
+        self.takes = asyncio.Event()
+        """While it is set, what was sent is taken at once."""
+        self.takes.set()
         self._news = asyncio.Event()
         self._read = 0
         self.session: Session = hub.connect(self, badge, relayed=relayed)
@@ -56,6 +59,9 @@ class Person:
         if self.code is None:
             self.code, self.reason = code, reason
             self._news.set()
+
+    async def drained(self) -> None:
+        await self.takes.wait()
 
     def pause(self) -> None:
         self.paused = True

@@ -9,6 +9,7 @@ import pytest
 
 from onceward import limits
 from onceward.errors import Unavailable
+from onceward.parts.rooms import Room
 from onceward.service.rooms.live import LiveRoom
 from onceward.transaction import Transaction
 from tests.service.rooms.people import Badge, House, Person, map_set, open_house
@@ -344,3 +345,63 @@ async def test_frames_that_come_while_a_room_is_fetched_wait_for_it(house: House
     assert kinds[:2] == ["joined", "snapshot"]
     assert not ann.paused
     assert json.dumps(ann.got)  # all of it is JSON
+
+
+async def test_a_position_at_the_end_of_all_numbers_harms_no_list(house: House) -> None:
+    ann = await house.enter("ann")
+    await ann.join("r", create=True)
+    insert = {"op": "list.insert", "list": "l", "value": 0}
+    ann.step("r", 1, {**insert, "id": "a", "at": "z" * 27})
+    assert (await ann.next("ack", "refused"))["code"] == "bad_value"
+    for n, more in ((2, {"at": "hzzzzzzzz"}), (3, {}), (4, {}), (5, {"after": ""})):
+        ann.step("r", n, {**insert, "id": str(n), **more})
+        assert (await ann.next("ack", "refused", "left"))["t"] == "ack"
+    ben = await house.enter("ben")
+    assert [item[0] for item in (await ben.join("r"))["lists"]["l"]] == ["5", "2", "3", "4"]
+
+
+async def test_others_get_their_turn_while_a_room_has_much_to_do(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_CHANGES_MAX", 30)
+    ann = await house.enter("ann")
+    await ann.join("r", create=True)
+    turn, turns, loop = 0, [], asyncio.get_running_loop()
+
+    def count() -> None:
+        nonlocal turn
+        turn += 1
+        if len(turns) < 21:
+            loop.call_soon(count)
+
+    take = Room.take
+
+    def noting(room: Room, *step: Any, **by: Any) -> Any:
+        turns.append(turn)
+        return take(room, *step, **by)
+
+    monkeypatch.setattr(Room, "take", noting)
+    count()
+    for n in range(1, 21):
+        ann.step("r", n, *[map_set("m", str(key), n) for key in range(10)])
+    ann.step("r", 21, {"op": "map.compare", "map": "m", "key": "0", "value": 3})
+    await ann.next("refused")
+    assert len(set(turns)) >= 5
+    ann.step("r", 22, map_set("m", "k", 1))
+    assert (await ann.next("ack"))["seq"] <= 21
+
+
+async def test_all_of_another_room_is_sent_when_what_was_sent_before_is_taken(
+    house: House,
+) -> None:
+    for room in ("one", "two"):
+        await house.make(room)
+    ann = await house.enter("ann")
+    ann.takes.clear()
+    ann.ask("join", room="one", client="c")
+    ann.ask("join", room="two", client="c")
+    ben = await house.enter("ben")
+    await ben.join("one", "b")
+    assert ann.got[-1]["t"] == "welcome"
+    ann.takes.set()
+    assert [(await ann.next("joined"))["room"] for _ in range(2)] == ["one", "two"]

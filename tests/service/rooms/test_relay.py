@@ -1,12 +1,16 @@
 """Rooms on several nodes that share a database: one serves a room, the others lead there."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from onceward import limits
 from onceward.app import App
 from onceward.errors import Unavailable
+from onceward.service.rooms.ledger import Ledger
 from onceward.service.rooms.owners import Address
 from onceward.service.rooms.wire import messages
 from tests.service.apps import Apps
@@ -18,7 +22,12 @@ class Pipe:
     """Leads to the hub of another node in this process."""
 
     def __init__(
-        self, app: App, user: str, on_message: Callable[[bytes], None], on_end: Callable[[], None]
+        self,
+        app: App,
+        user: str,
+        on_message: Callable[[bytes], None],
+        on_end: Callable[[], None],
+        _ready: Any,
     ) -> None:
         self._on_message = on_message
         self._on_end = on_end
@@ -37,6 +46,8 @@ class Pipe:
             self._on_end()
         else:
             self._session.lost()
+
+    async def drained(self) -> None: ...
 
     def pause(self) -> None: ...
 
@@ -241,3 +252,45 @@ async def test_an_address_lasts_only_while_its_node_renews_it() -> None:
         await nodes.apps.sleep(3 * limits.ADDRESS_MS / 1000)
         assert (await two.hub.owners.find(room)).url == "one"
         assert not two.hub.owners.is_node("guessed")
+
+
+@virtual
+async def test_a_connection_lost_while_the_way_is_made_leaves_none_open() -> None:
+    async with cluster() as (nodes, one, two):
+        dial, dialled, go = two.hub.dial, asyncio.Event(), asyncio.Event()
+
+        async def slowly(*asked: Any) -> Any:
+            pipe = await dial(*asked)
+            dialled.set()
+            await go.wait()
+            return pipe
+
+        two.hub.dial = slowly
+        ann = await enter(two, "ann")
+        ann.ask("join", room=nodes.room_of(one), client="c", create=True)
+        await dialled.wait()
+        ann.lose()
+        go.set()
+        await nodes.apps.sleep(limits.HELLO_S / 2)
+        assert not one.hub.sessions
+
+
+@virtual
+async def test_a_room_that_changes_hands_while_it_is_fetched_is_not_served_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as (nodes, one, _):
+        room = nodes.room_of(one)
+        slot, load = one.hub.owners.slot(room), Ledger.load
+
+        async def slowly(*asked: Any) -> Ledger:
+            ledger = await load(*asked)
+            one.hub.owners._placement.owned.discard(slot)
+            one.hub._changed_hands(set(), {slot})
+            return ledger
+
+        monkeypatch.setattr(Ledger, "load", slowly)
+        ann = await enter(one, "ann")
+        ann.ask("join", room=room, client="c", create=True)
+        assert (await ann.next("joined", "left")).get("code") == "room_moved"
+        assert room not in one.hub.rooms

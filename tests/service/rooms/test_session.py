@@ -376,3 +376,16 @@ def test_a_room_with_nobody_in_it_forgets_its_presences_and_rests() -> None:
         assert not house.hub.rooms
 
     virtually(main)
+
+
+def test_who_takes_nothing_of_a_room_is_not_sent_another_one() -> None:
+    async def main(house: House) -> None:
+        ann = await house.enter("ann")
+        ann.takes.clear()
+        ann.ask("join", room="r", client="c", create=True)
+        await house.store.clock.sleep(limits.READER_S - 1)
+        assert ann.code is None
+        assert await ann.closed() == "slow_reader"
+        assert not house.hub.sessions
+
+    virtually(main)
