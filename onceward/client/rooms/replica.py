@@ -199,6 +199,8 @@ class Replica:
     def receive(self, frame: StateFrame) -> None:
         """Take what the server says of the state; `settle` when there is no more for now. Raises
         `BadInput` for what cannot follow: then `heal`, and join again."""
+        if self._joined is None and not isinstance(frame, Joined):
+            return  # one was in the room before over this connection, and that was under way
         if isinstance(frame, Change):
             self._advance(frame.seq)
             if frame.client == self.client and any(s.n == frame.n for s in self.waiting):

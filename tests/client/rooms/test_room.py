@@ -18,7 +18,7 @@ from onceward.parts.rooms.frames import (
     Refused,
     Snapshot,
 )
-from tests.client.rooms.guests import Guest, guests, live, pump
+from tests.client.rooms.guests import Guest, guests, joined, live, pump
 from tests.client.rooms.world import Server
 
 
@@ -376,3 +376,21 @@ def test_only_so_much_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OncewardError), ann.room.batch():
         ann.room.map("m").set("k", 3)
     assert ann.room.map("m").get("k") == 1
+
+
+def test_what_was_under_way_when_one_left_and_came_again_is_passed_over() -> None:
+    again = Guest(Server(keep=1), "ann")
+    again.room.map("m").set("k", 1)
+    codes: list[str] = []
+    again.room.on_refused(lambda error, ops: codes.append(error.code))
+    again.replica.join()
+    again.hear(
+        Change("r", 7, [op.MapSet("m", "k", 2)]),
+        Ack("r", 1, 8),
+        Refused("r", 1, "not_expected"),
+        Snapshot("r", 8, {}, {}),
+    )
+    assert (again.restarts, codes, again.room.waiting) == (0, [], 1)
+    again.hear(joined(), Snapshot("r", 0, {}, {}))
+    (sent,) = again.room.take_out()
+    assert (sent.n, again.room.map("m").whole()) == (1, {"k": 1})  # type: ignore[union-attr]
