@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 from onceward import limits
 from onceward.client.rooms.objects import (
     Presence,
@@ -82,6 +84,8 @@ class Room:
         self._presences: dict[str, Presence] = {}
         self._own: dict[str, tuple[Any, int]] = {}
         """One's own presences, and until when."""
+        self._removed: dict[str, Any] = {}
+        """What they were that one has removed: the server may not have heard of it."""
         self._out: list[ClientFrame] = []
         self._events: dict[str, list[Callable[[Any, Said], object]]] = {}
         self._on_members: list[Callable[[dict[str, Member]], object]] = []
@@ -208,12 +212,15 @@ class Room:
     def set_presence(self, frame: SetPresence) -> None:
         self._must_be_open()
         self._own[frame.name] = frame.value, self._line.now_ms() + frame.ttl_ms
+        self._removed.pop(frame.name, None)
         self._put_presence(frame.name, self.user, frame.value, Who(self.user, True))
         self._say_presence(frame.name, frame)
 
     def remove_presence(self, frame: RemovePresence) -> None:
         self._must_be_open()
-        if self._own.pop(frame.name, None) is not None:
+        own = self._own.pop(frame.name, None)
+        if own is not None:
+            self._removed[frame.name] = own[0]
             self._drop_presence(frame.name, self.user, Who(self.user, True))
             self._say_presence(frame.name, frame)
 
@@ -318,6 +325,14 @@ class Room:
             for name, (value, until_ms) in self._own.items():
                 if until_ms > self._line.now_ms():
                     self.presences.setdefault(name, {})[self.user] = value
+            # What is there as it was removed here is not of another tab: it is removed again.
+            self._removed = {
+                name: value
+                for name, value in self._removed.items()
+                if self.presences.get(name, {}).get(self.user, msgspec.UNSET) == value
+            }
+            for name in self._removed:
+                del self.presences[name][self.user]
             for name in before.keys() | self.presences.keys():
                 if name in self._presences and before.get(name) != self.presences.get(name):
                     self._presences[name].tell(Who(""))
@@ -328,6 +343,8 @@ class Room:
         self._own = {name: own for name, own in self._own.items() if own[1] > now_ms}
         for name, (value, until_ms) in self._own.items():
             self._say_presence(name, SetPresence(self.id, name, value, until_ms - now_ms))
+        for name in self._removed:
+            self._say_presence(name, RemovePresence(self.id, name))
 
     def _say_presence(self, name: str, frame: SetPresence | RemovePresence) -> None:
         """Only the last one of each name is sent, and on a new connection it is sent again."""

@@ -95,3 +95,24 @@ def test_what_is_said_is_heard_by_its_event() -> None:
     with pytest.raises(OncewardError) as refused:
         ann.room.say("wave")
     assert refused.value.code == "not_joined"
+
+
+def test_a_presence_that_was_removed_while_away_does_not_come_back() -> None:
+    ann = live()
+    for name in ("cursor", "mood", "name"):
+        ann.room.presence(name).set(None if name == "mood" else name)
+    ann.room.take_out()
+    ann.room.presence("cursor").remove()  # it is not sent any more
+    ann.room.lost()
+    ann.room.presence("mood").remove()
+    ann.room.presence("name").remove()
+    ann.replica.join()
+    there = {"cursor": {"ann": "cursor", "bob": 1}, "name": {"ann": "of another tab"}}
+    ann.hear(joined(presences=there), Snapshot("r", 0, {}, {}))
+    assert ann.room.presence("cursor").all() == {"bob": 1}
+    assert ann.room.presence("name").mine == "of another tab"
+    assert list(ann.room.take_out()) == [RemovePresence("r", "cursor")]
+    ann.room.lost()
+    ann.replica.join()
+    ann.hear(joined(), Snapshot("r", 0, {}, {}))
+    assert list(ann.room.take_out()) == []
