@@ -150,7 +150,8 @@ class Rooms(Edits):
         if after:
             start = max(start, keys.after(keys.join(after)))
         found: list[Found] = []
-        rows = await tx.scan(ROOMS, Listed, start=start, end=end, limit=_LISTED_MAX)
+        limit = _LISTED_MAX if meta else most + 1
+        rows = await tx.scan(ROOMS, Listed, start=start, end=end, limit=limit)
         for row in rows:
             id_, listed = keys.split(row.key[1])[0], row.value
             if all(
@@ -159,8 +160,9 @@ class Rooms(Edits):
             ):
                 found.append(Found(id_, listed))
                 if len(found) == most:
-                    return found, id_ if row is not rows[-1] else ""
-        return found, keys.split(rows[-1].key[1])[0] if len(rows) == _LISTED_MAX else ""
+                    more = row is not rows[-1] or len(rows) == limit
+                    return found, id_ if more else ""
+        return found, keys.split(rows[-1].key[1])[0] if len(rows) == limit else ""
 
     # Steps.
 

@@ -405,3 +405,41 @@ async def test_settings_can_be_changed_and_count_for_later_steps() -> None:
     for options in ({"capacity": 0}, {"schemas": Schemas(maps={"m": {"odd": 1}})}):
         with pytest.raises(BadInput):
             await home.run(lambda tx, options=options: home.rooms.configure(tx, "r", **options))
+
+
+async def test_a_room_full_of_keys_that_take_many_bytes_can_still_be_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_SNAPSHOT_STEPS", 5)
+    home = await house()
+    await home.create()
+    steps = [
+        [set_to(1, f"{step}.{number}" + "\x01" * 240) for number in range(100)]
+        for step in range(14)
+    ]
+    for ops in steps[:13]:
+        await home.change(*ops)
+    assert await code_of(home.change(*steps[13])) == "room_too_large"
+    assert len(home.records("roomsnap")) > 3
+    for number in range(6):
+        await home.change(set_to(number, "0.0" + "\x01" * 240))
+    await home.change(op.MapDrop("m"))
+    assert (await home.state())["maps"] == {}
+
+
+async def test_rooms_are_listed_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onceward.parts.rooms.rooms._LISTED_MAX", 4)
+    home = await house()
+    for number in range(9):
+        await home.create(f"r{number}", meta={"kind": "even" if number % 2 else "odd"})
+    for meta in ({}, {"kind": "even"}):
+        found, after, pages = [], "", 0
+        while pages == 0 or after:
+            page, after = await home.run(
+                lambda tx, after=after, meta=meta: home.rooms.find(  # type: ignore[misc]
+                    tx, meta=meta, after=after, most=2
+                )
+            )
+            found += [room.id for room in page]
+            pages += 1
+        assert found == [f"r{number}" for number in range(9) if number % 2 or not meta]
