@@ -1,14 +1,14 @@
 """What is in a room, over HTTP: steps, and whole maps, lists and presences."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.parts.rooms import Item, Schemas
+from onceward.parts.rooms import Item, Rooms, Schemas
 from onceward.parts.rooms.frames import Said
 from onceward.parts.rooms.names import admit_name
 from onceward.parts.rooms.operations import Operation
@@ -117,64 +117,45 @@ async def say(server: "Server", request: Request) -> Response:
     return Response.of(Spoken(server.app.hub.say(said, asked.to)))
 
 
-async def get_map(server: "Server", request: Request) -> Response:
-    id_, name = known(server, request, "read"), _name(request)
-    found = await server.app.run(lambda tx: server.app.rooms.map(tx, id_, name))
-    if found is None:
-        raise _none("map", name)
-    return Response.of(MapView(name, found))
+class Kept(NamedTuple):
+    """What rooms keep by name: maps, or lists."""
 
+    kind: Literal["maps", "lists"]
+    view: Callable[[str, Any], Any]
+    """Of a name and all that is there."""
+    whole: Callable[[Rooms, Transaction, str, str], Awaitable[Any]]
+    make: Callable[..., Awaitable[None]]
+    drop: Callable[..., Awaitable[None]]
 
-async def make_map(server: "Server", request: Request) -> Response:
-    async def make(tx: Transaction, id_: str, name: str, by: str) -> None:
-        await server.app.rooms.map_make(tx, id_, name, by=by)
+    async def get(self, server: "Server", request: Request) -> Response:
+        id_, name = known(server, request, "read"), _name(request)
+        found = await self._found(server, id_, name)
+        if found is None:
+            raise _none(self.kind.removesuffix("s"), name)
+        return Response.of(self.view(name, found))
 
-    id_, name = await _make(server, request, "maps", make)
-    found = await server.app.run(lambda tx: server.app.rooms.map(tx, id_, name))
-    return Response.of(MapView(name, found or {}))
+    async def put(self, server: "Server", request: Request) -> Response:
+        async def make(tx: Transaction, id_: str, name: str, by: str) -> None:
+            await self.make(server.app.rooms, tx, id_, name, by=by)
 
+        id_, name = await _make(server, request, self.kind, make)
+        found = await self._found(server, id_, name)
+        return Response.of(self.view(name, found or ({} if self.kind == "maps" else [])))
 
-async def drop_map(server: "Server", request: Request) -> Response:
-    id_, name = known(server, request, "write"), _name(request)
-    by = server.caller(request).name
+    async def delete(self, server: "Server", request: Request) -> Response:
+        id_, name = known(server, request, "write"), _name(request)
+        rooms, by = server.app.rooms, server.caller(request).name
 
-    async def fn(tx: Transaction) -> bool:
-        if await server.app.rooms.map(tx, id_, name) is None:
-            return False
-        await server.app.rooms.map_drop(tx, id_, name, by=by)
-        return True
+        async def fn(tx: Transaction) -> bool:
+            if await self.whole(rooms, tx, id_, name) is None:
+                return False
+            await self.drop(rooms, tx, id_, name, by=by)
+            return True
 
-    return Response.of(Dropped(await server.app.run(fn)))
+        return Response.of(Dropped(await server.app.run(fn)))
 
-
-async def get_list(server: "Server", request: Request) -> Response:
-    id_, name = known(server, request, "read"), _name(request)
-    found = await server.app.run(lambda tx: server.app.rooms.list(tx, id_, name))
-    if found is None:
-        raise _none("list", name)
-    return Response.of(ListView(name, found))
-
-
-async def make_list(server: "Server", request: Request) -> Response:
-    async def make(tx: Transaction, id_: str, name: str, by: str) -> None:
-        await server.app.rooms.list_make(tx, id_, name, by=by)
-
-    id_, name = await _make(server, request, "lists", make)
-    found = await server.app.run(lambda tx: server.app.rooms.list(tx, id_, name))
-    return Response.of(ListView(name, found or []))
-
-
-async def drop_list(server: "Server", request: Request) -> Response:
-    id_, name = known(server, request, "write"), _name(request)
-    by = server.caller(request).name
-
-    async def fn(tx: Transaction) -> bool:
-        if await server.app.rooms.list(tx, id_, name) is None:
-            return False
-        await server.app.rooms.list_drop(tx, id_, name, by=by)
-        return True
-
-    return Response.of(Dropped(await server.app.run(fn)))
+    async def _found(self, server: "Server", id_: str, name: str) -> Any:
+        return await server.app.run(lambda tx: self.whole(server.app.rooms, tx, id_, name))
 
 
 async def get_presence(server: "Server", request: Request) -> Response:
@@ -262,6 +243,9 @@ def _whole(kind: str, views: Any, get: Any, make: Any, drop: Any) -> list[Route]
     ]
 
 
+_MAPS = Kept("maps", MapView, Rooms.map, Rooms.map_make, Rooms.map_drop)
+_LISTS = Kept("lists", ListView, Rooms.list, Rooms.list_make, Rooms.list_drop)
+
 ROUTES = [
     Route(
         "POST",
@@ -281,7 +265,7 @@ ROUTES = [
         gives=Spoken,
         problems=(*_ROOM, "no_such_member", "value_too_large"),
     ),
-    *_whole("maps", MapView, get_map, make_map, drop_map),
-    *_whole("lists", ListView, get_list, make_list, drop_list),
+    *_whole("maps", MapView, _MAPS.get, _MAPS.put, _MAPS.delete),
+    *_whole("lists", ListView, _LISTS.get, _LISTS.put, _LISTS.delete),
     *_whole("presences", PresenceView, get_presence, make_presence, drop_presence),
 ]
