@@ -85,7 +85,6 @@ TABLE: dict[str, Kind] = {
     "bad_shape": Kind(422, 4422, 2, False, "The value does not fit the schema"),
     "bad_schema": Kind(422, 4422, 2, False, "The schema is not one that rooms know"),
     "history_gone": Kind(410, 4410, 2, False, "The room's history does not reach there"),
-    "rate_limited": Kind(429, 4429, 75, True, "Too much came in too short a time"),
     "slow_reader": Kind(408, 4408, 75, True, "The reader does not keep up"),
     "token_expired": Kind(401, 4401, 77, False, "The token has expired: connect with a new one"),
     "origin_refused": Kind(403, 4403, 77, False, "Pages of this origin may not connect"),
