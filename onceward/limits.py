@@ -348,9 +348,9 @@ FRAMES_RELAYED_PER_S = 1_000_000  # the other node has its own limits
 # For the first message, with credentials if the request had none.
 HELLO_S = 10.0
 
-# How long a handler's worker waits for jobs before it asks again; how often in the length of
-# a lease it tries again to renew it after a failure.
-CLAIM_WAIT_S = 20.0
+# How long a handler's worker rests when jobs could not be claimed, at first; how often in the
+# length of a lease it tries again to renew it after a failure.
+CLAIM_PAUSE_S = 0.05
 RENEWALS_PER_LEASE = 10
 DRAIN_S = 30.0
 # How long a handler that is cancelled may take to end.

@@ -138,14 +138,15 @@ class Store:
     ) -> T:
         for attempt in range(attempts_max):
             tx = self.begin()
+            tx.end_hooks = []
             error: Exception | None = None
             try:
-                result = await fn(tx)
-            except (EngineStopped, OutcomeUnknown, Unavailable):
-                raise
-            except Exception as raised:
-                error = raised
-            try:
+                try:
+                    result = await fn(tx)
+                except (EngineStopped, OutcomeUnknown, Unavailable):
+                    raise
+                except Exception as raised:
+                    error = raised
                 await self.end(tx, write=error is None, end_turn=end_turn)
             except Conflict:
                 self.meters.count("conflicts")
@@ -153,6 +154,9 @@ class Store:
                 continue
             except TooLarge as too_large:
                 raise too_large from error
+            finally:
+                if tx.end_hooks:
+                    self._lost(tx)
             if error is not None:
                 raise error
             return result
@@ -228,6 +232,10 @@ class Store:
     def _tell(self, tx: Transaction, commit: Commit) -> None:
         for hook in tx.hooks:
             hook()
+        if tx.end_hooks:
+            end_hooks, tx.end_hooks = tx.end_hooks, None
+            for end_hook in end_hooks:
+                end_hook(True)
         for commit_hook in tuple(self._hooks):  # a hook may take itself out
             commit_hook(commit)
         for write in commit.writes:
@@ -235,6 +243,14 @@ class Store:
             if hooks and type(write) is not Check:
                 for change_hook in tuple(hooks):
                     change_hook(write)  # type: ignore[arg-type]
+
+    def _lost(self, tx: Transaction) -> None:
+        """A transaction has ended, and its commit is not durable."""
+        end_hooks = tx.end_hooks
+        if end_hooks and not any(tx is left for left, _ in self._left.values()):
+            tx.end_hooks = None
+            for end_hook in end_hooks:
+                end_hook(False)
 
     def _tell_left(self, last: int) -> None:
         """Tell of what was left by its caller, up to a number."""

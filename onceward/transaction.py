@@ -48,6 +48,8 @@ class Transaction:
         self.seen: dict[Key, Record | None] = {}
         self.heads_used: set[Key] = set()
         self.hooks: list[Callable[[], None]] = []
+        self.end_hooks: list[Callable[[bool], None]] | None = None
+        """For `on_end`; None if nobody sees to it that they are called."""
         self.changes = 0
         """How many times something was written or deleted so far."""
         self._engine = engine
@@ -250,6 +252,15 @@ class Transaction:
         """
         self._must_be_running()
         self.hooks.append(hook)
+
+    def on_end(self, hook: Callable[[bool], None]) -> bool:
+        """Call `hook` when this transaction has ended, once: with True as soon as its commit is
+        durable, with False if it failed. Says whether it will be: of those by `Store.run`."""
+        self._must_be_running()
+        if self.end_hooks is None:
+            return False
+        self.end_hooks.append(hook)
+        return True
 
     def finish(self, *, write: bool) -> list[Write]:
         """End the transaction: the commit that makes it true, or only validates its reads."""

@@ -77,6 +77,58 @@ async def test_hooks_are_called_when_the_commit_is_durable_not_when_it_is_visibl
     assert told == ["tx", "store"]
 
 
+async def test_who_wants_to_know_the_end_of_a_transaction_is_told_once() -> None:
+    store = await quick_store()
+    ends: list[tuple[int, bool]] = []
+    runs = 0
+
+    async def fn(tx: Transaction) -> None:
+        nonlocal runs
+        runs += 1
+        run = runs
+        assert tx.on_end(lambda durable: ends.append((run, durable)))
+        await tx.get(A)
+        if run == 1:
+            await store.run(count_up)  # in its way
+        if run == 3:
+            raise ValueError("no")
+        tx.put(A, "mine")
+        assert ends == [(n, False) for n in range(1, run)]
+
+    await store.run(fn)
+    assert ends == [(1, False), (2, True)]
+    ends.clear()
+    with pytest.raises(ValueError, match="no"):
+        await store.run(fn)
+    assert ends == [(3, False)]
+
+
+async def test_the_end_of_a_transaction_that_nobody_ends_is_not_told() -> None:
+    store = await quick_store()
+    assert not store.begin().on_end(lambda durable: None)
+
+
+async def test_the_end_of_a_commit_whose_caller_was_cancelled_is_told_when_it_is_durable() -> None:
+    engine = Slow()
+    store = await quick_store(engine)
+    ends: list[bool] = []
+    told = asyncio.Event()
+    store.on_durable(lambda commit: told.set())
+
+    async def fn(tx: Transaction) -> None:
+        tx.on_end(ends.append)
+        tx.put(A, 1)
+
+    running = asyncio.create_task(store.run(fn))
+    await engine.visible.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert ends == []
+    engine.durable.set()
+    await told.wait()
+    assert ends == [True]
+
+
 async def test_hooks_learn_of_a_commit_whose_caller_was_cancelled_once_it_is_durable() -> None:
     engine = Slow()
     store = await quick_store(engine)

@@ -7,6 +7,7 @@ A claim that its worker is not there any more to receive is given back.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from onceward import limits
 from onceward.engine.base import Delete, Put
@@ -20,9 +21,13 @@ from onceward.parts.schedule import (
     is_whole,
 )
 from onceward.service.book import Book
-from onceward.service.desk import CLAIMS_AT_ONCE, Desk, Request
+from onceward.service.desk import Desk
+from onceward.service.hands import Hands
+from onceward.service.picker import CLAIMS_AT_ONCE
 from onceward.service.placement import Placement
+from onceward.service.request import Waiting
 from onceward.store import Store
+from onceward.transaction import Transaction
 
 
 class Claims:
@@ -41,6 +46,9 @@ class Claims:
         ]
         placement.on_change(self._placed)
         book.on_change(self._set)
+        if not store.engine.shared:
+            # Else a commit may go unnoticed whose caller is cancelled, and its jobs with it.
+            schedule.taker = self._taker
 
     async def claim(
         self,
@@ -68,12 +76,8 @@ class Claims:
             raise Unavailable("the node is stopping: ask another one", code="node_stopped")
         loop = asyncio.get_running_loop()
         most = min(most, CLAIMS_AT_ONCE)
-        request = Request(worker, lease_ms, most, wait_s > 0, loop.create_future())
-        desk = self._desks.get(queue)
-        if desk is None:
-            desk = self._desks[queue] = Desk(
-                queue, self._store, self._schedule, self._placement, self._book
-            )
+        request = Waiting(worker, lease_ms, most, wait_s > 0, loop.create_future())
+        desk = self._desk(queue)
         desk.ask(request)
         timer = loop.call_later(wait_s, desk.give_up, request) if wait_s > 0 else None
         try:
@@ -84,6 +88,28 @@ class Claims:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    def enrol(self, queue: str, hands: Hands) -> Callable[[], None]:
+        """Fill the hands of a worker with jobs of a queue; returns what ends that."""
+        admit_queue(queue)
+        admit_worker(hands.worker)
+        admit_lease(hands.lease_ms)
+        desk = self._desk(queue)
+        desk.enrol(hands)
+        return lambda: desk.dismiss(hands)
+
+    def _desk(self, queue: str) -> Desk:
+        desk = self._desks.get(queue)
+        if desk is None:
+            desk = self._desks[queue] = Desk(
+                queue, self._store, self._schedule, self._placement, self._book
+            )
+        return desk
+
+    def _taker(self, tx: Transaction, queue: str) -> Hands | None:
+        """Who takes a job at once that would be ready."""
+        desk = self._desks.get(queue)
+        return None if desk is None or tx.end_hooks is None else desk.taker()
 
     async def run(self) -> None:
         """Poll until cancelled, and forget the desks where nobody asks any more."""

@@ -24,6 +24,11 @@ class Quarantine:
         self._running = 0
         self._suspect: object | None = None
         self._changed = asyncio.Event()
+        self._hooks: list[Callable[[], None]] = []
+
+    def on_open(self, hook: Callable[[], None]) -> None:
+        """Call `hook` when others may come again."""
+        self._hooks.append(hook)
 
     @property
     def closed(self) -> bool:
@@ -39,11 +44,8 @@ class Quarantine:
         if self._suspect is suspect:
             self._suspect = None
             self.look()
-
-    async def opened(self) -> None:
-        """Wait until others may come."""
-        while self.closed:
-            await self._changed.wait()
+            for hook in self._hooks:
+                hook()
 
     async def alone(self, hurry: Callable[[], bool]) -> None:
         """Wait until the suspect, one of those that run, is the only one; or until it must not

@@ -19,6 +19,8 @@ class Shelf:
     """The sort keys of ready entries, in order, by slot; only of slots where all are known."""
 
     def __init__(self, queue: str) -> None:
+        self.count = 0
+        """How many entries it has."""
         self._queue = queue
         self._known: dict[int, list[str]] = {}
         self._damaged: set[Key] = set()
@@ -29,19 +31,25 @@ class Shelf:
         if known is None:
             return
         if len(known) >= limits.SHELF_ENTRIES_MAX:
-            del self._known[slot]
+            self.forget(slot)
         elif not _has(known, sort):
             insort(known, sort)
+            self.count += 1
 
     def take(self, slot: int, sort: str) -> None:
         """An own commit has removed an entry, or it was found to be gone."""
         known = self._known.get(slot)
         if known and _has(known, sort):
             del known[bisect_left(known, sort)]
+            self.count -= 1
 
     def forget(self, slot: int) -> None:
         """Something may have changed unseen."""
-        self._known.pop(slot, None)
+        self.count -= len(self._known.pop(slot, ()))
+
+    def knows(self, slot: int) -> bool:
+        """Whether it has all entries of a slot."""
+        return slot in self._known
 
     def set_aside(self, entry: Key) -> None:
         """Leave an entry alone from now on: it is damaged, or its job is."""
@@ -69,6 +77,7 @@ class Shelf:
 
     async def _look(self, tx: Transaction, slot: int, partition: str, most: int) -> list[Row[Any]]:
         # From now on own commits are noted, since the look may miss them.
+        self.forget(slot)
         known = self._known[slot] = []
         try:
             rows = await tx.scan(partition, limit=most)
@@ -79,7 +88,9 @@ class Shelf:
             if len(rows) == most:
                 self.forget(slot)  # there may be more
             else:
+                self.count -= len(known)
                 self._known[slot] = sorted({*known, *(row.key[1] for row in rows)})
+                self.count += len(self._known[slot])
         return rows
 
 

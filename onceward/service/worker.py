@@ -1,4 +1,4 @@
-"""A worker: claims the jobs of one queue and runs their handler on them.
+"""A worker: takes the jobs of one queue and runs their handler on them.
 
 While a handler runs its lease is renewed. A lease that is lost, because it could not be
 renewed in time or somebody cancelled the job, ends the handler; and whatever it would
@@ -7,12 +7,14 @@ still commit is refused. A handler's effects and the end of its job are one comm
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from onceward import limits
-from onceward.errors import EngineStopped, OncewardError
+from onceward.errors import EngineStopped
 from onceward.parts.inbox import Inbox
 from onceward.parts.schedule import Claim
 from onceward.service.attempt import Attempt, Handler
+from onceward.service.hands import Hands
 from onceward.service.node import Node
 from onceward.service.quarantine import Quarantine
 
@@ -31,12 +33,22 @@ class Worker:
         self._node = node
         self._inbox = inbox
         self._quarantine = quarantine
-        self._free = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._claiming: asyncio.Task[None] | None = None
+        self._hands = Hands(
+            name,
+            handler.lease_ms,
+            free=self._free,
+            take=self._begin,
+            failed=self._failed,
+            batch=handler.batch,
+        )
+        self._resting = False
+        self._pause_s = limits.CLAIM_PAUSE_S
+        self._leave: Callable[[], None] | None = None
 
     def start(self) -> None:
-        self._claiming = asyncio.create_task(self._claim(), name=f"onceward-{self.name}")
+        self._leave = self._node.claims.enrol(self.handler.queue, self._hands)
+        self._quarantine.on_open(self._hands.freed)
 
     def hurry(self) -> None:
         """Let `stop` wait no longer for handlers."""
@@ -45,9 +57,8 @@ class Worker:
     async def stop(self, drain_s: float) -> None:
         """Take no more jobs, and wait for those at hand; those that take longer are ended, and
         given back for others. Twice is once."""
-        if self._claiming is not None:
-            self._claiming.cancel()
-            await asyncio.wait([self._claiming])
+        if self._leave is not None:
+            self._leave()
         await self._drain(drain_s)
         for attempt in self.running.values():
             attempt.give_up()
@@ -68,37 +79,28 @@ class Worker:
             drained.cancel()
             hurried.cancel()
 
-    async def _claim(self) -> None:
-        """Claim jobs as long as there are hands for them. Trouble is waited out."""
-        handler, pause_s = self.handler, 0.05
-        while True:
-            await self._quarantine.opened()
-            free = handler.concurrency - len(self.running) * max(handler.batch, 1)
-            if free <= 0:
-                self._free.clear()
-                await self._free.wait()
-                continue
-            try:
-                claims = await self._node.claims.claim(
-                    handler.queue,
-                    self.name,
-                    lease_ms=handler.lease_ms,
-                    most=min(free, handler.batch) if handler.batch else free,
-                    wait_s=limits.CLAIM_WAIT_S,
-                )
-                pause_s = 0.05
-            except EngineStopped:
-                return
-            except Exception as error:
-                if isinstance(error, OncewardError) and error.code == "node_stopped":
-                    return
-                logger.warning("%s could not claim jobs: %s", self.name, error)
-                await self._node.store.clock.sleep(pause_s)
-                pause_s = min(2 * pause_s, limits.POLL_S)
-                continue
-            self._begin(claims)
+    def _free(self) -> int:
+        """How many more jobs there are hands for."""
+        if self._resting or self._quarantine.closed:
+            return 0
+        return self.handler.concurrency - len(self.running) * max(self.handler.batch, 1)
+
+    def _failed(self, error: Exception) -> None:
+        """No jobs could be claimed: try again after a while, longer each time."""
+        if isinstance(error, EngineStopped):
+            self._resting = True
+            return
+        logger.warning("%s could not claim jobs: %s", self.name, error)
+        self._resting = True
+        asyncio.get_running_loop().call_later(self._pause_s, self._rested)
+        self._pause_s = min(2 * self._pause_s, limits.POLL_S)
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._hands.freed()
 
     def _begin(self, claims: list[Claim]) -> None:
+        self._pause_s = limits.CLAIM_PAUSE_S
         suspect = next((claim for claim in claims if claim.suspect), None)
         if suspect is not None or self._quarantine.closed:
             # A suspect has the process to itself: what else is at hand must not die with it.
@@ -137,6 +139,6 @@ class Worker:
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self.running[task]
         self._quarantine.ended()
-        self._free.set()
+        self._hands.freed()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s: %s", self.name, error, exc_info=error)

@@ -99,7 +99,9 @@ async def test_neither_waits_for_ever() -> None:
     await quarantine.alone(lambda: False)
     assert apps.loop.time() == limits.ALONE_S
     assert quarantine.closed
-    await quarantine.opened()
+    opened = asyncio.Event()
+    quarantine.on_open(opened.set)
+    await opened.wait()
     assert apps.loop.time() == 2 * limits.ALONE_S
     quarantine.open("suspect")
     quarantine.close("another")

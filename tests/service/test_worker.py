@@ -221,16 +221,17 @@ async def test_a_worker_survives_an_error_that_nobody_expects(
         return "done"
 
     await app.start()
-    claim, failed = app.node.claims.claim, 0
+    picker = app.node.claims._desk("q")._picker
+    claim, failed = picker.claim, 0
 
-    async def fails(*args: Any, **options: Any) -> Any:
+    async def fails(*args: Any) -> Any:
         nonlocal failed
         failed += 1
         if failed < 3:
             raise KeyError("a bug")
-        return await claim(*args, **options)
+        return await claim(*args)
 
-    app.node.claims.claim = fails  # type: ignore[method-assign]
+    picker.claim = fails  # type: ignore[method-assign]
     first = await app.send("q", 1)
     assert (await app.wait(first, 100)).state == "done"
     second = await app.send("q", 2)

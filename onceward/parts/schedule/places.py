@@ -3,8 +3,11 @@
 These are pieces of transitions: each takes its part of a commit.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 from zlib import crc32
+
+import msgspec
 
 from onceward import keys, limits
 from onceward.errors import NoSuchJob
@@ -20,9 +23,11 @@ from onceward.parts.schedule.lines import (
 from onceward.parts.schedule.quota import give_permit_back
 from onceward.parts.schedule.records import (
     JOB_DUE,
+    LEASE_DUE,
     PRIORITY_DEFAULT,
     Accepted,
     Attempt,
+    Claim,
     Dedupe,
     Job,
     admit_job,
@@ -36,11 +41,30 @@ from onceward.parts.schedule.records import (
     steps_key,
 )
 from onceward.parts.schedule.settings import Lookup, default_settings
-from onceward.transaction import Transaction
+from onceward.transaction import Transaction, encode
+
+
+class Taker(Protocol):
+    """A worker at hand, who takes a job the moment it would be ready."""
+
+    @property
+    def worker(self) -> str: ...
+    @property
+    def lease_ms(self) -> int: ...
+
+    def promise(self, tx: Transaction, claim: Claim) -> None:
+        """Let him have it, once the commit is durable."""
+
+
+def _nobody(tx: Transaction, queue: str) -> Taker | None:
+    return None
 
 
 class Places:
     """Puts jobs where they belong, and takes them away from there."""
+
+    taker: Callable[[Transaction, str], Taker | None] = staticmethod(_nobody)
+    """Who takes a new job of a queue at once, if somebody does."""
 
     def __init__(
         self,
@@ -81,7 +105,7 @@ class Places:
         job.dedupe = dedupe
         job.caller = caller
         if order_key is None or await become_head(tx, id_, job, order_key):
-            await self._place(tx, id_, job, ready_ms)
+            await self._place(tx, id_, job, ready_ms, new=True)
         tx.add(job_key(id_), job)
         return id_, job
 
@@ -172,11 +196,18 @@ class Places:
             tx.delete((dead_partition(job.queue), job.place))
 
     async def _place(
-        self, tx: Transaction, id_: str, job: Job, ready_ms: int | None = None
+        self,
+        tx: Transaction,
+        id_: str,
+        job: Job,
+        ready_ms: int | None = None,
+        *,
+        new: bool = False,
     ) -> None:
         """Let a job wait for its time, or for a worker if that has come.
 
-        It is ready from now on, if `ready_ms` does not say since when.
+        It is ready from now on, if `ready_ms` does not say since when. One that is `new` goes
+        to a worker at hand straight away.
         """
         if job.due_ms > tx.now_ms:
             job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
@@ -186,12 +217,51 @@ class Places:
             limit = self.settings(job.queue).limit_per_key
             if limit and not await pass_gate(tx, id_, job, job.limit_key, limit):
                 return
+        taker = self.taker(tx, job.queue) if new else None
+        if taker is not None:
+            claim = self._lease(tx, id_, job, taker.worker, taker.lease_ms)
+            # As it is stored: whoever sent it may change his own.
+            body = msgspec.json.decode(encode(claim.body, job_key(id_)))
+            taker.promise(tx, msgspec.structs.replace(claim, body=body))
+            return
         since_ms = tx.now_ms if ready_ms is None else ready_ms
         # What has failed before comes behind what has not, of the same priority: so poison, which
         # is tried again and again, takes only what time the others leave.
         rank = 2 * job.priority + (job.attempt > 0)
         job.state, job.place = "ready", f"{rank:016d}#{since_ms:016d}#{id_}"
         tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
+
+    def _lease(self, tx: Transaction, id_: str, job: Job, worker: str, lease_ms: int) -> Claim:
+        """Begin an attempt. Whoever calls it writes the job."""
+        until_ms = tx.now_ms + lease_ms
+        job.state = "leased"
+        job.attempt += 1
+        job.token = self._ids.token(8)
+        job.worker, job.ended_by = worker, ""
+        job.place = lease_place(until_ms, id_, job)
+        tx.add((due_partition(slot_of(id_)), job.place), LEASE_DUE)
+        return Claim(
+            id_,
+            job.queue,
+            job.body,
+            job.attempt,
+            job.token,
+            until_ms,
+            job.order_key,
+            job.priority,
+            job.due_ms,
+            job.made_ms,
+            job.reason,
+            job.stepped,
+            job.cut_off and job.attempt == job.attempts_max,
+            job.dedupe,
+        )
+
+
+def lease_place(until_ms: int, id_: str, job: Job) -> str:
+    """Where a job stands in due while it is leased."""
+    # With the token, so that no attempt meets what another one has left behind.
+    return f"{until_ms:016d}#{id_}#{job.token}#{LEASE_DUE}"
 
 
 def _until(now_ms: int, retention_ms: int | None) -> int | None:

@@ -7,7 +7,7 @@ from onceward.keys import Key
 from onceward.parts.schedule.lines import (
     become_head,
 )
-from onceward.parts.schedule.places import Places
+from onceward.parts.schedule.places import Places, lease_place
 from onceward.parts.schedule.quota import take_permit
 from onceward.parts.schedule.records import (
     LEASE_DUE,
@@ -21,11 +21,9 @@ from onceward.parts.schedule.records import (
     admit_worker,
     dead_partition,
     due_ms_of,
-    due_partition,
     job_key,
     lease_key,
     reason_text,
-    slot_of,
     steps_key,
 )
 from onceward.parts.schedule.settings import retry_pause_ms
@@ -92,7 +90,7 @@ class Schedule(Places):
             tx.delete(entry)
         elif job.due_ms <= tx.now_ms:
             tx.delete(entry)
-            await self._place(tx, id_, job, job.due_ms)
+            await self._place(tx, id_, job, job.due_ms, new=job.attempt == 0)
             tx.put(job_key(id_), job)
 
     def read_to_promote(self, entry: Key) -> list[Key]:
@@ -120,33 +118,12 @@ class Schedule(Places):
         tx.delete(entry)
         if job is None or job.state != "ready" or job.place != entry[1]:
             return None
-        until_ms = tx.now_ms + lease_ms
-        job.state = "leased"
-        job.attempt += 1
-        job.token = self._ids.token(8)
-        job.worker, job.ended_by = worker, ""
         if permit is not None:
             job.permit = permit
             take_permit(tx, job.queue, permit, id_)
-        job.place = _lease_place(until_ms, id_, job)
+        claim = self._lease(tx, id_, job, worker, lease_ms)
         tx.put(job_key(id_), job)
-        tx.add((due_partition(slot_of(id_)), job.place), LEASE_DUE)
-        return Claim(
-            id_,
-            job.queue,
-            job.body,
-            job.attempt,
-            job.token,
-            until_ms,
-            job.order_key,
-            job.priority,
-            job.due_ms,
-            job.made_ms,
-            job.reason,
-            job.stepped,
-            job.cut_off and job.attempt == job.attempts_max,
-            job.dedupe,
-        )
+        return claim
 
     async def extend(self, tx: Transaction, id_: str, token: str, lease_ms: int) -> int:
         """Renew a lease from now on; returns until when. Raises `StaleToken`, `NoSuchJob`.
@@ -257,7 +234,7 @@ class Schedule(Places):
             return
         until_ms = await self._leased_until_ms(tx, id_, job)
         if until_ms > tx.now_ms:
-            later = (entry[0], _lease_place(until_ms, id_, job))
+            later = (entry[0], lease_place(until_ms, id_, job))
             if later != entry:
                 tx.delete(entry)
                 tx.add(later, LEASE_DUE)
@@ -313,8 +290,3 @@ async def _intends(tx: Transaction, id_: str, job: Job) -> bool:
     """Whether the job was about to do something of which nobody knows whether it was done."""
     steps = await tx.get(steps_key(id_), dict[str, Intent]) if job.stepped else None
     return any(step.intent and not step.done for step in (steps or {}).values())
-
-
-def _lease_place(until_ms: int, id_: str, job: Job) -> str:
-    # With the token, so that no attempt meets what another one has left behind.
-    return f"{until_ms:016d}#{id_}#{job.token}#{LEASE_DUE}"
