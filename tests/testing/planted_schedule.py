@@ -22,8 +22,8 @@ from onceward.parts.schedule import (
 from onceward.parts.schedule.lines import next_head
 from onceward.service.agenda import Agenda
 from onceward.service.claims import Claims
-from onceward.service.desk import Desk
 from onceward.service.dispatcher import Dispatcher
+from onceward.service.picker import Picker
 from onceward.service.placement import Placement, Watchlist
 from onceward.testing.simulation import Scenario
 from onceward.testing.simulation.schedule.jobs import Jobs, send_one
@@ -129,8 +129,8 @@ class CrashUncounted(Schedule):
 class ReadyForgotten(Schedule):
     """A job that is sent to be ready at once has no entry."""
 
-    async def _place(self, tx, id_, job, ready_ms=None):
-        await super()._place(tx, id_, job, ready_ms)
+    async def _place(self, tx, id_, job, *args, **options):
+        await super()._place(tx, id_, job, *args, **options)
         if job.state == "ready" and not job.attempt:
             tx.delete((ready_partition(slot_of(id_), job.queue), job.place))
 
@@ -138,11 +138,11 @@ class ReadyForgotten(Schedule):
 class SoonIsNow(Schedule):
     """What is due soon is ready at once."""
 
-    async def _place(self, tx, id_, job, ready_ms=None):
+    async def _place(self, tx, id_, job, *args, **options):
         due_ms = job.due_ms
         if due_ms <= tx.now_ms + 2_000:
             job.due_ms = 0
-        await super()._place(tx, id_, job, ready_ms)
+        await super()._place(tx, id_, job, *args, **options)
         job.due_ms = due_ms
 
 
@@ -275,26 +275,20 @@ class TakenFromTheLiving(Placement):
 class HandedBeforeDurable(Claims):
     """Workers get their jobs before the claim is committed."""
 
-    class desk(Desk):  # noqa: N801
-        async def _claim(self, slots, requests, tx):
-            handed, left, allowed = await super()._claim(slots, requests, tx)
-            for request, claims in zip(requests, handed, strict=True):
-                if claims and not request.answer.done():
-                    request.answer.set_result(claims)
-            return handed, left, allowed
-
-        def _give_back(self, claims):
-            pass
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self._desks = _Desks()
+    def _desk(self, queue):
+        desk = super()._desk(queue)
+        desk._picker.__class__ = _TooSoon
+        desk.give_back = lambda claims: None
+        return desk
 
 
-class _Desks(dict):
-    def __setitem__(self, queue, desk):
-        desk.__class__ = HandedBeforeDurable.desk
-        super().__setitem__(queue, desk)
+class _TooSoon(Picker):
+    async def claim(self, slots, requests, tx):
+        handed, left, allowed = await super().claim(slots, requests, tx)
+        for request, claims in zip(requests, handed, strict=True):
+            if claims and not request.gone:
+                request.give(claims)
+        return handed, left, allowed
 
 
 class EffectApart(Jobs):
