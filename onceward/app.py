@@ -114,7 +114,9 @@ class App(Declared):
             raise BadInput(
                 f"an application's name has 1 to {limits.APP_CHARS_MAX} plain characters"
             )
-        self._name = name
+        self.url = url if isinstance(url, str) else ""
+        """As it was given; empty for an engine that was made elsewhere."""
+        self.name = name
         self._slots = slots
         self._node_lease_ms = milliseconds(
             node_lease_s, "the lease of a node", limits.LEASE_MS_MAX / 1000
@@ -155,7 +157,7 @@ class App(Declared):
         await self._engine.open()
         stack.push_async_callback(self._engine.close)
         self.store = self._make_store(self._engine)
-        node = Node(self.store, name=self._name, slots=self._slots, lease_ms=self._node_lease_ms)
+        node = Node(self.store, name=self.name, slots=self._slots, lease_ms=self._node_lease_ms)
         self.node = await node.start()
         stack.push_async_callback(node.stop)
         stack.push_async_callback(node.together.finish)
@@ -195,7 +197,7 @@ class App(Declared):
             handlers.append(delivery.handler)
         stack.push_async_callback(self._stop_workers)
         for handler in handlers:
-            name = f"{self._name}/{handler.queue}"
+            name = f"{self.name}/{handler.queue}"
             worker = Worker(node, self.inbox, handler, name, quarantine)
             self._workers.append(worker)
             worker.start()
@@ -285,7 +287,7 @@ class App(Declared):
         self._must_run()
 
         async def fn(tx: Transaction) -> None:
-            tx.put(("probe", self._name), tx.now_ms)
+            tx.put(("probe", self.name), tx.now_ms)
 
         try:
             async with asyncio.timeout(limits.PROBE_S):
@@ -364,9 +366,14 @@ class App(Declared):
             milliseconds(timeout_s, "a time limit")
         return await self._results.wait(id_, timeout_s)
 
-    async def cancel(self, id_: str, reason: str = "cancelled") -> None:
-        """End a job that has not ended; whoever works on it can commit nothing any more.
-        Raises `NoSuchJob`, `AlreadyEnded`."""
+    async def cancel(
+        self, id_: str, reason: str = "cancelled", *, tx: Transaction | None = None
+    ) -> None:
+        """End a job that has not ended, or give up one that is dead; whoever works on it can
+        commit nothing any more. With `tx`, it is part of that transaction. Raises `NoSuchJob`,
+        `AlreadyEnded`."""
+        if tx is not None:
+            return await self.node.schedule.cancel(tx, id_, reason)
         await self.run(lambda tx: self.node.schedule.cancel(tx, id_, reason))
 
     async def move(self, id_: str, *, delay_s: float = 0.0) -> None:
@@ -404,18 +411,25 @@ class App(Declared):
         reason: str,
         *,
         retry_after_s: float | None = None,
+        not_before_s: float = 0.0,
         final: bool = False,
     ) -> str:
         """End an attempt badly; returns the job's state. It is tried again after the time
-        given, or the pause of its queue, or not at all if that is final. Raises `StaleToken`,
-        `NoSuchJob`."""
+        given, or the pause of its queue, but not before `not_before_s`, or not at all if that is
+        final. Raises `StaleToken`, `NoSuchJob`."""
         self._must_run()
+        least_ms = milliseconds(not_before_s, "a delay")
+        least_ms = least_ms and later_ms(self.store, least_ms)
         when: tuple[int | None, ...] = ()  # after the pause of its queue
         if final:
             when = (None,)
         elif retry_after_s is not None:
             when = (later_ms(self.store, milliseconds(retry_after_s, "a delay")),)
-        return await self.run(lambda tx: self.node.schedule.fail(tx, id_, token, reason, *when))
+        return await self.run(
+            lambda tx: self.node.schedule.fail(
+                tx, id_, token, reason, *when, not_before_ms=least_ms
+            )
+        )
 
     async def extend(self, id_: str, token: str, lease_s: float) -> int:
         """Renew a lease; returns until when, in ms. Raises `StaleToken`, `NoSuchJob`."""

@@ -281,16 +281,26 @@ class Unreachable(OncewardError):
 
 
 class Retry(OncewardError):
-    """Raised by a handler: this attempt failed, and the next one is to be at a time it names."""
+    """Raised by a handler: this attempt failed, and the next one is to be at a time it names.
+
+    That is just then, by `after_s` or `at_ms`; or with `not_before_s`, as when a server says when
+    it may be asked again, after the pause of the queue, but no sooner than in so many seconds.
+    """
 
     default_code = "retry"
 
     def __init__(
-        self, message: str = "", *, after_s: float | None = None, at_ms: int | None = None
+        self,
+        message: str = "",
+        *,
+        after_s: float | None = None,
+        at_ms: int | None = None,
+        not_before_s: float | None = None,
     ) -> None:
         super().__init__(message or "the handler asked for another attempt")
         self.after_s = after_s
         self.at_ms = at_ms
+        self.not_before_s = not_before_s
 
 
 class Fail(OncewardError):
@@ -301,13 +311,16 @@ class Fail(OncewardError):
 
 class NotDone(OncewardError):
     """Raised by a step that is to be done at most once: it has surely done nothing. It may name
-    the time of the next attempt."""
+    the time of the next attempt, as `Retry` does."""
 
     default_code = "not_done"
 
-    def __init__(self, message: str = "", *, after_s: float | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, after_s: float | None = None, not_before_s: float | None = None
+    ) -> None:
         super().__init__(message or "nothing was done")
         self.after_s = after_s
+        self.not_before_s = not_before_s
 
 
 class InDoubt(OncewardError):

@@ -177,6 +177,7 @@ BAD_CALLS: dict[str, Any] = {
     "complete: id": lambda app: app.complete("nonsense", "token"),
     "fail: id": lambda app: app.fail("nonsense", "token", "why"),
     "fail: retry": lambda app: app.fail("0" * 29, "token", "why", retry_after_s=-1),
+    "fail: not before": lambda app: app.fail("0" * 29, "token", "why", not_before_s=-1),
     "extend: id": lambda app: app.extend("nonsense", "token", 1),
     "extend: lease": lambda app: app.extend("0" * 29, "token", -1),
 }

@@ -120,12 +120,14 @@ class Client(TimerCalls, RoomCalls):
         reason: str,
         *,
         retry_after_s: float | None = None,
+        not_before_s: float | None = None,
         final: bool = False,
     ) -> str:
         """End an attempt badly; returns the job's state. Raises `StaleToken`, `NoSuchJob`."""
         said: dict[str, Any] = {"token": token, "reason": reason, "final": final}
-        if retry_after_s is not None:
-            said["retry_after_ms"] = milliseconds(retry_after_s, "a delay")
+        for name, seconds in (("retry_after_ms", retry_after_s), ("not_before_ms", not_before_s)):
+            if seconds is not None:
+                said[name] = milliseconds(seconds, "a delay")
         path = ("v1", "jobs", id_, "fail")
         return (await self.call("POST", *path, type=Answer, body=said)).state
 

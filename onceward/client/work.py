@@ -159,13 +159,18 @@ class Worker:
 
     async def _fail(self, claim: Claim, error: BaseException) -> None:
         reason = reason_text(reason_of(error))
-        after_s = None
+        after_s = least_s = None
         if isinstance(error, Retry):
-            after_s = error.after_s
+            after_s, least_s = error.after_s, error.not_before_s
             if error.at_ms is not None:
                 after_s = max(error.at_ms - self._client.clock.now_ms(), 0) / 1000
         state = await self._client.fail(
-            claim.id, claim.token, reason, retry_after_s=after_s, final=isinstance(error, Fail)
+            claim.id,
+            claim.token,
+            reason,
+            retry_after_s=after_s,
+            not_before_s=least_s,
+            final=isinstance(error, Fail),
         )
         logger.warning(
             "job %s failed in attempt %d and is %s: %s", claim.id, claim.attempt, state, reason

@@ -336,21 +336,24 @@ class Attempt:
                 return "doubt"
             if isinstance(error, Fail):
                 return await self._schedule.fail(tx, id_, token, reason, None)
-            if isinstance(error, Retry | NotDone) and (at_ms := self._retry_ms(error)) is not None:
-                return await self._schedule.fail(tx, id_, token, reason, at_ms)
-            return await self._schedule.fail(tx, id_, token, reason)
+            when = self._when(error) if isinstance(error, Retry | NotDone) else {}
+            return await self._schedule.fail(tx, id_, token, reason, **when)
 
         return fail
 
-    def _retry_ms(self, retry: Retry | NotDone) -> int | None:
+    def _when(self, retry: Retry | NotDone) -> dict[str, int]:
         """When to try again, if it says so. Raises `BadInput`."""
+        at_ms = retry.at_ms if isinstance(retry, Retry) else None
         if retry.after_s is not None:
-            return later_ms(self._store, milliseconds(retry.after_s, "after_s"))
-        if isinstance(retry, NotDone):
-            return None
-        if retry.at_ms is not None and not isinstance(retry.at_ms, int):
-            raise BadInput(f"at_ms is a number of ms since 1970, not {retry.at_ms!r}")
-        return retry.at_ms
+            return {"retry_ms": later_ms(self._store, milliseconds(retry.after_s, "after_s"))}
+        if at_ms is not None:
+            if not isinstance(at_ms, int):
+                raise BadInput(f"at_ms is a number of ms since 1970, not {at_ms!r}")
+            return {"retry_ms": at_ms}
+        if retry.not_before_s is None:
+            return {}
+        least_ms = milliseconds(retry.not_before_s, "not_before_s")
+        return {"not_before_ms": later_ms(self._store, least_ms)}
 
     def _release(self, claim: Claim) -> Callable[[Transaction], Awaitable[None]]:
         return lambda tx: self._schedule.release(tx, claim.id, claim.token)

@@ -120,7 +120,7 @@ class Delivery:
         if verdict.outcome is Outcome.DELIVERED:
             return {"said": verdict.line}
         if verdict.outcome is Outcome.AGAIN:
-            raise Retry(verdict.line, after_s=verdict.not_before_s)
+            raise Retry(verdict.line, not_before_s=verdict.not_before_s)
         if verdict.outcome is Outcome.GONE:
             await self._end(webhook)
         raise Fail(verdict.line)

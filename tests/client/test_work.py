@@ -127,12 +127,14 @@ async def test_a_handler_names_the_next_attempt_or_gives_up(client: Client) -> N
             raise Retry("soon", after_s=0)
         if claim.attempt == 2:
             raise Retry("then", at_ms=client.clock.now_ms())
+        if claim.attempt == 3:
+            raise Retry("a little later", not_before_s=0.2)
         raise Fail("never")
 
     receipt = await client.accept("q", 1, key="k", attempts_max=0)
     async with Working(client, fickle):
         job = await client.wait(receipt.id)
-    assert (job.state, job.reason, attempts) == ("dead", "never", [1, 2, 3])
+    assert (job.state, job.reason, attempts) == ("dead", "never", [1, 2, 3, 4])
 
 
 async def test_a_lease_is_renewed_while_the_handler_runs(client: Client, cutter: Cutter) -> None:

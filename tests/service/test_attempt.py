@@ -211,10 +211,29 @@ async def test_a_handler_may_say_when_it_wants_to_be_tried_again(way: str) -> No
     )
 
 
+@virtual
+async def test_a_server_that_asks_for_a_short_pause_uses_up_no_attempts_in_a_moment() -> None:
+    times: list[float] = []
+
+    async def work(job: Job) -> None:
+        times.append(asyncio.get_running_loop().time())
+        if job.attempt < 6:
+            raise Retry("503", not_before_s=0 if job.attempt < 5 else 300)
+
+    _, job = await run_one(work, attempts=8)
+    assert job.state == "done"
+    pauses = [after - before for before, after in pairwise(times)]
+    for pause, least in zip(pauses, (0.5, 1, 2, 4), strict=False):
+        assert least <= pause <= 2 * least + 0.1, "as if it had asked for none"
+    assert pauses[4] == pytest.approx(300, abs=0.1), "and it is left alone for as long as it asks"
+
+
 @pytest.mark.parametrize(
     "retry",
     [
         Retry(after_s=-1),
+        Retry(not_before_s=-1),
+        Retry(not_before_s=float("nan")),
         Retry(after_s=float("nan")),
         Retry(after_s=float("inf")),
         Retry(at_ms=-1),

@@ -178,6 +178,18 @@ async def test_who_asks_for_a_pause_gets_it() -> None:
 
 
 @virtual
+async def test_who_asks_for_no_pause_is_not_called_until_all_attempts_are_used_up() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    world.behaviour[URL] = answering(*[503] * 20, retry_after_s=0.0)
+    async with apps.make(outward=world.outward()) as app:
+        await app.timers.set("t", url=URL, delay_s=0)
+        await apps.sleep(30)
+        assert len(world.posts) < 8
+        assert await status(app, "t") == "firing"
+
+
+@virtual
 async def test_calls_are_signed_with_the_secrets_of_their_endpoint() -> None:
     apps = Apps(shared=False)
     world = World(apps)

@@ -159,7 +159,7 @@ def refused(answer: Answer, code: str, message: str) -> dict[str, Any]:
     was not taken but may be later, and `RuntimeError` where nobody knows."""
     told = f"SNS answered {answer.status}: {message or 'no message'} ({code})"
     if code in _NOT_NOW or answer.status in (429, 503):
-        raise NotDone(told, after_s=answer.retry_after_s)
+        raise NotDone(told, not_before_s=answer.retry_after_s)
     if code in _NOT_US or answer.status in (401, 403, 404):
         raise NotDone(told)  # the account or its rights are wrong: someone will set that right
     if 400 <= answer.status < 500:

@@ -150,18 +150,26 @@ class Schedule(Places):
         await self._end(tx, id_, job, "done")
 
     async def fail(
-        self, tx: Transaction, id_: str, token: str, reason: str, retry_ms: RetryAt = AFTER_PAUSE
+        self,
+        tx: Transaction,
+        id_: str,
+        token: str,
+        reason: str,
+        retry_ms: RetryAt = AFTER_PAUSE,
+        *,
+        not_before_ms: int = 0,
     ) -> str:
         """End an attempt badly: the job is due again at `retry_ms` or, if that is not given,
-        after the pause its queue says; it is dead if `retry_ms` is None or its attempts are
-        used up, but in doubt if one of them was cut off in a step that is to be done at most once.
-        Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
-        if retry_ms is not None and retry_ms != AFTER_PAUSE:
-            admit_time(retry_ms)
+        after the pause its queue says, and not before `not_before_ms`; it is dead if `retry_ms` is
+        None or its attempts are used up, but in doubt if one of them was cut off in a step that is
+        to be done at most once. Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
+        for time_ms in (retry_ms, not_before_ms):
+            if time_ms is not None and time_ms != AFTER_PAUSE:
+                admit_time(time_ms)
         job = await self.held(tx, id_, token)
         job.cut_off, job.ended_by = False, token
         await self._unlease(tx, id_, job)
-        await self._attempt_over(tx, id_, job, reason, retry_ms)
+        await self._attempt_over(tx, id_, job, reason, retry_ms, not_before_ms)
         return job.state
 
     async def release(self, tx: Transaction, id_: str, token: str, due_ms: int = 0) -> None:
@@ -268,7 +276,13 @@ class Schedule(Places):
         return due_ms_of(job.place)
 
     async def _attempt_over(
-        self, tx: Transaction, id_: str, job: Job, reason: str, retry_ms: RetryAt
+        self,
+        tx: Transaction,
+        id_: str,
+        job: Job,
+        reason: str,
+        retry_ms: RetryAt,
+        not_before_ms: int = 0,
     ) -> None:
         self._note(tx, job, reason)
         if retry_ms is None:
@@ -281,7 +295,7 @@ class Schedule(Places):
         if retry_ms == AFTER_PAUSE:
             settings, fraction = self.settings(job.queue), self._ids.fraction()
             retry_ms = tx.now_ms + retry_pause_ms(settings, job.attempt, fraction)
-        job.due_ms = retry_ms
+        job.due_ms = max(retry_ms, not_before_ms)
         await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
 

@@ -68,6 +68,8 @@ class Fail(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     reason: str
     retry_after_ms: Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)] | None = None
     """When to try again; if not given, after the pause that the queue's settings say."""
+    not_before_ms: Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)] = 0
+    """That pause is to be no shorter than this."""
     final: bool = False
     """Whether not to try again at all."""
 
@@ -185,13 +187,15 @@ async def fail(server: "Server", request: Request) -> Response:
         when = None
     elif said.retry_after_ms is not None:
         when = later_ms(server.app.store, said.retry_after_ms)
+    least_ms = said.not_before_ms and later_ms(server.app.store, said.not_before_ms)
 
     async def fn(tx: Transaction) -> tuple[str, str | None]:
         job = await _workable(server, caller, tx, id_)
         if job.state not in ("leased", "done") and job.ended_by == said.token:
             return job.state, None
         schedule = server.app.node.schedule
-        return await schedule.fail(tx, id_, said.token, said.reason, when), job.queue
+        state = await schedule.fail(tx, id_, said.token, said.reason, when, not_before_ms=least_ms)
+        return state, job.queue
 
     state, queue = await server.app.run(fn)
     if queue is not None:

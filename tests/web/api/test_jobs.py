@@ -87,7 +87,12 @@ async def test_a_job_is_completed_once_and_whoever_asks_again_hears_the_same() -
 
 @pytest.mark.parametrize(
     ("more", "state", "pause_s"),
-    [({}, "due", 1), ({"retry_after_ms": 30_000}, "due", 30), ({"final": True}, "dead", None)],
+    [
+        ({}, "due", 1),
+        ({"retry_after_ms": 30_000}, "due", 30),
+        ({"not_before_ms": 20_000}, "due", 20),
+        ({"final": True}, "dead", None),
+    ],
 )
 @virtual
 async def test_a_failure_is_tried_again_as_the_worker_says(
