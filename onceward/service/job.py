@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from onceward import keys, limits
@@ -124,12 +125,13 @@ class Job:
         Raises what `fn` raises, `InDoubt`, `StaleToken` if this attempt is over, and `BadInput`.
         """
         self._admit(name)
-        try:
+        with self._blamed():
             steps = await self._load()
             known = steps.get(name)
             if known is not None and known.done:
                 return result_of(known)
             if not at_most_once:
+                self._insist()
                 return await self._done(name, await self._call(fn, *args))
             if known is not None:
                 try:
@@ -137,20 +139,20 @@ class Job:
                 except NotDone:
                     pass
             return await self._once(name, ask, fn, *args)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            self.raised = error
-            raise
 
     async def reopen(self, name: str, why: str) -> NoReturn:
         """Put a step in doubt whose recorded result cannot be right, such as one that somebody
         has entered by mistake: the job is held until the step is settled anew.
 
-        Raises `InDoubt`, and `StaleToken` if this attempt is over.
+        Raises `InDoubt`, `StaleToken` if this attempt is over, and `BadInput` if the step has no
+        result.
         """
-        await self._record(name, Step(intent=self.attempt, token=self.token))
-        raise InDoubt(f"the step {name!r} is to be settled anew: {why}")
+        with self._blamed():
+            known = (await self._load()).get(name)
+            if known is None or not known.done:
+                raise BadInput(f"the step {name!r} has no result that could be wrong")
+            await self._record(name, Step(intent=self.attempt, token=self.token))
+            raise InDoubt(f"the step {name!r} is to be settled anew: {why}")
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for so long, without a worker, through restarts. The handler starts again from
@@ -166,11 +168,25 @@ class Job:
             self.raised = Asleep(name, until_ms)
             raise self.raised
 
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Note what is raised as this job's own failure: others of its batch go on."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self.raised = error
+            raise
+
     async def _once(
         self, name: str, ask: Callable[[], Any] | None, fn: Callable[..., Any], *args: Any
     ) -> Any:
         intent = Step(intent=self.attempt, token=self.token)
         await self._record(name, intent)
+        # Whoever was stopped for longer than the lease finds here that others have gone on. That
+        # is no doubt: nothing was done, nor will be.
+        self._insist()
         try:
             try:
                 result = await self._call(fn, *args)
@@ -194,6 +210,7 @@ class Job:
                 f"attempt {known.intent} was cut off in the step {name!r}, which may or may not "
                 "have been done"
             )
+        self._insist()
         try:
             result = await self._call(ask)
         except NotDone:
@@ -206,8 +223,6 @@ class Job:
         return await self._done(name, result)
 
     async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
-        # Whoever was stopped for longer than the lease finds here that others have gone on.
-        self._insist()
         self._stepping += 1
         try:
             result = fn(*args)

@@ -147,6 +147,23 @@ async def test_the_doubt_of_one_member_holds_no_other() -> None:
 
 
 @virtual
+async def test_a_result_of_one_member_that_cannot_be_right_holds_no_other() -> None:
+    async def work(jobs: list[Job]) -> list[str]:
+        receipts = [await job.step("pay", lambda body=job.body: body) for job in jobs]
+        for job, receipt in zip(jobs, receipts, strict=True):
+            if receipt == "b":
+                await job.reopen("pay", "b is no receipt")
+        return receipts
+
+    _, jobs = await run_batch(work, ["a", "b", "c"])
+    assert [(job.state, job.result) for job in jobs] == [
+        ("done", "a"),
+        ("doubt", None),
+        ("done", "c"),
+    ]
+
+
+@virtual
 async def test_members_sleep_each_for_its_own_time() -> None:
     woken: dict[str, float] = {}
 

@@ -122,6 +122,16 @@ async def test_a_result_that_cannot_be_right_puts_its_step_in_doubt_again() -> N
 
 
 @virtual
+async def test_only_a_step_that_has_a_result_can_be_put_in_doubt() -> None:
+    async def work(job: Job) -> None:
+        await job.step("pay", lambda: "paid")
+        await job.reopen("pya", "a slip of the pen")
+
+    job = await run_one(work, attempts=1)
+    assert (job.state, job.reason) == ("dead", "the step 'pya' has no result that could be wrong")
+
+
+@virtual
 async def test_what_is_settled_as_not_done_is_done() -> None:
     apps = Apps(shared=False)
     app, payments = apps.make(), Payments()
