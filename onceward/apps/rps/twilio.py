@@ -33,6 +33,8 @@ OPTED_OUT = 21610
 _KEPT_MS = 30 * 24 * 3_600_000
 # By how much Twilio's clock and ours may differ.
 _SLACK_MS = 300_000
+# How many messages it is asked for, the newest.
+_PAGE = 100
 # Fields are signed without anything between them: what is no id could be an id and a field.
 _SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
 _NOTHING = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
@@ -125,33 +127,33 @@ class Twilio(Provider):
         """Look for a reply. A request may be on its way still, so Twilio is asked more than once,
         and must answer the last time, before it counts as not sent."""
         for left in reversed(range(limits.RPS_SETTLE_ASKS)):
+            sid = None
             try:
                 sid = await self._look(id_, reply, made_ms)
-            except NotDone as error:
-                # It is the question that was not sent: that says nothing of the reply.
+            except Exception as error:
+                # Also `NotDone`: it is the question then that was not sent.
                 if not left:
-                    raise RuntimeError(f"Twilio cannot be asked: {error.message}") from error
-            else:
-                if sid is not None:
-                    await self._note_sent(id_, reply, sid)
-                    return {"sid": sid, "settled": True}
+                    raise RuntimeError(f"Twilio cannot tell: {error}") from error
+            if sid is not None:
+                await self._note_sent(id_, reply, sid)
+                return {"sid": sid, "settled": True}
             if left:
                 await asyncio.sleep(limits.RPS_SETTLE_PAUSE_S)
         raise NotDone("Twilio does not have it")
 
     async def _look(self, id_: str, reply: Reply, made_ms: int) -> str | None:
         """The message at Twilio that is this reply and no other one, if there is one."""
-        query = urlencode({"To": reply.to, "From": reply.ours, "PageSize": 100})
+        query = urlencode({"To": reply.to, "From": reply.ours, "PageSize": _PAGE})
         answer = await call("GET", f"{self._messages}?{query}", headers=self._headers)
         messages = _read(answer).get("messages")
         if answer.status != 200 or not isinstance(messages, list):
-            raise RuntimeError(f"Twilio answered {answer.status} when it was asked for a message")
-        sids = [
-            message["sid"]
-            for message in messages
-            if message["body"] == reply.text and _made_ms(message) >= made_ms - _SLACK_MS
-        ]
-        return await self.game.app.run(lambda tx: _choose(tx, id_, reply, sids))
+            raise RuntimeError(f"it answered {answer.status}")
+        since = [one for one in messages if _made_ms(one) >= made_ms - _SLACK_MS]
+        sids = [message["sid"] for message in since if message["body"] == reply.text]
+        sid = await self.game.app.run(lambda tx: _choose(tx, id_, reply, sids))
+        if sid is None and len(since) >= _PAGE:
+            raise RuntimeError("it has sent too many messages since to look through")
+        return sid
 
     async def _note_sending(self, id_: str, reply: Reply) -> None:
         """Note that a reply may be at Twilio from now on, once more."""
@@ -204,7 +206,7 @@ async def _choose(tx: Transaction, id_: str, reply: Reply, sids: list[str]) -> s
             return sid
     unknown = [sid for sid, owner in owners.items() if owner is None]
     if unknown and [row.key[1] for row in await tx.scan(_open(reply), int, limit=2)] != [id_]:
-        raise RuntimeError(f"Twilio has {unknown[0]}, which may be another reply of these words")
+        raise RuntimeError(f"{unknown[0]} may be another reply of these words")
     return unknown[0] if unknown else None
 
 
@@ -215,7 +217,7 @@ def refused(answer: Answer, said: dict[str, Any]) -> dict[str, Any]:
     status, code = answer.status, said.get("code")
     told = f"Twilio answered {status}: {said.get('message') or 'no message'} ({code})"
     if status == 429 or status == 503:
-        raise NotDone(told, after_s=answer.retry_after_s)
+        raise NotDone(told, not_before_s=answer.retry_after_s)
     if status in (401, 403, 404):
         raise NotDone(told)  # the account or its token are wrong: someone will set that right
     if 400 <= status < 500:

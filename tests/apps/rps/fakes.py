@@ -59,7 +59,7 @@ class FakeTwilio(Fake):
             for message in reversed(self.messages)
             if (message["to"], message["from"]) == (wanted["To"], wanted["From"])
         ]
-        return web.json_response({"messages": found})
+        return web.json_response({"messages": found[: int(wanted["PageSize"])]})
 
     def keep(self, form: dict[str, str]) -> dict[str, Any]:
         message = {

@@ -100,7 +100,7 @@ async def test_a_reply_without_an_answer_is_settled_by_asking(
 
 async def test_a_reply_that_nobody_can_tell_of_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     async with playing(monkeypatch) as (twilio, app, game):
-        twilio.answers = [error(500, 20500), error(500, 20500)]
+        twilio.answers = [error(500, 20500)] * (1 + limits.RPS_SETTLE_ASKS)
         job = await reply_to(app, game, "1")
         assert job.state == "doubt"
         assert "could not be found out" in job.reason
@@ -111,11 +111,42 @@ async def test_a_reply_that_nobody_can_tell_of_is_in_doubt(monkeypatch: pytest.M
         assert len(twilio.messages) == 1
 
 
+@pytest.mark.parametrize("kept", [True, False])
+async def test_one_question_in_vain_leaves_no_doubt(
+    monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    async with playing(monkeypatch) as (twilio, app, game):
+        twilio.answers = [twilio.keep_and_hang_up if kept else hang_up]
+        twilio.answers += [error(500, 20500), hang_up]
+        job = await reply_to(app, game, "1")
+        assert (job.state, len(twilio.messages)) == ("done", 1)
+        assert job.result.get("settled", False) is kept
+
+
+@pytest.mark.parametrize("others", [98, 99, 150])
+async def test_a_reply_behind_many_newer_messages_is_not_sent_again(
+    monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    async with playing(monkeypatch) as (twilio, app, game):
+
+        def keep_among_many(request: Any) -> Any:
+            answer = twilio.keep_and_hang_up(request)
+            for number in range(others):
+                twilio.keep({**twilio.requests[-1][3], "Body": f"by another program, {number}"})
+            return answer
+
+        twilio.answers = [keep_among_many]
+        job = await reply_to(app, game, "1")
+        sent = [message for message in twilio.messages if message["body"] == words.HELP]
+        assert (job.state, len(sent)) == ("done" if others < 100 else "doubt", 1)
+
+
 async def test_a_message_that_may_be_another_reply_counts_for_neither(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with playing(monkeypatch) as (twilio, app, game):
-        twilio.answers = [twilio.keep_and_hang_up, error(500, 20500)]
+        twilio.answers = [twilio.keep_and_hang_up]
+        twilio.answers += [error(500, 20500)] * limits.RPS_SETTLE_ASKS
         first = await reply_to(app, game, "1")
         assert first.state == "doubt"
         # What is there is the first one, of which nobody has heard; this one never was.
@@ -190,7 +221,7 @@ async def test_where_twilio_cannot_be_asked_a_reply_is_not_sent_again(
             assert (job.state, job.result) == ("done", {"sid": sid, "settled": True})
         else:
             assert job.state == "doubt"
-            assert "Twilio cannot be asked" in job.reason
+            assert "Twilio cannot tell" in job.reason
         assert len(twilio.messages) == len(twilio.requests) - back == 1, "never twice"
 
 
