@@ -21,6 +21,19 @@ if TYPE_CHECKING:
     from onceward.apps.credit.storm import Course, Plan
 
 _EXIT_WRONG = 1
+# Numbers that a storm is told: as in `Plan`, with their defaults and meanings.
+_OPTIONS: tuple[tuple[str, float, str], ...] = (
+    ("applications", 200, "how many there are"),
+    ("times", 20, "how often each is sent, by all senders together"),
+    ("senders", 4, "how many send them"),
+    ("workers", 8, "how many pull"),
+    ("concurrency", 1, "how many pulls a worker makes at once; without keys one"),
+    ("kills", 20, "how often a worker is killed"),
+    ("pauses", 10, "how often one stands still for twice its lease"),
+    ("lease_s", 1.0, "how long the lease of a pull's job is"),
+    ("pull_leases", 3.0, "how many leases a pull lasts"),
+    ("failing", 0.1, "the share of calls to the outside that fail"),
+)
 
 
 def add_commands(commands: Any) -> None:
@@ -46,16 +59,14 @@ def add_commands(commands: Any) -> None:
         default=True,
         help="whether the bureau takes idempotency keys; without, cut-off pulls are in doubt",
     )
-    for name, default, meaning in (
-        ("applications", 200, "how many there are"),
-        ("times", 20, "how often each is sent"),
-        ("senders", 4, "how many send them"),
-        ("workers", 8, "how many pull"),
-        ("kills", 20, "how often a worker is killed"),
-        ("pauses", 10, "how often one stands still for twice its lease"),
-    ):
-        storm.add_argument(f"--{name}", type=int, default=default, help=f"{meaning} ({default})")
-    storm.add_argument("--lease-s", type=float, default=1.0, help="of a pull's job (1)")
+    for name, default, meaning in _OPTIONS:
+        storm.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=type(default),
+            default=default,
+            metavar="N" if isinstance(default, int) else "X",
+            help=f"{meaning} ({default:g})",
+        )
     storm.add_argument("--json", action="store_true", help="write JSON, for programs")
     storm.set_defaults(run=_storm)
 
@@ -63,10 +74,10 @@ def add_commands(commands: Any) -> None:
 def _storm(arguments: argparse.Namespace) -> int:
     from onceward.apps.credit.storm import Plan  # here: it takes long to load
 
-    names = ("applications", "times", "senders", "workers", "kills", "pauses", "lease_s", "keys")
+    names = ("keys", *[name for name, _, _ in _OPTIONS])
     plan = Plan(**{name: getattr(arguments, name) for name in names})
     if arguments.database is not None and not arguments.database.startswith("postgres"):
-        raise BadInput("several processes share the database: it is to be a postgresql://…")
+        raise BadInput("several processes share the --database: it is to be a postgresql://…")
     with TemporaryDirectory(prefix="onceward-storm-") as folder, Sight(plan) as sight:
         course = asyncio.run(_blow(plan, arguments.database, Path(folder), sight))
     wrong = course.violations()

@@ -19,6 +19,9 @@ from onceward.cli.demo import Sight, print_course
         ("--applications", "0"),
         ("--times", "3"),
         ("--lease-s", "-1"),
+        ("--pull-leases", "0"),
+        ("--failing", "1"),
+        ("--concurrency", "2", "--no-keys"),
         ("--database", "sqlite:///x.db"),
     ],
 )
@@ -29,6 +32,22 @@ def test_a_storm_that_cannot_be_is_refused(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.endswith("[bad_request]\n")
+    assert arguments[0] in said.err, "it says which option"
+
+
+def test_a_storm_blows_as_hard_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    blown: list[Plan] = []
+
+    async def blow(plan: Plan, database: str | None, folder: Path, sight: Sight) -> Course:
+        blown.append(plan)
+        return small(plan)
+
+    monkeypatch.setattr(demo, "_blow", blow)
+    cli.main(["demo", "credit-storm", "--json"])
+    told = {"concurrency": 2, "pull_leases": 1.5, "failing": 0.2, "lease_s": 0.5, "kills": 1}
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in told.items()]
+    cli.main(["demo", "credit-storm", "--json", *options])
+    assert blown == [Plan(lease_s=1.0), Plan(**told)]
 
 
 def test_what_to_show_must_be_said(capsys: pytest.CaptureFixture[str]) -> None:

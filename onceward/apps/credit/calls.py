@@ -29,7 +29,13 @@ class Refused(NotDone):
 
 
 async def pull(
-    url: str, reference: str, fields: dict[str, Any], *, key: str | None, timeout_s: float
+    url: str,
+    reference: str,
+    fields: dict[str, Any],
+    *,
+    key: str | None,
+    timeout_s: float,
+    authorization: str = "",
 ) -> Any:
     """Pull credit for an applicant, and return the report as JSON. With a key the bureau knows
     the request again, and pulls once for it.
@@ -37,46 +43,50 @@ async def pull(
     Raises `NotDone` where surely nothing was pulled, and it may be asked again, `Refused` where
     that would be no use. Any other error says nothing of whether it was pulled.
     """
-    headers = {} if key is None else {"Idempotency-Key": key}
+    headers = {"Idempotency-Key": key or "", "Authorization": authorization}
     asked = {"reference": reference, "applicant": fields}
     try:
         status, answer, after_s = await _post(url, asked, headers, timeout_s)
-    except aiohttp.ClientConnectorError as error:
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         raise NotDone(f"the bureau cannot be reached: {error}") from error
     if status == HTTPStatus.OK:
         return msgspec.to_builtins(read_report(answer))
     said = f"the bureau answered {status}: {answer[:200].decode(errors='replace')}"
     if status in _LATER or status in _UNSEEN:
-        raise NotDone(said, after_s=after_s)
+        raise NotDone(said, not_before_s=after_s)
     if 400 <= status < 500:
         raise Refused(said)
-    raise Retry(said, after_s=after_s)
+    raise Retry(said, not_before_s=after_s)
 
 
-async def deliver(url: str, id_: str, result: Any) -> str:
+async def deliver(url: str, id_: str, result: Any, *, authorization: str = "") -> str:
     """Tell Salesforce a result, under an id by which it knows it again. Raises `Retry`, `Fail`,
     and what says that no answer came."""
-    status, answer, after_s = await _post(url, result, {"Idempotency-Key": id_}, _DELIVERY_S)
+    headers = {"Idempotency-Key": id_, "Authorization": authorization}
+    status, answer, after_s = await _post(url, result, headers, _DELIVERY_S)
     if 200 <= status < 300:
         return f"{status}"
     said = f"Salesforce answered {status}: {answer[:200].decode(errors='replace')}"
-    if status in _LATER or status >= 500 or status == HTTPStatus.REQUEST_TIMEOUT:
-        raise Retry(said, after_s=after_s)
+    if status in _LATER or status in _UNSEEN or not 400 <= status < 500:
+        raise Retry(said, not_before_s=after_s)
     raise Fail(said)
 
 
 async def _post(
     url: str, body: Any, headers: dict[str, str], timeout_s: float
 ) -> tuple[int, bytes, float | None]:
-    """Status, body, and how long to wait if that is said. Raises `Retry` for a body over the
-    limit, of which no more is read. A connection of its own: pulls are
-    few and long, and one that is kept may end just when the next request is sent on it."""
+    """Status, body, and how long to wait if that is said. Headers that are empty are left out.
+    Raises `Retry` for a body over the limit, of which no more is read. A connection of its own:
+    pulls are few and long, and one that is kept may end just when the next request is sent on
+    it."""
+    timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=limits.CREDIT_CONNECT_S)
+    given = {name: text for name, text in headers.items() if text}
     async with (
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout_s)) as session,
+        aiohttp.ClientSession(timeout=timeout) as session,
         session.post(
             url,
             data=msgspec.json.encode(body),
-            headers={"Content-Type": "application/json", **headers},
+            headers={"Content-Type": "application/json", **given},
             allow_redirects=False,
         ) as answer,
     ):
@@ -86,5 +96,5 @@ async def _post(
         while chunk := await answer.content.read(limits.CREDIT_ANSWER_BYTES_MAX + 1 - len(said)):
             said += chunk
         if len(said) > limits.CREDIT_ANSWER_BYTES_MAX:
-            raise Retry(f"{url} answered {answer.status} with too many bytes", after_s=after_s)
+            raise Retry(f"it answered {answer.status} with too many bytes", not_before_s=after_s)
         return answer.status, said, after_s

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -22,8 +23,8 @@ from onceward.errors import (
     NoSuchJob,
     NotDead,
     NotDone,
+    OncewardError,
     TooLarge,
-    Unavailable,
 )
 from onceward.service.job import Job
 from onceward.transaction import Transaction
@@ -152,12 +153,16 @@ class Credit:
             )
             if receipt.duplicate:
                 return application.pull_of(receipt.id)
-            state = (await self.app.job(application.pulls[-1].job, tx=tx)).state
+            last = application.pulls[-1].job
+            state = (await self.app.job(last, tx=tx)).state
             if state not in ("done", "dead", "cancelled"):
                 raise AlreadyEnded(
                     f"the last pull for {opportunity} is {state}: wait for its end, or settle it",
                     state=state,
                 )
+            if state == "dead":
+                # Else who redrives what is dead would let two pulls be made.
+                await self.app.cancel(last, f"pulled again: {reason}", tx=tx)
             if not application.has_room():
                 raise TooLarge(f"there were too many pulls for {opportunity}: no more fit here")
             pull = Pull(receipt.id, tx.now_ms, by[:_BY_CHARS_MAX], reason)
@@ -214,7 +219,13 @@ class Credit:
 
     async def deliver(self, job: Job) -> str:
         """Tell Salesforce one result, under the id of its job."""
-        answered: str = await self._outside.deliver(self.settings.salesforce, job.id, job.body)
+        settings = self.settings
+        answered: str = await self._outside.deliver(
+            settings.salesforce,
+            job.id,
+            job.body,
+            authorization=settings.salesforce_authorization,
+        )
         return answered
 
     async def _pull_once(self, job: Job) -> Any:
@@ -228,11 +239,12 @@ class Credit:
         try:
             return await job.step(STEP, pull, at_most_once=True)
         except (Exception, asyncio.CancelledError) as error:
-            if begun and not isinstance(error, NotDone | InDoubt):
+            if not isinstance(error, NotDone | InDoubt):
                 # The lease is lost, maybe since this process stood still; but the bureau has
-                # answered, or may do so yet. That settles what is in doubt from now on.
+                # answered, or may do so yet, or was not even asked. That settles what is in
+                # doubt from now on.
                 logger.warning("job %s: %s", job.id, ANSWER_OWED)
-                late = asyncio.create_task(self._settle(job, begun[0]), name=f"late {job.id}")
+                late = asyncio.create_task(self._settle(job, begun), name=f"late {job.id}")
                 self._late.add(late)
                 late.add_done_callback(self._late.discard)
             raise
@@ -244,16 +256,18 @@ class Credit:
             job.body["fields"],
             key=key,
             timeout_s=self.settings.bureau_timeout_s,
+            authorization=self.settings.bureau_authorization,
         )
 
-    async def _settle(self, job: Job, pulling: "asyncio.Task[Any]") -> None:
-        """Let an answer that came too late count, if nobody has tried again meanwhile."""
+    async def _settle(self, job: Job, begun: "list[asyncio.Task[Any]]") -> None:
+        """Let an answer that came too late count, if nobody has tried again meanwhile; or that
+        nothing was begun, and now never will be."""
         told = "and settles it"
         try:
-            try:
-                report, done = await pulling, True
-            except NotDone:
-                report, done = None, False
+            report, done = None, False
+            for pulling in begun:
+                with suppress(NotDone):
+                    report, done = await pulling, True
             await self._settle_as(job, done, report)
         except (NotDead, BadInput) as settled:
             told = f"which is not needed: {settled.message}"
@@ -269,8 +283,9 @@ class Credit:
                 return await self.app.queues.settle(
                     job.id, STEP, done=done, result=report, token=job.token
                 )
-            except Unavailable as away:
-                if away.code != Unavailable.default_code or tries == _LATE_TRIES - 1:
+            except OncewardError as away:
+                passing = away.kind.retry and away.code != "node_stopped"
+                if not passing or tries == _LATE_TRIES - 1:
                     raise
             await self.app.store.clock.sleep(2**tries)
 

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from onceward import limits
+
 SCORE_GOOD = 680
 SCORE_LEAST = 580
 LATE_DAYS_MOST = 90
@@ -46,13 +48,22 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def read_report(answer: bytes) -> Report:
-    """The report in an answer. Raises `msgspec.DecodeError` for what is none."""
-    return msgspec.json.decode(answer, type=Report)
+    """The report in an answer. Raises `msgspec.DecodeError` for what is none, or too large to be
+    kept."""
+    return _admit(msgspec.json.decode(answer, type=Report))
 
 
 def report_of(recorded: Any) -> Report:
-    """The report that a step has recorded, or a person has entered."""
-    return msgspec.convert(recorded, Report)
+    """The report that a step has recorded, or a person has entered. Raises
+    `msgspec.ValidationError`, as above."""
+    return _admit(msgspec.convert(recorded, Report))
+
+
+def _admit(report: Report) -> Report:
+    size_bytes, most = len(msgspec.json.encode(report)), limits.CREDIT_REPORT_BYTES_MAX
+    if size_bytes > most:
+        raise msgspec.ValidationError(f"it has {size_bytes:,} bytes, and {most:,} can be kept")
+    return report
 
 
 def decide(report: Report) -> Decision:

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from onceward import limits
 from onceward.apps.credit.bureau import Stats as Pulled
 from onceward.apps.credit.credit import ANSWER_OWED, KINDS, LATE_ANSWER, PULLS, STEP
 from onceward.apps.credit.processes import Child
@@ -32,6 +33,8 @@ _LOOK_S = 0.5
 # The share of the time over which messages are spread.
 _SENDING = 0.6
 _SLOTS = 8
+# More of anything is no storm that a machine could bear.
+_MANY = 100_000
 _TRY_AGAIN = TABLE["engine_unreachable"].exit
 # As the log of a worker says it.
 _AT_WORK = "working on the jobs"
@@ -40,7 +43,7 @@ _DEPLOYED = "onceward.apps.credit.deployed:app"
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How hard it blows."""
+    """How hard it blows: what the options of `onceward demo credit-storm` say."""
 
     applications: int = 200
     times: int = 20
@@ -61,15 +64,24 @@ class Plan:
     patience_s: float = 1_800.0
 
     def __post_init__(self) -> None:
-        counts = (self.applications, self.times, self.senders, self.workers, self.concurrency)
-        if min(counts) < 1 or min(self.kills, self.pauses) < 0:
-            raise BadInput("a storm has applications, senders, workers, and no less than no kills")
-        if self.concurrency > 1 and not self.keys:
-            raise BadInput("without keys a worker makes one pull at a time")
+        node_s = limits.NODE_LEASE_MS_MIN / 1000
+        for name, least, most in (
+            *[(name, 1, _MANY) for name in ("applications", "times", "senders", "workers")],
+            *[(name, 0, _MANY) for name in ("kills", "pauses")],
+            ("concurrency", 1, _MANY if self.keys else 1),
+            ("lease_s", node_s, limits.LEASE_MS_MAX / 1000),
+            ("pull_leases", 0.1, 100),
+            ("failing", 0, 0.9),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                given = " with --no-keys" if name == "concurrency" and not self.keys else ""
+                raise BadInput(f"{_option(name)}{given} is {least:g} to {most:g}, not {value:g}")
         if self.times % self.senders:
-            raise BadInput("how often all are sent is to be a multiple of how many send them")
-        if not (self.lease_s > 0 and self.pull_leases > 0 and 0 <= self.failing < 1):
-            raise BadInput("a lease is longer than nothing, and not everything can fail")
+            raise BadInput(
+                f"--times is to be a multiple of --senders, so that each sends as much: "
+                f"{self.times} is none of {self.senders}"
+            )
 
     @property
     def pull_s(self) -> float:
@@ -136,6 +148,10 @@ class Course:
             ),
         }
         return [words for words, is_wrong in wrong.items() if is_wrong]
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 class Storm:

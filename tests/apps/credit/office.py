@@ -25,7 +25,9 @@ SETTINGS = Settings(
     organisations=(ORGANISATION,),
     secret=SECRET,
     bureau="http://bureau.example/pulls",
+    bureau_authorization="Bearer of pulls",
     salesforce="http://salesforce.example/results",
+    salesforce_authorization="Bearer of results",
     lease_s=2,
     concurrency=8,
 )
@@ -50,9 +52,16 @@ class World:
         monkeypatch.setattr(calls, "deliver", self.deliver)
 
     async def pull(
-        self, url: str, reference: str, fields: Any, *, key: str | None, timeout_s: float
+        self,
+        url: str,
+        reference: str,
+        fields: Any,
+        *,
+        key: str | None,
+        timeout_s: float,
+        authorization: str,
     ) -> Any:
-        assert url == SETTINGS.bureau
+        assert (url, authorization) == (SETTINGS.bureau, SETTINGS.bureau_authorization)
         self.pulls.append((reference, key))
         self.pulling.set()
         await self.clock.sleep(self.pull_s)
@@ -64,8 +73,8 @@ class World:
             self.reports[name] = msgspec.to_builtins(report)
         return self.reports[name]
 
-    async def deliver(self, url: str, id_: str, result: Any) -> str:
-        assert url == SETTINGS.salesforce
+    async def deliver(self, url: str, id_: str, result: Any, *, authorization: str) -> str:
+        assert (url, authorization) == (SETTINGS.salesforce, SETTINGS.salesforce_authorization)
         self.told.append((id_, result))
         if self.refusals:
             raise self.refusals.pop(0)

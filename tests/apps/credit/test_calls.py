@@ -1,6 +1,7 @@
 """What comes of a call is told so that nobody is pulled for twice, or not at all."""
 
 import socket
+from contextlib import ExitStack
 from typing import Any
 
 import aiohttp
@@ -41,6 +42,7 @@ async def test_a_bureau_that_has_done_nothing_says_so(status: int) -> None:
     with pytest.raises(NotDone, match=f"answered {status}") as told:
         await pull(plain(status, b"{}", "Retry-After: 3"))
     assert not isinstance(told.value, calls.Refused), "it may be asked again"
+    assert (told.value.after_s, told.value.not_before_s) == (None, 3)
 
 
 @pytest.mark.parametrize("status", [400, 410, 422])
@@ -76,17 +78,57 @@ async def test_nothing_was_pulled_where_nobody_listens() -> None:
             await calls.pull(url, "006", {}, key=None, timeout_s=30)
 
 
+async def test_nothing_was_pulled_where_no_connection_comes_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "CREDIT_CONNECT_S", 0.1)
+    with socket.socket() as deaf, ExitStack() as stack:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(2):  # who is not accepted lets nobody else in
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(deaf.getsockname())
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        with pytest.raises(NotDone, match="cannot be reached"):
+            await calls.pull(url, "006", {}, key=None, timeout_s=30)
+
+
+async def test_a_report_is_kept_only_if_it_fits_however_short_it_was_written() -> None:
+    line = '{"kind":"","balance":9e15,"limit":9e15}'
+    lines = ",".join([line] * (limits.CREDIT_ANSWER_BYTES_MAX // (len(line) + 1) - 10))
+    rest = '"number":"B1","score":700,"verification":{"name":true,"address":true}'
+    with pytest.raises(msgspec.ValidationError, match="300,000 can be kept"):
+        await pull(plain(200, f'{{{rest},"tradelines":[{lines}]}}'.encode()))
+
+
 @pytest.mark.parametrize(
-    ("status", "error"), [(200, None), (201, None), (503, Retry), (500, Retry), (400, Fail)]
+    "status", [200, 201, 302, 400, 401, 403, 404, 408, 409, 422, 429, 500, 503]
 )
-async def test_a_result_is_told(status: int, error: type[Exception] | None) -> None:
+async def test_a_result_is_told(status: int) -> None:
     def note(head: bytes) -> bytes:
         assert b"Idempotency-Key: job-1\r\n" in head
         return plain(status)
 
     async with answering(note) as url:
-        if error is None:
+        if status < 300:
             assert await calls.deliver(url, "job-1", {"kind": "decision"}) == str(status)
         else:
-            with pytest.raises(error, match=f"answered {status}"):
+            # What speaks of this result alone is final.
+            with pytest.raises(Fail if status in (400, 422) else Retry, match=f"answered {status}"):
                 await calls.deliver(url, "job-1", {"kind": "decision"})
+
+
+@pytest.mark.parametrize("said", ["", "Bearer abc"])
+async def test_credentials_are_sent_where_there_are_some(said: str) -> None:
+    heads: list[bytes] = []
+
+    def note(head: bytes) -> bytes:
+        heads.append(head)
+        return plain(200, REPORT)
+
+    async with answering(note) as url:
+        await calls.pull(url, "006", {}, key=None, timeout_s=30, authorization=said)
+        await calls.deliver(url, "job-1", {}, authorization=said)
+    assert [b"Authorization: Bearer abc\r\n" in head for head in heads] == [bool(said)] * 2
+    assert [b"Authorization" in head for head in heads] == [bool(said)] * 2

@@ -11,11 +11,8 @@ from onceward.apps.credit.bureau import make_report
 from onceward.apps.credit.calls import Refused
 from onceward.apps.credit.credit import PULLS, RESULTS
 from onceward.apps.credit.soap import read
-from onceward.errors import (
-    AlreadyEnded,
-    NotDone,
-    Retry,
-)
+from onceward.engine.base import Put
+from onceward.errors import AlreadyEnded, NotDone, Retry
 from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
 from tests.apps.credit.office import World, ended, make, open_office, take
 from tests.service.apps import Apps
@@ -224,12 +221,47 @@ async def test_an_answer_that_comes_after_its_lease_settles_what_is_in_doubt(
 
 
 @virtual
-async def test_an_answer_settles_the_doubt_also_if_storage_is_away_when_it_comes(
+async def test_a_worker_that_stood_still_before_it_could_ask_leaves_no_doubt(
     patched: pytest.MonkeyPatch,
+) -> None:
+    world, apps = World(patched), Apps()
+    slow = make(apps)
+    process = await apps.start(slow.app)
+    commit, still = apps.engines[0].commit, asyncio.Event()
+
+    async def stalling(writes: Any, *rest: Any) -> Any:
+        version = await commit(writes, *rest)
+        if any(type(w) is Put and b'"intent":' in w.value for w in writes) and not still.is_set():
+            process.pause()
+            still.set()
+            await asyncio.sleep(0)  # from where it goes on when it is woken
+        return version
+
+    patched.setattr(apps.engines[0], "commit", stalling)
+    await take(slow, 1)
+    await still.wait()
+    other = make(apps)
+    async with other.app as app:
+        pull = (await other.find(ORGANISATION, FIRST)).pulls[0]
+        assert (await ended(app, pull.job)).state == "doubt"
+        assert world.pulls == []
+        process.resume()
+        while (job := await app.job(pull.job)).state != "done":
+            await apps.sleep(1)
+        assert (job.result["report"], len(world.pulls)) == ("B1", 1)
+        await process.spawn(slow.app.stop())
+    assert apps.problems == []
+
+
+@pytest.mark.parametrize("code", ["engine_unreachable", "storage_full", "outcome_unknown"])
+@virtual
+async def test_an_answer_settles_the_doubt_also_if_storage_is_away_when_it_comes(
+    patched: pytest.MonkeyPatch, code: str
 ) -> None:
     world, apps = World(patched), Apps()
     world.pull_s = 60
     slow, other = make(apps), make(apps)
+    apps.engines[0].cut_off_code = code
     process = await apps.start(slow.app)
     await take(slow, 1)
     await world.pulling.wait()

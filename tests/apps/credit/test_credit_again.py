@@ -6,9 +6,18 @@ import msgspec
 import pytest
 
 from onceward.apps.credit.bureau import make_report
-from onceward.apps.credit.credit import KINDS
+from onceward.apps.credit.calls import Refused
+from onceward.apps.credit.credit import KINDS, PULLS
 from onceward.apps.credit.soap import read
-from onceward.errors import AlreadyEnded, BadInput, KeyReused, NoSuchJob, Retry, TooLarge
+from onceward.errors import (
+    AlreadyEnded,
+    BadInput,
+    KeyReused,
+    NoSuchJob,
+    NotDead,
+    Retry,
+    TooLarge,
+)
 from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
 from tests.apps.credit.office import World, ended, open_office, take
 from tests.service.cluster import virtual
@@ -116,6 +125,29 @@ async def test_a_pull_on_purpose_is_on_the_record_and_happens_once(
 
 
 @virtual
+async def test_a_dead_pull_is_given_up_when_another_one_is_asked_for_in_its_place(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    world = World(patched)
+    world.errors = [Refused("no such person")]
+    async with open_office() as (apps, credit):
+        await take(credit, 1)
+        first = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        assert (await ended(credit.app, first.job)).state == "dead"
+        again = await credit.pull_again(ORGANISATION, FIRST, reason="a typo", by="ann", key="k")
+        assert (await ended(credit.app, again.job)).state == "done"
+        # Who lets all that is dead try again means others.
+        assert await credit.app.queues.redrive_all(PULLS) == 0
+        with pytest.raises(NotDead):
+            await credit.app.queues.redrive(first.job)
+        await apps.sleep(100)
+        given_up = await credit.app.job(first.job)
+        assert (given_up.state, given_up.reason) == ("cancelled", "pulled again: a typo")
+        assert await take(credit, 1) == ["redelivered"]
+    assert len(world.pulls) == 2
+
+
+@virtual
 async def test_what_cannot_be_pulled_again_is_refused(patched: pytest.MonkeyPatch) -> None:
     world = World(patched)
     world.pull_s = 100
@@ -175,7 +207,15 @@ async def test_results_of_an_earlier_pull_are_told_before_those_of_a_later_one(
     assert said == [(pull.job, kind) for pull in (first, again) for kind in KINDS]
 
 
-@pytest.mark.parametrize("wrong", [None, 7, {}, {"number": "B7"}, {**REPORT, "score": "good"}])
+# So many as a step may record, and a result that is sent on may not hold.
+LONG = {**REPORT, "tradelines": [{"kind": "", "balance": 9e15, "limit": 9e15}] * 4_500}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [None, 7, {}, {"number": "B7"}, {**REPORT, "score": "good"}, LONG],
+    ids=lambda wrong: msgspec.json.encode(wrong).decode()[:60],
+)
 @virtual
 async def test_a_report_that_was_entered_wrongly_can_be_corrected(
     patched: pytest.MonkeyPatch, wrong: Any

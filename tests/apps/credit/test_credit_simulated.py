@@ -28,7 +28,7 @@ class Bureau:
         self._keys = keys
 
     async def pull(
-        self, url: str, reference: str, fields: Any, *, key: str | None, timeout_s: float
+        self, url: str, reference: str, fields: Any, *, key: str | None, **_: Any
     ) -> Any:
         if self._keys:
             number = await self._outside.call_once("pull", f"{reference}/{key}")
@@ -36,7 +36,7 @@ class Bureau:
             number = await self._outside.call("pull", reference)
         return msgspec.to_builtins(make_report(reference, number))
 
-    async def deliver(self, url: str, id_: str, result: Any) -> str:
+    async def deliver(self, url: str, id_: str, result: Any, **_: Any) -> str:
         told: str = await self._outside.call("tell", id_, result)
         return told
 
@@ -45,9 +45,9 @@ class Unheard(Bureau):
     """Its answers are lost."""
 
     async def pull(
-        self, url: str, reference: str, fields: Any, *, key: str | None, timeout_s: float
+        self, url: str, reference: str, fields: Any, *, key: str | None, **_: Any
     ) -> Any:
-        await super().pull(url, reference, fields, key=key, timeout_s=timeout_s)
+        await super().pull(url, reference, fields, key=key)
         raise TimeoutError("no answer")
 
 
@@ -65,7 +65,7 @@ class Storm(Handlers):
         return Credit(settings, app, Bureau(outside, self.keys))
 
     def declare(self, app: Any, outside: Any) -> None:
-        self._credits[app._name] = self.make(app, outside)
+        self._credits[app.name] = self.make(app, outside)
 
     def message(self, random: Any) -> tuple[str, Any]:
         return PULLS, random.randrange(APPLICATIONS)

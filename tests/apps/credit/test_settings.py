@@ -38,22 +38,35 @@ def test_certificates_are_taken_as_they_are_written_elsewhere() -> None:
         ({"CREDIT_ORGANISATIONS": "me"}, "not the id"),
         ({"CREDIT_CERTIFICATES": "ab"}, "64 hex digits"),
         ({"CREDIT_CERTIFICATES": "x" * 64}, "64 hex digits"),
-        ({"CREDIT_LEASE_S": "soon"}, "lease_s"),
-        ({"CREDIT_LEASE_S": "0"}, "lease_s"),
-        ({"CREDIT_BUREAU_TIMEOUT_S": "1e30"}, "bureau_timeout_s"),
-        ({"CREDIT_COLOUR": "red"}, "colour"),
+        ({"CREDIT_LEASE_S": "soon"}, "expected `float`"),
+        ({"CREDIT_LEASE_S": "0"}, "expected `float` > 0"),
+        ({"CREDIT_BUREAU_TIMEOUT_S": "1e30"}, "expected `float` <= "),
+        ({"CREDIT_BUREAU_KEYS": "maybe"}, "expected `bool`"),
+        ({"CREDIT_CONCURRENCY": "0"}, "expected `int` >= 1"),
+        ({"CREDIT_BUREAU": "bureau.example/pulls"}, "a URL, as in https://"),
+        ({"CREDIT_BUREAU": "ftp://bureau.example"}, "a URL, as in https://"),
+        ({"CREDIT_SALESFORCE": "https://"}, "a URL, as in https://"),
+        ({"CREDIT_SALESFORCE": "http://[::1"}, "a URL, as in https://"),
+        ({"CREDIT_SALESFORCE": "http://org.example:99999"}, "a URL, as in https://"),
+        ({"CREDIT_BUREAU_AUTHORIZATION": "Bearer a\r\nb"}, "plain characters"),
+        ({"CREDIT_COLOUR": "red"}, "there is no setting"),
     ],
 )
-def test_what_cannot_be_is_refused(change: dict[str, str], why: str) -> None:
+def test_what_cannot_be_is_refused_and_named(change: dict[str, str], why: str) -> None:
     with pytest.raises(OncewardError, match=why) as refused:
         load({**ENOUGH, **change})
     assert refused.value.code == "bad_settings"
+    [variable] = change
+    assert variable in refused.value.message
 
 
-def test_what_is_missing_is_named() -> None:
-    for name in ("CREDIT_ORGANISATIONS", "CREDIT_BUREAU", "CREDIT_SALESFORCE"):
-        with pytest.raises(OncewardError, match=name.removeprefix("CREDIT_").lower()):
+def test_all_that_is_missing_is_named_at_once() -> None:
+    needed = ("CREDIT_ORGANISATIONS", "CREDIT_BUREAU", "CREDIT_SALESFORCE")
+    for name in needed:
+        with pytest.raises(OncewardError, match=rf": set {name} \["):
             load({key: text for key, text in ENOUGH.items() if key != name})
+    with pytest.raises(OncewardError, match=rf": set {', '.join(needed)} \["):
+        load({})
 
 
 def test_defaults_are_those_of_a_careful_installation() -> None:

@@ -90,12 +90,20 @@ def test_what_goes_wrong_is_told() -> None:
         {"kills": -1},
         {"lease_s": 0.0},
         {"lease_s": float("nan")},
+        {"lease_s": float("inf")},
+        {"lease_s": 0.01},
+        {"pull_leases": 0.0},
         {"failing": 1.0},
         {"concurrency": 0},
         {"concurrency": 2, "keys": False},
     ],
     ids=str,
 )
-def test_a_storm_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(BadInput):
+def test_a_storm_that_cannot_be_is_refused_by_the_options_that_say_so(
+    wrong: dict[str, float],
+) -> None:
+    with pytest.raises(BadInput) as refused:
         Plan(**wrong)  # type: ignore[arg-type]
+    for name in wrong:
+        option = "--no-keys" if name == "keys" else f"--{name.replace('_', '-')}"
+        assert option in refused.value.message
