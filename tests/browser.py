@@ -2,22 +2,13 @@
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.needs import missing, need
+from tests.needs import need, need_program
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-def find() -> str:
-    """The program. Without one the test is skipped, but not in CI."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        missing(f"there is no browser here: none of {', '.join(NAMES)}")
-    return found
 
 
 @contextmanager
@@ -28,7 +19,7 @@ def browsing(forgive: str = "never", **options: Any) -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
         # It is started as a child of this process; as root it has no sandbox of its own.
         browser = driver.chromium.launch(
-            executable_path=find(), chromium_sandbox=os.geteuid() != 0, timeout=60_000
+            executable_path=need_program(*NAMES), chromium_sandbox=os.geteuid() != 0, timeout=60_000
         )
         page = browser.new_page(**options)
         page.set_default_timeout(30_000)

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 from typing import Any, NoReturn
 
 import pytest
@@ -13,6 +14,14 @@ def need(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         missing(f"{module} cannot be imported: {error}")
+
+
+def need_program(*names: str) -> str:
+    """Where a program is, under one of its names."""
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    if found is None:
+        missing(f"none of these programs is here: {', '.join(names)}")
+    return found
 
 
 def missing(why: str) -> NoReturn:

@@ -32,7 +32,8 @@ def free_port() -> int:
 
 
 class ServerProcess:
-    """A server on a database in a folder, always at the same address."""
+    """A server on a database in a folder, always at the same address; with `--app` among the
+    options, on that of the application."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
@@ -46,11 +47,12 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it; `until_ready` waits until it listens."""
-        database = f"sqlite:///{self.database}"
+        own = "--app" in self._options
+        database = () if own else ("--database", f"sqlite:///{self.database}")
         with open(self.log, "a") as log:
             self._process = subprocess.Popen(
                 [
-                    *(*ONCEWARD, "serve", "--port", str(self.port), "--database", database),
+                    *(*ONCEWARD, "serve", "--port", str(self.port), *database),
                     *self._options,
                 ],
                 stdout=subprocess.PIPE,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -46,6 +47,15 @@ def add_command(
     )
     command.add_argument("--json", action="store_true", help="write JSON, for programs")
     command.set_defaults(run=lambda arguments: asyncio.run(_call(run, arguments)))
+    return command
+
+
+def add_command_for_one(
+    actions: Any, name: str, run: Command, help_: str, example: str
+) -> argparse.ArgumentParser:
+    """A command of a group that is about one thing, which its ID names."""
+    command = add_command(actions, name, run, help_, example)
+    command.add_argument("id", metavar="ID")
     return command
 
 
@@ -107,6 +117,22 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
         if fact:
             table.add_row(name, Text(fact))
     console().print(table)
+
+
+def print_entry(id_: str, told: Sequence[str], facts: Iterable[tuple[str, str]]) -> None:
+    """One of a list, on lines of its own: its id, which is broken nowhere, so that it can be
+    copied, and a few words; below it what is long, for which a narrow column is no place."""
+    out = console()
+    line = Text(id_, style="bold")
+    line.append("".join(f"  {words}" for words in told), style="not bold")
+    out.print(line, soft_wrap=True)
+    for name, fact in facts:
+        if fact:
+            table = Table.grid(padding=(0, 2))
+            table.add_column(style="dim", width=6)
+            table.add_column(overflow="fold")
+            table.add_row(name, Text(fact))
+            out.print(Padding(table, (0, 0, 0, 2)))
 
 
 def shown_time(time_ms: int) -> str:

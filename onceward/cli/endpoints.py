@@ -10,6 +10,7 @@ from rich.text import Text
 from onceward import limits
 from onceward.cli.calls import (
     add_command,
+    add_command_for_one,
     add_group,
     print_facts,
     print_json,
@@ -42,14 +43,13 @@ def add_commands(commands: Any) -> None:
     make.add_argument("url", metavar="URL")
     make.add_argument("--id", help="made up, if none is given")
     make.add_argument("--secret", help="whsec_… to sign with; made up, if none is given")
-    change = add_command(
+    change = add_command_for_one(
         actions,
         "change",
         _change,
         "change some of an endpoint",
         "onceward endpoints change shop --disable",
     )
-    change.add_argument("id", metavar="ID")
     change.add_argument("--url")
     able = change.add_mutually_exclusive_group()
     able.add_argument("--disable", action="store_true", help="let calls to it fail at once")
@@ -59,11 +59,11 @@ def add_commands(commands: Any) -> None:
         command.add_argument(
             "--header", action="append", metavar="NAME:VALUE", help="sent with every call"
         )
-    show = add_command(
+    show = add_command_for_one(
         actions, "show", _show, "show an endpoint", "onceward endpoints show shop --secret"
     )
     show.add_argument("--secret", action="store_true", help="with its secrets")
-    rotate = add_command(
+    rotate = add_command_for_one(
         actions, "rotate", _rotate, "sign with a new secret", "onceward endpoints rotate shop"
     )
     rotate.add_argument("--secret", help="whsec_…; made up, if none is given")
@@ -73,14 +73,11 @@ def add_commands(commands: Any) -> None:
         default=86_400.0,
         help="how long the one before signs, too (a day)",
     )
-    test = add_command(
-        actions, "test", _test, "send a signed test call", "onceward endpoints test shop"
-    )
-    remove = add_command(
-        actions, "remove", _remove, "forget an endpoint", "onceward endpoints remove shop"
-    )
-    for command in (show, rotate, test, remove):
-        command.add_argument("id", metavar="ID")
+    for name, run, help_ in (
+        ("test", _test, "send a signed test call"),
+        ("remove", _remove, "forget an endpoint"),
+    ):
+        add_command_for_one(actions, name, run, help_, f"onceward endpoints {name} shop")
 
 
 async def _list(client: "Client", arguments: argparse.Namespace) -> int:

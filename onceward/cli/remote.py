@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich import box
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from onceward import limits
-from onceward.cli.calls import add_command, print_facts, print_json, read_json, shown_time
+from onceward.cli.calls import (
+    add_command,
+    print_entry,
+    print_facts,
+    print_json,
+    read_json,
+    shown_time,
+)
 from onceward.cli.display import Display, console
 from onceward.errors import BadInput, NoSuchJob
 
@@ -243,20 +249,10 @@ async def _dead(client: "Client", arguments: argparse.Namespace) -> int:
 
 
 def _print_dead(jobs: "list[Job]") -> None:
-    """Each on lines of its own: reasons are long, and a narrow column is no place for them."""
-    out = console()
     for job in jobs:
         times = "once" if job.attempt == 1 else f"{job.attempt} times"
-        line = Text(job.id, style="bold")
-        line.append(f"  {job.state}  {shown_time(job.ended_ms)}  tried {times}", style="not bold")
-        out.print(line)
-        for name, text in (("key", job.key or ""), ("reason", job.reason)):
-            if text:
-                facts = Table.grid(padding=(0, 2))
-                facts.add_column(style="dim", width=6)
-                facts.add_column(overflow="fold")
-                facts.add_row(name, Text(text))
-                out.print(Padding(facts, (0, 0, 0, 2)))
+        told = (job.state, shown_time(job.ended_ms), f"tried {times}")
+        print_entry(job.id, told, [("key", job.key or ""), ("reason", job.reason)])
 
 
 async def _find_dead(client: "Client", arguments: argparse.Namespace) -> tuple["list[Job]", bool]:

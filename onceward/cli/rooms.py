@@ -11,6 +11,7 @@ from rich.text import Text
 from onceward import limits
 from onceward.cli.calls import (
     add_command,
+    add_command_for_one,
     add_group,
     print_facts,
     print_json,
@@ -21,6 +22,9 @@ from onceward.cli.display import console
 
 if TYPE_CHECKING:
     from onceward.client import Client, ListedRoom, RoomInfo, RoomStep
+
+
+_OPERATION = """ '{"op": "map.set", "map": "m", "key": "k", "value": 1}'"""
 
 
 def add_commands(commands: Any) -> None:
@@ -39,45 +43,22 @@ def add_commands(commands: Any) -> None:
     )
     create.add_argument("id", metavar="ID", nargs="?", help="made up, if none is given")
     _add_settings(create)
-    configure = add_command(
-        actions,
-        "configure",
-        _configure,
-        "change settings of a room",
-        "onceward rooms configure board.7 --capacity 50",
-    )
-    configure.add_argument("id", metavar="ID")
+    configure, _, _, _, state, history, change = [
+        add_command_for_one(actions, name, run, help_, f"onceward rooms {name} board.7{more}")
+        for name, run, help_, more in (
+            ("configure", _configure, "change settings of a room", " --capacity 50"),
+            ("show", _show, "show a room's settings, and where it is", ""),
+            ("delete", _delete, "delete a room with all that is in it", ""),
+            ("members", _members, "show who is in a room", ""),
+            ("state", _state, "show all that is in a room", ""),
+            ("history", _history, "show the steps of a room", " --since 100"),
+            ("change", _change, "change a room by operations that take effect as one", _OPERATION),
+        )
+    ]
     _add_settings(configure)
-    for name, run, help_ in (
-        ("show", _show, "show a room's settings, and where it is"),
-        ("delete", _delete, "delete a room with all that is in it"),
-        ("members", _members, "show who is in a room"),
-    ):
-        one = add_command(actions, name, run, help_, f"onceward rooms {name} board.7")
-        one.add_argument("id", metavar="ID")
-    state = add_command(
-        actions, "state", _state, "show all that is in a room", "onceward rooms state board.7"
-    )
-    state.add_argument("id", metavar="ID")
     state.add_argument("--at", type=int, help="as it was at this sequence number")
-    history = add_command(
-        actions,
-        "history",
-        _history,
-        "show the steps of a room",
-        "onceward rooms history board.7 --since 100",
-    )
-    history.add_argument("id", metavar="ID")
     history.add_argument("--since", type=int, help="those behind this sequence number")
     history.add_argument("--limit", type=int, default=50, help="so many (50)")
-    change = add_command(
-        actions,
-        "change",
-        _change,
-        "change a room by operations that take effect as one",
-        """onceward rooms change board.7 '{"op": "map.set", "map": "m", "key": "k", "value": 1}'""",
-    )
-    change.add_argument("id", metavar="ID")
     change.add_argument("ops", metavar="OPERATION", nargs="+", help="JSON, as on the wire")
 
 

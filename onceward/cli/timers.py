@@ -4,21 +4,19 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
 from onceward import limits
 from onceward.cli.calls import (
     add_command,
+    add_command_for_one,
     add_group,
+    print_entry,
     print_facts,
     print_json,
     read_headers,
     read_json,
     shown_time,
 )
-from onceward.cli.display import console
 
 if TYPE_CHECKING:
     from onceward.client import Client, Timer
@@ -47,22 +45,22 @@ def add_commands(commands: Any) -> None:
     )
     list_.add_argument("--limit", type=int, default=50, help="so many (50)")
     _add_set(actions)
-    for name, run, help_ in (
-        ("show", _show, "show a timer and what became of it"),
-        ("cancel", _cancel, "let a timer not fire, or no more"),
-        ("resend", _resend, "let a call that failed be tried again, with the same id"),
-    ):
-        one = add_command(actions, name, run, help_, f"onceward timers {name} reminder-7")
-        one.add_argument("id", metavar="ID")
-    move = add_command(
-        actions,
-        "move",
-        _move,
-        "let a timer be due at another time",
-        "onceward timers move reminder-7 --delay-s 3600",
-    )
-    move.add_argument("id", metavar="ID")
-    _add_when(move)
+    ones = [
+        add_command_for_one(actions, name, run, help_, f"onceward timers {name} reminder-7{more}")
+        for name, run, help_, more in (
+            ("show", _show, "show a timer and what became of it", ""),
+            ("cancel", _cancel, "let a timer not fire, or no more", ""),
+            ("resend", _resend, "let a call that failed be tried again, with the same id", ""),
+            ("move", _move, "let a timer be due at another time", " --delay-s 3600"),
+        )
+    ]
+    _add_when(ones[-1])
+    for command in (list_, *ones):
+        command.add_argument(
+            "--app",
+            action="store_true",
+            help="of the application that is served, such as what recurs there, and not one's own",
+        )
 
 
 def _add_set(actions: Any) -> None:
@@ -123,6 +121,7 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
         page, after = await client.timers(
             prefix=arguments.prefix,
             state=arguments.state,
+            app=arguments.app,
             after=after,
             limit=min(arguments.limit - len(found), limits.LIST_MAX),
         )
@@ -134,33 +133,32 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
     if not found:
         print("there are no such timers" if arguments.prefix or arguments.state else "no timers")
         return 0
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for column in ("timer", "state", "due", "fired", "what"):
-        table.add_column(column, overflow="fold")
     for timer in found:
-        due = shown_time(timer.due_ms)
-        table.add_row(Text(timer.id), timer.state, due, f"{timer.fired:,}", Text(_what(timer)))
-    console().print(table)
+        told = [timer.state, f"due {shown_time(timer.due_ms)}"]
+        told += [f"fired {_times(timer.fired)}"] if timer.fired else []
+        print_entry(timer.id, told, [("what", _what(timer))])
     if after is not None:
         print(f"There are more than {arguments.limit}.")
     return 0
 
 
 async def _show(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.timer(arguments.id), arguments)
+    return _print(await client.timer(arguments.id, app=arguments.app), arguments)
 
 
 async def _move(client: "Client", arguments: argparse.Namespace) -> int:
-    timer = await client.move_timer(arguments.id, at=_time(arguments.at), delay_s=arguments.delay_s)
+    timer = await client.move_timer(
+        arguments.id, at=_time(arguments.at), delay_s=arguments.delay_s, app=arguments.app
+    )
     return _print(timer, arguments)
 
 
 async def _cancel(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.cancel_timer(arguments.id), arguments)
+    return _print(await client.cancel_timer(arguments.id, app=arguments.app), arguments)
 
 
 async def _resend(client: "Client", arguments: argparse.Namespace) -> int:
-    return _print(await client.resend(arguments.id), arguments)
+    return _print(await client.resend(arguments.id, app=arguments.app), arguments)
 
 
 def _print(timer: "Timer", arguments: argparse.Namespace) -> int:
@@ -174,7 +172,7 @@ def _print(timer: "Timer", arguments: argparse.Namespace) -> int:
         ("what", _what(timer)),
         ("body", "" if timer.body is None else msgspec.json.encode(timer.body).decode()),
         ("next", ", ".join(timer.next)),
-        ("fired", f"{timer.fired:,} times" if timer.fired > 1 else ""),
+        ("fired", _times(timer.fired) if timer.fired else ""),
     ]
     if timer.last is not None:
         last = timer.last
@@ -185,6 +183,10 @@ def _print(timer: "Timer", arguments: argparse.Namespace) -> int:
             facts.append(("next try", shown_time(last.next_attempt_ms)))
     print_facts(facts)
     return 0
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _what(timer: "Timer") -> str:

@@ -73,55 +73,64 @@ class TimerCalls(Transport):
         }
         return await self.call("POST", "v1", "timers", type=Timer, body=_given(asked))
 
-    async def timer(self, id_: str) -> Timer:
-        """A timer, its next times, and what became of its last firing. Raises `NoSuchTimer`."""
-        return await self.call("GET", "v1", "timers", id_, type=Timer)
+    async def timer(self, id_: str, *, app: bool = False) -> Timer:
+        """A timer, its next times, and what became of its last firing. With `app` it is one of
+        the application that is served, also in the calls below. Raises `NoSuchTimer`."""
+        return await self.call("GET", "v1", "timers", id_, type=Timer, query=_of(app))
 
     async def timers(
         self,
         *,
         prefix: str | None = None,
         state: str | None = None,
+        app: bool = False,
         after: str | None = None,
         limit: int = 100,
     ) -> tuple[list[Timer], str | None]:
         """Timers in the order of their ids, and after which one the next ones come. A page may
         be short although there are more."""
         query = _given({"prefix": prefix, "state": state, "after": after, "limit": limit})
+        query |= _of(app)
         found = await self.call("GET", "v1", "timers", type=Timers, query=query)
         return found.timers, found.next
 
     async def move_timer(
-        self, id_: str, *, at: Time | None = None, delay_s: float | None = None
+        self,
+        id_: str,
+        *,
+        at: Time | None = None,
+        delay_s: float | None = None,
+        app: bool = False,
     ) -> Timer:
         """Let a timer be due at another time. A delay counts from when the server hears of it.
         Raises `NoSuchTimer`, `AlreadyEnded`."""
         course, asked = Course(), _given(_when(at, delay_s))
         try:
+            path = ("v1", "timers", id_)
             return await self.call(
-                "PATCH", "v1", "timers", id_, type=Timer, body=asked, course=course
+                "PATCH", *path, type=Timer, body=asked, query=_of(app), course=course
             )
         except AlreadyEnded as ended:
             if not course.lost or ended.details.get("state") == "cancelled":
                 raise
-            return await self.timer(id_)  # it was moved, and has fired since
+            return await self.timer(id_, app=app)  # it was moved, and has fired since
 
-    async def cancel_timer(self, id_: str) -> Timer:
+    async def cancel_timer(self, id_: str, *, app: bool = False) -> Timer:
         """Let a timer not fire, or no more; twice is once. Raises `NoSuchTimer`,
         `AlreadyEnded`."""
-        return await self.call("DELETE", "v1", "timers", id_, type=Timer)
+        return await self.call("DELETE", "v1", "timers", id_, type=Timer, query=_of(app))
 
-    async def resend(self, id_: str) -> Timer:
+    async def resend(self, id_: str, *, app: bool = False) -> Timer:
         """Let the last firing of a timer, which has failed, be tried again with the same id.
         Raises `NoSuchTimer`, `NotDead`."""
         course = Course()
         path = ("v1", "timers", id_, "resend")
         try:
-            return await self.call("POST", *path, type=Timer, course=course)
+            return await self.call("POST", *path, type=Timer, query=_of(app), course=course)
         except NotDead:
             if not course.lost:
                 raise
-            return await self.timer(id_)
+            return await self.timer(id_, app=app)
 
     # Endpoints.
 
@@ -197,6 +206,10 @@ def _when(at: Time | None, delay_s: float | None) -> dict[str, Any]:
             raise BadInput(f"{at} may be any time: give it a time zone")
         at = at.isoformat()
     return {"at": at, "delay_ms": None if delay_s is None else milliseconds(delay_s, "a delay")}
+
+
+def _of(app: bool) -> dict[str, Any]:
+    return {"app": "true"} if app else {}
 
 
 def _given(members: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ of names, as in `send:orders` or `work:mail.*`. Actions:
 
     send      send messages to queues that match, and see what became of one's own
     work      claim jobs of queues that match, and complete, fail and extend them
-    manage    see all of queues that match, set, pause, redrive and purge them
+    manage    see all of queues that match, set, pause, redrive and purge them, and look after the
+              timers by which the application itself sends to them
     lock      acquire locks whose names match, and see who holds them
     timer     set timers whose ids match, and see, move and cancel one's own; to send to a queue,
               they need the action for that, too

@@ -174,6 +174,13 @@ def whole(name: str, text: str, least: int, most: int) -> int:
     raise BadInput(f"{name} is {least} to {most}, not {text[:100]!a}", code="bad_parameter")
 
 
+def truth(name: str, text: str) -> bool:
+    """Whether a parameter is true. Raises `BadInput`."""
+    if text not in ("true", "false"):
+        raise BadInput(f"{name} is true or false, not {text[:100]!a}", code="bad_parameter")
+    return text == "true"
+
+
 def problem(error: OncewardError, headers: Iterable[tuple[bytes, bytes]] = ()) -> Response:
     """The problem document (RFC 9457) of an error."""
     kind = TABLE[error.code]

@@ -127,5 +127,6 @@ _QUERY = {
     "wait_ms": _NUMBER,
     "limit": {"type": "integer", "minimum": 1},
     "secret": {"type": "boolean"},
+    "app": {"type": "boolean"},
 }
 _PLAIN = str.maketrans({"/": "_", "{": "", "}": "", ".": "_"})

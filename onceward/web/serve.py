@@ -39,13 +39,28 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
             code="bad_settings",
         )
     auth = Auth(settings.keys, settings.jwt, dev=settings.dev)
-    app = load_app(settings.app) if settings.app else App(settings.database, name=settings.name)
+    app = _application(settings)
     if app.outward is None:
         app.outward = outward_of(settings)
     logs.set_up(settings.log, settings.log_level)
     allow_files(settings.webhook_calls if settings.webhooks else 0)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, app, auth, announce))
+
+
+def _application(settings: Settings) -> App:
+    """What is served. Raises `bad_settings`, also for what would be set in vain."""
+    if not settings.app:
+        return App(settings.database, name=settings.name)
+    app = load_app(settings.app)
+    for name, own in (("database", app.url), ("name", app.name)):
+        if getattr(settings, name) not in (getattr(Settings(), name), own):
+            raise OncewardError(
+                f"the application {settings.app} has a {name} of its own, which it says where it "
+                f"is made: leave --{name} out, and {name} in other settings",
+                code="bad_settings",
+            )
+    return app
 
 
 def allow_files(calls: int) -> None:

@@ -13,10 +13,11 @@ import jwt
 import pytest
 
 from onceward import cli
+from onceward.app import App
 from onceward.clock import Clock
 from onceward.errors import TABLE
 from onceward.web.auth import Auth, JwtKey
-from onceward.web.settings import MEANING, load
+from onceward.web.settings import MEANING, Settings, load
 
 Capture = pytest.CaptureFixture[str]
 SECRET = "s" * 32
@@ -140,6 +141,31 @@ def test_an_application_that_cannot_be_imported_is_told(capsys: Capture) -> None
     Path("wrong_app.py").write_text("import nothing_there")
     assert run("serve", "--app", "wrong_app:app") == TABLE["bad_settings"].exit
     assert "nothing_there" in complaint(capsys, "bad_settings")
+
+
+def test_what_an_application_says_itself_cannot_be_set(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("own_app.py").write_text(
+        "import onceward\napp = onceward.App('sqlite:///own.db', name='shop')"
+    )
+    served = ("serve", "--app", "own_app:app")
+    for name in ("database", "name"):
+        assert run(*served, f"--{name}", "sqlite:///other.db") == TABLE["bad_settings"].exit
+        assert f"leave --{name} out" in complaint(capsys, "bad_settings")
+    monkeypatch.setenv("ONCEWARD_DATABASE", "sqlite:///other.db")
+    assert run(*served) == TABLE["bad_settings"].exit
+    assert "has a database of its own" in complaint(capsys, "bad_settings")
+
+    # What it says itself may be said again, as where it takes that from the environment.
+    async def serve(settings: Settings, app: App, *_: object) -> None:
+        print(app.name, app.url)
+
+    monkeypatch.setattr("onceward.web.serve._serve", serve)
+    monkeypatch.setenv("ONCEWARD_DATABASE", "sqlite:///own.db")
+    monkeypatch.setenv("ONCEWARD_NAME", "shop")
+    assert run(*served) == 0
+    assert capsys.readouterr().out == "shop sqlite:///own.db\n"
 
 
 @pytest.mark.parametrize("command", ["serve", "config", "token"])

@@ -49,16 +49,27 @@ def test_timers_are_listed(command: Command) -> None:
         command.said("timers", "set", "--id", f"listed-{number}", "--queue", "q", *at)
     command.said("timers", "cancel", "listed-1")
     text = command.said("timers", "list", "--prefix", "listed-")
-    assert [line.split()[:2] for line in text.splitlines() if "listed-" in line] == [
-        ["listed-0", "active"],
-        ["listed-1", "cancelled"],
-        ["listed-2", "active"],
+    assert [line.split()[:3] for line in text.splitlines() if "listed-" in line] == [
+        ["listed-0", "active", "due"],
+        ["listed-1", "cancelled", "due"],
+        ["listed-2", "active", "due"],
     ]
     found = command.json("timers", "list", "--prefix", "listed-", "--state", "active")
     assert [timer["id"] for timer in found] == ["listed-0", "listed-2"]
     some = command.said("timers", "list", "--prefix", "listed-", "--limit", "2")
     assert "There are more than 2." in some
     assert command.said("timers", "list", "--prefix", "nobody") == "there are no such timers\n"
+
+
+def test_ids_are_broken_nowhere(command: Command) -> None:
+    made_up = command.json("timers", "set", "--url", URL, "--every-s", "3600")["id"]
+    long = "reminder-" * 20
+    command.said("timers", "set", "--id", long, "--url", URL, "--delay-s", "3600")
+    shown, code = command.on_terminal("timers", "list")
+    assert code == 0
+    assert f"\n{made_up}  active  due 2" in f"\n{shown}"
+    assert f"\n{long}  active  due 2" in f"\n{shown}"
+    assert f"what    calls {URL} every 3600 s" in shown
 
 
 def test_a_firing_is_told_of_attempt_by_attempt(command: Command) -> None:
@@ -80,6 +91,7 @@ def test_a_firing_is_told_of_attempt_by_attempt(command: Command) -> None:
         (("set", "--url", "nowhere", "--delay-s", "1"), "[bad_url]"),
         (("list", "--state", "lost"), "[bad_parameter]"),
         (("move", "nobody", "--delay-s", "1"), "[no_such_timer]"),
+        (("show", "nobody", "--app"), "[no_such_timer]"),
     ],
     ids=" ".join,
 )

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from onceward.clock import Clock
 from onceward.ids import Ids
 from onceward.outward.signing import headers, new_secret
 from tests.console import Console, blocks, commands, printed
+from tests.needs import need_program
 from tests.server_process import ROOT, environment, free_port
 
 pytestmark = pytest.mark.timeout(300)  # for many processes on a busy machine
@@ -98,8 +98,8 @@ def test_the_receiver_in_python_verifies_what_is_signed() -> None:
         space["receive"](secret, made, BODY + b" ")
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
 def test_the_receiver_in_node_verifies_what_is_signed(tmp_path: Path) -> None:
+    node = need_program("node")
     [script] = blocks(GUIDE, "js")
     secret, made = signed()
     old = {**made, "webhook-timestamp": "1"}
@@ -114,7 +114,7 @@ for (const wrong of [[secret, made, Buffer.from("{{}}")], [secret, old, body],
 """
     (tmp_path / "receive.mjs").write_text(script)
     done = subprocess.run(
-        ["node", "receive.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=50
+        [node, "receive.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=50
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() == [

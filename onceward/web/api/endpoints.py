@@ -30,7 +30,7 @@ from onceward.web.api.timer_views import shown as shown_timer
 from onceward.web.api.timers import refused_as
 from onceward.web.auth import Caller
 from onceward.web.bodies import parse
-from onceward.web.http import Request, Response, whole
+from onceward.web.http import Request, Response, truth, whole
 from onceward.web.routes import Route
 
 if TYPE_CHECKING:
@@ -93,11 +93,9 @@ async def change(server: "Server", request: Request) -> Response:
 
 async def get(server: "Server", request: Request) -> Response:
     caller, id_ = _own(server, request)
-    asked = request.query(["secret"]).get("secret", "false")
-    if asked not in ("true", "false"):
-        raise BadInput("secret is true or false", code="bad_parameter")
+    with_secret = truth("secret", request.query(["secret"]).get("secret", "false"))
     endpoint = await server.app.run(lambda tx: _find(server, tx, caller, id_))
-    return Response.of(shown(id_, endpoint, _now_ms(server) if asked == "true" else None))
+    return Response.of(shown(id_, endpoint, _now_ms(server) if with_secret else None))
 
 
 async def list_(server: "Server", request: Request) -> Response:

@@ -1,26 +1,26 @@
 """Timers: set, looked at, moved, cancelled and sent again by their callers."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from onceward import limits
-from onceward.errors import BadInput, NotDead
+from onceward.errors import BadInput, NoSuchTimer, NotDead
 from onceward.parts import endpoints
 from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
-from onceward.parts.timers import Call, Send, Spec, Target, View
+from onceward.parts.timers import WEBHOOKS, Call, Send, Spec, Target, View
 from onceward.service.timers import target_of
 from onceward.transaction import Transaction
 from onceward.web.api.inbox import Milliseconds, idempotency_key
 from onceward.web.api.timer_views import TimerView, shown
 from onceward.web.auth import Caller
 from onceward.web.bodies import parse
-from onceward.web.http import Request, Response, whole
+from onceward.web.http import Request, Response, truth, whole
 from onceward.web.routes import Route
 
 if TYPE_CHECKING:
@@ -116,14 +116,16 @@ async def add(
 
 
 async def get(server: "Server", request: Request) -> Response:
-    caller, id_ = _own(server, request)
-    view = await server.app.timers.get(id_, caller=caller.name)
-    return Response.of(shown(view, server.app.store.clock.now_ms()))
+    async def same(tx: Transaction, view: View) -> View:
+        return view
+
+    return await _on_one(server, _one(server, request), same)
 
 
 async def list_(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
-    query = request.query(["prefix", "state", "after", "limit"])
+    query = request.query(["prefix", "state", "app", "after", "limit"])
+    whose = _whose(caller, query)
     limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
     prefix, after = _part_of_id(query, "prefix"), _part_of_id(query, "after")
     state = query.get("state", "")
@@ -134,12 +136,10 @@ async def list_(server: "Server", request: Request) -> Response:
     # Few may be in that state, and some are large: then a page is shorter than asked for.
     while True:
         most = min(limit - len(page.timers), limits.PAGE_JOBS)
-        views = await server.app.timers.find(
-            prefix=prefix, after=after, most=most, caller=caller.name
-        )
+        views = await server.app.timers.find(prefix=prefix, after=after, most=most, caller=whose)
         for view in views:
             after = view.id
-            if state not in ("", view.status) or not caller.may("timer", view.id):
+            if state not in ("", view.status) or not _may_see(caller, view):
                 continue
             one = shown(view, clock.now_ms(), times=0)
             page.timers.append(one)
@@ -159,38 +159,89 @@ async def list_(server: "Server", request: Request) -> Response:
 
 
 async def move(server: "Server", request: Request) -> Response:
-    caller, id_ = _own(server, request)
+    one = _one(server, request)
     asked = parse(await request.body(), Move)
     with refused_as("bad_timer"):
         if (asked.at is None) == (asked.delay_ms is None):
             raise BadInput("a timer is moved by at or by delay_ms, one of them")
         at_ms = _due_ms(asked.at)
         delay_s = None if asked.delay_ms is None else asked.delay_ms / 1000
-        view = await server.app.timers.move(id_, at_ms=at_ms, delay_s=delay_s, caller=caller.name)
-    return Response.of(shown(view, server.app.store.clock.now_ms()))
+
+        async def moved(tx: Transaction, view: View) -> View:
+            return await server.app.timers.move(
+                view.id, at_ms=at_ms, delay_s=delay_s, caller=view.caller, tx=tx
+            )
+
+        return await _on_one(server, one, moved)
 
 
 async def cancel(server: "Server", request: Request) -> Response:
-    caller, id_ = _own(server, request)
-    view = await server.app.timers.cancel(id_, caller=caller.name)
-    return Response.of(shown(view, server.app.store.clock.now_ms()))
+    async def cancelled(tx: Transaction, view: View) -> View:
+        return await server.app.timers.cancel(view.id, caller=view.caller, tx=tx)
+
+    return await _on_one(server, _one(server, request), cancelled)
 
 
 async def resend(server: "Server", request: Request) -> Response:
-    caller, id_ = _own(server, request)
-    timers, schedule = server.app.timers, server.app.node.schedule
+    one = _one(server, request)
+
+    async def redriven(tx: Transaction, view: View) -> View:
+        target = view.timer.spec.target
+        if isinstance(target, Send) and view.caller:
+            one.caller.insist("send", target.queue)
+        if view.job is None:
+            raise NotDead(
+                f"the timer {view.id[:200]!r} has no firing that failed", id=view.id[:200]
+            )
+        await server.app.node.schedule.redrive(tx, view.timer.job)
+        return await server.app.timers.get(view.id, caller=view.caller, tx=tx)
+
+    return await _on_one(server, one, redriven)
+
+
+class _One(NamedTuple):
+    """Who asks, for whose timers, and for which of them."""
+
+    caller: Caller
+    whose: str
+    id: str
+
+
+def _one(server: "Server", request: Request) -> _One:
+    caller, id_ = server.caller(request), request.parameters["id"]
+    whose = _whose(caller, request.query(["app"]))
+    if whose:
+        caller.insist("timer", id_)
+    return _One(caller, whose, id_)
+
+
+async def _on_one(
+    server: "Server", one: _One, act: Callable[[Transaction, View], Awaitable[View]]
+) -> Response:
+    """Act on a timer, and show what became of it. Raises `NoSuchTimer`, also for one that is not
+    there for who asks."""
 
     async def fn(tx: Transaction) -> View:
-        view = await timers.get(id_, caller=caller.name, tx=tx)
-        target = view.timer.spec.target
-        if isinstance(target, Send):
-            caller.insist("send", target.queue)
-        if view.job is None:
-            raise NotDead(f"the timer {id_[:200]!r} has no firing that failed", id=id_[:200])
-        await schedule.redrive(tx, view.timer.job)
-        return await timers.get(id_, caller=caller.name, tx=tx)
+        view = await server.app.timers.get(one.id, caller=one.whose, tx=tx)
+        if not _may_see(one.caller, view):
+            raise NoSuchTimer(f"there is no timer {one.id[:200]!r}", id=one.id[:200])
+        return await act(tx, view)
 
     return Response.of(shown(await server.app.run(fn), server.app.store.clock.now_ms()))
+
+
+def _whose(caller: Caller, query: dict[str, str]) -> str:
+    """Whose timers are asked for: the caller's own, or those of the application itself."""
+    return "" if truth("app", query.get("app", "false")) else caller.name
+
+
+def _may_see(caller: Caller, view: View) -> bool:
+    """Whether a timer is there for a caller: one of its own whose id a scope covers, or one of
+    the application, if it may manage the queue to which that sends."""
+    if view.caller:
+        return caller.may("timer", view.id)
+    target = view.timer.spec.target
+    return caller.may("manage", target.queue if isinstance(target, Send) else WEBHOOKS)
 
 
 @contextmanager
@@ -248,13 +299,6 @@ def _due_ms(at: int | datetime | None) -> int | None:
     return at
 
 
-def _own(server: "Server", request: Request) -> tuple[Caller, str]:
-    """Who asks, and for which timer. Those of others are not there for it."""
-    caller, id_ = server.caller(request), request.parameters["id"]
-    caller.insist("timer", id_)
-    return caller, id_
-
-
 def _part_of_id(query: dict[str, str], name: str) -> str:
     text = query.get(name, "")
     if len(text.encode()) > limits.TIMER_ID_BYTES_MAX:
@@ -284,11 +328,19 @@ ROUTES = [
         "GET",
         "/v1/timers",
         list_,
-        "One's timers, by their ids",
+        "One's timers, or the application's, by their ids",
         gives=TimerPage,
-        query=("prefix", "state", "after", "limit"),
+        query=("prefix", "state", "app", "after", "limit"),
     ),
-    Route("GET", "/v1/timers/{id}", get, "A timer as it is", gives=TimerView, problems=_OWN),
+    Route(
+        "GET",
+        "/v1/timers/{id}",
+        get,
+        "A timer as it is",
+        gives=TimerView,
+        problems=_OWN,
+        query=("app",),
+    ),
     Route(
         "PATCH",
         "/v1/timers/{id}",
@@ -297,6 +349,7 @@ ROUTES = [
         takes=Move,
         gives=TimerView,
         problems=(*_KNOWN, "bad_timer"),
+        query=("app",),
     ),
     Route(
         "DELETE",
@@ -305,6 +358,7 @@ ROUTES = [
         "Cancel a timer",
         gives=TimerView,
         problems=_KNOWN,
+        query=("app",),
     ),
     Route(
         "POST",
@@ -313,5 +367,6 @@ ROUTES = [
         "Let the last firing be tried again, with the same id",
         gives=TimerView,
         problems=(*_OWN, "not_dead"),
+        query=("app",),
     ),
 ]

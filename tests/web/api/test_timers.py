@@ -10,7 +10,7 @@ from onceward.service.delivery import Outward
 from onceward.service.job import Job
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
-from tests.web.asgi import Caller, serving, serving_to
+from tests.web.asgi import Caller, keyed, serving, serving_to
 
 URL = "https://example.com/hook"
 LATER = {"url": URL, "delay_ms": 60_000}
@@ -246,6 +246,42 @@ async def test_a_timer_is_its_callers_alone() -> None:
         assert (await ben.ok("GET", "/v1/timers"))["timers"] == []
         assert (await ben("POST", "/v1/timers", {"id": "a", **LATER, "body": 2})).status == 202
         assert "body" not in await ann.ok("GET", "/v1/timers/a")
+
+
+@virtual
+async def test_timers_of_the_application_are_looked_after_by_who_manages_their_queue() -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+    app.every(60, "clean-up")
+    auth, keys = keyed(ann="manage:clean-up", ben="timer:* send:* manage:other", root="all")
+    async with serving(app, auth=auth) as caller:
+        await app.timers.set("hook", url=URL, delay_s=3_600)
+        ann, ben, root = (Caller(caller.server, keys[name]) for name in ("ann", "ben", "root"))
+        for who, ids in ((ann, ["every:clean-up"]), (root, ["every:clean-up", "hook"]), (ben, [])):
+            assert (await who.ok("GET", "/v1/timers"))["timers"] == [], "they are nobody's own"
+            found = await who.ok("GET", "/v1/timers?app=true")
+            assert [timer["id"] for timer in found["timers"]] == ids
+        one = "/v1/timers/every:clean-up"
+        for method, path, body in (
+            ("GET", one, None),
+            ("PATCH", one, {"delay_ms": 0}),
+            ("DELETE", one, None),
+            ("POST", f"{one}/resend", None),
+        ):
+            for who in (ben, root if method == "GET" else ben):
+                asked = path if who is root else f"{path}?app=true"
+                assert (await who(method, asked, body)).verdict == (404, "no_such_timer")
+        shown = await ann.ok("GET", f"{one}?app=true")
+        assert (shown["queue"], shown["every_ms"], shown["fired"]) == ("clean-up", 60_000, 0)
+        moved = await ann.ok("PATCH", f"{one}?app=true", {"delay_ms": 1_000})
+        assert moved["left_ms"] == 1_000
+        [claim] = await app.claim("clean-up", "w", lease_s=10, wait_s=60)
+        assert await app.fail(claim.id, claim.token, "no", final=True) == "dead"
+        again = await ann.ok("POST", f"{one}/resend?app=true")
+        assert again["last"]["id"] == claim.id
+        assert (await ann.ok("DELETE", f"{one}?app=true"))["state"] == "cancelled"
+        for wrong in ("app=yes", "app=true&app=true", "whose=app"):
+            assert (await ann("GET", f"{one}?{wrong}")).verdict == (422, "bad_parameter")
 
 
 @virtual
