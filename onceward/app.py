@@ -411,25 +411,19 @@ class App(Declared):
         reason: str,
         *,
         retry_after_s: float | None = None,
-        not_before_s: float = 0.0,
+        not_before_s: float | None = None,
         final: bool = False,
     ) -> str:
         """End an attempt badly; returns the job's state. It is tried again after the time
         given, or the pause of its queue, but not before `not_before_s`, or not at all if that is
         final. Raises `StaleToken`, `NoSuchJob`."""
         self._must_run()
-        least_ms = milliseconds(not_before_s, "a delay")
-        least_ms = least_ms and later_ms(self.store, least_ms)
-        when: tuple[int | None, ...] = ()  # after the pause of its queue
-        if final:
-            when = (None,)
-        elif retry_after_s is not None:
-            when = (later_ms(self.store, milliseconds(retry_after_s, "a delay")),)
-        return await self.run(
-            lambda tx: self.node.schedule.fail(
-                tx, id_, token, reason, *when, not_before_ms=least_ms
-            )
-        )
+        when: dict[str, Any] = {"retry_ms": None} if final else {}
+        if retry_after_s is not None and not final:
+            when["retry_ms"] = later_ms(self.store, milliseconds(retry_after_s, "a delay"))
+        elif not_before_s is not None:
+            when["not_before_ms"] = later_ms(self.store, milliseconds(not_before_s, "a delay"))
+        return await self.run(lambda tx: self.node.schedule.fail(tx, id_, token, reason, **when))
 
     async def extend(self, id_: str, token: str, lease_s: float) -> int:
         """Renew a lease; returns until when, in ms. Raises `StaleToken`, `NoSuchJob`."""

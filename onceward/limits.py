@@ -435,10 +435,8 @@ RPS_SHOWN_MS = 24 * 3_600_000
 RPS_SHOWN_MAX = 200
 RPS_WAIT_S = 20
 
-# What is read of an answer of a bureau or of Salesforce: a report is to fit into a record.
+# What is read of an answer of a bureau or of Salesforce, and kept of a report: it fits a record.
 CREDIT_ANSWER_BYTES_MAX = 300_000
-# And of a report, as it is kept: it is larger where numbers are written out, and fits a record.
-CREDIT_REPORT_BYTES_MAX = 300_000
 CREDIT_CONNECT_S = 30.0
 # An envelope of outbound messages, which Salesforce fills with up to 100 notifications. What is
 # within these takes a moment to read, and each notification makes one job.

@@ -60,7 +60,7 @@ def report_of(recorded: Any) -> Report:
 
 
 def _admit(report: Report) -> Report:
-    size_bytes, most = len(msgspec.json.encode(report)), limits.CREDIT_REPORT_BYTES_MAX
+    size_bytes, most = len(msgspec.json.encode(report)), limits.CREDIT_ANSWER_BYTES_MAX
     if size_bytes > most:
         raise msgspec.ValidationError(f"it has {size_bytes:,} bytes, and {most:,} can be kept")
     return report
