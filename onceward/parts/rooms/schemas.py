@@ -121,7 +121,8 @@ def _bound(word: str, bound: Any, where: str) -> Check:
         raise BadInput(f"{word} in the schema of {where} is no number for it", code="bad_schema")
 
     def check(value: Any, place: str) -> None:
-        if about(value) and (measure(value) - bound) * sign < 0:
+        # Compared, not subtracted: a whole number may be too large for that.
+        if about(value) and (measure(value) < bound if sign > 0 else measure(value) > bound):
             raise _misfit(f"{place} {told} {bound}")
 
     return check

@@ -6,12 +6,13 @@ the log is followed, and they are taken again.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from onceward import limits
-from onceward.errors import BadInput, NoSuchRoom, TooLarge
+from onceward.errors import TABLE, BadInput, NoSuchRoom, TooLarge
 from onceward.parts.rooms.frames import Ack, Refused, Step, encode
 from onceward.parts.rooms.records import Head, Info
 from onceward.parts.rooms.room import Entry, Greeting, Room, Taken, refusal
@@ -24,6 +25,8 @@ from onceward.transaction import Transaction
 if TYPE_CHECKING:
     from onceward.service.rooms.live import Member
 
+
+logger = logging.getLogger("onceward.rooms")
 
 _REFUSED: Final = 10_000  # as so much work counts a step that was taken back
 
@@ -188,6 +191,10 @@ class Ledger:
             )
         except BadInput as error:
             return Refused(self._id, step.n, *refusal(error))
+        except Exception:
+            # It would be sent again and again: so that the room lives, it is refused.
+            logger.exception("a step of %s for the room %s", member.user, self._id)
+            return Refused(self._id, step.n, "internal", f"{TABLE['internal'].title}.")
         if taken is None:  # before; nobody asks for that, as long as all goes well
             mark = self.room.clients[member.user, member.client]
             return Ack(self._id, step.n, mark.seq)

@@ -65,6 +65,14 @@ def test_what_does_not_fit_is_refused_and_told_where(value: Any, told: str) -> N
     assert refused.value.code == "bad_shape"
 
 
+def test_numbers_of_any_size_are_compared() -> None:
+    bounded = shapes({"minimum": -1.5, "maximum": 1.5})
+    for value in (10**400, -(10**400)):
+        with pytest.raises(BadInput) as refused:
+            bounded.admit("presence", "cursor", value)
+        assert refused.value.code == "bad_shape"
+
+
 def test_names_without_a_schema_take_anything() -> None:
     for kind, name in (("presence", "other"), ("map", "cursor"), ("map", "free")):
         shapes(CURSOR).admit(kind, name, object)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 
 from onceward import limits
 from onceward.errors import Unavailable
-from onceward.parts.rooms import Room
+from onceward.parts.rooms import Room, Shapes
 from onceward.service.rooms.live import LiveRoom
 from onceward.transaction import Transaction
 from tests.service.rooms.people import Badge, House, Person, map_set, open_house
@@ -405,3 +405,21 @@ async def test_all_of_another_room_is_sent_when_what_was_sent_before_is_taken(
     assert ann.got[-1]["t"] == "welcome"
     ann.takes.set()
     assert [(await ann.next("joined"))["room"] for _ in range(2)] == ["one", "two"]
+
+
+async def test_a_bug_that_a_step_meets_refuses_the_step_and_harms_nobody_else(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ann, ben = await house.enter("ann"), await house.enter("ben")
+    await ann.join("r", create=True)
+    await ben.join("r", "b")
+
+    def admit(shapes: Shapes, kind: str, name: str, value: Any) -> None:
+        assert value != "odd"
+
+    monkeypatch.setattr(Shapes, "admit", admit)
+    ann.step("r", 1, map_set("m", "k", "odd"))
+    ben.step("r", 1, map_set("m", "k", "even"))
+    assert (await ann.next("refused", "left"))["code"] == "internal"
+    assert (await ben.next("ack", "left"))["seq"] == 1
+    assert "a step of ann" in caplog.text
