@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from urllib.parse import quote, urlsplit
 
@@ -31,13 +32,13 @@ class Line:
         self._on_message = on_message
         self._on_end = on_end
         self._ready = ready
-        self._out: list[bytes] = []
+        self._out: deque[tuple[bytes, Callable[[], None]]] = deque()
         self._news = asyncio.Event()
         self._closed = False
         self._task = asyncio.create_task(self._run(), name="onceward-relay")
 
-    def send(self, message: bytes) -> None:
-        self._out.append(message)
+    def send(self, message: bytes, sent: Callable[[], None]) -> None:
+        self._out.append((message, sent))
         self._news.set()
 
     def close(self) -> None:
@@ -57,6 +58,9 @@ class Line:
             for task in (reading, writing):
                 if not task.cancelled() and (error := task.exception()) is not None:
                     logger.error("the way to another node has failed", exc_info=error)
+            for _, sent in self._out:
+                sent()
+            self._out.clear()
             self._on_end()
 
     async def _read(self) -> None:
@@ -72,9 +76,12 @@ class Line:
             while not self._closed or self._out:
                 await self._news.wait()
                 self._news.clear()
-                out, self._out = self._out, []
-                for message in out:
-                    await self._socket.send(message, text=True)
+                while self._out:
+                    message, sent = self._out.popleft()
+                    try:
+                        await self._socket.send(message, text=True)
+                    finally:
+                        sent()
         except ConnectionClosed:
             pass
 

@@ -6,6 +6,9 @@ from typing import Any
 
 from websockets.frames import Close, Frame, Opcode
 
+from onceward.app import App
+from onceward.transaction import Transaction
+
 ANSWER_S = 30
 _HANDSHAKE = (
     "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: Upgrade\r\n"
@@ -121,6 +124,34 @@ class Peer:
             await self.writer.wait_closed()
         except ConnectionError:
             pass
+
+
+async def join_large_rooms(port: int, *apps: App) -> None:
+    """Make large rooms that the first application serves, and join them all at once at the port
+    of the last one: nothing is read until no more can be under way, and then all must come."""
+    own = apps[0].hub.owners.own
+    rooms = [id_ for id_ in map(str, range(1_000)) if own(id_)][:60]
+    for id_ in rooms:
+
+        async def fill(tx: Transaction, id_: str = id_) -> None:
+            await apps[0].rooms.create(tx, id_)
+            await apps[0].rooms.map_set(tx, id_, "m", "k", "x" * 200_000)
+
+        await apps[0].run(fill)
+    peer = await Peer.connect(port)
+    reading = peer.reader._transport  # type: ignore[attr-defined]
+    reading.pause_reading()
+    await peer.send({"t": "hello"}, *[{"t": "join", "room": id_, "client": "c"} for id_ in rooms])
+    await peer.send({"t": "ping"})
+    [session] = apps[-1].hub.sessions
+    async with asyncio.timeout(ANSWER_S):
+        while not session._wire._full:  # noqa: ASYNC110 - nobody else could tell
+            await asyncio.sleep(0)
+    reading.resume_reading()
+    for id_ in rooms:
+        assert (await peer.until(t="joined"))["room"] == id_
+        assert len((await peer.until(t="snapshot"))["maps"]["m"]["k"]) == 200_000
+    await peer.leave()
 
 
 def framed(data: bytes, opcode: Opcode = Opcode.TEXT, *, fin: bool = True) -> bytes:

@@ -8,13 +8,14 @@ from typing import Any
 import aiohttp
 import pytest
 
+from onceward import limits
 from onceward.app import App
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.service.rooms.owners import HUBS
 from onceward.web.auth import Auth
 from onceward.web.server import Server
 from tests.web.listening import listening
-from tests.web.peer import ANSWER_S, Peer
+from tests.web.peer import ANSWER_S, Peer, join_large_rooms
 
 
 class Pair:
@@ -118,3 +119,10 @@ async def test_a_node_that_is_not_there_makes_its_rooms_wait(pair: Pair) -> None
     await peer.send({"t": "hello"}, {"t": "join", "room": room, "client": "c"})
     assert (await peer.until(t="left"))["code"] == "room_moved"
     await peer.leave()
+
+
+async def test_large_rooms_of_another_node_can_be_joined_together_by_who_reads_slowly(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "READER_BYTES_MAX", 10_000)
+    await join_large_rooms(pair.ports[1], *pair.apps)

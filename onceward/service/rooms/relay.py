@@ -26,8 +26,8 @@ _LEFT = b'{"t":"left"'
 class Pipe(Protocol):
     """A connection to another node."""
 
-    def send(self, message: bytes) -> None:
-        """Send a message as soon as may be."""
+    def send(self, message: bytes, sent: Callable[[], None]) -> None:
+        """Send a message as soon as may be, and call `sent` when it is, or never will be."""
 
     def close(self) -> None:
         """End it; twice is once."""
@@ -66,7 +66,9 @@ class Relay:
 
     def send(self, asked: frames.ClientFrame) -> None:
         if self._pipe is not None and not self.over:
-            self._pipe.send(encode(asked))
+            # If the other node takes nothing, nothing more is read for it.
+            self._session.expects_answer()
+            self._pipe.send(encode(asked), self._session.answered)
 
     def leave(self, remote: "Remote") -> None:
         if self._rooms.pop(remote.id, None) is not None:

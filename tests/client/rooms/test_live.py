@@ -16,10 +16,9 @@ from onceward.client.rooms.room import Room
 from onceward.clock import Clock
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.errors import BadInput, NoSuchRoom, OncewardError, Unavailable
-from onceward.transaction import Transaction
 from onceward.web.auth import Auth, JwtKey
 from tests.client.served import Script, Served, Sprinting, answer
-from tests.web.peer import ANSWER_S, Peer
+from tests.web.peer import join_large_rooms
 
 SECRET = "a secret of thirty-two characters or more"
 
@@ -423,26 +422,4 @@ async def test_large_rooms_can_be_joined_together_by_who_reads_slowly(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "READER_BYTES_MAX", 10_000)
-    rooms = [f"r{number}" for number in range(60)]
-    for id_ in rooms:
-
-        async def fill(tx: Transaction, id_: str = id_) -> None:
-            await served.app.rooms.create(tx, id_)
-            await served.app.rooms.map_set(tx, id_, "m", "k", "x" * 200_000)
-
-        await served.app.run(fill)
-    peer = await Peer.connect(served.port)
-    peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
-    await peer.send({"t": "hello"}, *[{"t": "join", "room": id_, "client": "c"} for id_ in rooms])
-    await peer.send({"t": "ping"})
-    # All that the network keeps is on its way by then.
-    [wire] = [session._wire for session in served.app.hub.sessions]
-    async with asyncio.timeout(ANSWER_S):
-        while not wire._full:  # type: ignore[attr-defined]  # noqa: ASYNC110
-            await asyncio.sleep(0)
-    peer.reader._transport.resume_reading()  # type: ignore[attr-defined]
-    for id_ in rooms:
-        assert (await peer.until(t="joined"))["room"] == id_
-        assert len((await peer.until(t="snapshot"))["maps"]["m"]["k"]) == 200_000
-    await peer.until(t="pong")
-    await peer.leave()
+    await join_large_rooms(served.port, served.app)

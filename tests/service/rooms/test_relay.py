@@ -33,10 +33,11 @@ class Pipe:
         self._on_end = on_end
         self._session = app.hub.connect(self, Badge(user), relayed=True)
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, sent: Callable[[], None] = lambda: None) -> None:
         """What this node asks; and, as a wire, what the other one tells."""
         if data[:1] == b"{":
             self._session.receive(data)
+            sent()
             return
         for message in messages(data):
             self._on_message(message)
@@ -294,3 +295,21 @@ async def test_a_room_that_changes_hands_while_it_is_fetched_is_not_served_here(
         ann.ask("join", room=room, client="c", create=True)
         assert (await ann.next("joined", "left")).get("code") == "room_moved"
         assert room not in one.hub.rooms
+
+
+@virtual
+async def test_while_another_node_takes_nothing_no_more_is_read_for_it() -> None:
+    async with cluster() as (nodes, one, two):
+        room = nodes.room_of(one)
+        ann = await enter(two, "ann")
+        await ann.join(room, create=True)
+        [relay] = ann.session.relays.values()
+        kept: list[Any] = []
+        send, relay._pipe.send = relay._pipe.send, lambda *asked: kept.append(asked)  # type: ignore
+        for _ in range(limits.STEPS_AHEAD_MAX):
+            assert not ann.paused
+            ann.ask("say", room=room, event="wave")
+        assert ann.paused
+        for asked in kept:
+            send(*asked)
+        assert not ann.paused
