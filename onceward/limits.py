@@ -301,7 +301,7 @@ WAIT_MS_MAX = 60_000
 PROBE_S = 5.0
 LIST_MAX = 1_000
 PAGE_MS = 500  # how long a request works on many jobs before it answers
-# A page of jobs is as long as was asked for, or has this many bytes.
+# A page of jobs, or of steps of a room, is as long as was asked for, or has this many bytes.
 PAGE_BYTES_MAX = 4 << 20
 PAGE_JOBS = 50  # so many are read at once
 # So many counters of one name: what has other labels is counted together.
@@ -330,6 +330,7 @@ PRESENCE_PAUSE_MS = 25
 ROOM_GRACE_S = 5.0
 # So many presences of different names a user has in a room.
 PRESENCES_PER_USER_MAX = 20
+PRESENCES_BYTES_MAX = 4 << 20  # of all users in a room: whoever joins is told all of it
 # A room that nobody is in leaves memory after so long, or when so many others do.
 ROOM_IDLE_S = 30.0
 ROOMS_IDLE_MAX = 1_000

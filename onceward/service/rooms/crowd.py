@@ -50,7 +50,7 @@ class Crowd:
             )
         self._room.ledger.room.shapes.admit("presence", name, value)
         until_ms = self._hub.now_ms() + ttl_ms
-        if self._presences.set(name, member.user, value, until_ms):
+        if self._presences.set(name, member.user, value, until_ms, size):
             self._tell(name, member.user, member, there=True, value=value)
         self._watch(until_ms)
 

@@ -16,6 +16,7 @@ A = TypeVar("A")
 class Entry(NamedTuple):
     value: Any
     until_ms: int
+    bytes: int
 
 
 class Presences:
@@ -23,10 +24,11 @@ class Presences:
 
     def __init__(self) -> None:
         self._entries: dict[str, dict[str, Entry]] = {}
+        self._bytes = 0
 
-    def set(self, name: str, user: str, value: Any, until_ms: int) -> bool:
-        """Set or renew an entry; says whether its value is another one now. Raises `BadInput`
-        if the user has too many."""
+    def set(self, name: str, user: str, value: Any, until_ms: int, size: int = 0) -> bool:
+        """Set or renew an entry of so many bytes; says whether its value is another one now.
+        Raises `BadInput` if the user has too many, or all have too much."""
         entries = self._entries.get(name)
         before = None if entries is None else entries.get(user)
         if before is None:
@@ -36,17 +38,26 @@ class Presences:
                     f"a user has at most {limits.PRESENCES_PER_USER_MAX} presences in a room",
                     code="room_too_large",
                 )
-        self._entries.setdefault(name, {})[user] = Entry(value, until_ms)
+        more = size - (before.bytes if before is not None else 0)
+        if more > 0 and self._bytes + more > limits.PRESENCES_BYTES_MAX:
+            raise BadInput(
+                f"presences in a room have at most {limits.PRESENCES_BYTES_MAX} bytes together",
+                code="room_too_large",
+            )
+        self._bytes += more
+        self._entries.setdefault(name, {})[user] = Entry(value, until_ms, size)
         # 1 and true are equal in Python, and not in JSON.
         return before is None or repr(before.value) != repr(value)
 
     def remove(self, name: str, user: str) -> bool:
         """Remove an entry; says whether there was one."""
         entries = self._entries.get(name, {})
-        found = entries.pop(user, None) is not None
+        found = entries.pop(user, None)
         if not entries:
             self._entries.pop(name, None)
-        return found
+        if found is not None:
+            self._bytes -= found.bytes
+        return found is not None
 
     def remove_user(self, user: str) -> list[str]:
         """Remove all entries of a user; says of which names."""
@@ -54,7 +65,7 @@ class Presences:
 
     def remove_name(self, name: str) -> list[str]:
         """Remove a whole presence; says whose entries there were."""
-        return list(self._entries.pop(name, {}))
+        return [user for user in list(self._entries.get(name, ())) if self.remove(name, user)]
 
     def expire(self, now_ms: int) -> list[tuple[str, str]]:
         """Remove what is over by now; says which names and users."""

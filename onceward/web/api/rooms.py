@@ -227,7 +227,7 @@ async def history(server: "Server", request: Request) -> Response:
         since = head.floor
         if "since" in query:
             since = whole("since", query["since"], 0, limits.ROOM_NUMBER_MAX)
-        entries = await server.app.rooms.log(tx, id_, since, limit)
+        entries = _page(await server.app.rooms.log(tx, id_, since, limit))
         last = since + len(entries)
         return History(entries, last if last < head.seq else None)
 
@@ -236,6 +236,17 @@ async def history(server: "Server", request: Request) -> Response:
 
 async def websocket(server: "Server", request: Request) -> Response:
     raise BadInput("this address speaks WebSocket: see the protocol", code="upgrade_required")
+
+
+def _page(entries: list[Entry]) -> list[Entry]:
+    """As many as one answer has, one at the least."""
+    size, fit = 0, 0
+    for entry in entries:
+        size += len(msgspec.json.encode(entry))
+        if fit and size > limits.PAGE_BYTES_MAX:
+            break
+        fit += 1
+    return entries[:fit]
 
 
 def known(server: "Server", request: Request, deed: Deed) -> str:

@@ -51,3 +51,23 @@ def test_a_user_has_not_any_number_of_them() -> None:
     assert refused.value.code == "room_too_large"
     presences.set("p0", "ann", 2, 100)
     presences.set("more", "ben", 1, 100)
+
+
+def test_all_together_have_not_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PRESENCES_BYTES_MAX", 100)
+    presences = Presences()
+    presences.set("p", "ann", "a", 100, 60)
+    with pytest.raises(BadInput, match="together") as refused:
+        presences.set("p", "ben", "b", 100, 50)
+    assert refused.value.code == "room_too_large"
+    presences.set("p", "ann", "a", 200, 60)  # to renew it takes no more
+    presences.set("p", "ann", "c", 200, 50)
+    presences.set("q", "ben", "b", 100, 50)
+    for gone in (
+        lambda: presences.expire(100),
+        lambda: presences.remove_name("p"),
+    ):
+        assert gone()
+        presences.set("r", "cat", "d", 100, 50)
+        presences.remove("r", "cat")
+    presences.set("r", "cat", "d", 100, 100)

@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
+from onceward import limits
 from tests.service.cluster import virtual
 from tests.web.asgi import Caller, serving, serving_to
 
@@ -81,6 +82,21 @@ async def test_steps_are_taken_once_and_seen_now_and_as_they_were() -> None:
         assert ([entry["seq"] for entry in page["entries"]], page["next"]) == ([1], 1)
         ahead = await caller("GET", "/v1/rooms/r/snapshot?at=9")
         assert ahead.verdict == (410, "history_gone")
+
+
+@virtual
+async def test_a_page_of_history_has_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PAGE_BYTES_MAX", 3_000)
+    async with serving() as caller:
+        await caller.ok("POST", "/v1/rooms", {"id": "r"})
+        for size in (1_000, 1_000, 4_000, 4_000, 1):
+            await step(caller, map_set("k", "x" * size))
+        seqs, since = [], 0
+        while since is not None:
+            page = await caller.ok("GET", f"/v1/rooms/r/history?since={since}")
+            seqs.append([entry["seq"] for entry in page["entries"]])
+            since = page["next"]
+        assert seqs == [[1, 2], [3], [4], [5]]
 
 
 @virtual
