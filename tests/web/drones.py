@@ -87,6 +87,9 @@ class Drone:
         self.joined = False
         self.resets: list[str] = []
         self.presences: set[str] = set()
+        self.faults: list[str] = []
+        """What a server said that it must not say: here, since nobody hears what is raised in a
+        connection."""
         self.news = asyncio.Event()
         self._line: Line | None = None
         self._offered = 0
@@ -152,6 +155,13 @@ class Drone:
         self._line.send(asked)
 
     def _take(self, message: bytes) -> None:
+        try:
+            self._follow(message)
+        except Exception as fault:
+            self.faults.append(f"{self.name}: {fault!r}")
+            raise
+
+    def _follow(self, message: bytes) -> None:
         told = frames.read_server(message)
         if isinstance(told, frames.Change):
             assert told.seq == self.seq + 1, (self.name, told.seq, self.seq)
