@@ -38,7 +38,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo demo-crash test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
-	bench-http bench-rooms bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-rooms soak-fuzz soak-timers soak-credit \
+	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit \
 	soak-simulate soak-power docs lock clean
 
 help: ## list the targets
@@ -87,6 +87,9 @@ bench-rooms: $(BENCH) ## rooms with many readers, against Socket.IO and node's w
 bench-timers: $(BENCH) ## timers that come due while 100,000 wait, against APScheduler and DBOS
 	@.venv-bench/bin/python benchmarks/timers.py
 
+bench-seats: $(DEV) ## a line of 100,000 at a table, against one in PostgreSQL
+	@$(PY) benchmarks/seats.py
+
 bench-poison: $(DEV) ## healthy jobs beside as many that fail
 	@$(PY) benchmarks/poison.py
 
@@ -122,6 +125,9 @@ soak-timers: $(DEV) ## fire a million timers, and kill a server that fires them
 
 soak-credit: $(DEV) ## send 200 applications 20 times each while workers are killed, to two bureaus
 	@$(SOAK) -m credit
+
+soak-seats: $(DEV) ## let 1,000 people join a table at once, on SQLite and on three processes
+	@$(SOAK) -m tables
 
 soak-rooms: $(DEV) ## kill a server of rooms 50 times, let 1,000 readers not read, and copies converge
 	@$(SOAK) -m rooms

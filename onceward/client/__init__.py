@@ -16,6 +16,7 @@ from onceward.client.rooms.objects import Item, Presence, RoomList, RoomMap, Sav
 from onceward.client.rooms.replica import Who
 from onceward.client.rooms.room import Room
 from onceward.client.rooms.views import ListedRoom, RoomInfo, RoomMember, RoomState, RoomStep
+from onceward.client.table_views import Ended, Leader, Place, Rated, Table, TableSeat
 from onceward.client.timer_views import Endpoint, Timer
 from onceward.client.views import Claim, Job, Lock, LockStatus, Queue, Receipt
 from onceward.client.work import Worker
@@ -23,16 +24,20 @@ from onceward.client.work import Worker
 __all__ = [
     "Claim",
     "Client",
+    "Ended",
     "Endpoint",
     "HeldLock",
     "Item",
     "Job",
+    "Leader",
     "ListedRoom",
     "Live",
     "Lock",
     "LockStatus",
+    "Place",
     "Presence",
     "Queue",
+    "Rated",
     "Receipt",
     "Room",
     "RoomInfo",
@@ -42,6 +47,8 @@ __all__ = [
     "RoomState",
     "RoomStep",
     "Saved",
+    "Table",
+    "TableSeat",
     "Timer",
     "Who",
     "Worker",

@@ -8,6 +8,7 @@ import msgspec
 from onceward.client.locks import HeldLock
 from onceward.client.rooms.calls import RoomCalls
 from onceward.client.rooms.live import Credentials, Live
+from onceward.client.tables import TableCalls
 from onceward.client.timers import TimerCalls
 from onceward.client.transport import Course, problem
 from onceward.client.views import (
@@ -34,7 +35,7 @@ from onceward.parts.schedule import milliseconds
 _WAIT_S = 20.0
 
 
-class Client(TimerCalls, RoomCalls):
+class Client(TimerCalls, RoomCalls, TableCalls):
     """A client of a server. Use it with `async with`."""
 
     def __init__(

@@ -167,7 +167,7 @@ class Transport:
 
 
 # Errors after which trying again may help, but is for the caller to decide.
-_TOLD = {"lock_held", "line_full", "storage_full", "conflict"}
+_TOLD = {"lock_held", "line_full", "storage_full", "conflict", "table_full", "table_paused"}
 
 
 class _Problem(msgspec.Struct):

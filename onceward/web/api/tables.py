@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceward.errors import BadInput
-from onceward.service.tables.acts import DEEDS
+from onceward.service.tables.acts import DEEDS, Nothing
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.routes import Handle, Route
@@ -24,7 +24,7 @@ def _with_body(name: str) -> Handle:
 
     async def handle(server: "Server", request: Request) -> Response:
         caller = server.caller(request)
-        raw = await request.body()
+        raw = b"" if deed.takes is Nothing else await request.body()
         body = parse(raw, deed.takes) if raw else deed.takes()
         table = request.parameters.get("id", "")
         return Response.of(await deed.do(server.app.tables, caller, table, body))
@@ -57,7 +57,7 @@ def _post(name: str, summary: str, *problems: str) -> Route:
         f"/v1/tables/{{id}}/{name}",
         _with_body(name),
         summary,
-        takes=deed.takes,
+        takes=None if deed.takes is Nothing else deed.takes,
         gives=deed.gives,
         problems=problems,
     )

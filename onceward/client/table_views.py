@@ -1,0 +1,121 @@
+"""What the client returns about tables."""
+
+from typing import Any
+
+import msgspec
+
+
+class TableSeat(msgspec.Struct):
+    """Who sits under a marker."""
+
+    user: str
+    since_ms: int = 0
+    wins: int = 0
+    bot: bool = False
+    ready: bool = False
+    turn: bool = False
+    due_ms: int = 0
+    warned: bool = False
+    away_ms: int = 0
+
+
+class Table(msgspec.Struct):
+    """A table as it is."""
+
+    id: str
+    phase: str
+    number: int
+    """Of the game that is on, or was the last."""
+    seats: dict[str, TableSeat | None]
+    waiting: int
+    spectators: int
+    policy: dict[str, Any]
+    game: str = ""
+    made_ms: int = 0
+    began_ms: int = 0
+    paused: bool = False
+    pace_ms: int = 0
+    lanes: dict[str, int] = {}
+    by: str = ""
+    meta: dict[str, Any] = {}
+    pool: str = ""
+
+    @property
+    def players(self) -> dict[str, str]:
+        """Who sits there, by marker."""
+        return {marker: seat.user for marker, seat in self.seats.items() if seat is not None}
+
+
+class Tables(msgspec.Struct):
+    """A page of them."""
+
+    tables: list[Table]
+    next: str | None
+
+
+class Place(msgspec.Struct):
+    """Where someone is at a table."""
+
+    table: str
+    user: str
+    role: str
+    phase: str
+    game: int = 0
+    marker: str = ""
+    lane: str = ""
+    number: int = 0
+    position: int = 0
+    ahead: int = 0
+    waiting: int = 0
+    wait_ms: int = 0
+    opened: str = ""
+
+
+class Ended(msgspec.Struct):
+    """How a game has ended."""
+
+    number: int
+    players: dict[str, str]
+    winners: list[str]
+    reason: str
+    ratings: dict[str, int] = {}
+
+
+class Moved(msgspec.Struct):
+    """What a referee has answered."""
+
+    answer: Any = None
+
+
+class Leader(msgspec.Struct):
+    """Someone on a ladder."""
+
+    user: str
+    rating: int
+    games: int = 0
+    won: int = 0
+    drawn: int = 0
+
+
+class Ladder(msgspec.Struct):
+    """The best ones."""
+
+    ladder: str
+    leaders: list[Leader]
+
+
+class Rated(msgspec.Struct):
+    """How well someone plays; games is 0 if that is not known."""
+
+    rating: int = 0
+    games: int = 0
+    won: int = 0
+    drawn: int = 0
+
+
+class RatedView(msgspec.Struct):
+    """The same as it is answered."""
+
+    ladder: str
+    user: str
+    rating: Rated | None = None

@@ -1,0 +1,139 @@
+"""The calls of the API that are about tables. `Live.act` makes the same over a connection."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onceward.client.table_views import (
+    Ended,
+    Ladder,
+    Leader,
+    Moved,
+    Place,
+    Rated,
+    RatedView,
+    Table,
+    Tables,
+)
+from onceward.client.transport import Course, Transport
+from onceward.client.views import Answer
+from onceward.errors import OncewardError, OutcomeUnknown
+
+
+class TableCalls(Transport):
+    """Tables of a server. Each raises `NoSuchTable` if there is no such table. Without `user` it
+    is about whoever the key is of."""
+
+    async def create_table(
+        self,
+        id_: str | None = None,
+        *,
+        policy: Mapping[str, Any] | None = None,
+        game: str = "",
+        meta: Mapping[str, Any] | None = None,
+    ) -> Table:
+        """Make a table; without an id one is made up. Raises `BadInput`, with the code
+        `table_exists` if there is one of that id."""
+        id_ = id_ or self.ids.new()
+        asked = {"id": id_, "policy": policy or {}, "game": game, "meta": meta or {}}
+        course = Course()
+        try:
+            return await self.call("POST", "v1", "tables", type=Table, body=asked, course=course)
+        except OncewardError as error:
+            if error.code != "table_exists" or not course.lost:
+                raise
+            return await self.table(id_)  # this call has made it before
+
+    async def table(self, id_: str) -> Table:
+        """A table as it is."""
+        return await self.call("GET", "v1", "tables", id_, type=Table)
+
+    async def tables(
+        self, *, prefix: str = "", after: str = "", limit: int = 100
+    ) -> tuple[list[Table], str | None]:
+        """Tables in the order of their ids, and after which one the next ones come."""
+        query = {"limit": limit, "prefix": prefix, "after": after}
+        found = await self.call("GET", "v1", "tables", type=Tables, query=_given(query))
+        return found.tables, found.next
+
+    async def join_table(
+        self, id_: str, *, user: str = "", lane: str = "", party: Sequence[str] = ()
+    ) -> Place:
+        """Sit down, or stand in line; again is once. Raises `BadInput`: `table_full`,
+        `table_closed`."""
+        body = _given({"user": user, "lane": lane, "party": list(party)})
+        return await self._at(id_, "join", body)
+
+    async def leave_table(self, id_: str, *, user: str = "") -> Place:
+        """Get up, or out of the line; again is once. Who leaves a game has lost it."""
+        return await self._at(id_, "leave", _given({"user": user}))
+
+    async def watch_table(self, id_: str, *, user: str = "") -> Place:
+        """Be a spectator."""
+        return await self._at(id_, "watch", _given({"user": user}))
+
+    async def ready(self, id_: str, *, user: str = "") -> Place:
+        """Say that one is ready, or wants to play again. Raises `not_seated`."""
+        return await self._at(id_, "ready", _given({"user": user}))
+
+    async def place(self, id_: str, *, user: str = "") -> Place:
+        """Where someone is: seat or position, and about how long it will take."""
+        query = _given({"user": user})
+        return await self.call("GET", "v1", "tables", id_, "place", type=Place, query=query)
+
+    async def alive(self, id_: str, *, user: str = "") -> None:
+        """Give a sign of life, as those who wait must. Who is in the table's room does."""
+        body = _given({"user": user})
+        await self.call("POST", "v1", "tables", id_, "alive", type=Answer, body=body)
+
+    async def move(self, id_: str, move: Any, *, user: str = "", key: str = "") -> Any:
+        """Make a move, once; returns what the referee answers. Raises `BadInput`: `not_seated`,
+        `not_your_turn`, `no_game`, `table_paused`, and what the game refuses."""
+        body = {**_given({"user": user}), "move": move, "key": key or self.ids.new()}
+        path = ("v1", "tables", id_, "move")
+        return (await self.call("POST", *path, type=Moved, body=body)).answer
+
+    async def end_game(self, id_: str, winners: Sequence[str], *, game: int) -> Ended:
+        """End the game of that number; without winners it is a draw. Raises `BadInput`:
+        `other_game`, `no_game`, `not_seated`; and `OutcomeUnknown` if an answer was lost, and
+        the game is over now."""
+        body = {"winners": list(winners), "game": game}
+        course, path = Course(), ("v1", "tables", id_, "result")
+        try:
+            return await self.call("POST", *path, type=Ended, body=body, course=course)
+        except OncewardError as error:
+            if course.lost and error.code in ("other_game", "no_game"):
+                raise OutcomeUnknown(f"game {game} is over, by this call or by another") from error
+            raise
+
+    async def pause_table(self, id_: str) -> Table:
+        """Stop all clocks and seat nobody, until `resume_table`; twice is once."""
+        return await self.call("POST", "v1", "tables", id_, "pause", type=Table)
+
+    async def resume_table(self, id_: str) -> Table:
+        """Go on; twice is once."""
+        return await self.call("POST", "v1", "tables", id_, "resume", type=Table)
+
+    async def close_table(self, id_: str) -> Table:
+        """End it for everyone; twice is once."""
+        return await self.call("POST", "v1", "tables", id_, "close", type=Table)
+
+    async def leaders(
+        self, ladder: str = "tables", *, limit: int = 100, after: Leader | None = None
+    ) -> list[Leader]:
+        """The best players, from behind one of them on."""
+        query: dict[str, Any] = {"limit": limit}
+        if after is not None:
+            query |= {"rating": after.rating, "user": after.user}
+        found = await self.call("GET", "v1", "ladders", ladder, type=Ladder, query=query)
+        return found.leaders
+
+    async def rating(self, user: str, ladder: str = "tables") -> Rated | None:
+        """How well someone plays, or None if that is not known."""
+        return (await self.call("GET", "v1", "ladders", ladder, user, type=RatedView)).rating
+
+    async def _at(self, id_: str, what: str, body: dict[str, Any]) -> Place:
+        return await self.call("POST", "v1", "tables", id_, what, type=Place, body=body)
+
+
+def _given(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value not in ("", None, [])}
