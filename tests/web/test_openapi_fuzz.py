@@ -102,6 +102,14 @@ class Site:
         self.post(f"/v1/rooms/{id_}/ops", {"ops": ops})
         return id_
 
+    def table(self) -> str:
+        """The id of a new table, at which a game is on."""
+        id_ = f"known{next(self._numbers)}"
+        self.post("/v1/tables", {"id": id_})
+        for user in ("ann", "ben", "developer"):
+            self.post(f"/v1/tables/{id_}/join", {"user": user})
+        return id_
+
     def lock(self) -> dict[str, Any]:
         """A new lock that is held."""
         name = f"known{next(self._numbers)}"
@@ -128,7 +136,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     assert process.returncode == 0
 
 
-@API.parametrize()
+# What is done at tables is much the same: all of it is for long runs.
+@(API if SOAK else API.exclude(path_regex=r"/v1/(tables/\{id\}/|ladders)")).parametrize()
 @bounded
 def test_every_answer_is_in_the_document(case: Case, site: Site) -> None:
     site.check(case)
@@ -181,4 +190,15 @@ def test_every_answer_about_a_lock_that_is_held_is_in_the_document(case: Case, s
 def test_every_answer_about_a_room_that_is_there_is_in_the_document(case: Case, site: Site) -> None:
     names = {"name": "it"} if "name" in case.path_parameters else {}
     case.path_parameters = {"id": site.room(), **names}
+    site.check(case)
+
+
+@API.include(
+    path_regex=r"/v1/tables/\{id\}" if SOAK else r"/v1/tables/\{id\}/(join|move)$"
+).parametrize()
+@bounded
+def test_every_answer_about_a_table_that_is_there_is_in_the_document(
+    case: Case, site: Site
+) -> None:
+    case.path_parameters = {"id": site.table()}
     site.check(case)

@@ -11,7 +11,7 @@ from tests.server_process import ServerProcess
 from tests.service.tables.crowd import Crowd
 
 SOAK = os.environ.get("ONCEWARD_SOAK") == "1"
-PEOPLE, CONNECTIONS, LEAVING = (1_000, 50, 200) if SOAK else (100, 10, 20)
+PEOPLE, CONNECTIONS, LEAVING = (1_000, 50, 200) if SOAK else (60, 8, 12)
 
 pytestmark = [pytest.mark.tables, pytest.mark.timeout(600 if SOAK else 60)]
 
