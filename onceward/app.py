@@ -47,6 +47,8 @@ from onceward.parts.timers import WEBHOOKS
 from onceward.parts.timers import Timers as TimersPart
 from onceward.service.declared import Declared
 from onceward.service.delivery import Delivery, Outward
+from onceward.service.games import Games
+from onceward.service.hall import Hall
 from onceward.service.intake import Intake, accept_many
 from onceward.service.job import later_ms, send_options
 from onceward.service.locks import Locks
@@ -55,9 +57,6 @@ from onceward.service.quarantine import Quarantine
 from onceward.service.queues import Queues
 from onceward.service.results import Results
 from onceward.service.rooms.hub import Hub
-from onceward.service.tables.acts import acts
-from onceward.service.tables.board import RoomBoard
-from onceward.service.tables.presence import Presence
 from onceward.service.tables.tables import Tables
 from onceward.service.timers import Timers
 from onceward.service.worker import Worker
@@ -84,6 +83,8 @@ class App(Declared):
     """What is to happen at a time, once or again and again."""
     rooms: Rooms
     """What can happen to rooms, each in a transaction."""
+    games: Games
+    """Matches of the games that are declared here, each call in a transaction."""
     hub: Hub
     """The rooms that are in use here, and the connections to them."""
     seats: Seats
@@ -172,11 +173,9 @@ class App(Declared):
         self.rooms = node.rooms
         self.hub = Hub(self.store, self.rooms, node.placement)
         stack.push_async_callback(self.hub.close)
-        self.seats = Seats(self.store.ids, node.schedule.slots, RoomBoard(self.rooms))
-        self.seats.referees.update(self._referees)
-        self.tables = Tables(self.store, self.seats, node.dispatcher)
-        self.hub.act = acts(self.tables)
-        stack.push_async_callback(Presence(self.store, self.hub, self.tables).close)
+        hall = Hall(node, self.hub, self._referees, self._games)
+        stack.push_async_callback(hall.close)
+        self.seats, self.tables, self.games = hall.seats, hall.tables, hall.games
         timers = TimersPart(node.schedule)
         delivery = None
         if self.outward is not None:

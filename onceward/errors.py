@@ -100,6 +100,12 @@ TABLE: dict[str, Kind] = {
     "other_game": Kind(409, 4409, 2, False, "Another game is on than the one that is meant"),
     "not_your_turn": Kind(409, 4409, 2, False, "The game waits for someone else"),
     "bad_move": Kind(422, 4422, 2, False, "This is no legal move"),
+    "no_such_match": Kind(404, 4404, 2, False, "There is no such match"),
+    "no_such_game": Kind(404, 4404, 2, False, "No game of this name is known here"),
+    "stale_move": Kind(409, 4409, 2, False, "The game has gone on since"),
+    "out_of_time": Kind(409, 4409, 2, False, "The time for the move is over"),
+    "match_over": Kind(409, 4409, 2, False, "The game is over"),
+    "match_on": Kind(409, 4409, 75, True, "The game is still on"),
     # Endpoints that are called, and the calls.
     "bad_url": Kind(422, 4422, 2, False, "The URL is not one that can be called"),
     "bad_secret": Kind(422, 4422, 2, False, "The secret is not one of webhooks"),
@@ -199,6 +205,12 @@ class NoSuchTable(BadInput):
     """There is no table with this id, or it was closed long ago."""
 
     default_code = "no_such_table"
+
+
+class NoSuchMatch(BadInput):
+    """There is no match with this id, or it was long ago."""
+
+    default_code = "no_such_match"
 
 
 class HistoryGone(BadInput):

@@ -60,6 +60,9 @@ lane#t#e    lane#block#number              which numbers of a block have gone
 lane#t#e    lane#group#number              how many numbers have gone of each block of a group
 rating#name user                           how well someone plays, by a ladder's name
 ladder#name rank#user                      the same by rating, the best first
+match#id    head                           a match as it stands
+match#id    log#number                     what has happened in it, from its beginning on
+playing     place                          the match that is on at a table, or wherever
 hub         node                           where other nodes reach a node's rooms
 probe       application                    when a node last found out whether it can commit
 =========== ============================== ============================================

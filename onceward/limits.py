@@ -244,6 +244,7 @@ SEATS_BLOCK = 128
 SEATS_SIGNS = 4
 SEATS_CLOSED_MS = 24 * 3_600_000  # so long a closed table is known
 SEATS_PURGE_RECORDS = 80
+MATCH_RETENTION_MS = 30 * 24 * 3_600_000  # so long a match is known after its end
 
 # The dispatcher keeps in memory what is due soon, so many entries of each slot at the most.
 AGENDA_AHEAD_MS = 10_000
@@ -418,10 +419,9 @@ HOST_WAIT_S_MAX = 1.0
 RPS_NICK_CHARS_MAX = 32
 RPS_TEXT_CHARS_MAX = 1_600
 RPS_LISTED_MAX = 10
-RPS_CLEARED_MAX = 5
+RPS_CLEARED_MAX = 4
 RPS_REQUEST_BYTES_MAX = 64 << 10
-# How many certificates of Amazon's are kept: there is one for each region, and they rarely change.
-RPS_CERTIFICATES_MAX = 16
+RPS_CERTIFICATES_MAX = 16  # of Amazon's: there is one for each region, and they rarely change
 # Calls to providers of texts: how long one may take, how much of an answer is read, for how long
 # a provider may ask to be left alone, and how long it is asked for a text of which nobody knows
 # whether it was sent.

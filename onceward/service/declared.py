@@ -1,4 +1,4 @@
-"""What an application declares before it starts: queues, handlers, what recurs."""
+"""What an application declares before it starts: queues, handlers, games, what recurs."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from onceward import limits
 from onceward.errors import BadInput
 from onceward.parts import recurrence
+from onceward.parts.games import Rules
 from onceward.parts.queue import changed
 from onceward.parts.recurrence import Cron, Interval, Repeat
 from onceward.parts.schedule import DEFAULT, admit_job, admit_lease, admit_queue, milliseconds
@@ -14,6 +15,8 @@ from onceward.parts.seats import Referee
 from onceward.parts.seats.policy import names_fit
 from onceward.parts.timers import Send, Spec, timer_key
 from onceward.service.attempt import Handler
+from onceward.service.games import Game, Late
+from onceward.service.games import admit as admit_rules
 
 Function = TypeVar("Function", bound=Callable[..., Awaitable[Any]])
 
@@ -26,6 +29,7 @@ class Declared:
         self._handlers: dict[str, Handler] = {}
         self._recurring: dict[str, Spec] = {}
         self._referees: dict[str, Referee] = {}
+        self._games: dict[str, Game] = {}
         self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}
         """ASGI applications by their prefixes."""
 
@@ -43,7 +47,7 @@ class Declared:
         self._must_be_stopped("declare referees")
         if not names_fit(game, limits.SEATS_NAME_BYTES_MAX):
             raise BadInput(f"a game's name has 1 to {limits.SEATS_NAME_BYTES_MAX} bytes")
-        if game in self._referees:
+        if game in self._referees or game in self._games:
             raise BadInput(f"the game {game!r} has a referee already")
         for name in ("begin", "move", "ended"):
             if not callable(getattr(referee, name, None)):
@@ -127,6 +131,15 @@ class Declared:
             return fn
 
         return declare
+
+    def game(self, rules: Rules, *, late: Late | None = None) -> None:
+        """Let there be a game by these rules. `late(tx, match)` hears when the clock of a match
+        has ended it, in that commit. Raises `BadInput`."""
+        self._must_be_stopped("declare games")
+        admit_rules(rules)
+        if rules.name in self._games or rules.name in self._referees:
+            raise BadInput(f"there is a game {rules.name} already")
+        self._games[rules.name] = Game(rules, late)
 
     def mount(self, prefix: str, web: Callable[..., Awaitable[None]]) -> None:
         """Let an ASGI application answer what is asked below a prefix, such as `/shop`, where

@@ -214,10 +214,11 @@ class Server:
         """Who has made a request, or for whom another node makes it. Raises `no_credentials`."""
         if is_from_node(request):
             return behind(self, request)
+        authorization = request.header(b"authorization")
         if self.auth.dev:
             insist_local(request)
-            return DEVELOPER
-        return self.auth.caller(request.header(b"authorization"), self.app.store.clock.now_ms())
+            return self.visitor((authorization or "").partition(" ")[2])
+        return self.auth.caller(authorization, self.app.store.clock.now_ms())
 
     def visitor(self, token: str) -> Caller:
         """Whose token it is. In dev mode `dev:` and a name is a token for anyone who likes to be

@@ -51,6 +51,7 @@ DEFINED = {
         )
     ),
     *("GET /v1/ladders/{ladder}", "GET /v1/ladders/{ladder}/{user}"),
+    *("GET /v1/matches/{id}", "GET /v1/matches/{id}/log", "GET /v1/matches/{id}/replay"),
     *("GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /docs"),
 }
 

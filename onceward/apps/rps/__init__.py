@@ -7,7 +7,7 @@
     app.mount("/rps", game.site())
 
 `rules` is the game, pure; `words` is all it says; `records` what it stores; `game` plays it on the
-API of Onceward; `twilio`, `sns` and `phones` deliver texts.
+API of Onceward, and `duels` has its matches; `twilio`, `sns` and `phones` deliver texts.
 """
 
 from onceward.apps.rps.game import Game

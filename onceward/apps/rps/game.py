@@ -3,7 +3,7 @@
 A text is a job of the queue `rps-texts`, whose dedupe key is the provider's id for it and whose
 order key is the player's number. What it changes, and its replies, are one commit with its end.
 A reply is a job of the provider's outbox: never lost, never there for work that was rolled
-back, and with one id for ever.
+back, and with one id for ever. What was thrown is refereed, clocked and logged as a match.
 """
 
 from collections.abc import Iterable
@@ -14,6 +14,7 @@ import msgspec
 from onceward import limits
 from onceward.app import App
 from onceward.apps.rps import rules, words
+from onceward.apps.rps.duels import Duels
 from onceward.apps.rps.numbers import normalise
 from onceward.apps.rps.provider import Provider, Reply
 from onceward.apps.rps.records import (
@@ -30,7 +31,10 @@ from onceward.apps.rps.records import (
     scores_of,
     thrown_by,
 )
-from onceward.apps.rps.rules import Command, Outcome, Wrong
+from onceward.apps.rps.rules import Command, Outcome, RockPaperScissors, Wrong
+from onceward.errors import BadInput
+from onceward.keys import Key
+from onceward.parts.games import Match
 from onceward.parts.inbox import Receipt
 from onceward.service.job import Job
 from onceward.transaction import Transaction
@@ -59,10 +63,21 @@ class Farewell(msgspec.Struct, frozen=True):
 class Game:
     """Rock, paper, scissors on an application, before that starts; play it by `accept`."""
 
-    def __init__(self, app: App, providers: Iterable[Provider], *, country: str = "") -> None:
-        """`country` is the calling code of numbers that come without one. Raises `BadInput`."""
+    def __init__(
+        self,
+        app: App,
+        providers: Iterable[Provider],
+        *,
+        country: str = "",
+        throw_s: float | None = None,
+    ) -> None:
+        """`country` is the calling code of numbers that come without one. `throw_s` is how long
+        one may take to throw back, before one loses; without it, as long as one likes. Raises
+        `BadInput`."""
         self.app = app
         self.country = country
+        self.duels = Duels(app, throw_s)
+        app.game(RockPaperScissors(), late=self._late)
         self.providers = {provider.name: provider for provider in providers}
         # A provider may send a text again at any time: what it was is known for ever. Another
         # text under the same id would be the provider's mistake, and is noted, not refused.
@@ -92,7 +107,9 @@ class Game:
     ) -> Receipt:
         """Take in a text that a provider has delivered under an id: durable when this returns,
         and played once, however often it comes. Raises `BadInput` for what is no number."""
-        line = Line(self.number(sender), via, ours)
+        if via not in self.providers:
+            raise BadInput(f"no provider {via!r} delivers texts here")
+        line = Line(self.providers[via].address(sender), via, ours)
         body = msgspec.to_builtins(Text(line, text[: limits.RPS_TEXT_CHARS_MAX]))
         return await self.app.accept(TEXTS, body, key=id_, caller=via, order_key=line.phone, tx=tx)
 
@@ -108,29 +125,40 @@ class Game:
         if isinstance(command, Wrong):
             outcome = Outcome(says=[(text.line, command.reply)])
         else:
-            outcome = await decide(job.tx, text.line, command, job.id)
+            outcome = await decide(job.tx, text.line, command, job.id, self.duels)
         return await self._carry_out(job, outcome)
 
     async def _clear(self, job: Job) -> dict[str, Any]:
         gone = msgspec.convert(job.body, Farewell).player
-        cleared = await clear(job.tx, gone)
+        cleared = await clear(job.tx, gone, self.duels)
         if cleared.records:
             cleared.leaves = gone  # there may be more
         return await self._carry_out(job, cleared)
 
+    async def _late(self, tx: Transaction, match: Match) -> None:
+        """Someone has not thrown back in time, by the clock of the match."""
+        first, second = (match.begun.players[seat] for seat in rules.RockPaperScissors.seats)
+        waiting = await tx.get((awaiting(second), first), Awaited)
+        thrown = await tx.get((thrown_by(first), second), Thrown)
+        if waiting is None or thrown is None:
+            return  # one of them has left, and all of it is cleared away
+        found = await tx.get_many([player_key(waiting.phone), player_key(thrown.phone)], Player)
+        [thrower, sleeper] = found
+        if thrower is None or sleeper is None or (thrower.id, sleeper.id) != (first, second):
+            return  # the same, and it is about to be
+        outcome = rules.late(thrower, sleeper, await _scores(tx, thrower, sleeper))
+        _write(tx, outcome)
+        for line, said in outcome.says:
+            await self.app.send(*_reply(line, said), tx=tx, order_key=line.phone)
+
     async def _carry_out(self, job: Job, outcome: Outcome) -> dict[str, Any]:
         """Write what comes of a job on its transaction: it commits with the end of the job."""
-        for key, value in outcome.records.items():
-            if value is None:
-                job.tx.delete(key)
-            else:
-                job.tx.put(key, value)
+        _write(job.tx, outcome)
         if outcome.leaves is not None:
             await job.send(FAREWELLS, msgspec.to_builtins(Farewell(outcome.leaves)))
         replies = []
         for line, said in outcome.says:
-            body = msgspec.to_builtins(Reply(line.phone, line.ours, said))
-            id_ = await job.send(outbox_of(line.via), body, order_key=line.phone)
+            id_ = await job.send(*_reply(line, said), order_key=line.phone)
             replies.append({"id": id_, "to": line.phone})
         return {"replies": replies}
 
@@ -157,7 +185,25 @@ def outbox_of(provider: str) -> str:
     return f"rps-replies-{provider}"
 
 
-async def decide(tx: Transaction, line: Line, command: Command, id_: str) -> Outcome:
+def _reply(line: Line, said: str) -> tuple[str, Any]:
+    """The queue and the body of a reply."""
+    return outbox_of(line.via), msgspec.to_builtins(Reply(line.phone, line.ours, said))
+
+
+def _write(tx: Transaction, outcome: Outcome) -> None:
+    for key, value in outcome.records.items():
+        if value is None:
+            tx.delete(key)
+        else:
+            tx.put(key, value)
+
+
+async def _scores(tx: Transaction, me: Player, them: Player) -> dict[Key, Score | None]:
+    keys = rules.score_keys(me, them)
+    return dict(zip(keys, await tx.get_many(keys, Score), strict=True))
+
+
+async def decide(tx: Transaction, line: Line, command: Command, id_: str, duels: Duels) -> Outcome:
     """What comes of a command: reads the records that it depends on, and applies the rules."""
     me = await tx.get(player_key(line.phone), Player)
     if me is not None and me.line != line:
@@ -168,7 +214,7 @@ async def decide(tx: Transaction, line: Line, command: Command, id_: str) -> Out
             owner = await tx.get(nick_key(rules.fold(command.nick)), str)
             return rules.claim(line, me, owner, command.nick, id_)
         case "throw":
-            return await _throw(tx, line, me, command)
+            return await _throw(tx, line, me, command, duels)
         case "quit":
             return rules.leave(line, me, await _wins(tx, me))
         case "top":
@@ -179,12 +225,14 @@ async def decide(tx: Transaction, line: Line, command: Command, id_: str) -> Out
     return Outcome(says=[(line, told)])
 
 
-async def clear(tx: Transaction, gone: Player) -> Outcome:
+async def clear(tx: Transaction, gone: Player, duels: Duels) -> Outcome:
     """Take away some of the games of a player who has left; nothing, if none are left."""
     most = limits.RPS_CLEARED_MAX
     thrown = await tx.scan(thrown_by(gone.id), Thrown, limit=most)
     waiting = await tx.scan(awaiting(gone.id), Awaited, limit=most)
     scores = await tx.scan(scores_of(gone.id), Score, limit=most)
+    for opponent in [row.key[1] for row in thrown] + [row.key[1] for row in waiting]:
+        await duels.leave(tx, gone.id, opponent)
     opponents = await tx.get_many([player_key(row.value.phone) for row in waiting], Player)
     return rules.clear(
         gone,
@@ -194,16 +242,14 @@ async def clear(tx: Transaction, gone: Player) -> Outcome:
     )
 
 
-async def _throw(tx: Transaction, line: Line, me: Player | None, command: Command) -> Outcome:
+async def _throw(
+    tx: Transaction, line: Line, me: Player | None, command: Command, duels: Duels
+) -> Outcome:
     them = await _find(tx, command.nick)
     if me is None or them is None or me.id == them.id:
         return Outcome(says=[(line, rules.refusal(me, them, command))])
-    mine = await tx.get((thrown_by(me.id), them.id), Thrown)
-    theirs = await tx.get((thrown_by(them.id), me.id), Thrown)
-    scores: dict[Any, Any] = {}
-    if theirs is not None:
-        keys = rules.score_keys(me, them)
-        scores = dict(zip(keys, await tx.get_many(keys, Score), strict=True))
+    mine, theirs = await duels.throw(tx, me.id, them.id, command.play)
+    scores = {} if theirs is None else await _scores(tx, me, them)
     return rules.throw(me, them, command.play, mine, theirs, scores)
 
 

@@ -36,6 +36,10 @@ class Provider:
         """Called once, by the game whose texts it delivers."""
         self.game = game
 
+    def address(self, sender: str) -> str:
+        """What a player is known by who texts from there. Raises `BadInput`."""
+        return self.game.number(sender)
+
     def routes(self) -> Sequence[Route]:
         """Where it delivers texts to."""
         return ()

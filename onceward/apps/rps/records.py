@@ -5,11 +5,13 @@ partition                 sort key     what it holds
 ========================= ============ ===================================================
 rps-player                number       who plays from a phone
 rps-nick                  folded nick  whose nickname it is: a number
-rps-thrown#player         opponent     a throw that waits for the opponent's
+rps-thrown#player         opponent     that a throw waits for the opponent's; not which
 rps-awaited#player        opponent     that an opponent waits; not for what
 rps-score#player          opponent     games against one opponent; with `all`, of all
 rps-top                   rank#player  players with a win, the best first
 ========================= ============ ===================================================
+
+What was thrown is known to the match alone, which is at the place of its two players (`place`).
 
 A player is known by an id that is made with the nickname and goes with it. So whoever takes
 over a nickname, or comes back to it, has no part in the games of the one before.
@@ -47,9 +49,8 @@ class Player(msgspec.Struct, frozen=True):
 
 
 class Thrown(msgspec.Struct, frozen=True):
-    """A throw that waits for another one."""
+    """A throw waits for another one."""
 
-    play: str
     at: str
     """The opponent's nickname."""
     phone: str
@@ -88,6 +89,11 @@ def thrown_by(player: str) -> str:
 def awaiting(player: str) -> str:
     """The partition of those who wait for a player."""
     return keys.join("rps-awaited", player)
+
+
+def place(one: str, other: str) -> str:
+    """Where two players have their match."""
+    return keys.join("rps", *sorted((one, other)))
 
 
 def scores_of(player: str) -> str:

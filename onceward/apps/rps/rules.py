@@ -28,9 +28,13 @@ from onceward.apps.rps.records import (
     top_wins,
 )
 from onceward.keys import Key
+from onceward.parts.games import DRAW, Rules
+from onceward.parts.games import Outcome as GameOutcome
 
 PLAYS = ("rock", "paper", "scissors")
 BEATS = {"rock": "scissors", "paper": "rock", "scissors": "paper"}
+FIRST, SECOND = "first", "second"
+"""The seats: of who throws first, and of who throws back."""
 COMMANDS = {
     "nick": ("nick", "n"),
     "throw": ("throw", "t", "play", "p"),
@@ -43,6 +47,31 @@ COMMANDS = {
 """All commands, and the words for each."""
 _NAMES = {word: name for name, words_ in COMMANDS.items() for word in words_}
 _QUOTED_CHARS = 32
+
+
+class RockPaperScissors(Rules):
+    """Both throw, hidden from each other."""
+
+    name = "rps"
+    seats = (FIRST, SECOND)
+    simultaneous = True
+
+    def start(self, seed: str) -> dict[str, str]:
+        return {}
+
+    def moves(self, thrown: dict[str, str], seat: str) -> tuple[str, ...]:
+        return PLAYS
+
+    def apply(self, thrown: dict[str, str], seat: str, play: Any) -> dict[str, str]:
+        return {**thrown, seat: play}
+
+    def outcome(self, thrown: dict[str, str]) -> GameOutcome | None:
+        if not thrown:
+            return None
+        first, second = thrown[FIRST], thrown[SECOND]
+        if first == second:
+            return DRAW
+        return GameOutcome((FIRST if BEATS[first] == second else SECOND,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,41 +190,56 @@ def throw(
     me: Player,
     them: Player,
     play: str,
-    mine: Thrown | None,
-    theirs: Thrown | None,
+    mine: str | None,
+    theirs: str | None,
     scores: Mapping[Key, Score | None],
 ) -> Outcome:
     """Throw at someone: the first of two throws waits, the second one ends the game.
 
-    `mine` and `theirs` are the throws that wait, and `scores` what `score_keys` names. Both
+    `mine` and `theirs` are the plays that wait, and `scores` what `score_keys` names. Both
     players are written as they are, since what is listed for them changes.
     """
     if mine is not None:
-        return Outcome(says=[(me.line, words.thrown_already(mine.play, them.nick))])
+        return Outcome(says=[(me.line, words.thrown_already(mine, them.nick))])
     heads = {player_key(player.line.phone): player for player in (me, them)}
     if theirs is None:
         records = {
             **heads,
-            (thrown_by(me.id), them.id): Thrown(play, them.nick, them.line.phone),
+            (thrown_by(me.id), them.id): Thrown(them.nick, them.line.phone),
             (awaiting(them.id), me.id): Awaited(me.nick, me.line.phone),
         }
         says = [(me.line, words.you_wait(play, them.nick)), (them.line, words.they_wait(me.nick))]
         return Outcome(dict(records), says)
-    gone = {(thrown_by(them.id), me.id): None, (awaiting(me.id), them.id): None}
-    ended = Outcome({**heads, **gone})
-    for one, other, ours, others in (
-        (me, them, play, theirs.play),
-        (them, me, theirs.play, play),
-    ):
-        ended.says.append((one.line, _result(ours, others, other.nick)))
-        ended.records |= _counted(one, other, ours, others, scores)
+    ended = Outcome({**heads, **_over(them, me)})
+    for one, other, ours, others in ((me, them, play, theirs), (them, me, theirs, play)):
+        won = (BEATS[ours] == others) - (BEATS[others] == ours)
+        ended.says.append((one.line, _result(won, ours, others, other.nick)))
+        ended.records |= _counted(one, other, won, scores)
     return ended
 
 
-def _result(mine: str, theirs: str, nick: str) -> str:
-    if mine == theirs:
+def late(thrower: Player, sleeper: Player, scores: Mapping[Key, Score | None]) -> Outcome:
+    """Someone has thrown, and the other one has not thrown back in time: that loses the game."""
+    heads = {player_key(player.line.phone): player for player in (thrower, sleeper)}
+    ended = Outcome({**heads, **_over(thrower, sleeper)})
+    ended.says = [
+        (thrower.line, words.win_by_time(sleeper.nick)),
+        (sleeper.line, words.loss_by_time(thrower.nick)),
+    ]
+    ended.records |= _counted(thrower, sleeper, 1, scores)
+    ended.records |= _counted(sleeper, thrower, -1, scores)
+    return ended
+
+
+def _over(thrower: Player, other: Player) -> dict[Key, Any]:
+    """A throw waits no more."""
+    return {(thrown_by(thrower.id), other.id): None, (awaiting(other.id), thrower.id): None}
+
+
+def _result(won: int, mine: str, theirs: str, nick: str) -> str:
+    if not won:
         return words.tie(mine, nick)
-    return (words.win if BEATS[mine] == theirs else words.loss)(mine, theirs, nick)
+    return (words.win if won > 0 else words.loss)(mine, theirs, nick)
 
 
 def score_keys(me: Player, them: Player) -> list[Key]:
@@ -209,18 +253,17 @@ def score_keys(me: Player, them: Player) -> list[Key]:
 
 
 def _counted(
-    one: Player, other: Player, mine: str, theirs: str, scores: Mapping[Key, Score | None]
+    one: Player, other: Player, won: int, scores: Mapping[Key, Score | None]
 ) -> dict[Key, Any]:
-    """The records of one player after a game."""
-    won, lost = BEATS[mine] == theirs, BEATS[theirs] == mine
+    """The records of one player after a game that is won (1), tied (0) or lost (-1)."""
     whole, versus = (scores_of(one.id), ALL), (scores_of(one.id), other.id)
     records: dict[Key, Any] = {}
     for key, nick in ((whole, ""), (versus, other.nick)):
         score = scores.get(key) or Score()
         records[key] = Score(
-            score.wins + won, score.losses + lost, score.ties + (not won and not lost), nick
+            score.wins + (won > 0), score.losses + (won < 0), score.ties + (won == 0), nick
         )
-    if won:
+    if won > 0:
         wins = records[whole].wins
         records[top_key(wins - 1, one.id)] = None
         records[top_key(wins, one.id)] = one.nick

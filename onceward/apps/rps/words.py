@@ -77,6 +77,14 @@ def loss(mine: str, theirs: str, nick: str) -> str:
     return f"You lose: the {theirs} of {nick} beats your {mine}."
 
 
+def win_by_time(nick: str) -> str:
+    return f"You win: {nick} has not thrown back in time."
+
+
+def loss_by_time(nick: str) -> str:
+    return f"You lose: you have not thrown back at {nick} in time."
+
+
 def gone(nick: str) -> str:
     return f"You are out, and {nick} is free again. Text nick NAME to come back."
 

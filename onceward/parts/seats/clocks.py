@@ -51,16 +51,20 @@ class Clocks(Games):
         by: str = "",
         meta: dict[str, Any] | None = None,
     ) -> Table:
-        """Make a table; without an id it gets a new one. `game` names its referee. Raises
-        `BadInput`: `table_exists`, `bad_policy`, `no_game` if nothing here knows that game."""
+        """Make a table; without an id it gets a new one. `game` names its referee, whose seats
+        it has if that one knows which. Raises `BadInput`: `table_exists`, `bad_policy`, `no_game`
+        if nothing here knows that game."""
         id_ = id_ or self._ids.new()
-        if not isinstance(policy, Policy):
-            policy = policy_of(dict(policy or {}))
-        admit(policy)
-        if by:
-            admit_user(by)
         if game and game not in self.referees:
             raise BadInput(f"nothing here knows the game {game[:100]!r}", code="no_game")
+        seats: tuple[str, ...] = getattr(self.referees.get(game), "seats", ())
+        if not isinstance(policy, Policy):
+            policy = policy_of({**({"seats": seats} if seats else {}), **(policy or {})})
+        admit(policy)
+        if seats and policy.seats != seats:
+            raise BadInput(f"{game} is played from {', '.join(seats)}", code="bad_policy")
+        if by:
+            admit_user(by)
         size = len(encode(meta or {}, ("table", "meta")))
         if type(meta or {}) is not dict or size > limits.SEATS_META_BYTES_MAX:
             raise BadInput(

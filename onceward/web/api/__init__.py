@@ -5,6 +5,7 @@ from onceward.web.api import (
     inbox,
     jobs,
     locks,
+    matches,
     queues,
     rooms,
     rooms_inside,
@@ -25,5 +26,6 @@ ROUTES = [
     *rooms.ROUTES,
     *rooms_inside.ROUTES,
     *tables.ROUTES,
+    *matches.ROUTES,
     *system.ROUTES,
 ]

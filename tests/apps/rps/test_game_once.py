@@ -98,8 +98,8 @@ class Stoppable(Carrier):
         self.go_on = asyncio.Event()
         self.texts: set[str] = set()
 
-    async def decide(self, tx: Any, line: Any, command: Any, id_: str) -> Any:
-        outcome = await decide(tx, line, command, id_)
+    async def decide(self, tx: Any, line: Any, command: Any, id_: str, duels: Any) -> Any:
+        outcome = await decide(tx, line, command, id_, duels)
         if command.play in self.texts:
             self.stands.set()
             await self.go_on.wait()
@@ -274,8 +274,8 @@ async def test_who_looks_misses_nothing_that_is_there_before_the_answer(
 ) -> None:
     between: list[str] = []
 
-    async def slow(tx: Any, line: Any, command: Any, id_: str) -> Any:
-        outcome = await decide(tx, line, command, id_)
+    async def slow(tx: Any, line: Any, command: Any, id_: str, duels: Any) -> Any:
+        outcome = await decide(tx, line, command, id_, duels)
         if command.name in ("games", "score") and between:
             id_ = between.pop()
             name, _, text = id_.partition(": ")

@@ -1,0 +1,1 @@
+"""Winner-stays tic-tac-toe: so far its rules."""
