@@ -28,9 +28,10 @@ class Gone(Exception):
 class Request:
     """One request. Its body is read when it is asked for, and once."""
 
-    __slots__ = ("_headers", "method", "parameters", "receive", "route", "scope")
+    __slots__ = ("_headers", "_whole", "method", "parameters", "receive", "route", "scope")
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
+    def __init__(self, scope: Scope, receive: Receive, whole: bytes | None = None) -> None:
+        """Of a body that is there already, `whole` is all."""
         self.scope = scope
         self.method: str = scope["method"]
         self.parameters: dict[str, str] = {}
@@ -39,6 +40,7 @@ class Request:
         """The pattern of its path, once found."""
         self.receive = receive
         self._headers: dict[bytes, bytes] | None = None
+        self._whole = whole
 
     def header(self, name: bytes) -> str | None:
         """A header by its name in lower case. Raises `BadInput` if it is there twice, since
@@ -102,6 +104,10 @@ class Request:
                 )
             if len(length) > _DIGITS_MAX or (length.isdecimal() and int(length) > most_bytes):
                 raise _too_large(most_bytes)
+        if self._whole is not None:
+            if len(self._whole) > most_bytes:
+                raise _too_large(most_bytes)
+            return self._whole
         message = await self.receive()
         whole: bytes = message.get("body", b"")
         if not message.get("more_body") and message["type"] == "http.request":

@@ -22,7 +22,7 @@ from uvicorn.server import ServerState
 from onceward import limits
 from onceward.clock import boot_ns
 from onceward.errors import BadInput, OncewardError, Unavailable
-from onceward.web.http import Response, Scope, problem
+from onceward.web.http import Request, Response, Scope, problem
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _STATUS_LINES = {
@@ -51,6 +51,8 @@ class Protocol(asyncio.Protocol):
         """As uvicorn calls it. The application sends each answer as a start and one body."""
         self._config = config
         self._app = config.loaded_app
+        self._answer = getattr(self._app, "answer", None)
+        """What answers a request in one piece, without the ways of ASGI."""
         self._refusal = getattr(self._app, "refusal", lambda path, error: problem(error))
         self._app_state = app_state
         self._state = server_state
@@ -273,7 +275,12 @@ class Protocol(asyncio.Protocol):
                     await exchange.refusal.send(exchange.send)
                 else:
                     self._answering = True
-                    await self._app(exchange.scope, exchange.receive, exchange.send)
+                    if self._answer is None:
+                        await self._app(exchange.scope, exchange.receive, exchange.send)
+                    else:
+                        response = await self._answer(exchange.request())
+                        if response is not None:
+                            self.write(response.status, response.headers, response.body)
                     self._answering = False
                 if self._gone.done():
                     return
@@ -363,6 +370,11 @@ class _Exchange:
         """Whether the connection ends with it."""
         self._protocol = protocol
         self._body: bytes | None = body
+
+    def request(self) -> Request:
+        """The request, with all of its body."""
+        assert self.scope is not None
+        return Request(self.scope, self.receive, self._body)
 
     async def receive(self) -> Scope:
         """All of the body; after that, that the caller is gone."""

@@ -105,7 +105,9 @@ class Server:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._http(Request(scope, receive), send)
+            response = await self.answer(Request(scope, receive))
+            if response is not None:
+                await response.send(send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
@@ -145,7 +147,8 @@ class Server:
         session = self.app.hub.connect(wire, admission.caller, relayed=admission.relayed)
         await wire.hear(session, rate)
 
-    async def _http(self, request: Request, send: Send) -> None:
+    async def answer(self, request: Request) -> Response | None:
+        """What to answer to a request; None if the caller has gone."""
         begun_ns = boot_ns()
         route: Route | Mount | None = None
         try:
@@ -160,18 +163,17 @@ class Server:
                     response = await self._answer(route, request)
                     span.answered(response)
         if response is None:
-            return
+            return None
         if request.method == "HEAD":
             response.body = b""
-        await response.send(send)
-        if self._counting is None:
-            return  # there are no meters before the start
-        took_s = (boot_ns() - begun_ns) / 1e9
-        name = _name(route)
-        meters = self.app.store.meters
-        method = request.method if route is not None else "any"  # others are made up by callers
-        meters.count("requests", route=name, method=method, status=str(response.status))
-        meters.histogram("request_seconds", route=name).observe(took_s)
+        if self._counting is not None:  # there are no meters before the start
+            took_s = (boot_ns() - begun_ns) / 1e9
+            name = _name(route)
+            meters = self.app.store.meters
+            method = request.method if route is not None else "any"  # others are made up by callers
+            meters.count("requests", route=name, method=method, status=str(response.status))
+            meters.histogram("request_seconds", route=name).observe(took_s)
+        return response
 
     def refusal(self, path: bytes, error: OncewardError) -> Response:
         """What is answered to a request whose body is not even read."""

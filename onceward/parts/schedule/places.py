@@ -34,6 +34,7 @@ from onceward.parts.schedule.records import (
     dead_partition,
     due_partition,
     job_key,
+    job_partition,
     latest,
     ready_partition,
     reason_text,
@@ -106,7 +107,7 @@ class Places:
         job.caller = caller
         if order_key is None or await become_head(tx, id_, job, order_key):
             await self._place(tx, id_, job, ready_ms, new=True)
-        tx.add(job_key(id_), job)
+        tx.add((job_partition(slot), f"{id_}#job"), job)  # its `job_key`
         return id_, job
 
     async def get(self, tx: Transaction, id_: str) -> Job:
