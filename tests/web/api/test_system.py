@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
 from onceward import limits
+from tests.browser import browsing
+from tests.server_process import ServerProcess
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
 from tests.web.asgi import Caller, serving, serving_to
@@ -91,3 +94,23 @@ async def test_the_document_and_its_page_are_there_for_everyone() -> None:
         for path in ("/healthz", "/readyz", "/metrics"):
             assert (await anyone("GET", path)).status == 200
         assert (await anyone("GET", "/v1/queues")).verdict == (401, "no_credentials")
+
+
+# Of what stands in a line, the pairs that overlap.
+CROWDED = """() => [...document.querySelectorAll("summary")].filter(line => {
+  const [method, path, says] = [...line.children].map(part => part.getBoundingClientRect());
+  return path.left < method.left + line.children[0].scrollWidth
+    || (says.top < path.bottom && says.left < path.right)
+    || Math.max(path.right, says.right) > innerWidth;
+}).map(line => line.textContent)"""
+
+
+def test_the_page_of_the_api_is_readable_on_a_phone(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server, browsing() as page:
+        for width in (390, 1_200):
+            page.set_viewport_size({"width": width, "height": 844})
+            page.goto(f"{server.url}/docs")
+            page.get_by_text("/v1/timers/{id}/resend").click()
+            page.locator("details[open]").get_by_text("not_dead").wait_for()
+            assert page.evaluate(CROWDED) == []
+            assert page.evaluate("document.documentElement.scrollWidth") == width
