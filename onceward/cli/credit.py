@@ -71,6 +71,8 @@ async def _show(client: "Client", arguments: argparse.Namespace) -> int:
     for difference in application.get("differences", []):
         print(f"\n{shown_time(difference['came_ms'])} other fields came, and were not acted on")
         print_facts([(name, text or "nil") for name, text in difference["fields"].items()])
+        if omitted := difference.get("omitted"):
+            print(f"too long to be kept: {', '.join(omitted)}")
     return 0
 
 

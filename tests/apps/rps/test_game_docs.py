@@ -1,6 +1,5 @@
 """What the guide and the README say of the game is so."""
 
-import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from onceward.app import App
 from onceward.apps.rps import rules
 from onceward.apps.rps.rules import Wrong
 from tests.console import blocks
+from tests.quotes import links, statements
 from tests.server_process import ROOT
 
 GUIDE = ROOT / "docs" / "rps.md"
@@ -53,14 +53,8 @@ def test_the_lines_in_the_readme_are_lines_of_the_code() -> None:
     assert [line for line in quoted if line not in code] == []
 
 
-def statements(code: str) -> list[str]:
-    """All of them, however deep, each as it is written in one way."""
-    found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.stmt)]
-    return [ast.unparse(node) for node in found]
-
-
 def test_every_file_is_in_the_readme_and_every_link_leads_somewhere() -> None:
-    links = re.findall(r"\]\((?!http)([^)]+)\)", (FOLDER / "README.md").read_text())
-    assert [link for link in links if not (FOLDER / link).exists()] == []
+    found = links(FOLDER / "README.md")
+    assert [link for link in found if not (FOLDER / link).exists()] == []
     modules = {path.name for path in FOLDER.glob("*.py")} - {"__init__.py"}
-    assert modules <= set(links)
+    assert modules <= set(found)
