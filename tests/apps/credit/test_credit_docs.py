@@ -56,7 +56,7 @@ def typed(path: Path) -> Iterator[list[str]]:
         for command, _ in commands(block):
             words = shlex.split(command.replace("\\\n", " "), comments=True)
             if words[0] == "onceward":
-                yield words[1:]
+                yield [word for word in words[1:] if word != "&"]
 
 
 def test_the_commands_of_the_guide_are_understood() -> None:
