@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from onceward import __version__
-from onceward.cli import credit, demo, endpoints, files, remote, rooms, serve, timers
+from onceward.cli import credit, demo, endpoints, files, remote, rooms, serve, tables, timers
 from onceward.cli.display import complain
 from onceward.errors import TABLE, OncewardError
 
@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     timers.add_commands(commands)
     endpoints.add_commands(commands)
     rooms.add_commands(commands)
+    tables.add_commands(commands)
     files.add_commands(commands)
     credit.add_commands(commands)
     demo.add_commands(commands)

@@ -22,6 +22,7 @@ from onceward.engine.sqlite.summary import Due, JournalSummary, Summary, summari
 from onceward.errors import TABLE
 from onceward.parts.locks.rules import RULES as LOCK_RULES
 from onceward.parts.schedule.rules import RULES as SCHEDULE_RULES
+from onceward.parts.seats.rules import RULES as SEAT_RULES
 from onceward.parts.timers.rules import RULES as TIMER_RULES
 
 
@@ -59,7 +60,7 @@ def add_commands(commands: Any) -> None:
         help="find out whether a database is damaged",
         description="Read all of a database and its journal, and say what is damaged: pages, "
         "indexes, keys and values, whether the journal goes on where the table ends, and whether "
-        "all jobs and locks stand where they wait. "
+        "all jobs, locks and people at tables stand where they wait. "
         "Nothing is repaired. Prints one line if all is well, else one for each problem.",
         epilog="example: onceward check app.db && onceward backup app.db copy.db",
     )
@@ -97,7 +98,7 @@ def _backup(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     with Display(quiet=arguments.quiet) as display:
-        rules = [*RULES, *SCHEDULE_RULES, *LOCK_RULES, *TIMER_RULES]
+        rules = [*RULES, *SCHEDULE_RULES, *LOCK_RULES, *TIMER_RULES, *SEAT_RULES]
         report = check(arguments.file, rules, display.show)
     if not report.problems:
         if not arguments.quiet:

@@ -7,16 +7,30 @@ import msgspec
 
 from onceward import keys
 from onceward.engine.base import Check
+from onceward.engine.memory import MemoryEngine
 from onceward.keys import Key
 from onceward.parts.schedule import due_ms_of, due_partition
 from onceward.parts.seats import Change, Ending, Place, Seats, Table
 from onceward.parts.seats.records import Head
+from onceward.parts.seats.rules import RULES
 from onceward.store import Store
 from onceward.transaction import Transaction
 from tests.parts.jobs import all_records
 from tests.quick import QuickClock, WatchedEngine
 
 T = TypeVar("T")
+
+
+def problems(engine: MemoryEngine) -> list[str]:
+    """What is wrong between the records."""
+    records = all_records(engine)
+    return [
+        f"{key}: {problem}"
+        for key, record in records.items()
+        for rule in RULES
+        if key[0].partition("#")[0] == rule.kind
+        for problem in rule.judge(record, records.get)
+    ]
 
 
 class Screen:

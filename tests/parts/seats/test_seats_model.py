@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.parts.seats.club import Club, new_club
+from tests.parts.seats.club import Club, new_club, problems
 
 pytestmark = pytest.mark.no_cover
 
@@ -168,6 +168,7 @@ def test_a_table_is_always_as_the_model_says(
                 model.paused = False
                 model.settle()
             await judge(club, model)
+        assert not problems(club.engine)
         assert club.largest_commit < 40
 
     asyncio.run(run())

@@ -1,0 +1,201 @@
+"""Commands about tables."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from onceward import limits
+from onceward.cli.calls import (
+    add_command,
+    add_command_for_one,
+    add_group,
+    print_entry,
+    print_facts,
+    print_json,
+    read_json,
+    shown_time,
+)
+from onceward.errors import BadInput
+
+if TYPE_CHECKING:
+    from onceward.client import Client, Place, Table
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the parser."""
+    actions = add_group(
+        commands, "tables", "make tables and look after them", "onceward tables show corner"
+    )
+    list_ = add_command(actions, "list", _list, "list tables", "onceward tables list")
+    list_.add_argument("--prefix", default="", help="those whose ids begin with this")
+    list_.add_argument("--limit", type=int, default=50, help="so many (50)")
+    new = add_command(
+        actions,
+        "create",
+        _create,
+        "make a table",
+        'onceward tables create --id corner --policy \'{"kind": "speed"}\'',
+    )
+    new.add_argument("--id", help="made up, if none is given")
+    new.add_argument("--policy", default="{}", help="JSON: the rules that are to be others")
+    new.add_argument("--game", default="", help="who judges there")
+    for name, run, help_ in (
+        ("show", _show, "show a table, who sits there and how many wait"),
+        ("pause", _pause, "stop the clocks of a table, and seat nobody"),
+        ("resume", _resume, "let a table go on"),
+        ("close", _close, "end a table for everyone"),
+    ):
+        add_command_for_one(actions, name, run, help_, f"onceward tables {name} corner")
+    for name, run, help_ in (
+        ("join", _join, "let someone sit down, or stand in line"),
+        ("leave", _leave, "let someone get up, or out of the line"),
+        ("place", _place, "show where someone is"),
+    ):
+        one = add_command_for_one(
+            actions, name, run, help_, f"onceward tables {name} corner --user ann"
+        )
+        one.add_argument("--user", default="", help="whoever the key is of, if none is given")
+        if name == "join":
+            one.add_argument("--lane", default="", help="which lane to wait in")
+    result = add_command_for_one(
+        actions, "result", _result, "end the game that is on", "onceward tables result corner ann"
+    )
+    result.add_argument("winners", metavar="WINNER", nargs="*", help="nobody: a draw")
+    leaders = add_command(
+        actions, "leaders", _leaders, "list the best players", "onceward tables leaders chess"
+    )
+    leaders.add_argument("ladder", metavar="LADDER", nargs="?", default="tables")
+    leaders.add_argument("--limit", type=int, default=20, help="so many (20)")
+
+
+async def _list(client: "Client", arguments: argparse.Namespace) -> int:
+    _admit_limit(arguments.limit)
+    found: list[Table] = []
+    after: str | None = ""
+    while after is not None and len(found) < arguments.limit:
+        page, after = await client.tables(
+            prefix=arguments.prefix,
+            after=after,
+            limit=min(arguments.limit - len(found), limits.LIST_MAX),
+        )
+        found += page
+    if arguments.json:
+        return print_json(found)
+    if not found:
+        print("there are no such tables" if arguments.prefix else "no tables")
+    for table in found:
+        told = [_phase(table), f"{table.waiting:,} wait"]
+        print_entry(table.id, told, [("seats", _seats(table))])
+    if after is not None:
+        print(f"There are more than {arguments.limit}.")
+    return 0
+
+
+async def _create(client: "Client", arguments: argparse.Namespace) -> int:
+    policy = read_json(arguments.policy, "the policy")
+    if not isinstance(policy, dict):
+        raise BadInput("the policy is an object", code="bad_policy")
+    table = await client.create_table(arguments.id, policy=policy, game=arguments.game)
+    if arguments.json:
+        return print_json(table)
+    print(f"{table.id} is made")
+    return 0
+
+
+async def _show(client: "Client", arguments: argparse.Namespace) -> int:
+    return _print(await client.table(arguments.id), arguments)
+
+
+async def _pause(client: "Client", arguments: argparse.Namespace) -> int:
+    return _print(await client.pause_table(arguments.id), arguments)
+
+
+async def _resume(client: "Client", arguments: argparse.Namespace) -> int:
+    return _print(await client.resume_table(arguments.id), arguments)
+
+
+async def _close(client: "Client", arguments: argparse.Namespace) -> int:
+    return _print(await client.close_table(arguments.id), arguments)
+
+
+async def _join(client: "Client", arguments: argparse.Namespace) -> int:
+    place = await client.join_table(arguments.id, user=arguments.user, lane=arguments.lane)
+    return _print_place(place, arguments)
+
+
+async def _leave(client: "Client", arguments: argparse.Namespace) -> int:
+    return _print_place(await client.leave_table(arguments.id, user=arguments.user), arguments)
+
+
+async def _place(client: "Client", arguments: argparse.Namespace) -> int:
+    return _print_place(await client.place(arguments.id, user=arguments.user), arguments)
+
+
+async def _result(client: "Client", arguments: argparse.Namespace) -> int:
+    game = (await client.table(arguments.id)).number
+    ended = await client.end_game(arguments.id, arguments.winners, game=game)
+    if arguments.json:
+        return print_json(ended)
+    won = f"won by {', '.join(ended.winners)}" if ended.winners else "a draw"
+    print(f"game {ended.number} is over: {won}")
+    return 0
+
+
+async def _leaders(client: "Client", arguments: argparse.Namespace) -> int:
+    _admit_limit(arguments.limit)
+    found = await client.leaders(arguments.ladder, limit=min(arguments.limit, limits.LIST_MAX))
+    if arguments.json:
+        return print_json(found)
+    if not found:
+        print("nobody")
+    for rank, leader in enumerate(found, 1):
+        told = [f"{leader.rating:,}", f"{leader.games:,} games", f"{leader.won:,} won"]
+        print_entry(f"{rank}. {leader.user}", told, [])
+    return 0
+
+
+def _admit_limit(limit: int) -> None:
+    if limit < 1:
+        raise BadInput(f"a list has 1 entry or more, not {limit}")
+
+
+def _print(table: "Table", arguments: argparse.Namespace) -> int:
+    if arguments.json:
+        return print_json(table)
+    print_facts(
+        [
+            ("table", table.id),
+            ("state", _phase(table)),
+            ("game", f"{table.game} {table.number}".strip()),
+            ("seats", _seats(table)),
+            ("waiting", f"{table.waiting:,}"),
+            ("spectators", f"{table.spectators:,}"),
+            ("kind", str(table.policy.get("kind", "classic"))),
+            ("made", shown_time(table.made_ms)),
+        ]
+    )
+    return 0
+
+
+def _print_place(place: "Place", arguments: argparse.Namespace) -> int:
+    if arguments.json:
+        return print_json(place)
+    told = {
+        "seated": f"sits at {place.table} as {place.marker}",
+        "waiting": f"is number {place.position} in line at {place.table}, "
+        f"about {place.wait_ms / 1_000:.0f} s from a seat",
+        "watching": f"watches {place.table}",
+        "": f"is not at {place.table}",
+    }
+    print(f"{place.user} {told[place.role]}")
+    return 0
+
+
+def _phase(table: "Table") -> str:
+    return "paused" if table.paused else table.phase
+
+
+def _seats(table: "Table") -> str:
+    return ", ".join(
+        f"{marker}: {'nobody' if seat is None else seat.user}"
+        for marker, seat in table.seats.items()
+    )

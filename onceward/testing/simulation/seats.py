@@ -1,0 +1,211 @@
+"""The scenario for tables: people who come, go and play, judged commit by commit.
+
+The judge follows the records of the table through every commit of the run, and shares no code
+with what it judges: who sits where is in the head, who waits is a record for each place. What a
+place said of itself was written with the same commit, so its position must be the true one there.
+"""
+
+import asyncio
+import random
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from onceward import keys
+from onceward.engine.base import Delete, Put
+from onceward.errors import PASSING, BadInput, Unavailable
+from onceward.parts.seats import Seats
+from onceward.service.node import Node as ServiceNode
+from onceward.service.tables.tables import Tables
+from onceward.store import Store
+from onceward.testing.simulation.history import Applied, History, violated
+from onceward.testing.simulation.network import Message
+from onceward.testing.simulation.scenario import Scenario
+from onceward.testing.simulation.world import Node
+from onceward.transaction import Transaction
+
+TABLE: Final = "t"
+DID: Final = "did"
+_NODE_LEASE_MS: Final = 8_000
+
+
+class Seatings(Scenario):
+    """Clients let people join, leave, win and look for their places, at one table."""
+
+    clients = (2, 5)
+    operations = (15, 40)
+    without = frozenset({"function run again"})  # most of it is run by the service
+    seats_type: ClassVar[type[Seats]] = Seats
+
+    def setup(self, random: random.Random) -> None:
+        self.slots = random.choice((1, 2))
+        self.users = [f"u{number}" for number in range(random.choice((4, 12, 30)))]
+        self.policy = {
+            "seats": random.choice((["X", "O"], ["A", "B", "C"])),
+            "lanes": random.choice((["main"], ["vip", "main"])),
+            "max_wins": random.choice((0, 1, 3)),
+            "draw": random.choice(("swap", "back")),
+            "idle_ms": random.choice((0, 0, 3_000)),
+            "idle": random.choice(("back", "leave")),
+            "waiting_ms": random.choice((0, 0, 10_000)),
+            "grace_ms": 0,
+        }
+        self._tables: dict[str, Tables] = {}
+
+    async def prepare(self, store: Store) -> None:
+        seats = self.seats_type(store.ids, self.slots)
+        await store.run(lambda tx: seats.create(tx, TABLE, policy=self.policy))
+
+    async def start(self, node: Node) -> None:
+        node.spawn(self._serve(node))
+
+    async def _serve(self, node: Node) -> None:
+        service = ServiceNode(node.store, name=node.name, slots=self.slots, lease_ms=_NODE_LEASE_MS)
+        while True:
+            try:
+                await service.start()
+                break
+            except PASSING:
+                await asyncio.sleep(0.1)
+        part = self.seats_type(node.ids, self.slots)
+        self._tables[node.name] = Tables(node.store, part, service.dispatcher)
+        await service.wait()
+
+    def request(self, random: random.Random) -> Any:
+        what = random.choices(("join", "leave", "result", "place"), (6, 2, 3, 2))[0]
+        lane = random.choice(self.policy["lanes"])  # type: ignore[arg-type]
+        return what, random.choice(self.users), lane, random.randrange(4)
+
+    async def handle(self, node: Node, message: Message) -> Any:
+        tables = self._tables.get(node.name)
+        if tables is None:
+            raise Unavailable("the node is just starting")
+
+        async def fn(tx: Transaction) -> Any:
+            known = await tx.get((DID, message.id))
+            if known is None:
+                known = await self._do(tx, tables.part, message)
+                tx.put((DID, message.id), known)
+            return known
+
+        return await node.store.run(fn, line=TABLE)
+
+    async def _do(self, tx: Transaction, seats: Seats, message: Message) -> Any:
+        what, user, lane, pick = message.request
+        if what == "join":
+            await seats.join(tx, TABLE, user, lane=lane)
+        elif what == "leave":
+            await seats.leave(tx, TABLE, user)
+        elif what == "result":
+            table = await seats.get(tx, TABLE)
+            players = sorted(table.players.values())
+            try:
+                winners = players[pick : pick + 1]
+                await seats.result(tx, TABLE, winners, game=table.number)
+            except BadInput as error:
+                return {"refused": error.code}
+        place = await seats.place(tx, TABLE, user)
+        return msgspec.to_builtins(place)
+
+    def judge(self, history: History) -> None:
+        follow = Follow(len(self.policy["seats"]))  # type: ignore[arg-type]
+        for commit in history.commits:
+            follow.apply(commit)
+        for call in history.calls:
+            for answer in call.answers:
+                if answer.body != follow.did.get(call.id):
+                    violated("another answer", f"{call.id}: {answer.body}")
+        history.seen.update({"seated from the line": follow.seatings})
+
+
+class Follow:
+    """A table as its records say, commit by commit."""
+
+    def __init__(self, seats: int) -> None:
+        self.seats = seats
+        self.did: dict[str, Any] = {}
+        self.seatings = 0
+        self._head: dict[str, Any] = {}
+        self._waiting: dict[str, dict[int, tuple[str, ...]]] = {}
+        self._roles: dict[str, str] = {}
+
+    def apply(self, commit: Applied) -> None:
+        before = {lane: dict(waits) for lane, waits in self._waiting.items()}
+        seated = self._seated()
+        did: list[tuple[str, Any]] = []
+        touched = False
+        for write in commit.writes:
+            if not isinstance(write, Put | Delete):
+                continue
+            kind, sort = keys.split(write.key[0])[0], keys.split(write.key[1])
+            value = msgspec.json.decode(write.value) if isinstance(write, Put) else None
+            if kind == "table" and sort[0] == "head":
+                self._head, touched = value or {}, True
+            elif kind == "lane" and sort[1] == "wait":
+                self._wait(sort[0], int(sort[2]), value)
+                touched = True
+            elif kind == "stand":
+                self._roles[sort[0]] = "" if value is None else value["role"]
+                touched = True
+            elif kind == DID:
+                did.append((sort[0], value))
+        if touched:
+            self._judge_all(before, seated)
+        for id_, value in did:
+            if id_ in self.did:
+                violated("twice", f"{id_} was done again")
+            self.did[id_] = value
+            self._judge_place(value)
+
+    def _wait(self, lane: str, number: int, value: Any) -> None:
+        waits = self._waiting.setdefault(lane, {})
+        if value is None:
+            waits.pop(number, None)
+        else:
+            waits[number] = tuple(value["users"])
+
+    def _seated(self) -> dict[str, str]:
+        return {seat["user"]: marker for marker, seat in self._head.get("seats", {}).items()}
+
+    def _judge_all(
+        self, before: dict[str, dict[int, tuple[str, ...]]], seated: dict[str, str]
+    ) -> None:
+        markers = self._head.get("seats", {})
+        now = self._seated()
+        if len(markers) > self.seats:
+            violated("too many seated", f"{markers}")
+        if len(now) < len(markers):
+            violated("seated twice", f"{markers}")
+        waiting = [user for waits in self._waiting.values() for w in waits.values() for user in w]
+        if len(set(waiting)) < len(waiting) or set(waiting) & now.keys():
+            violated("there twice", f"{sorted(now)} sit, {sorted(waiting)} wait")
+        roles = {user: role for user, role in self._roles.items() if role}
+        expected = {**dict.fromkeys(now, "seated"), **dict.fromkeys(waiting, "waiting")}
+        if roles != expected:
+            violated("lost", f"{roles} are known, {expected} are there")
+        if self._head.get("phase") == "playing" and len(markers) < self.seats:
+            violated("a game without players", f"{markers}")
+        if waiting and len(markers) < self.seats:
+            violated("a seat is kept empty", f"{markers}, {sorted(waiting)} wait")
+        for lane, waits in before.items():
+            came = [number for number, users in waits.items() if set(users) & now.keys()]
+            left = self._waiting.get(lane, {})
+            for number in came:
+                self.seatings += 1
+                overtaken = [other for other in waits if other < number and other in left]
+                if overtaken:
+                    violated("overtaken", f"{number} of {lane} sits, {overtaken} wait")
+
+    def _judge_place(self, place: Any) -> None:
+        if "refused" in place:
+            return
+        user, seated = place["user"], self._seated()
+        if place["role"] == "seated" and seated.get(user) != place["marker"]:
+            violated("wrong place", f"{place}, and {seated} sit")
+        if place["role"] == "waiting":
+            waits = self._waiting[place["lane"]]
+            order = [users for _, users in sorted(waits.items())]
+            if order.index((user,)) + 1 != place["position"]:
+                violated("wrong position", f"{place}, and {order} wait")
+            if place["waiting"] != sum(len(waits) for waits in self._waiting.values()):
+                violated("wrong count", f"{place}, and {self._waiting} wait")

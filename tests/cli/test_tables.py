@@ -1,0 +1,36 @@
+"""The commands about tables, against a real server."""
+
+import pytest
+
+from tests.cli.commands import Command
+
+pytestmark = pytest.mark.timeout(300)  # for many processes on a busy machine
+
+
+def test_a_table_is_made_joined_played_at_and_closed(command: Command) -> None:
+    policy = '{"kind": "ranked", "tiers": []}'
+    assert command.said("tables", "create", "--id", "t1", "--policy", policy) == "t1 is made\n"
+    assert command.said("tables", "join", "t1", "--user", "ann") == "ann sits at t1 as X\n"
+    command.said("tables", "join", "t1", "--user", "ben")
+    assert "cas is number 1 in line at t1" in command.said("tables", "join", "t1", "--user", "cas")
+    assert command.said("tables", "result", "t1", "ann") == "game 1 is over: won by ann\n"
+    assert "X: ann, O: cas" in command.said("tables", "show", "t1")
+    assert command.json("tables", "place", "t1", "--user", "ben")["position"] == 1
+    assert command.said("tables", "leave", "t1", "--user", "ben") == "ben is not at t1\n"
+    assert command.said("tables", "leaders").split()[:2] == ["1.", "ann"]
+    assert "paused" in command.said("tables", "pause", "t1")
+    assert "playing" in command.said("tables", "resume", "t1")
+    assert "t1" in command.said("tables", "list", "--prefix", "t1")
+    assert "closed" in command.said("tables", "close", "t1")
+
+
+def test_what_cannot_be_meant_is_refused(command: Command) -> None:
+    for words, code in (
+        (("create", "--policy", '{"seats": []}'), "bad_policy"),
+        (("create", "--policy", "[]"), "bad_policy"),
+        (("create", "--policy", "{"), "not_json"),
+        (("show", "none"), "no_such_table"),
+        (("list", "--limit", "0"), "bad_request"),
+    ):
+        line, _ = command.refused("tables", *words)
+        assert f"[{code}]" in line

@@ -1,0 +1,65 @@
+"""What the guide says is so."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from onceward.parts.seats import KINDS, Policy, Seats
+from onceward.service.tables.acts import DEEDS
+from onceward.web.api.tables import ROUTES
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "seats.md").read_text()
+
+
+def test_the_example_in_the_guide_works(tmp_path: Path) -> None:
+    example, *_ = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    shown = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, timeout=50, cwd=tmp_path
+    )
+    assert shown.stderr == ""
+    assert shown.stdout.splitlines() == [
+        "ann seated X",
+        "ben seated O",
+        "cas waiting 1",
+        "game 1 {'X': 'ann', 'O': 'ben'}",
+        "game {'X': 'ann', 'O': 'cas'}",
+    ]
+
+
+def test_the_guide_names_every_rule_and_its_default() -> None:
+    table = GUIDE[GUIDE.index("| | by default | |") :]
+    rows = table[: table.index("\n\n")].splitlines()[2:]
+    named = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(Policy.__struct_fields__)
+    for row in rows:
+        names = re.findall(r"`([a-z_]+)`", row.split("|")[1])
+        defaults = [getattr(Policy(), name) for name in names]
+        said = row.split("|")[2].replace(",", "")
+        for default in defaults:
+            if type(default) is int:
+                assert str(default) in said, row
+
+
+def test_the_guide_says_what_kinds_of_tables_change() -> None:
+    text = GUIDE[GUIDE.index("`speed` has") :].replace(",", "").partition("\n\n")[0]
+    for kind, rules in KINDS.items():
+        for name, value in rules.items():
+            values = value if isinstance(value, tuple) else (value,)
+            assert kind in text
+            assert name in text
+            assert all(str(one) in text for one in values if one is not True)
+
+
+def test_the_guide_names_every_function_and_route() -> None:
+    functions = {
+        name
+        for name in dir(Seats)
+        if not name.startswith("_")
+        and name not in ("tick", "expire", "purge", "read_to_expire", "referees")
+    }
+    assert functions == set(re.findall(r"`seats\.([a-z]+)\(tx", GUIDE))
+    for route in ROUTES:
+        path = route.path.removeprefix("/v1/tables/{id}")
+        assert path in GUIDE or path.replace("/", "…/") in GUIDE, route.path
+    assert {"join", "leave", "move", "ready"} < DEEDS.keys()

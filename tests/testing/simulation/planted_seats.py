@@ -1,0 +1,101 @@
+"""Tables with one mistake planted in each copy: what the simulator must find.
+
+As `tests.testing.planted`; `python -m tests.testing.simulation.planted_seats` finds new seeds.
+"""
+
+import sys
+
+from onceward.parts.seats import Seats
+from onceward.parts.seats.line import Line
+from onceward.parts.seats.records import Stand
+from onceward.parts.seats.sitting import Sitting
+from onceward.testing.simulation.seats import Seatings
+from tests.testing.planted import Bug, find
+
+
+class _WithSitting(Seats):
+    sitting_type: type[Sitting]
+
+    async def _load(self, tx, id_):
+        return await self.sitting_type.load(tx, id_, self._board, self._slots)
+
+
+class HeadUnchecked(Sitting):
+    """The head is written, whoever has written it meanwhile."""
+
+    async def save(self):
+        await super().save()
+        key = ("table#t", "head")
+        self.tx.seen.pop(key, None)
+        self.tx._checked.pop(key, None)
+
+
+class NewcomerTwice(Sitting):
+    """Nobody looks whether someone is there already."""
+
+    async def stand(self, user):
+        found = await super().stand(user)
+        return found if found is not None and found.role == "seated" else None
+
+
+class LastFirst(Sitting):
+    """The last one in line sits down first."""
+
+    async def next(self, key):
+        lane = self.head.lanes[key]
+        rows = await self.line.first(key, lane, 1_000)
+        return await self.unline(key, int(rows[-1].key[1].split("#")[-1]))
+
+
+class _Forgetful(Line):
+    async def _count(self, key, lane, number):
+        pass
+
+
+class GoneUncounted(Sitting):
+    """Who leaves the line is not counted for the positions behind."""
+
+    def __init__(self, tx, id_, *args, **options):
+        super().__init__(tx, id_, *args, **options)
+        self.line = _Forgetful(tx, id_, self.head.epoch)
+
+
+class StandLeft(Sitting):
+    """Who gets up is still known as someone who sits there."""
+
+    async def forget(self, user):
+        if self.seat_of(user) is None and await self.stand(user) is not None:
+            self.put_stand(user, Stand("seated", 0))
+
+
+class NobodyNext(Seats):
+    """A seat gets free, and nobody sits down."""
+
+    async def _fill(self, sitting):
+        if not sitting.head.waiting or len(sitting.head.seats) == 0:
+            await super()._fill(sitting)
+
+
+def with_sitting(broken: type[Sitting]) -> type[Seatings]:
+    return with_seats(type(broken.__name__, (_WithSitting,), {"sitting_type": broken}))
+
+
+def with_seats(broken: type[Seats]) -> type[Seatings]:
+    return type(broken.__name__, (Seatings,), {"seats_type": broken})
+
+
+ANY = ("there twice", "lost", "too many seated", "seated twice", "error", "wrong position")
+PLANTED = {
+    "the head is not checked": Bug(with_sitting(HeadUnchecked), (*ANY, "a seat is kept empty"), 14),
+    "who waits joins again": Bug(with_sitting(NewcomerTwice), ANY, 1),
+    "the last is seated first": Bug(with_sitting(LastFirst), ("overtaken",), 7),
+    "who has gone is not counted": Bug(with_sitting(GoneUncounted), ("wrong position",), 1),
+    "who got up is known as seated": Bug(with_sitting(StandLeft), ANY, 0),
+    "nobody is next": Bug(with_seats(NobodyNext), ("a seat is kept empty",), 0),
+}
+
+
+if __name__ == "__main__":
+    for name, bug in PLANTED.items():
+        if len(sys.argv) < 2 or sys.argv[1] in name:
+            print(f"{name}: {find(bug, range(3000))}", flush=True)
