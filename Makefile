@@ -38,7 +38,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo demo-crash test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
-	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit \
+	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console \
 	soak-simulate soak-power docs lock clean
 
 help: ## list the targets
@@ -128,6 +128,9 @@ soak-credit: $(DEV) ## send 200 applications 20 times each while workers are kil
 
 soak-seats: $(DEV) ## let 1,000 people join a table at once, on SQLite and on three processes
 	@$(SOAK) -m tables
+
+soak-console: $(DEV) ## watch 100,000 jobs in a browser for 10 minutes
+	@$(SOAK) -m console
 
 soak-rooms: $(DEV) ## kill a server of rooms 50 times, let 1,000 readers not read, and copies converge
 	@$(SOAK) -m rooms

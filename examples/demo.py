@@ -71,12 +71,16 @@ def announce(url: str) -> None:
     print(text, flush=True)
 
 
+def welcome(link: str) -> None:
+    print(f"The console: {link}\n(it signs in once)\n")
+
+
 def main() -> None:
     port = sys.argv[1] if len(sys.argv) > 1 else "8080"
     if not port.isdecimal():
         sys.exit(f"demo: a port is a number, not {port!r}")
     try:
-        serve(Settings(app="demo:app", port=int(port)), announce)
+        serve(Settings(app="demo:app", port=int(port)), announce, welcome)
     except onceward.OncewardError as error:
         hint = "; `make demo PORT=8081` takes another port" if "listen" in error.message else ""
         sys.exit(f"demo: {error.message}{hint}")

@@ -36,7 +36,7 @@ from typing import Any, Self, TypeVar
 from onceward import engine as engines
 from onceward import limits
 from onceward.engine.base import Engine
-from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.errors import BadInput, KeyReused, OncewardError, Unavailable
 from onceward.meters import Meters
 from onceward.parts.inbox import Inbox, Receipt
 from onceward.parts.rooms import Rooms
@@ -57,6 +57,7 @@ from onceward.service.quarantine import Quarantine
 from onceward.service.queues import Queues
 from onceward.service.results import Results
 from onceward.service.rooms.hub import Hub
+from onceward.service.senders import Senders
 from onceward.service.tables.tables import Tables
 from onceward.service.timers import Timers
 from onceward.service.worker import Worker
@@ -91,6 +92,10 @@ class App(Declared):
     """What can happen at tables, each in a transaction."""
     tables: Tables
     """The same, each in a transaction of its own."""
+    senders: Senders
+    """Who has sent how much to which queue."""
+    delivery: Delivery | None
+    """What makes the calls of timers, if this process does."""
 
     def __init__(
         self,
@@ -164,6 +169,7 @@ class App(Declared):
         stack.push_async_callback(node.together.finish)
         self.inbox = Inbox(node.schedule)
         self.queues = Queues(self.store, node.schedule, node.book)
+        self.senders = Senders(self.store)
         self._intake = Intake(self.store, self.inbox)
         stack.push_async_callback(self._intake.finish)
         self._results = Results(self.store, node.schedule)
@@ -177,9 +183,9 @@ class App(Declared):
         stack.push_async_callback(hall.close)
         self.seats, self.tables, self.games = hall.seats, hall.tables, hall.games
         timers = TimersPart(node.schedule)
-        delivery = None
+        self.delivery = delivery = None
         if self.outward is not None:
-            delivery = Delivery(self.store, timers, self.outward)
+            self.delivery = delivery = Delivery(self.store, timers, self.outward)
             stack.push_async_callback(delivery.close)
         guard = None if delivery is None else delivery.guard
         self.timers = Timers(self.store, timers, node.dispatcher, guard)
@@ -323,8 +329,13 @@ class App(Declared):
         options["key"] = key
         if tx is not None:
             return await self.inbox.accept(tx, queue, body, **options)
-        receipt = await self._intake.accept(queue, body, options)
-        self.store.meters.count("accepted", queue=queue, duplicate=_yes(receipt.duplicate))
+        begun_ns, caller = self.store.clock.elapsed_ns(), options.get("caller", "")
+        try:
+            receipt = await self._intake.accept(queue, body, options)
+        except KeyReused as refused:
+            self.senders.note(queue, caller, refused, begun_ns)
+            raise
+        self.senders.note(queue, caller, receipt, begun_ns)
         return receipt
 
     async def accept_many(
@@ -335,7 +346,10 @@ class App(Declared):
         the error that refused it. If it raises, some may have been taken in: with the same keys
         they can be sent again."""
         self._must_run()
-        return await accept_many(self.store, self.inbox, queue, messages)
+        begun_ns = self.store.clock.elapsed_ns()
+        verdicts = await accept_many(self.store, self.inbox, queue, messages)
+        self.senders.note_all(queue, messages, verdicts, begun_ns)
+        return verdicts
 
     async def send(
         self, queue: str, body: Any, *, tx: Transaction | None = None, **options: Any
@@ -439,7 +453,3 @@ class App(Declared):
     def _must_be_stopped(self, what: str) -> None:
         if self._stack is not None or self._starting:
             raise BadInput(f"the application is running: {what} before it starts")
-
-
-def _yes(truth: bool) -> str:
-    return "yes" if truth else "no"

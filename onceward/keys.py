@@ -15,6 +15,8 @@ partition   sort key                       what it holds
 attempt#xx  attempt id                     the verdict of a commit whose answer may have
                                            been lost; xx spreads the load
 config      schedule                       what was chosen when the database was created
+config      console                        the secret that signs the sessions of browsers
+apikey      digest                         an API key that was made while a server ran
 node        name                           the heartbeat of a node
 slot        slot                           which node owns the slot
 due#slot    due_ms#id#…#kind               what waits for time; kind says what it is

@@ -288,6 +288,15 @@ DESK_IDLE_S = 60.0
 CENSUS_JOBS = 500
 CENSUS_REST = 30
 CENSUS_S = 1.0
+# Timers, rooms and endpoints are counted less often than jobs: every so many times.
+CENSUS_OTHERS = 5
+FAILING_TOLD_MAX = 20  # endpoints that fail, by name
+# Who watches a node live sees what happened in each span of so long, and that many of them.
+PULSE_S = 1.0
+PULSE_SAMPLES = 600
+# What a job has done is told in its record: so many things, in so many bytes.
+EFFECTS_MAX = 20
+EFFECTS_BYTES_MAX = 1_500
 
 # HTTP. A message's body and what surrounds it, or the messages of a batch.
 REQUEST_BYTES_MAX = 1 << 20
@@ -311,6 +320,14 @@ METERS_MAX = 1_000
 # kept for a caller.
 TOKEN_SLACK_MS = 5_000
 SCOPES_KNOWN_MAX = 1_000
+# The console: how long a browser stays signed in, how long a link to sign in by counts, and how
+# many such links are known. Keys that were made there are read again every so often.
+SESSION_MS = 12 * 3_600_000
+LINK_MS = 3_600_000
+LINKS_MAX = 100
+KEYS_S = 5.0
+KEYS_MAX = 1_000
+ROLL_RECORDS = 500  # of jobs, read at once from a slot by who looks through many
 
 # WebSocket. The fragments a frame of ours may come in; and how many frames a second a connection
 # sends in the long run, beyond which it is read no faster.

@@ -1,7 +1,7 @@
 """Meters: what is counted while it runs, for whoever watches."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from onceward import limits
 
@@ -29,6 +29,21 @@ class Histogram:
     def count(self) -> int:
         return sum(self.counts)
 
+    def quantile(self, fraction: float, since: Sequence[int] = ()) -> float | None:
+        """Below which value so large a part of all values lie, or of those that came since the
+        counts were these; within a bound, as if they were spread evenly. None if there are
+        none. What is above the last bound counts as that bound."""
+        before = since or [0] * len(self.counts)
+        counts = [now - then for now, then in zip(self.counts, before, strict=True)]
+        rank, low = fraction * sum(counts), 0.0
+        if not rank:
+            return None
+        for high, count in zip(self.bounds, counts, strict=False):
+            if count >= rank:
+                return low + (high - low) * rank / count
+            rank, low = rank - count, high
+        return low
+
 
 class Meters:
     """The meters of one process, by name and labels. Callers make up names of queues: where there
@@ -52,6 +67,17 @@ class Meters:
         if histogram is None:
             histogram = histograms[key] = Histogram()
         return histogram
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of the counters of a name, of those that have these labels."""
+        wanted = labels.items()
+        counters = self._counters.get(name, {}).items()
+        return sum(n for key, n in counters if all(pair in key for pair in wanted))
+
+    def labelled(self, name: str) -> Iterator[tuple[dict[str, str], float]]:
+        """The counters of a name, each with its labels."""
+        for key, count in self._counters.get(name, {}).items():
+            yield dict(key), count
 
     def counters(self) -> Iterator[tuple[str, dict[Labels, float]]]:
         yield from sorted(self._counters.items())

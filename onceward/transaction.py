@@ -50,6 +50,8 @@ class Transaction:
         self.hooks: list[Callable[[], None]] = []
         self.end_hooks: list[Callable[[bool], None]] | None = None
         """For `on_end`; None if nobody sees to it that they are called."""
+        self.job = ""
+        """The id of the job whose handler this is the transaction of, if it is one's."""
         self.changes = 0
         """How many times something was written or deleted so far."""
         self._engine = engine
@@ -113,6 +115,13 @@ class Transaction:
             found = await self._engine.get(unknown, self.now_ms)
             for key, record in zip(unknown, found, strict=True):
                 self.seen.setdefault(key, record)
+
+    def peek(self, key: Key, type: type[T]) -> T | None:
+        """The value under a key that was fetched, or None. It is not checked at the commit: for
+        a look at many things, of which each is true by itself."""
+        record = self.seen.get(key)
+        value: T | None = None if record is None else decode(record.value, type, key)
+        return value
 
     @overload
     async def scan(
@@ -244,6 +253,11 @@ class Transaction:
     def size(self) -> int:
         """How many writes and checked reads its commit has so far."""
         return len(self._writes.keys() | self._checked.keys())
+
+    @property
+    def written(self) -> list[Key]:
+        """The keys under which it has put something so far."""
+        return [key for key, own in self._writes.items() if isinstance(own, Put)]
 
     def on_durable(self, hook: Callable[[], None]) -> None:
         """Call `hook` once this transaction's commit is durable; never for one that failed.

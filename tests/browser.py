@@ -12,21 +12,35 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 @contextmanager
-def browsing(forgive: str = "never", **options: Any) -> Iterator[Any]:
-    """A page in a new browser; its context makes more tabs. At the end nothing on any of them may
-    have failed but for what `forgive` matches: no script, no request, and nothing that a security
-    policy forbids."""
+def launched() -> Iterator[Any]:
+    """A new browser."""
     playwright = need("playwright.sync_api")
     with playwright.sync_playwright() as driver:
         # It is started as a child of this process; as root it has no sandbox of its own.
         browser = driver.chromium.launch(
             executable_path=need_program(*NAMES), chromium_sandbox=os.geteuid() != 0, timeout=60_000
         )
-        context = browser.new_context(**options)
-        context.set_default_timeout(30_000)
-        wrong: list[str] = []
-        context.on("weberror", lambda failed: wrong.append(str(failed.error)))
-        context.on("console", lambda said: said.type == "error" and wrong.append(said.text))
-        yield context.new_page()
+        yield browser
         browser.close()
+
+
+@contextmanager
+def visiting(browser: Any, forgive: str = "never", **options: Any) -> Iterator[Any]:
+    """A page in a browser, with nothing of others in it; its context makes more tabs. At the end
+    nothing on any of them may have failed but for what `forgive` matches: no script, no request,
+    and nothing that a security policy forbids."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(30_000)
+    wrong: list[str] = []
+    context.on("weberror", lambda failed: wrong.append(str(failed.error)))
+    context.on("console", lambda said: said.type == "error" and wrong.append(said.text))
+    yield context.new_page()
+    context.close()
     assert [said for said in wrong if not re.search(forgive, said)] == []
+
+
+@contextmanager
+def browsing(forgive: str = "never", **options: Any) -> Iterator[Any]:
+    """A page in a browser of its own; see `visiting`."""
+    with launched() as browser, visiting(browser, forgive, **options) as page:
+        yield page

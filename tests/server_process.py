@@ -70,6 +70,12 @@ class ServerProcess:
         assert said, self.log.read_text()
         return said
 
+    def console_link(self) -> str:
+        """The link into the console that it prints then."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().split()[0]
+
     @property
     def pid(self) -> int:
         assert self._process is not None

@@ -1,6 +1,11 @@
 """What is counted while it runs."""
 
+import math
+from bisect import bisect_left
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.meters import SECONDS, Histogram, Meters
@@ -34,6 +39,48 @@ def test_the_same_labels_lead_to_the_same_histogram() -> None:
     [(name, histograms)] = meters.histograms()
     assert (name, len(histograms)) == ("took", 2)
     assert first.bounds == SECONDS == tuple(sorted(SECONDS))
+
+
+def test_totals_are_of_all_counters_that_have_the_labels() -> None:
+    meters = Meters()
+    meters.count("ended", queue="a", state="done")
+    meters.count("ended", 2, queue="b", state="done")
+    meters.count("ended", 4, queue="b", state="dead")
+    assert meters.total("ended") == 7
+    assert meters.total("ended", state="done") == 3
+    assert meters.total("ended", state="done", queue="b") == 2
+    assert meters.total("ended", state="other") == meters.total("nothing") == 0
+    assert [labels["queue"] for labels, count in meters.labelled("ended") if count == 4] == ["b"]
+
+
+def test_a_quantile_lies_within_its_bounds() -> None:
+    histogram = Histogram((1.0, 2.0, 4.0))
+    assert histogram.quantile(0.5) is None
+    for value in (0.5, 1.5, 1.5, 3.0):
+        histogram.observe(value)
+    assert histogram.quantile(0.25) == 1.0
+    assert histogram.quantile(0.5) == 1.5
+    assert histogram.quantile(1.0) == 4.0
+    before = list(histogram.counts)
+    assert histogram.quantile(0.5, before) is None
+    histogram.observe(100.0)
+    assert histogram.quantile(0.5, before) == 4.0
+
+
+@given(
+    st.lists(st.floats(0, 100), min_size=1, max_size=50),
+    st.floats(0.01, 1),
+)
+def test_quantiles_are_no_further_off_than_a_bound(values: list[float], fraction: float) -> None:
+    histogram = Histogram()
+    for value in values:
+        histogram.observe(value)
+    exact = sorted(values)[max(math.ceil(fraction * len(values)) - 1, 0)]
+    found = histogram.quantile(fraction)
+    assert found is not None
+    # The value itself lies between the same two bounds.
+    number = min(bisect_left(SECONDS, exact), len(SECONDS) - 1)
+    assert (0.0, *SECONDS)[number] <= found <= SECONDS[number] or exact > SECONDS[-1] == found
 
 
 @pytest.mark.parametrize("kind", ["count", "histogram"])

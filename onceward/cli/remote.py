@@ -99,6 +99,14 @@ def add_commands(commands: Any) -> None:
     verdict.add_argument("--done", metavar="RESULT", help="it was done, with this result, as JSON")
     verdict.add_argument("--not-done", action="store_true", help="it was not: it is tried again")
 
+    add_command(
+        commands,
+        "console",
+        _console,
+        "make a link that opens the console",
+        "onceward console",
+    )
+
     locks = add_command(
         commands, "locks", _locks, "show who holds a lock and who waits", "onceward locks printer"
     )
@@ -318,6 +326,16 @@ async def _locks(client: "Client", arguments: argparse.Namespace) -> int:
     print(f"{lock.name}: {lock.held:,} of {lock.capacity:,} held, {waiting}")
     if lock.holders or lock.waiters:
         console().print(table)
+    return 0
+
+
+async def _console(client: "Client", arguments: argparse.Namespace) -> int:
+    found: dict[str, str] = await client.call("POST", "v1", "session", "link", type=dict[str, str])
+    address = f"{arguments.server.rstrip('/')}/console#enter={found['link']}"
+    if arguments.json:
+        return print_json({"address": address})
+    print(address)
+    print("It signs in once, within the hour.", file=sys.stderr)
     return 0
 
 

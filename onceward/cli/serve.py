@@ -22,7 +22,6 @@ from onceward.web.auth import (
 )
 from onceward.web.settings import (
     FILE,
-    LISTS,
     MEANING,
     PREFIX,
     SECRET,
@@ -105,17 +104,20 @@ def _flags(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    settings, _ = load(_flags(arguments), file=arguments.config)
+    settings, found = load(_flags(arguments), file=arguments.config)
     from onceward.web.serve import serve  # here: what only a server needs takes long to load
 
     sys.path.insert(0, "")
 
+    links: list[str] = []
+
     def announce(url: str) -> None:
         mode = "dev mode: no keys, this machine only" if settings.dev else _callers(settings)
         print(f"onceward serves {settings.app or settings.database} at {url} ({mode})")
+        print(f"  {links[0]} opens the console{', once' if settings.dev else ''}")
         print(f"  {url}/docs shows the API; Ctrl-C stops it", flush=True)
 
-    serve(settings, announce)
+    serve(settings, announce, links.append, found)
     return 0
 
 
@@ -128,32 +130,16 @@ def _callers(settings: Settings) -> str:
 def _config(arguments: argparse.Namespace) -> int:
     _, found = load(_flags(arguments), file=arguments.config)
     if arguments.json:
-        shown = [
-            {"name": s.name, "value": _shown(s.name, s.value), "source": s.source} for s in found
-        ]
+        shown = [{"name": s.name, "value": s.plain, "source": s.source} for s in found]
         print(msgspec.json.format(msgspec.json.encode(shown)).decode())
         return 0
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2))
     for column in ("setting", "value", "from", "meaning"):
         table.add_column(column, overflow="fold")
     for setting in found:
-        value = _shown(setting.name, setting.value)
-        value = ",".join(map(str, value)) if setting.name in LISTS else str(value)
-        table.add_row(setting.name, Text(value), Text(setting.source), MEANING[setting.name])
+        table.add_row(setting.name, Text(setting.shown), Text(setting.source), setting.meaning)
     console().print(table)
     return 0
-
-
-def _shown(name: str, value: Any) -> Any:
-    """A setting without what is secret in it."""
-    if name == "keys":
-        return [{"name": key.name, "scopes": list(key.scopes)} for key in value]
-    if name == "jwt":
-        return [{"algorithm": key.algorithm, "audience": key.audience} for key in value]
-    if name == "database" and "@" in value:
-        scheme, _, rest = value.partition("://")
-        return f"{scheme}://…@{rest.rpartition('@')[2]}"
-    return value
 
 
 def _token(arguments: argparse.Namespace) -> int:

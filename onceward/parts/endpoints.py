@@ -14,6 +14,8 @@ from onceward.outward import signing
 from onceward.transaction import Transaction
 
 DEFAULT = "default"
+ENDPOINTS = "endpoint"
+"""The partition of all of them."""
 
 
 class Secret(msgspec.Struct, omit_defaults=True):
@@ -58,7 +60,7 @@ def endpoint_key(caller: str, id_: str) -> Key:
             f"an endpoint's id has 1 to {limits.QUEUE_CHARS_MAX} characters, not {len(id_)}",
             code="bad_name",
         )
-    return "endpoint", keys.join(caller, id_)
+    return ENDPOINTS, keys.join(caller, id_)
 
 
 async def put(
@@ -128,8 +130,21 @@ async def all_of(
     start, end = keys.below(caller)
     if after:
         start = max(start, keys.after(keys.join(caller, after)))
-    rows = await tx.scan("endpoint", Endpoint, start=start, end=end, limit=most)
+    rows = await tx.scan(ENDPOINTS, Endpoint, start=start, end=end, limit=most)
     return [(keys.split(row.key[1])[1], row.value) for row in rows]
+
+
+async def everyones(
+    tx: Transaction, *, after: str = "", most: int
+) -> list[tuple[str, str, Endpoint]]:
+    """The endpoints of all callers, each with its caller and id, from behind a sort key on."""
+    rows = await tx.scan(ENDPOINTS, Endpoint, start=keys.after(after) if after else "", limit=most)
+    return [(*_names(row.key[1]), row.value) for row in rows]
+
+
+def _names(sort: str) -> tuple[str, str]:
+    caller, id_ = keys.split(sort)
+    return caller, id_
 
 
 async def note(tx: Transaction, id_: str, *, failing: bool, said: str, caller: str = "") -> None:

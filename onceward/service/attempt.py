@@ -32,6 +32,7 @@ from onceward.parts import steps as steps_part
 from onceward.parts.inbox import Inbox
 from onceward.parts.schedule import COMPLETE_WRITES, Claim, Schedule, job_key, milliseconds
 from onceward.parts.steps import Step, Steps
+from onceward.service.effects import effects_of
 from onceward.service.job import Asleep, Job, later_ms
 from onceward.service.lease import Lease
 from onceward.service.outcome import failures_of, leaves, principal, reason_of, results_of
@@ -251,12 +252,13 @@ class Attempt:
 
     async def _complete(self, job: Job, claim: Claim, result: Any) -> None:
         tx = job.begun
+        effects = effects_of(list(job.steps or ()), tx.written if tx is not None else [])
         if tx is not None:
-            await self._schedule.complete(tx, claim.id, claim.token, result)
+            await self._schedule.complete(tx, claim.id, claim.token, result, effects)
             await self._store.end(tx)
         else:  # no effects here: many can end in one commit
             await self._together.run(
-                lambda tx: self._schedule.complete(tx, claim.id, claim.token, result),
+                lambda tx: self._schedule.complete(tx, claim.id, claim.token, result, effects),
                 writes=COMPLETE_WRITES,
                 reads=[job_key(claim.id)],
             )

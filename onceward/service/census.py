@@ -1,20 +1,25 @@
-"""The census: how many jobs of each queue are in which state.
+"""The census: how many jobs of each queue are in which state; and how many timers and rooms there
+are, and which endpoints fail.
 
-No commit counts anything, so that none has to wait for a counter. Instead all jobs are
+No commit counts anything, so that none has to wait for a counter. Instead all of them are
 looked through again and again, in small pieces and with pauses: the more there are, the older
 the figures. They say when they were taken.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from onceward import keys, limits
 from onceward.engine.base import Record
 from onceward.errors import OncewardError
+from onceward.parts.endpoints import ENDPOINTS, Endpoint
+from onceward.parts.rooms.records import ROOMS
 from onceward.parts.schedule import job_partition
+from onceward.parts.timers import Timer, timer_partition
 from onceward.store import Store
 from onceward.transaction import decode
 
@@ -37,6 +42,15 @@ class Queue:
     """When the oldest of those that wait for a worker was sent."""
 
 
+class Failing(NamedTuple):
+    """An endpoint whose last call has failed."""
+
+    caller: str
+    id: str
+    since_ms: int
+    said: str
+
+
 class Census:
     """Counts jobs, again and again."""
 
@@ -45,6 +59,12 @@ class Census:
         """As of the last count."""
         self.counted_ms: int | None = None
         """When that was; None before the first is complete."""
+        self.timers: Counter[str] = Counter()
+        """How many timers there are, by state."""
+        self.rooms = 0
+        self.failing: list[Failing] = []
+        """Endpoints that fail, the first few."""
+        self._counts = 0
         self._store = store
         self._slots = slots
 
@@ -61,36 +81,63 @@ class Census:
             await clock.sleep(max(limits.CENSUS_S, (clock.elapsed_ns() - begun_ns) / 1e9))
 
     async def count(self) -> None:
-        """Look through all jobs once."""
-        clock, found = self._store.clock, dict[str, Queue]()
-        begun_ms = clock.now_ms()
+        """Look through all jobs once, and now and then through the rest."""
+        found = dict[str, Queue]()
+        begun_ms = self._store.clock.now_ms()
         for slot in range(self._slots):
-            start, more = "", True
-            while more:
-                begun_ns = clock.elapsed_ns()
-                page = await self._store.engine.scan(
-                    job_partition(slot), clock.now_ms(), start=start, limit=limits.CENSUS_JOBS
-                )
-                for job in _jobs(page):
+            async for page in self._pages(job_partition(slot)):
+                for job in _values([r for r in page if r.key[1].endswith("#job")], _Glance):
                     queue = found.setdefault(job.queue, Queue())
                     queue.jobs[job.state] += 1
                     if job.state == "ready":
                         oldest_ms = queue.oldest_ready_ms
                         if oldest_ms is None or job.made_ms < oldest_ms:
                             queue.oldest_ready_ms = job.made_ms
-                more = len(page) == limits.CENSUS_JOBS
-                if page:
-                    start = keys.after(page[-1].key[1])
-                # So that it takes a small part of the time, however much there is to count.
-                took_s = (clock.elapsed_ns() - begun_ns) / 1e9
-                await clock.sleep(took_s * limits.CENSUS_REST)
         self.queues, self.counted_ms = found, begun_ms
+        if self._counts % limits.CENSUS_OTHERS == 0:
+            await self._count_others()
+        self._counts += 1
+
+    async def _count_others(self) -> None:
+        timers, rooms, failing = Counter[str](), 0, list[Failing]()
+        for slot in range(self._slots):
+            async for page in self._pages(timer_partition(slot)):
+                timers.update(timer.state for timer in _values(page, Timer))
+        async for page in self._pages(ROOMS):
+            rooms += len(page)
+        async for page in self._pages(ENDPOINTS):
+            for record in page:
+                for endpoint in _values([record], Endpoint):
+                    if endpoint.health.failing and len(failing) < limits.FAILING_TOLD_MAX:
+                        caller, id_ = keys.split(record.key[1])
+                        health = endpoint.health
+                        failing.append(Failing(caller, id_, health.since_ms, health.said))
+        self.timers, self.rooms, self.failing = timers, rooms, failing
+
+    async def _pages(self, partition: str) -> AsyncIterator[list[Record]]:
+        """All records of a partition, with pauses: so that it takes a small part of the time,
+        however much there is to count."""
+        clock, start, more = self._store.clock, "", True
+        while more:
+            begun_ns = clock.elapsed_ns()
+            page = await self._store.engine.scan(
+                partition, clock.now_ms(), start=start, limit=limits.CENSUS_JOBS
+            )
+            yield page
+            more = len(page) == limits.CENSUS_JOBS
+            if page:
+                start = keys.after(page[-1].key[1])
+            took_s = (clock.elapsed_ns() - begun_ns) / 1e9
+            await clock.sleep(took_s * limits.CENSUS_REST)
 
 
-def _jobs(page: list[Record]) -> Iterator[_Glance]:
+T = TypeVar("T")
+
+
+def _values(page: list[Record], kind: type[T]) -> Iterator[T]:
     for record in page:
-        if record.key[1].endswith("#job"):
-            try:
-                yield decode(record.value, _Glance, record.key)
-            except OncewardError:
-                pass  # damaged: `onceward check` tells of it
+        try:
+            value: Any = decode(record.value, kind, record.key)
+        except OncewardError:
+            continue  # damaged: `onceward check` tells of it
+        yield value

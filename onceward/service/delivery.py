@@ -59,6 +59,14 @@ class Outward:
     """For tests: what makes the calls."""
 
 
+@dataclass(slots=True)
+class Rate:
+    """How many calls of an endpoint were made, and how many of them went well."""
+
+    calls: int = 0
+    delivered: int = 0
+
+
 class Delivery:
     """Makes the calls of one node."""
 
@@ -73,6 +81,8 @@ class Delivery:
         hosts = Hosts(store.ids.fraction, elapsed_ns, doubtful_max=hands - hands // 4)
         self._lines = Lines(hosts, elapsed_ns, hands // 2)
         self._sender = outward.sender(self.guard)
+        self.rates: dict[tuple[str, str], Rate] = {}
+        """By caller and endpoint, since this node began; not of those beyond the first many."""
         self._known: dict[tuple[str, str], tuple[Endpoint, int]] = {}
         self._lateness = store.meters.histogram("webhook_lateness_seconds")
 
@@ -117,6 +127,7 @@ class Delivery:
             self._lines.leave(host, slot, answered)
         await self._note(webhook.caller, id_, endpoint, verdict)
         self._store.meters.count("webhooks", outcome=verdict.outcome)
+        self._rate(webhook.caller, id_, verdict.outcome is Outcome.DELIVERED)
         if verdict.outcome is Outcome.DELIVERED:
             return {"said": verdict.line}
         if verdict.outcome is Outcome.AGAIN:
@@ -160,6 +171,15 @@ class Delivery:
         if id_ == endpoints.DEFAULT:
             return await default_endpoint(tx, self._store, caller)
         return await endpoints.get(tx, id_, caller=caller)
+
+    def _rate(self, caller: str, id_: str, delivered: bool) -> None:
+        rate = self.rates.get((caller, id_))
+        if rate is None:
+            if len(self.rates) >= limits.ENDPOINTS_KNOWN_MAX:
+                return
+            rate = self.rates[caller, id_] = Rate()
+        rate.calls += 1
+        rate.delivered += delivered
 
     async def _end(self, webhook: Webhook) -> None:
         """Let a timer repeat no more whose receiver wants no calls any more."""

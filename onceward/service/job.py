@@ -84,6 +84,7 @@ class Job:
             )
         if self._tx is None:
             self._tx = self._store.begin()
+            self._tx.job = self.id
         return self._tx
 
     @property

@@ -34,6 +34,7 @@ from onceward.parts.locks import (
     LOCK_DUE,
     UNUSED_DUE,
     UNUSED_WRITES,
+    Head,
     LockTable,
     Request,
     Status,
@@ -119,6 +120,14 @@ class Locks:
     async def status(self, name: str) -> Status | None:
         """Who holds a name and who waits for it; None if it was not used lately."""
         return await self.store.run(lambda tx: self.table.status(tx, name))
+
+    async def find(
+        self, *, prefix: str = "", after: str = "", most: int = 100
+    ) -> list[tuple[str, Head]]:
+        """The locks that were used lately, by name, from behind `after` on."""
+        return await self.store.run(
+            lambda tx: self.table.find(tx, prefix=prefix, after=after, most=most)
+        )
 
     async def close(self) -> None:
         """Let nobody wait any more, and let go of what is held here; twice is once.

@@ -17,10 +17,12 @@ of names, as in `send:orders` or `work:mail.*`. Actions:
     room      do all that, and give rooms settings, and delete them
     play      see tables whose ids match, join and leave them, move and watch there, for oneself
     table     do all that for others, too, make, pause and close such tables, and say who has won
+    operate   see senders, and see and look after timers and endpoints of all callers whose ids
+              match
     all       everything
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -48,6 +50,7 @@ Action = Literal[
     "room",
     "play",
     "table",
+    "operate",
 ]
 ACTIONS: tuple[str, ...] = get_args(Action)
 
@@ -78,6 +81,11 @@ class Caller:
             raise OncewardError(
                 f"{self.name!r} has no scope for {action}:{name[:100]}", code="not_allowed"
             )
+
+    def insist_all(self) -> None:
+        """Raise `not_allowed` for who may not do everything."""
+        if "all" not in self.scopes:
+            raise OncewardError(f"{self.name!r} has not the scope all", code="not_allowed")
 
 
 DEVELOPER = Caller("developer", ("all",))
@@ -120,21 +128,39 @@ class Auth:
             admit_scopes(key.scopes)
             self._keys[_digest(key)] = Caller(key.name, key.scopes)
         self._jwt_keys = [_prepared(key) for key in jwt_keys]
+        self.stored: Callable[[str], Caller | None] = lambda digest: None
+        """Who has a key that the settings do not have, by its digest."""
 
     def caller(self, authorization: str | None, now_ms: int) -> Caller:
         """The caller by the header Authorization. Raises `no_credentials`."""
         if self.dev:
             return DEVELOPER
-        scheme, _, credentials = (authorization or "").partition(" ")
-        credentials = credentials.strip()
+        scheme, credentials = _parts(authorization)
         if scheme.lower() != "bearer" or not credentials:
             raise _refused("send an API key or a token: Authorization: Bearer …")
         if credentials.startswith(KEY_PREFIX):
-            caller = self._keys.get(sha256(credentials.encode()).digest())
+            digest = sha256(credentials.encode())
+            caller = self._keys.get(digest.digest()) or self.stored(digest.hexdigest())
             if caller is None:
                 raise _refused("this API key is not known")
             return caller
         return self._caller_by_token(credentials, now_ms)
+
+    def credential(self, authorization: str | None) -> str:
+        """What a session of a caller depends on: the digest of its key, or `jwt`, or `dev`."""
+        if self.dev:
+            return "dev"
+        _, credentials = _parts(authorization)
+        is_key = credentials.startswith(KEY_PREFIX)
+        return sha256(credentials.encode()).hexdigest() if is_key else "jwt"
+
+    def counts(self, credential: str) -> bool:
+        """Whether that is still one."""
+        if self.dev or credential == "dev":
+            return self.dev and credential == "dev"
+        if credential == "jwt":
+            return bool(self._jwt_keys)
+        return bytes.fromhex(credential) in self._keys or self.stored(credential) is not None
 
     def _caller_by_token(self, token: str, now_ms: int) -> Caller:
         import jwt  # here, since few need it and it takes long to load
@@ -168,6 +194,12 @@ class Auth:
             except jwt.PyJWTError as error:
                 reason = str(error)
         raise _refused(f"the token is refused: {reason}")
+
+
+def _parts(authorization: str | None) -> tuple[str, str]:
+    """Scheme and credentials of the header Authorization."""
+    scheme, _, credentials = (authorization or "").partition(" ")
+    return scheme, credentials.strip()
 
 
 def _caller(claims: dict[str, Any], now_ms: int) -> Caller:

@@ -23,6 +23,7 @@ HELP = {
     "room_closes": "WebSocket connections that the server has closed, by reason",
     "room_steps": "Steps of rooms that were told to their members",
     "rooms": "Rooms in memory",
+    "connections": "WebSocket connections that are open",
     "room_members": "Connections in rooms, each counted for every room it is in",
     "jobs": "Jobs by queue and state, as of the last count",
     "oldest_ready_seconds": "Age of the oldest job that waits for a worker, by queue",

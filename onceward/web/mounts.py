@@ -11,6 +11,8 @@ from onceward.errors import OncewardError
 from onceward.web.http import Receive, Request, Response, Scope, problem
 from onceward.web.routes import Routes, words_of
 
+_API = b"/v1/"
+
 
 class Mount(NamedTuple):
     """An ASGI application below a prefix."""
@@ -71,8 +73,8 @@ class Mounts:
 
     def at(self, scope: Scope) -> Mount | None:
         """What is mounted at an address, if anything is. Raises `BadInput` as `find`."""
-        if not self._mounts:
-            return None
+        if not self._mounts or _is_api(scope):
+            return None  # most requests are for the API, and nothing can be mounted there
         words = words_of(scope)
         for count in range(len(words), 0, -1):
             if (mount := self._mounts.get(tuple(words[:count]))) is not None:
@@ -102,3 +104,7 @@ class _Collected:
         kept = [header for header in given if header[0] != b"content-length"]
         response.headers = [(b"content-length", str(len(response.body)).encode()), *kept]
         return response
+
+
+def _is_api(scope: Scope) -> bool:
+    return (scope.get("raw_path") or b"").startswith(_API) and not scope.get("root_path")

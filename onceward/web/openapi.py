@@ -128,5 +128,6 @@ _QUERY = {
     "limit": {"type": "integer", "minimum": 1},
     "secret": {"type": "boolean"},
     "app": {"type": "boolean"},
+    "everyone": {"type": "boolean"},
 }
 _PLAIN = str.maketrans({"/": "_", "{": "", "}": "", ".": "_"})

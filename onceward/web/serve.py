@@ -5,7 +5,7 @@ import gc
 import logging
 import resource
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import uvicorn
@@ -17,20 +17,27 @@ from onceward.outward.addresses import Guard
 from onceward.service.delivery import Outward
 from onceward.web import logs
 from onceward.web.application import load_app
-from onceward.web.auth import Auth
+from onceward.web.auth import DEVELOPER, Auth
 from onceward.web.protocol import Protocol
 from onceward.web.server import Server, is_loopback
-from onceward.web.settings import Settings
+from onceward.web.settings import Setting, Settings
 from onceward.web.websocket import WebSocket
 
 logger = logging.getLogger("onceward")
 
 
-def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+def serve(
+    settings: Settings,
+    announce: Callable[[str], None],
+    welcome: Callable[[str], None] = lambda link: None,
+    found: Sequence[Setting] = (),
+) -> None:
     """Serve until SIGTERM or SIGINT: then answer what is at hand, hand over, and close.
 
-    `announce` hears where, once it listens. Raises `bad_settings`, what `App.start` raises, and
-    what has ended the node, if that was no signal.
+    `announce` hears where, once it listens; before that `welcome` hears the address of the console,
+    in dev mode with what signs in there, once. `found` is what the console shows of the settings.
+    Raises `bad_settings`, what `App.start` raises, and what has ended the node, if that was no
+    signal.
     """
     if settings.dev and not is_loopback(settings.host):
         raise OncewardError(
@@ -45,7 +52,7 @@ def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     logs.set_up(settings.log, settings.log_level)
     allow_files(settings.webhook_calls if settings.webhooks else 0)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, app, auth, announce))
+        runner.run(_serve(settings, app, auth, announce, welcome, found))
 
 
 def _application(settings: Settings) -> App:
@@ -101,7 +108,14 @@ def outward_of(settings: Settings) -> Outward | None:
     return outward
 
 
-async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[str], None]) -> None:
+async def _serve(
+    settings: Settings,
+    app: App,
+    auth: Auth,
+    announce: Callable[[str], None],
+    welcome: Callable[[str], None],
+    found: Sequence[Setting],
+) -> None:
     listening = _listen(settings.host, settings.port)
     try:
         async with Server(
@@ -111,6 +125,7 @@ async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[s
             append_id=settings.timers_append_id,
             origins=settings.origins,
             frame_rate=settings.frame_rate,
+            settings=found,
         ) as server:
             config = uvicorn.Config(
                 server,
@@ -128,7 +143,13 @@ async def _serve(settings: Settings, app: App, auth: Auth, announce: Callable[[s
             host, port = listening.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             app.hub.owners.announce(settings.advertise or url)
-            listener = _Listener(config, server, lambda: announce(url))
+
+            def tell() -> None:
+                enter = f"#enter={server.sessions.link(DEVELOPER, 'dev')}" if auth.dev else ""
+                welcome(f"{url}/console{enter}")
+                announce(url)
+
+            listener = _Listener(config, server, tell)
             app.node.on_end(listener.leave)
             gc.collect()
             gc.freeze()  # what is there now stays: no need to look through it again and again

@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Sequence
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -13,15 +13,20 @@ from onceward.app import App
 from onceward.clock import boot_ns
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.service.census import Census
+from onceward.service.pulse import Pulse
 from onceward.web.api import ROUTES
 from onceward.web.asgi_wire import AsgiWire
 from onceward.web.auth import DEVELOPER, Auth, Caller
+from onceward.web.console import MOUNTED
 from onceward.web.dial import dial
 from onceward.web.handshake import admit, behind, is_from_node, refuse
 from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, problem
+from onceward.web.keyring import Keyring
 from onceward.web.mounts import Mount, Mounts
 from onceward.web.openapi import document
 from onceward.web.routes import Route, Routes
+from onceward.web.sessions import Sessions
+from onceward.web.settings import Setting
 from onceward.web.telemetry import Telemetry
 from onceward.web.websocket import WIRE, Hearing
 
@@ -47,24 +52,28 @@ class Server:
         append_id: bool = False,
         origins: Collection[str] = (),
         frame_rate: float = limits.FRAMES_PER_S,
+        settings: Sequence[Setting] = (),
     ) -> None:
         """`work`: whether this process runs the application's handlers, too. `telemetry`: whether
         it makes OpenTelemetry spans. `append_id`: whether timers in the plain form have their id
         appended to their URL. `origins`: those of pages that may open WebSocket connections,
-        beside its own. `frame_rate`: how many frames a second are read from a connection."""
+        beside its own. `frame_rate`: how many frames a second are read from a connection.
+        `settings`: what the console shows of how it was set up."""
         self.app = app
         self.auth = auth
         self.routes = Routes(ROUTES)
-        self._mounts = Mounts(app.mounted, self.routes)
+        self._mounts = Mounts({**MOUNTED, **app.mounted}, self.routes)
         self.draining = asyncio.Event()
         """Set when the server stops: whoever waits for something is answered at once."""
         self.append_id = append_id
+        self.settings = settings
         self.origins = frozenset(origins)
         self._frame_rate = frame_rate
         self.openapi = document(self.routes)
         self._work = work
         self._telemetry = Telemetry() if telemetry else None
         self._counting: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
         self._probing: asyncio.Task[None] | None = None
 
     async def start(self) -> Self:
@@ -73,7 +82,22 @@ class Server:
         self.app.hub.visitor = self.visitor
         self.app.hub.dial = dial
         self.census = Census(self.app.store, self.app.node.schedule.slots)
+        self.pulse = Pulse(self.app.store, self.census, self.app.hub.gauges)
+        self.started_ms = self.app.store.clock.now_ms()
+        self.keyring = Keyring(self.app.store)
+        self.auth.stored = self.keyring.caller
+        self.sessions = Sessions(self.app, self.auth.counts)
+        try:
+            await self.keyring.load()
+            await self.sessions.load()
+        except OncewardError:
+            await self.app.stop()
+            raise
         self._counting = asyncio.create_task(self.census.run(), name="onceward-census")
+        self._watching = [
+            asyncio.create_task(self.pulse.run(), name="onceward-pulse"),
+            asyncio.create_task(self.keyring.run(), name="onceward-keyring"),
+        ]
         self.draining.clear()
         return self
 
@@ -87,9 +111,11 @@ class Server:
         """Finish what is at hand and close; twice is once."""
         self.drain()
         if self._counting is not None:
-            self._counting.cancel()
-            await asyncio.wait([self._counting])
-            self._counting = None
+            watching = [self._counting, *self._watching]
+            for task in watching:
+                task.cancel()
+            await asyncio.wait(watching)
+            self._counting, self._watching = None, []
         await self.app.stop()
 
     async def __aenter__(self) -> Self:
@@ -219,6 +245,10 @@ class Server:
         authorization = request.header(b"authorization")
         if self.auth.dev:
             insist_local(request)
+        signed_in = self.sessions.caller(request)
+        if signed_in is not None:
+            return signed_in
+        if self.auth.dev:
             return self.visitor((authorization or "").partition(" ")[2])
         return self.auth.caller(authorization, self.app.store.clock.now_ms())
 

@@ -91,6 +91,30 @@ class Setting(NamedTuple):
     value: Any
     source: str
 
+    @property
+    def plain(self) -> Any:
+        """The value without what is secret in it."""
+        value = self.value
+        if self.name == "keys":
+            return [{"name": key.name, "scopes": list(key.scopes)} for key in value]
+        if self.name == "jwt":
+            return [{"algorithm": key.algorithm, "audience": key.audience} for key in value]
+        if self.name == "database" and "@" in value:
+            scheme, _, rest = value.partition("://")
+            return f"{scheme}://…@{rest.rpartition('@')[2]}"
+        return value
+
+    @property
+    def shown(self) -> str:
+        """The same as a text for people."""
+        if self.name in SECRET:
+            return msgspec.json.encode(self.plain).decode() if self.value else ""
+        return ",".join(map(str, self.value)) if self.name in LISTS else str(self.plain)
+
+    @property
+    def meaning(self) -> str:
+        return MEANING[self.name]
+
 
 def load(
     flags: Mapping[str, Any],

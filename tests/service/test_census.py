@@ -2,12 +2,15 @@
 
 import asyncio
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from onceward import limits
 from onceward.errors import EngineStopped
 from onceward.keys import Key
+from onceward.outward import signing
+from onceward.parts import endpoints
 from onceward.parts.schedule import job_key
 from onceward.service.census import Census
 from onceward.transaction import Transaction
@@ -64,8 +67,10 @@ async def test_counting_leaves_most_of_the_time_to_others() -> None:
         census = Census(app.store, app.node.schedule.slots)
         begun_s = apps.loop.time()
         await census.count()
-        # Each of the four slots takes two trips to the engine, and a rest many times as long.
-        assert apps.loop.time() - begun_s == pytest.approx(4 * 0.2 * (1 + limits.CENSUS_REST))
+        # The jobs and the timers of each of the four slots, the rooms and the endpoints take two
+        # trips to the engine each, and a rest many times as long.
+        trips = 2 * (4 + 4 + 1 + 1)
+        assert apps.loop.time() - begun_s == pytest.approx(trips * 0.1 * (1 + limits.CENSUS_REST))
         counted_ms = census.counted_ms
         counting = asyncio.create_task(census.run())
         await apps.sleep(30)
@@ -118,3 +123,29 @@ async def test_a_record_that_cannot_be_read_is_left_out() -> None:
         census = Census(app.store, app.node.schedule.slots)
         await census.count()
         assert census.queues["q"].jobs == Counter(ready=2)
+
+
+@virtual
+async def test_timers_rooms_and_endpoints_that_fail_are_counted_now_and_then() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        census = Census(app.store, app.node.schedule.slots)
+        for number in range(5):
+            await app.timers.set(f"t{number}", queue="q", delay_s=600)
+        await app.timers.cancel("t0")
+        for number in range(3):
+            await app.run(partial(app.rooms.create, id_=f"r{number}", by="ann"))
+        secret = signing.new_secret(app.store.ids)
+        for id_ in ("a", "b"):
+            await app.run(partial(endpoints.put, id_=id_, url="https://x.example", secret=secret))
+        await app.run(partial(endpoints.note, id_="b", failing=True, said="500", caller=""))
+        await census.count()
+        assert census.timers == Counter(active=4, cancelled=1)
+        assert census.rooms == 3
+        assert [(one.id, one.said) for one in census.failing] == [("b", "500")]
+        await app.run(partial(endpoints.note, id_="b", failing=False, said="200", caller=""))
+        for _ in range(limits.CENSUS_OTHERS - 1):
+            await census.count()
+        assert census.failing
+        await census.count()
+        assert census.failing == []

@@ -136,7 +136,11 @@ def wait_key(name: str, place: int, slots: int) -> Key:
 
 
 def lock_partition(name: str, slots: int) -> str:
-    return f"lock#{name_slot(name, slots):04d}"
+    return partition_of(name_slot(name, slots))
+
+
+def partition_of(slot: int) -> str:
+    return f"lock#{slot:04d}"
 
 
 def fence_key(slot: int) -> Key:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from onceward import keys, limits
 from onceward.errors import BadInput, LineFull, LockLost
 from onceward.ids import Ids
@@ -27,6 +29,7 @@ from onceward.parts.locks.records import (
     hold_key,
     lock_partition,
     name_slot,
+    partition_of,
     renewed_key,
     request_key,
     slot_of,
@@ -270,6 +273,36 @@ class LockTable:
             )
             found.append([row.value for row in rows])
         return Status(name, head.capacity, head.token, head.held, head.waiting, *found)
+
+    async def find(
+        self, tx: Transaction, *, prefix: str = "", after: str = "", most: int
+    ) -> list[tuple[str, Head]]:
+        """The locks that were used lately and whose names begin with `prefix`, in the order of
+        their names, from behind `after` on."""
+        start = keys.join(prefix) if prefix else ""
+        end = start + "\U0010ffff" if prefix else None
+        if after:
+            start = max(start, keys.below(after)[1])
+        found: list[tuple[str, Head]] = []
+        for slot in range(self.slots):
+            found += await self._heads_in(tx, partition_of(slot), start, end, most)
+        return sorted(found, key=lambda one: one[0])[:most]
+
+    async def _heads_in(
+        self, tx: Transaction, partition: str, start: str, end: str | None, most: int
+    ) -> list[tuple[str, Head]]:
+        found: list[tuple[str, Head]] = []
+        more = True
+        while more and len(found) < most:
+            # Holders and those who wait stand between the heads.
+            rows = await tx.scan(partition, start=start, end=end)
+            for row in rows:
+                words = keys.split(row.key[1])
+                if words[1:] == ("head",):
+                    found.append((words[0], msgspec.convert(row.value, Head)))
+            more = len(rows) == limits.SCAN_RECORDS_DEFAULT
+            start = keys.after(rows[-1].key[1]) if rows else start
+        return found
 
     async def expire(self, tx: Transaction, entry: Key) -> None:
         """End a request whose lease ran out; or move the entry to where the lease now ends."""

@@ -29,6 +29,7 @@ from onceward.parts.schedule.records import (
     Attempt,
     Claim,
     Dedupe,
+    Effect,
     Job,
     admit_job,
     dead_partition,
@@ -91,6 +92,7 @@ class Places:
         dedupe: Dedupe | None = None,
         caller: str = "",
         ready_ms: int | None = None,
+        cause: Effect | None = None,
     ) -> tuple[str, Job]:
         """`send`, for those who need the job's record too, know it by a dedupe key, or let it
         take its place among those who are ready since a time that has passed."""
@@ -105,6 +107,10 @@ class Places:
         job.limit_key = limit_key
         job.dedupe = dedupe
         job.caller = caller
+        if cause is not None:
+            job.cause = cause
+        elif tx.job:
+            job.cause = Effect("job", tx.job)
         if order_key is None or await become_head(tx, id_, job, order_key):
             await self._place(tx, id_, job, ready_ms, new=True)
         tx.add((job_partition(slot), f"{id_}#job"), job)  # its `job_key`

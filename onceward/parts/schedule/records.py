@@ -31,6 +31,17 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
     reason: str
 
 
+class Effect(msgspec.Struct, frozen=True, array_like=True):
+    """Something that the commit of a job has made, beside the end of the job."""
+
+    kind: str
+    """step, job, timer, room or record."""
+    name: str
+    """Its id, or the key of the record."""
+    caller: str = ""
+    """Of a timer: whose it is."""
+
+
 class Dedupe(msgspec.Struct, frozen=True, array_like=True):
     """The record by which a job's duplicates are known: kept while the job lives, and for
     as long as its queue says after its end."""
@@ -95,6 +106,10 @@ class Job(msgspec.Struct, omit_defaults=True):
     """Who has sent it, where that matters."""
     ended_by: str = ""
     """The token of the attempt that has completed or failed it, until the next one."""
+    cause: Effect | None = None
+    """The job or timer whose commit has sent it."""
+    effects: list[Effect] = []
+    """What its own commit has made: the first few."""
 
 
 class Intent(msgspec.Struct):

@@ -13,6 +13,7 @@ from onceward.parts.schedule.records import (
     LEASE_DUE,
     PRIORITY_DEFAULT,
     Claim,
+    Effect,
     Intent,
     Job,
     Lease,
@@ -139,14 +140,21 @@ class Schedule(Places):
             tx.put(lease_key(id_), Lease(token, until_ms), expires_at_ms=until_ms)
         return until_ms
 
-    async def complete(self, tx: Transaction, id_: str, token: str, result: Any = None) -> None:
+    async def complete(
+        self,
+        tx: Transaction,
+        id_: str,
+        token: str,
+        result: Any = None,
+        effects: list[Effect] | None = None,
+    ) -> None:
         """End a job well, in the same commit as its effects. Raises `StaleToken`, `NoSuchJob`.
 
         Twice is an error, so that the effects cannot happen twice.
         """
         job = await self.held(tx, id_, token)
         await self._unlease(tx, id_, job)
-        job.result, job.ended_by = result, token
+        job.result, job.ended_by, job.effects = result, token, effects or []
         await self._end(tx, id_, job, "done")
 
     async def fail(

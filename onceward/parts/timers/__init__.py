@@ -18,6 +18,7 @@ from onceward.parts.timers.records import (
     Webhook,
     id_for,
     timer_key,
+    timer_partition,
 )
 from onceward.parts.timers.timers import Timers
 
@@ -35,4 +36,5 @@ __all__ = [
     "Webhook",
     "id_for",
     "timer_key",
+    "timer_partition",
 ]

@@ -7,7 +7,7 @@ from onceward.errors import AlreadyEnded, KeyReused, NoSuchTimer
 from onceward.keys import Key
 from onceward.parts import recurrence
 from onceward.parts.recurrence import Interval, Repeat
-from onceward.parts.schedule import Job, Schedule
+from onceward.parts.schedule import Effect, Job, Schedule, due_partition
 from onceward.parts.schedule import job_key as key_of_job
 from onceward.parts.timers.records import (
     TIMER_DUE,
@@ -27,6 +27,11 @@ from onceward.parts.timers.records import (
     timer_partition,
 )
 from onceward.transaction import Transaction
+
+# What entries of timers in due end with; behind all of them; and how many are read at least.
+_TIMER = f"#{TIMER_DUE}"
+_END = "\U0010ffff"
+_SHARE = 8
 
 
 class Timers:
@@ -109,6 +114,45 @@ class Timers:
         await tx.fetch([key_of_job(timer.job) for _, timer in ids if timer.job])
         return [await self._view(tx, caller, id_, timer) for id_, timer in ids]
 
+    async def everyones(
+        self, tx: Transaction, *, after: str = "", most: int
+    ) -> list[tuple[str, View]]:
+        """The timers of all callers in the order of their sort keys, from behind one on, each
+        with its own. For a look: nothing of it is checked at the commit."""
+        found = await self._first(tx, keys.after(after) if after else "", None, most)
+        views = await self._look(tx, [(*_names(sort), timer) for sort, timer in found])
+        return [(sort, view) for (sort, _), view in zip(found, views, strict=True)]
+
+    async def agenda(self, tx: Transaction, *, most: int) -> list[View]:
+        """The timers of all callers that are due next, the first one first. For a look, as
+        `everyones`."""
+        share = most // self._schedule.slots * 2 + _SHARE
+        while True:
+            entries, horizon = [], _END
+            for slot in range(self._schedule.slots):
+                rows = await tx.scan(due_partition(slot), limit=share)
+                if len(rows) == share:  # there are more behind them
+                    horizon = min(horizon, rows[-1].key[1])
+                entries += [row.key[1] for row in rows if row.key[1].endswith(_TIMER)]
+            found = sorted(entry for entry in entries if entry <= horizon)[:most]
+            if len(found) == most or horizon == _END or share >= limits.SCAN_RECORDS_MAX:
+                break
+            share = min(share * 8, limits.SCAN_RECORDS_MAX)
+        names = [_names(entry.partition("#")[2]) for entry in found]
+        places = [timer_key(caller, id_, self._schedule.slots) for caller, id_ in names]
+        await tx.fetch(places)
+        timers = [tx.peek(place, Timer) for place in places]
+        pairs = zip(names, timers, strict=True)
+        return await self._look(tx, [(*name, timer) for name, timer in pairs if timer is not None])
+
+    async def _look(self, tx: Transaction, timers: list[tuple[str, str, Timer]]) -> list[View]:
+        await tx.fetch([key_of_job(timer.job) for _, _, timer in timers if timer.job])
+        views = []
+        for caller, id_, timer in timers:
+            job = tx.peek(key_of_job(timer.job), Job) if timer.job else None
+            views.append(View(id_, caller, timer, _status(timer, job), job))
+        return views
+
     async def fire(self, tx: Transaction, entry: Key) -> None:
         """The time has come, or one of its times."""
         _, caller, id_, _, _ = keys.split(entry[1])
@@ -143,7 +187,7 @@ class Timers:
         return [timer_key(caller, id_, self._schedule.slots)]
 
     async def _first(
-        self, tx: Transaction, start: str, end: str, most: int
+        self, tx: Transaction, start: str, end: str | None, most: int
     ) -> list[tuple[str, Timer]]:
         """The first timers of all slots in the order of their keys. A slot is asked for a little
         more than its share, and for more once that is used up."""
@@ -166,7 +210,7 @@ class Timers:
         return found
 
     async def _send(self, tx: Transaction, caller: str, id_: str, timer: Timer, due_ms: int) -> str:
-        target = timer.spec.target
+        target, cause = timer.spec.target, Effect("timer", id_, caller)
         if isinstance(target, Send):
             job_id, _ = await self._schedule.add(
                 tx,
@@ -178,6 +222,7 @@ class Timers:
                 attempts_max=target.attempts_max,
                 ready_ms=due_ms,
                 caller=caller,
+                cause=cause,
             )
         else:
             webhook = Webhook(id_, due_ms, timer.fired, target, caller)
@@ -188,6 +233,7 @@ class Timers:
                 attempts_max=target.attempts_max,
                 ready_ms=due_ms,
                 caller=caller,
+                cause=cause,
             )
         return job_id
 
@@ -229,6 +275,12 @@ class Timers:
 
     def _entry(self, caller: str, id_: str, timer: Timer) -> Key:
         return timer_entry(caller, id_, timer, self._schedule.slots)
+
+
+def _names(sort: str) -> tuple[str, str]:
+    """The caller and the id that a sort key begins with."""
+    caller, id_ = keys.split(sort)[:2]
+    return caller, id_
 
 
 def _new(spec: Spec, mark: str, now_ms: int) -> Timer:

@@ -99,7 +99,11 @@ class Hub:
     def gauges(self) -> dict[str, float]:
         """What is so just now, for whoever watches."""
         members = sum(len(room.members) for room in self.rooms.values())
-        return {"rooms": len(self.rooms), "room_members": members}
+        return {
+            "rooms": len(self.rooms),
+            "room_members": members,
+            "connections": len(self.sessions),
+        }
 
     def drain(self) -> None:
         """Take nobody in, and let everybody go when its steps are answered; twice is once."""

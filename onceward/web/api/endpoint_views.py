@@ -69,6 +69,13 @@ class HealthView(msgspec.Struct, omit_defaults=True):
     """What the first of them came to."""
 
 
+class RateView(msgspec.Struct):
+    """How calls went, since this node began."""
+
+    calls: int
+    delivered: int
+
+
 class EndpointView(msgspec.Struct, omit_defaults=True):
     """An endpoint as it is now."""
 
@@ -81,6 +88,10 @@ class EndpointView(msgspec.Struct, omit_defaults=True):
     headers: dict[str, str] | UnsetType = UNSET
     secrets: list[SecretView] | UnsetType = UNSET
     """Those that count now, the newest first; only if asked for."""
+    rate: RateView | UnsetType = UNSET
+    """If this node has called it."""
+    caller: str | UnsetType = UNSET
+    """Whose it is, in a list of everyone's."""
 
 
 class EndpointMade(EndpointView, kw_only=True, omit_defaults=True):

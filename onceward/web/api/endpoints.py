@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
-from onceward import limits
+from onceward import keys, limits
 from onceward.errors import BadInput, KeyReused, NoSuchEndpoint
 from onceward.outward import signing
 from onceward.outward.headers import admit_headers
@@ -20,6 +20,7 @@ from onceward.web.api.endpoint_views import (
     EndpointSpec,
     EndpointView,
     NewEndpoint,
+    RateView,
     Removed,
     Rotate,
     shown,
@@ -100,20 +101,51 @@ async def get(server: "Server", request: Request) -> Response:
 
 async def list_(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
-    query = request.query(["after", "limit"])
+    query = request.query(["after", "limit", "everyone"])
     limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
     after = query.get("after", "")
-    if len(after) > limits.QUEUE_CHARS_MAX:
+    everyone = truth("everyone", query.get("everyone", "false"))
+    after_max = limits.SORT_BYTES_MAX if everyone else limits.QUEUE_CHARS_MAX
+    if len(after.encode()) > after_max or "\x00" in after:
         raise BadInput("after is the member next of the last answer", code="bad_parameter")
+    if everyone:
+        return await _everyones(server, caller, after, limit)
     found = await server.app.run(
         lambda tx: endpoints.all_of(tx, caller=caller.name, after=after, most=limit)
     )
     return Response.of(
         EndpointPage(
-            [shown(id_, one) for id_, one in found if caller.may("endpoint", id_)],
+            [
+                _rated(server, caller.name, shown(id_, one))
+                for id_, one in found
+                if caller.may("endpoint", id_)
+            ],
             found[-1][0] if len(found) == limit else None,
         )
     )
+
+
+async def _everyones(server: "Server", caller: Caller, after: str, limit: int) -> Response:
+    found = await server.app.run(
+        lambda tx: endpoints.everyones(tx, after=after, most=limit),
+    )
+    page = EndpointPage([], None)
+    for owner, id_, endpoint in found:
+        if caller.may("operate", id_):
+            view = _rated(server, owner, shown(id_, endpoint))
+            view.caller = owner
+            page.endpoints.append(view)
+    if len(found) == limit:
+        page.next = keys.join(*found[-1][:2])
+    return Response.of(page)
+
+
+def _rated(server: "Server", owner: str, view: EndpointView) -> EndpointView:
+    delivery = server.app.delivery
+    rate = delivery.rates.get((owner, view.id)) if delivery is not None else None
+    if rate is not None:
+        view.rate = RateView(rate.calls, rate.delivered)
+    return view
 
 
 async def remove(server: "Server", request: Request) -> Response:
@@ -223,7 +255,7 @@ ROUTES = [
         list_,
         "One's endpoints, by their ids",
         gives=EndpointPage,
-        query=("after", "limit"),
+        query=("after", "limit", "everyone"),
     ),
     Route(
         "GET",

@@ -217,7 +217,7 @@ async def extend(server: "Server", request: Request) -> Response:
 async def get(server: "Server", request: Request) -> Response:
     id_, caller = request.parameters["id"], server.caller(request)
     wait_ms = request.number("wait_ms", limits.WAIT_MS_MAX)
-    job = await server.app.run(lambda tx: _visible(server, caller, tx, id_))
+    job = await server.app.run(lambda tx: visible(server, caller, tx, id_))
     if wait_ms and not job.ended_ms:
         job = await server.patiently(request, server.app.wait(id_, wait_ms / 1000)) or job
     return Response.of(view(id_, job))
@@ -227,7 +227,7 @@ async def cancel(server: "Server", request: Request) -> Response:
     id_, caller = request.parameters["id"], server.caller(request)
 
     async def fn(tx: Transaction) -> None:
-        job = await _visible(server, caller, tx, id_)
+        job = await visible(server, caller, tx, id_)
         if job.caller != caller.name:
             caller.insist("manage", job.queue)
         await server.app.node.schedule.cancel(tx, id_, f"cancelled by {caller.name}")
@@ -240,7 +240,7 @@ async def redrive(server: "Server", request: Request) -> Response:
     id_, caller = request.parameters["id"], server.caller(request)
 
     async def fn(tx: Transaction) -> str:
-        job = await _visible(server, caller, tx, id_)
+        job = await visible(server, caller, tx, id_)
         caller.insist("manage", job.queue)
         await server.app.node.schedule.redrive(tx, id_)
         return (await server.app.node.schedule.get(tx, id_)).state
@@ -253,7 +253,7 @@ async def settle(server: "Server", request: Request) -> Response:
     said = parse(await request.body(), Settle)
 
     async def fn(tx: Transaction) -> str:
-        job = await _visible(server, caller, tx, id_)
+        job = await visible(server, caller, tx, id_)
         caller.insist("manage", job.queue)
         schedule = server.app.node.schedule
         await settle_step(tx, schedule, id_, said.step, result=said.result, done=said.done)
@@ -262,7 +262,7 @@ async def settle(server: "Server", request: Request) -> Response:
     return Response.of(Ended(id_, await server.app.run(fn)))
 
 
-async def _visible(server: "Server", caller: Caller, tx: Transaction, id_: str) -> Job:
+async def visible(server: "Server", caller: Caller, tx: Transaction, id_: str) -> Job:
     """A job that a caller may see; others' are not there for it. Raises `NoSuchJob`."""
     job = await server.app.node.schedule.get(tx, id_)
     own = job.caller == caller.name and caller.may("send", job.queue)

@@ -10,12 +10,12 @@ from onceward.errors import BadInput, Unavailable
 from onceward.ids import LENGTH
 from onceward.parts.locks import Request as LockRequest
 from onceward.parts.locks import Stand, admit_names, admit_owner
-from onceward.parts.locks.records import name_slot
+from onceward.parts.locks.records import admit_name, name_slot
 from onceward.service.hold import Terms
 from onceward.transaction import Transaction
 from onceward.web.auth import Caller
 from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
+from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
 
 if TYPE_CHECKING:
@@ -95,6 +95,25 @@ class LockView(msgspec.Struct):
     waiters: list[Someone]
 
 
+class LockLine(msgspec.Struct):
+    """A lock in a list."""
+
+    name: str
+    capacity: int
+    token: int
+    held: int
+    waiting: int
+    used_ms: int
+
+
+class LockPage(msgspec.Struct):
+    """Locks that were used lately, by name."""
+
+    locks: list[LockLine]
+    next: str | None
+    """For the parameter after of the next request; None: there are no more."""
+
+
 async def acquire(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
     asked = parse(await request.body(), Acquire)
@@ -160,6 +179,24 @@ async def status(server: "Server", request: Request) -> Response:
     )
 
 
+async def find(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    query = request.query(["prefix", "after", "limit"])
+    limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
+    prefix, after = query.get("prefix", ""), query.get("after", "")
+    for name in (prefix, after):
+        _admit(name)
+        if name:
+            admit_name(name, "a lock's name")
+    found = await server.app.locks.find(prefix=prefix, after=after, most=limit)
+    lines = [
+        LockLine(name, head.capacity, head.token, head.held, head.waiting, head.used_ms)
+        for name, head in found
+        if caller.may("lock", name)
+    ]
+    return Response.of(LockPage(lines, found[-1][0] if len(found) == limit else None))
+
+
 def _shown(stands: list[Stand]) -> list[Someone]:
     """Without the ids, by which whoever knows them may release."""
     return [Someone(stand.owner, stand.since_ms, stand.number) for stand in stands]
@@ -208,6 +245,15 @@ ROUTES = [
         takes=Release,
         gives=Released,
         problems=("bad_key",),
+    ),
+    Route(
+        "GET",
+        "/v1/locks",
+        find,
+        "Locks that were used lately",
+        gives=LockPage,
+        problems=("bad_name",),
+        query=("prefix", "after", "limit"),
     ),
     Route(
         "GET",

@@ -76,6 +76,8 @@ class ListedRoom(msgspec.Struct):
     made_ms: int
     by: str
     meta: dict[str, Any]
+    members: int
+    """How many connections are in it, as far as this node serves it."""
 
 
 class RoomPage(msgspec.Struct):
@@ -155,7 +157,7 @@ async def list_(server: "Server", request: Request) -> Response:
 
     found, next_ = await server.app.run(fn)
     rooms = [
-        ListedRoom(id_, room.epoch, room.made_ms, room.by, room.meta)
+        ListedRoom(id_, room.epoch, room.made_ms, room.by, room.meta, _members(server, id_))
         for id_, room in found
         if allowed(caller, "read", id_)
     ]
@@ -262,6 +264,11 @@ def admit_id(id_: str) -> None:
     admit_room(id_)
     if "\x00" in id_:
         raise BadInput("a room's id has no NUL in it", code="bad_name")
+
+
+def _members(server: "Server", id_: str) -> int:
+    room = server.app.hub.rooms.get(id_)
+    return 0 if room is None else len(room.members)
 
 
 def _view(id_: str, info: Info, head: Head) -> RoomView:

@@ -75,6 +75,8 @@ class TimerView(msgspec.Struct, omit_defaults=True):
     """The next times of one that repeats."""
     last: Firing | UnsetType = UNSET
     """What became of its last firing."""
+    caller: str | UnsetType = UNSET
+    """Whose it is, in a list of everyone's."""
 
 
 def shown(view: View, now_ms: int, times: int = _TIMES) -> TimerView:

@@ -209,9 +209,12 @@ class _One(NamedTuple):
 
 def _one(server: "Server", request: Request) -> _One:
     caller, id_ = server.caller(request), request.parameters["id"]
-    whose = _whose(caller, request.query(["app"]))
-    if whose:
+    query = request.query(["app", "caller"])
+    whose = _whose(caller, query)
+    if whose == caller.name:
         caller.insist("timer", id_)
+    elif "caller" in query:
+        caller.insist("operate", id_)
     return _One(caller, whose, id_)
 
 
@@ -231,13 +234,18 @@ async def _on_one(
 
 
 def _whose(caller: Caller, query: dict[str, str]) -> str:
-    """Whose timers are asked for: the caller's own, or those of the application itself."""
-    return "" if truth("app", query.get("app", "false")) else caller.name
+    """Whose timers are asked for: the caller's own, those of the application itself, or those of
+    another caller."""
+    if truth("app", query.get("app", "false")):
+        return ""
+    return query.get("caller", caller.name)
 
 
 def _may_see(caller: Caller, view: View) -> bool:
-    """Whether a timer is there for a caller: one of its own whose id a scope covers, or one of
-    the application, if it may manage the queue to which that sends."""
+    """Whether a timer is there for a caller: one of its own whose id a scope covers, one of the
+    application, if it may manage the queue to which that sends, or any that it may operate."""
+    if caller.may("operate", view.id):
+        return True
     if view.caller:
         return caller.may("timer", view.id)
     target = view.timer.spec.target
@@ -339,7 +347,7 @@ ROUTES = [
         "A timer as it is",
         gives=TimerView,
         problems=_OWN,
-        query=("app",),
+        query=("app", "caller"),
     ),
     Route(
         "PATCH",
@@ -349,7 +357,7 @@ ROUTES = [
         takes=Move,
         gives=TimerView,
         problems=(*_KNOWN, "bad_timer"),
-        query=("app",),
+        query=("app", "caller"),
     ),
     Route(
         "DELETE",
@@ -358,7 +366,7 @@ ROUTES = [
         "Cancel a timer",
         gives=TimerView,
         problems=_KNOWN,
-        query=("app",),
+        query=("app", "caller"),
     ),
     Route(
         "POST",
@@ -367,6 +375,6 @@ ROUTES = [
         "Let the last firing be tried again, with the same id",
         gives=TimerView,
         problems=(*_OWN, "not_dead"),
-        query=("app",),
+        query=("app", "caller"),
     ),
 ]

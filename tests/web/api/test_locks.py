@@ -174,3 +174,26 @@ async def test_locks_are_for_those_whose_scopes_cover_all_their_names() -> None:
             ):
                 assert (await callers[name](*request)).verdict == (403, "not_allowed")
         assert (await callers["ann"].ok("GET", "/v1/locks/a1"))["held"] == 1
+
+
+@virtual
+async def test_locks_are_listed_by_name_for_those_who_may_use_them() -> None:
+    async with serving_to(ann="lock:*", bob="lock:b*") as callers:
+        ann, bob = callers["ann"], callers["bob"]
+        for name in ("b2", "a1", "c#3", "b1"):
+            await ann.ok("POST", "/v1/locks/acquire", {"names": [name], "capacity": 2})
+        await ann.ok("POST", "/v1/locks/acquire", {"names": ["b1"], "capacity": 2})
+        page = await ann.ok("GET", "/v1/locks?limit=3")
+        assert [lock["name"] for lock in page["locks"]] == ["a1", "b1", "b2"]
+        assert [lock["held"] for lock in page["locks"]] == [1, 2, 1]
+        page = await ann.ok("GET", f"/v1/locks?after={page['next']}")
+        assert [lock["name"] for lock in page["locks"]] == ["c#3"]
+        assert page["next"] is None
+        assert [lock["name"] for lock in (await bob.ok("GET", "/v1/locks"))["locks"]] == [
+            "b1",
+            "b2",
+        ]
+        page = await ann.ok("GET", "/v1/locks?prefix=b")
+        assert [lock["name"] for lock in page["locks"]] == ["b1", "b2"]
+        assert (await ann("GET", "/v1/locks?after=%00")).verdict == (422, "bad_name")
+        assert (await ann("GET", "/v1/locks?limit=0")).verdict == (422, "bad_parameter")

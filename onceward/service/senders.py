@@ -1,0 +1,82 @@
+"""Senders: who has sent how much to which queue, how much of it again, and how quickly each got
+its answer. Kept in memory, from the start of the process on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from onceward import limits
+from onceward.errors import KeyReused, OncewardError
+from onceward.meters import Histogram
+from onceward.parts.inbox import Receipt
+from onceward.store import Store
+
+OTHERS = "(others)"
+"""In place of a sender's name, where there are too many to tell apart."""
+
+
+class Sender:
+    """One caller and one queue."""
+
+    __slots__ = ("ack_seconds", "first", "last_ms", "refused", "repeats")
+
+    def __init__(self) -> None:
+        self.first = 0
+        """How many messages were new."""
+        self.repeats = 0
+        self.refused = 0
+        """Known keys with another body."""
+        self.last_ms = 0
+        self.ack_seconds = Histogram()
+        """How long it took until a message was durable, or known to be."""
+
+
+class Senders:
+    """All of one node."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._senders: dict[tuple[str, str], Sender] = {}
+
+    def note(
+        self, queue: str, caller: str, verdict: Receipt | OncewardError, begun_ns: int
+    ) -> None:
+        """Count a message whose answer is about to go out; it came at `begun_ns`."""
+        if isinstance(verdict, Receipt):
+            sender = self._of(queue, caller)
+            self._store.meters.count(
+                "accepted", queue=queue, duplicate="yes" if verdict.duplicate else "no"
+            )
+            if verdict.duplicate:
+                sender.repeats += 1
+            else:
+                sender.first += 1
+            clock = self._store.clock
+            sender.last_ms = clock.now_ms()
+            sender.ack_seconds.observe((clock.elapsed_ns() - begun_ns) / 1e9)
+        elif isinstance(verdict, KeyReused):  # what else is refused may name no queue at all
+            self._of(queue, caller).refused += 1
+
+    def note_all(
+        self,
+        queue: str,
+        messages: Sequence[Any],
+        verdicts: Sequence[Receipt | OncewardError],
+        begun_ns: int,
+    ) -> None:
+        """`note`, for the messages of a batch."""
+        for message, verdict in zip(messages, verdicts, strict=True):
+            caller = message.get("caller", "") if isinstance(message, Mapping) else ""
+            self.note(queue, caller, verdict, begun_ns)
+
+    def _of(self, queue: str, caller: str) -> Sender:
+        found = self._senders.get((queue, caller))
+        if found is None:
+            if len(self._senders) >= limits.METERS_MAX:
+                queue, caller = OTHERS, OTHERS
+            found = self._senders.setdefault((queue, caller), Sender())
+        return found
+
+    def __iter__(self) -> Iterator[tuple[str, str, Sender]]:
+        """Queue, caller and what is known of them, in order."""
+        for (queue, caller), sender in sorted(self._senders.items(), key=lambda item: item[0]):
+            yield queue, caller, sender

@@ -1,0 +1,105 @@
+"""The agenda: the timers of all callers, for those who look after them. Who is no operator sees
+its own."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import BadInput
+from onceward.parts.timers import View
+from onceward.web.api.timer_views import TimerView, shown
+from onceward.web.auth import Caller
+from onceward.web.http import Request, Response, whole
+from onceward.web.routes import Route
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+_MOST = 200
+
+
+class Agenda(msgspec.Struct):
+    """Timers that are due next, the first one first."""
+
+    now_ms: int
+    timers: list[TimerView]
+
+
+class AgendaPage(msgspec.Struct):
+    """Timers by caller and id."""
+
+    now_ms: int
+    timers: list[TimerView]
+    next: str | None
+    """For the parameter after of the next request; None: there are no more."""
+
+
+async def due(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    query = request.query(["limit"])
+    limit = whole("limit", query.get("limit", "50"), 1, _MOST)
+    views = await server.app.run(lambda tx: server.app.timers.part.agenda(tx, most=limit))
+    now_ms = server.app.store.clock.now_ms()
+    return Response.of(
+        Agenda(now_ms, [_shown(view, now_ms) for view in views if _may(caller, view)])
+    )
+
+
+async def all_(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    query = request.query(["state", "text", "after", "limit"])
+    limit = whole("limit", query.get("limit", "50"), 1, _MOST)
+    after, state, text = query.get("after", ""), query.get("state"), query.get("text", "")
+    if len(after.encode()) > limits.SORT_BYTES_MAX or "\x00" in after:
+        raise BadInput("after is the member next of the last answer", code="bad_parameter")
+    clock = server.app.store.clock
+    page = AgendaPage(clock.now_ms(), [], None)
+    until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
+    while True:
+        part = server.app.timers.part
+        found = await server.app.run(partial(part.everyones, after=after, most=limit))
+        for sort, view in found:
+            after = sort
+            if state in (None, view.status) and text in view.id and _may(caller, view):
+                page.timers.append(_shown(view, page.now_ms))
+                if len(page.timers) == limit:
+                    break
+        if len(page.timers) == limit or (found and clock.elapsed_ns() >= until_ns):
+            page.next = after
+            break
+        if len(found) < limit:
+            break
+    return Response.of(page)
+
+
+def _may(caller: Caller, view: View) -> bool:
+    own = view.caller == caller.name and caller.may("timer", view.id)
+    return own or caller.may("operate", view.id)
+
+
+def _shown(view: View, now_ms: int) -> TimerView:
+    found = shown(view, now_ms, times=0)
+    found.caller = view.caller
+    return found
+
+
+ROUTES = [
+    Route(
+        "GET",
+        "/v1/agenda",
+        due,
+        "Timers of all callers that are due next",
+        gives=Agenda,
+        query=("limit",),
+    ),
+    Route(
+        "GET",
+        "/v1/agenda/timers",
+        all_,
+        "Timers of all callers, by state or what their ids contain",
+        gives=AgendaPage,
+        query=("state", "text", "after", "limit"),
+    ),
+]

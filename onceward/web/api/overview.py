@@ -1,0 +1,231 @@
+"""What a server does and how it is, for those who watch it: live, and at a glance."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onceward import __version__, limits
+from onceward.service.pulse import Sample, Totals
+from onceward.web.auth import Caller
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+_QUEUES_MAX = 200
+_STUCK_MS = 60_000
+
+
+class PulseView(msgspec.Struct):
+    """What happened in each of the last seconds, and what has happened up to now."""
+
+    now_ms: int
+    every_ms: int
+    """The time from one sample to the next."""
+    last: int
+    """The number of the last sample, to be given as `after` the next time."""
+    samples: list[Sample]
+    totals: Totals
+
+
+class QueueLine(msgspec.Struct):
+    """A queue at a glance; what was counted by this node, since it began."""
+
+    name: str
+    jobs: dict[str, int]
+    oldest_ready_ms: int | None
+    paused: bool
+    accepted: float
+    repeats: float
+    done: float
+    failed: float
+
+
+class Attention(msgspec.Struct):
+    """Something that somebody should look at."""
+
+    kind: str
+    """dead, doubt, stuck (jobs that no worker takes), endpoint (that fails) or clock."""
+    name: str
+    """Of the queue or endpoint."""
+    count: int = 0
+    since_ms: int = 0
+    said: str = ""
+    caller: str = ""
+    """Whose endpoint it is."""
+
+
+class Overview(msgspec.Struct):
+    """A server at a glance."""
+
+    version: str
+    node: str
+    dev: bool
+    now_ms: int
+    started_ms: int
+    counted_ms: int | None
+    """When jobs were counted; None: they have not been yet."""
+    jobs: dict[str, int]
+    timers: dict[str, int]
+    rooms: int
+    queues: list[QueueLine]
+    """Those that the caller may manage, as many as can be shown."""
+    attention: list[Attention]
+
+
+class SenderLine(msgspec.Struct):
+    """Who has sent to a queue, since this node began."""
+
+    queue: str
+    sender: str
+    accepted: int
+    repeats: int
+    refused: int
+    """Known keys with another body."""
+    last_ms: int
+    ack_ms: float | None
+    """The median of how long it took until a message was durable."""
+    ack_99_ms: float | None
+
+
+class SenderList(msgspec.Struct):
+    """Senders by queue and name."""
+
+    senders: list[SenderLine]
+
+
+async def pulse(server: "Server", request: Request) -> Response:
+    server.caller(request)
+    after = request.number("after", limits.KEY_NUMBER_MAX)
+    pulse = server.pulse
+    return Response.of(
+        PulseView(
+            server.app.store.clock.now_ms(),
+            int(limits.PULSE_S * 1_000),
+            pulse.last,
+            pulse.since(after),
+            pulse.totals(),
+        )
+    )
+
+
+async def overview(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    census, clock = server.census, server.app.store.clock
+    queues = _queues(server, caller)
+    jobs = Counter[str]()
+    for line in queues:
+        jobs.update(line.jobs)
+    return Response.of(
+        Overview(
+            __version__,
+            server.app.name,
+            server.auth.dev,
+            clock.now_ms(),
+            server.started_ms,
+            census.counted_ms,
+            dict(jobs),
+            dict(census.timers),
+            census.rooms,
+            sorted(queues, key=_weight, reverse=True)[:_QUEUES_MAX],
+            _attention(server, caller, queues),
+        )
+    )
+
+
+async def senders(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    queue = request.query(["queue"]).get("queue")
+    found = [
+        SenderLine(
+            its_queue,
+            name,
+            sender.first,
+            sender.repeats,
+            sender.refused,
+            sender.last_ms,
+            _ms(sender.ack_seconds.quantile(0.5)),
+            _ms(sender.ack_seconds.quantile(0.99)),
+        )
+        for its_queue, name, sender in server.app.senders
+        if queue in (None, its_queue)
+        and (caller.may("manage", its_queue) or caller.may("operate", its_queue))
+    ]
+    return Response.of(SenderList(found))
+
+
+def _queues(server: "Server", caller: Caller) -> list[QueueLine]:
+    meters, census, book = server.app.store.meters, server.census, server.app.node.book
+    counted: dict[str, Counter[str]] = {}
+    for meter, label, values in (
+        ("accepted", "duplicate", {"no": "accepted", "yes": "repeats"}),
+        ("ended", "state", {"done": "done", "asleep": ""}),
+    ):
+        for labels, count in meters.labelled(meter):
+            name = values.get(labels.get(label, ""), "failed")
+            counted.setdefault(labels.get("queue", ""), Counter())[name] += int(count)
+    names = {*book.names(), *census.queues}
+    lines = []
+    for name in sorted(names):
+        if caller.may("manage", name):
+            queue, counts = census.queues.get(name), counted.get(name, Counter[str]())
+            lines.append(
+                QueueLine(
+                    name,
+                    dict(queue.jobs) if queue else {},
+                    queue.oldest_ready_ms if queue else None,
+                    book(name).paused,
+                    *(counts[what] for what in ("accepted", "repeats", "done", "failed")),
+                )
+            )
+    return lines
+
+
+def _weight(line: QueueLine) -> float:
+    """How much there is to see of a queue."""
+    return line.accepted + line.done + sum(line.jobs.values())
+
+
+def _attention(server: "Server", caller: Caller, queues: list[QueueLine]) -> list[Attention]:
+    clock, found = server.app.store.clock, list[Attention]()
+    if clock.jump_ms:
+        found.append(Attention("clock", "", clock.jump_ms))
+    for kind in ("doubt", "dead"):
+        found += [Attention(kind, q.name, q.jobs[kind]) for q in queues if q.jobs.get(kind)]
+    now_ms = clock.now_ms()
+    for queue in queues:
+        oldest_ms = queue.oldest_ready_ms
+        if oldest_ms is not None and now_ms - oldest_ms > _STUCK_MS and not queue.paused:
+            found.append(Attention("stuck", queue.name, queue.jobs.get("ready", 0), oldest_ms))
+    for one in server.census.failing:
+        own = one.caller == caller.name and caller.may("endpoint", one.id)
+        if own or caller.may("operate", one.id):
+            found.append(Attention("endpoint", one.id, 1, one.since_ms, one.said, one.caller))
+    return found
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1_000, 3)
+
+
+ROUTES = [
+    Route(
+        "GET",
+        "/v1/pulse",
+        pulse,
+        "What happened in each of the last seconds",
+        gives=PulseView,
+        query=("after",),
+    ),
+    Route("GET", "/v1/overview", overview, "The server at a glance", gives=Overview),
+    Route(
+        "GET",
+        "/v1/senders",
+        senders,
+        "Who sends to which queue, how often again, and how quickly it was answered",
+        gives=SenderList,
+        query=("queue",),
+    ),
+]

@@ -1,0 +1,104 @@
+"""The keyring: API keys that were made while the server runs. The database has their digests;
+each node has them in memory, and reads them again every few seconds."""
+
+import msgspec
+
+from onceward import ids, limits
+from onceward.errors import BadInput, OncewardError
+from onceward.keys import Key
+from onceward.store import Store
+from onceward.transaction import Transaction
+from onceward.web.auth import KEY_PREFIX, Caller, admit_caller, admit_scopes, digest_of
+
+_PARTITION = "apikey"
+_KEY_BYTES = 32
+
+
+class StoredKey(msgspec.Struct, frozen=True):
+    """A key as it is kept; its sort key is its digest."""
+
+    name: str
+    """The caller's."""
+    scopes: tuple[str, ...]
+    made_ms: int
+    by: str
+    """Who has made it."""
+
+
+class Keyring:
+    """The keys of one database, as far as this node knows."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.keys: dict[str, StoredKey] = {}
+        """By the digest of each, as hex digits."""
+        self._callers: dict[str, Caller] = {}
+
+    def caller(self, digest: str) -> Caller | None:
+        """Whose key has this digest."""
+        return self._callers.get(digest)
+
+    async def run(self) -> None:
+        """Read the keys again and again, until cancelled."""
+        while True:
+            await self._store.clock.sleep(limits.KEYS_S)
+            try:
+                await self.load()
+            except OncewardError:
+                pass  # whether trouble passes is for others to tell
+
+    async def load(self) -> None:
+        """Read all keys."""
+
+        async def fn(tx: Transaction) -> dict[str, StoredKey]:
+            rows = await tx.scan(_PARTITION, StoredKey, limit=limits.KEYS_MAX)
+            return {row.key[1]: row.value for row in rows}
+
+        self._take(await self._store.run(fn))
+
+    async def make(self, name: str, scopes: tuple[str, ...], by: str) -> tuple[str, str]:
+        """Make a key; returns it, and its digest. It is not kept, and cannot be shown again.
+        Raises `BadInput`."""
+        try:
+            admit_caller(name)
+            admit_scopes(scopes)
+        except OncewardError as error:
+            raise BadInput(error.message, code="bad_value") from error
+        if not scopes:
+            raise BadInput("say what it may do: all, or send:orders, …", code="bad_value")
+        if len(self.keys) >= limits.KEYS_MAX:
+            raise BadInput(f"there are {limits.KEYS_MAX} keys already", code="bad_value")
+        key = KEY_PREFIX + ids.random_bytes(_KEY_BYTES).hex()
+        digest = digest_of(key).partition(":")[2]
+
+        async def fn(tx: Transaction) -> StoredKey:
+            stored = StoredKey(name, scopes, tx.now_ms, by)
+            tx.put(_key(digest), stored)
+            return stored
+
+        self._take({**self.keys, digest: await self._store.run(fn)})
+        return key, digest
+
+    async def remove(self, digest: str) -> bool:
+        """Let a key count no more, here at once and on other nodes soon. Says whether it did."""
+
+        async def fn(tx: Transaction) -> bool:
+            known = await tx.get(_key(digest), StoredKey)
+            if known is not None:
+                tx.delete(_key(digest))
+            return known is not None
+
+        removed = await self._store.run(fn)
+        self._take({known: key for known, key in self.keys.items() if known != digest})
+        return removed
+
+    def _take(self, found: dict[str, StoredKey]) -> None:
+        self.keys = found
+        self._callers = {
+            digest: self._callers.get(digest) or Caller(key.name, key.scopes)
+            for digest, key in found.items()
+        }
+
+
+def _key(digest: str) -> Key:
+    return _PARTITION, digest

@@ -1,0 +1,115 @@
+// Calls to the server. Who calls is said by a cookie that no script can read, and by a token that
+// no page of another site has.
+
+const BASE = new URL("../", import.meta.url);
+let token = "";
+/** Told when the session is over. */
+export const session = { user: null, onover: () => {} };
+
+export class Problem extends Error {
+  constructor(status, said) {
+    super(said.detail ?? said.title ?? `The server answered ${status}.`);
+    this.status = status;
+    this.code = said.code ?? "";
+    this.said = said;
+  }
+}
+
+async function call(method, path, body) {
+  const headers = { accept: "application/json" };
+  if (token) headers["onceward-session"] = token;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(new URL(path, BASE), {
+      method, headers, body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin", cache: "no-store",
+    });
+  } catch {
+    throw new Problem(0, { detail: "The server does not answer.", code: "away" });
+  }
+  const said = await answer.json().catch(() => ({}));
+  if (answer.ok) return said;
+  const problem = new Problem(answer.status, said);
+  if (answer.status === 401 && token) {
+    token = "";
+    session.user = null;
+    session.onover(problem);
+  }
+  throw problem;
+}
+
+/** A query made from what is given, and of that only what is not empty. */
+export function query(path, given) {
+  const pairs = Object.entries(given).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const text = new URLSearchParams(pairs).toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** A name as a part of an address. */
+export const part = (name) => encodeURIComponent(name).replace(/^\.{1,2}$/, (dots) => dots.replaceAll(".", "%2E"));
+
+export const get = (path) => call("GET", path);
+export const post = (path, body) => call("POST", path, body);
+export const put = (path, body) => call("PUT", path, body);
+export const patch = (path, body) => call("PATCH", path, body);
+export const remove = (path) => call("DELETE", path);
+
+/** Who is signed in; null and why, if nobody is. */
+export async function whoami() {
+  const found = await get("v1/session");
+  return take(found);
+}
+
+export async function enter(how) {
+  return take(await post("v1/session", how));
+}
+
+export async function leave() {
+  await remove("v1/session");
+  token = "";
+  session.user = null;
+}
+
+function take(found) {
+  token = found.token;
+  session.user = { name: found.name, scopes: found.scopes, dev: found.dev, until: found.until_ms };
+  return session.user;
+}
+
+/** Do something again and again while a page is there and seen: the next time only when the last
+ * one is answered. Trouble makes it slower, and is told to `trouble`; null when it is over. */
+export function repeat(work, everyMs, trouble = () => {}) {
+  let over = false, timer = 0, wrong = false, busy = false;
+  const run = async () => {
+    if (over || busy) return;
+    busy = true;
+    const begun = performance.now();
+    let pause = everyMs;
+    try {
+      if (!document.hidden) {
+        await work();
+        if (wrong) trouble(null);
+        wrong = false;
+      }
+    } catch (error) {
+      if (error instanceof Problem && error.status === 401) over = true;
+      else trouble(error);
+      wrong = true;
+      pause = Math.max(everyMs, 2000);
+    }
+    busy = false;
+    if (!over) timer = setTimeout(run, Math.max(pause - (performance.now() - begun), 20));
+  };
+  run();
+  return {
+    stop() {
+      over = true;
+      clearTimeout(timer);
+    },
+    now() {
+      clearTimeout(timer);
+      return run();
+    },
+  };
+}

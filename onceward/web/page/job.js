@@ -1,0 +1,144 @@
+// The whole story of a job: what came in, what was tried, what it has caused.
+
+import { get, part, post, remove, repeat } from "./api.js";
+import { ask, doing, h, put, tell } from "./dom.js";
+import { exactly, plural, pretty, span } from "./format.js";
+import { STATES, chip } from "./joblist.js";
+
+const ENDED = ["done", "dead", "doubt", "cancelled"];
+
+export function page({ rest: [id], trouble }) {
+  const path = `v1/jobs/${part(id)}`;
+  const title = h("h1", { tabindex: "-1" }, `…${id.slice(-10)}`), state = h("span"), tools = h("div.row");
+  const facts = h("dl.facts"), line = h("ol.story"), settle = h("div"), values = h("div.values");
+  const wrong = h("p.wrong", { role: "alert" });
+  let before = "";
+
+  const live = repeat(async () => {
+    let story;
+    try {
+      story = await get(`${path}/story`);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      put(wrong, `${error.message}: it is not known, or was forgotten some time after its end.`);
+      live?.stop();
+      return;
+    }
+    const text = JSON.stringify(story);
+    if (text === before) return; // what is there stays, with its focus
+    before = text;
+    draw(story);
+  }, 1000, trouble);
+
+  function draw(story) {
+    const job = story.job;
+    put(title, job.key ?? `…${id.slice(-10)}`);
+    state.replaceChildren(chip(job.state));
+    facts.replaceChildren(...[
+      ["Queue", h("a", { href: `#/queues/${part(job.queue)}` }, job.queue)],
+      ["Id", h("code", id)],
+      ["Sender", story.caller || "the application"],
+      ["Key", job.key], ["Order key", job.order_key],
+      ["Priority", job.priority === 5 ? null : String(job.priority)],
+      ["Attempts", job.attempts_max ? `${job.attempt} of at most ${job.attempts_max}` : String(job.attempt)],
+      ["Came again with another body", story.differences ? plural(story.differences, "time") : null],
+    ].filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), h("dd", value))));
+    tools.replaceChildren(...actions(job));
+    line.replaceChildren(...events(story).map(([kind, what, when, ...more]) => h(`li.${kind}`,
+      h("div.row", h("span.strong", what), when ? h("time.faint", exactly(when)) : null), more)));
+    settle.replaceChildren(...(job.state === "doubt" ? story.steps.filter((one) => one.state === "intended").map(doubt) : []));
+    values.replaceChildren(
+      h("section", h("h2", "Body"), h("pre", { tabindex: "0", "aria-label": "Body" }, pretty(job.body))),
+      "result" in job ? h("section", h("h2", "Result"), h("pre", { tabindex: "0", "aria-label": "Result" }, pretty(job.result))) : "");
+  }
+
+  function actions(job) {
+    const redrive = doing("Redrive", async () => {
+      await post(`${path}/redrive`);
+      tell("It tries again.");
+      await live.now();
+    }, "main");
+    const cancel = doing("Cancel", async () => {
+      if (!await ask("Cancel this job?", "Whoever works on it can commit nothing any more. Its key stays known.", "Cancel it")) return;
+      await remove(path);
+      await live.now();
+    });
+    return [job.state === "dead" && redrive, !["done", "cancelled"].includes(job.state) && cancel].filter(Boolean);
+  }
+
+  function doubt(step) {
+    const field = h("textarea", { id: "result", rows: "3", spellcheck: "false", placeholder: "null" });
+    const send = (done, result) => async () => {
+      await post(`${path}/settle`, { step: step.name, done, ...(done ? { result } : {}) });
+      tell(done ? "Settled: the job goes on with that result." : "Settled: the step is tried again.");
+      await live.now();
+    };
+    return h("section.panel.warn", h("h2", `Was “${step.name}” done?`),
+      h("p", `Attempt ${step.attempt} was about to do it, and nothing was heard of it since. Find out, then say so.`),
+      h("label", { for: "result" }, "If it was done: what it returned, as JSON"), field,
+      h("div.row",
+        doing("It was done", async () => {
+          let result = null;
+          if (field.value.trim()) {
+            try {
+              result = JSON.parse(field.value);
+            } catch {
+              throw new Error("The result is not JSON: a text stands in quotes.");
+            }
+          }
+          await send(true, result)();
+        }, "main"),
+        doing("It was not done", send(false))));
+  }
+
+  const element = h("div.page", h("p.trail", h("a", { href: "#/queues" }, "Queues")),
+    h("div.head", title, state, tools), wrong,
+    h("div.two", h("div", facts, settle, h("h2", "Story"), line), values));
+  return { title: "Job", element, stop: () => live.stop() };
+}
+
+/** What happened, in order: [kind, what, when, ...more]. */
+function events(story) {
+  const job = story.job, found = [];
+  if (story.cause) found.push(["cause", "Caused by", 0, link(story.cause)]);
+  found.push(["first", job.key ? "Accepted, and on disk" : "Sent, and on disk", job.made_ms,
+    h("p.faint", story.caller ? `from ${story.caller}` : "from the application")]);
+  const past = job.history ?? [];
+  if (past.length && past[0].attempt > 1) {
+    found.push(["bad", `${plural(past[0].attempt - 1, "attempt")} before`, 0, h("p.faint", "told no more")]);
+  }
+  for (const one of past) {
+    found.push(["bad", `Attempt ${one.attempt} failed`, one.ended_ms, h("p.reason", one.reason), h("p.faint", `by ${one.worker}`)]);
+  }
+  for (const step of story.steps) {
+    found.push([step.state === "intended" ? "warn" : "step",
+      step.state === "asleep" ? "Sleeps" : step.state === "done" ? `Step “${step.name}” is done` : `Step “${step.name}” is in doubt`,
+      step.until_ms, step.state === "done" ? h("pre", { tabindex: "0", "aria-label": `Result of ${step.name}` }, pretty(step.result)) : null]);
+  }
+  if (job.state === "leased") {
+    found.push(["live", `Attempt ${job.attempt} is running`, 0, h("p.faint", `by ${job.worker}, leased until ${exactly(story.lease_until_ms)}`)]);
+  } else if (job.state === "done") {
+    const effects = story.effects;
+    found.push(["good", `Done in attempt ${job.attempt}`, job.ended_ms,
+      h("p.faint", `by ${job.worker}, ${span(job.ended_ms - job.made_ms)} after it was sent`),
+      effects.length ? h("p.faint", "In the same commit:") : null,
+      effects.length ? h("ul.effects", effects.map((one) => h("li", link(one)))) : null]);
+  } else if (ENDED.includes(job.state)) {
+    found.push([job.state === "doubt" ? "warn" : "bad", `It is ${STATES[job.state]}`, job.ended_ms,
+      job.state === "cancelled" ? h("p.reason", job.reason) : null]);
+  } else {
+    found.push(["live", job.state === "due" ? "Due" : `It is ${STATES[job.state]}`, job.state === "due" ? job.due_ms : 0]);
+  }
+  return found;
+}
+
+function link(one) {
+  switch (one.kind) {
+    case "job": return h("span", "job ", h("a", { href: `#/jobs/${part(one.name)}` }, one.queue ? `of ${one.queue}` : `…${one.name.slice(-10)}`),
+      " ", one.state ? chip(one.state) : null);
+    case "timer": return h("span", "timer ", h("a", { href: `#/timers/${part(one.name)}?caller=${part(one.caller)}` }, one.name));
+    case "room": return h("span", "room ", h("a", { href: `#/rooms/${part(one.name)}` }, one.name));
+    case "step": return h("span", "step ", h("code", one.name));
+    default: return h("span", "record ", h("code", one.name));
+  }
+}

@@ -1,0 +1,43 @@
+// Jobs in a list, and what their states are called.
+
+import { part } from "./api.js";
+import { h, once, put, table } from "./dom.js";
+import { time } from "./format.js";
+
+export const STATES = {
+  ready: "ready", leased: "running", due: "later", waiting: "in line", parked: "parked",
+  done: "done", dead: "dead", doubt: "in doubt", cancelled: "cancelled", gone: "forgotten",
+};
+const KINDS = { dead: "bad", doubt: "warn", done: "good", leased: "live" };
+
+/** A state as a small label. */
+export function chip(state) {
+  const element = h("span.chip");
+  element.change = (now) => {
+    put(element, STATES[now] ?? now);
+    element.className = `chip ${KINDS[now] ?? ""}`;
+  };
+  element.change(state);
+  return element;
+}
+
+/** The name of a job: its key if it has one, else the end of its id. */
+export const nameOf = (job) => job.key ?? `…${job.id.slice(-10)}`;
+
+export function jobTable(label, more = []) {
+  return table(label, [
+    { name: "Job", kind: "name", update: once((cell, job) => {
+      cell.append(h("a", { href: `#/jobs/${part(job.id)}` }, nameOf(job)));
+    }) },
+    { name: "Queue", show: (job) => job.queue },
+    { name: "State", update: once((cell, job) => {
+      const label = chip(job.state);
+      cell.append(label);
+      return (now) => label.change(now.state);
+    }) },
+    { name: "Sent", kind: "number", show: (job) => time(job.made_ms) },
+    { name: "Attempt", kind: "number", show: (job) => (job.attempts_max ? `${job.attempt} of ${job.attempts_max}` : job.attempt) },
+    { name: "Last said", kind: "wide", show: (job) => job.reason ?? "" },
+    ...more,
+  ], (job) => job.id, "No jobs.");
+}

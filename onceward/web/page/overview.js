@@ -1,0 +1,169 @@
+// The overview: what the server does now, and what somebody should look at.
+
+import { get, part, repeat } from "./api.js";
+import { h, keyed, mark, once, put, table } from "./dom.js";
+import { ago, count, plural, rate, span } from "./format.js";
+import { plot } from "./plot.js";
+
+const KEPT = 600; // samples: as many as the server keeps
+const SPAN_MS = 300_000;
+const AT = { accepted: 1, repeats: 2, done: 3, failed: 4, commit: 5, commit99: 6, late: 7, late99: 8,
+  connections: 9, members: 10, age: 11 };
+
+export function page({ trouble }) {
+  const of = (name) => (sample) => sample[AT[name]];
+  const plots = [
+    plot("Messages a second", [
+      { name: "accepted", kind: "first", at: of("accepted") },
+      { name: "completed", kind: "second", at: of("done") },
+      { name: "failed", kind: "bad", at: of("failed") },
+    ], rate, { least: 5 }),
+    plot("Repeats stopped a second", [{ name: "repeats", kind: "first", at: of("repeats") }], rate, { least: 5 }),
+    plot("Oldest waiting job", [{ name: "age", kind: "first", at: of("age") }], span, { least: 1000 }),
+    plot("Commits, to disk", [
+      { name: "median", kind: "first", at: of("commit") },
+      { name: "99 %", kind: "second", at: of("commit99") },
+    ], span, { least: 2 }),
+    plot("Lateness of what is due", [
+      { name: "median", kind: "first", at: of("late") },
+      { name: "99 %", kind: "second", at: of("late99") },
+    ], span, { least: 10 }),
+    plot("Live connections", [
+      { name: "connections", kind: "first", at: of("connections") },
+      { name: "in rooms", kind: "second", at: of("members") },
+    ], count, { least: 5 }),
+  ];
+  const health = h("span.chip"), facts = h("p.faint");
+  const attention = h("ul.attention"), calm = h("p.calm", "Nothing needs attention.");
+  const figures = ["accepted/s", "completed/s", "failed/s", "waiting", "running", "done, all", "timers set", "rooms"]
+    .map((name) => ({ name, value: h("dd") }));
+  const queues = table("Queues", [
+    { name: "Queue", kind: "name", update: once((cell, queue) => {
+      const paused = h("span.chip.warn", { hidden: true }, "paused");
+      cell.append(h("a", { href: `#/queues/${part(queue.name)}` }, queue.name), paused);
+      return (now) => { paused.hidden = !now.paused; };
+    }) },
+    { name: "In/s", kind: "number", show: (q) => rate(q.rates.accepted) },
+    { name: "Done/s", kind: "number", show: (q) => rate(q.rates.done) },
+    { name: "Waiting", kind: "number", show: (q) => count(q.waiting) },
+    { name: "Oldest", kind: "number", show: (q) => (q.oldest ? span(q.oldest) : "–") },
+    { name: "Running", kind: "number", show: (q) => count(q.jobs.leased ?? 0) },
+    { name: "Repeats", kind: "number", show: (q) => count(q.repeats) },
+    { name: "Dead", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.dead ?? 0)), "bad", q.jobs.dead) },
+    { name: "In doubt", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.doubt ?? 0)), "warn", q.jobs.doubt) },
+  ], (q) => q.name, "No queue has had a message yet. Send the first one: onceward send orders '{}' --key order-1");
+
+  let samples = [], after = 0, totals = [], last = null, before = null;
+
+  const live = repeat(async () => {
+    const found = await get(`v1/pulse?after=${after}`);
+    if (found.last < after) samples = []; // the server has begun anew
+    after = found.last;
+    samples = samples.concat(found.samples).slice(-KEPT);
+    totals = totals.concat({ at: found.now_ms, ...found.totals }).filter((one) => found.now_ms - one.at <= 1500);
+    // What has happened since the last sample makes the newest point, which moves.
+    const since = totals[0], took = (found.now_ms - since.at) / 1000;
+    const now = took > 0.3 ? rates(since, found.totals, took) : null;
+    last = now ?? last;
+    draw(found);
+  }, 100, trouble);
+
+  const slow = repeat(async () => {
+    const found = await get("v1/overview");
+    glance(found);
+    before = found;
+  }, 1000, trouble);
+
+  const ready = repeat(async () => {
+    const begun = performance.now();
+    try {
+      await get("readyz");
+      put(health, `Ready, in ${span(performance.now() - begun)}`);
+      health.className = "chip good";
+    } catch (error) {
+      put(health, error.message);
+      health.className = "chip bad";
+      if (!error.status) throw error;
+    }
+  }, 5000, trouble);
+
+  function rates(then, now, seconds) {
+    const of = (name) => Math.max(now[name] - then[name], 0) / seconds;
+    return { accepted: of("accepted"), done: of("done"), failed: of("failed"), repeats: of("repeats") };
+  }
+
+  let shownAt = 0;
+  function draw(found) {
+    for (const [number, name] of ["accepted", "done", "failed"].entries()) {
+      put(figures[number].value, last ? rate(last[name]) : "–");
+    }
+    const newest = samples.at(-1);
+    const open = newest && last
+      ? [...samples, [found.now_ms, last.accepted, last.repeats, last.done, last.failed, null, null, null, null,
+        found.totals.connections, found.totals.members, newest[AT.age] + found.now_ms - newest[0]]]
+      : samples;
+    if (newest && newest[AT.age] === 0 && open !== samples) open.at(-1)[AT.age] = 0;
+    const seen = open.filter((sample) => found.now_ms - sample[0] <= SPAN_MS);
+    shownAt = requestFrame(shownAt, () => plots.forEach((one) => one.update(seen, found.now_ms, SPAN_MS)));
+  }
+
+  function glance(found) {
+    const up = found.now_ms - found.started_ms;
+    put(facts, `${found.node} · version ${found.version} · up ${span(up)}${
+      found.counted_ms ? ` · counted ${ago(found.counted_ms, found.now_ms)}` : ""}`);
+    const jobs = (...states) => states.reduce((sum, state) => sum + (found.jobs[state] ?? 0), 0);
+    const rest = [jobs("ready", "due", "waiting", "parked"), jobs("leased"), jobs("done"),
+      found.timers.active ?? 0, found.rooms];
+    rest.forEach((value, number) => put(figures[number + 3].value, count(value)));
+    const then = new Map((before?.queues ?? []).map((queue) => [queue.name, queue]));
+    const took = before ? (found.now_ms - before.now_ms) / 1000 : 0;
+    queues.update(found.queues.map((queue) => ({
+      ...queue,
+      waiting: ["ready", "due", "waiting", "parked"].reduce((sum, state) => sum + (queue.jobs[state] ?? 0), 0),
+      oldest: queue.oldest_ready_ms ? found.now_ms - queue.oldest_ready_ms : 0,
+      rates: then.has(queue.name) && took ? rates(then.get(queue.name), queue, took) : { accepted: 0, done: 0 },
+    })));
+    calm.hidden = found.attention.length > 0;
+    keyed(attention, found.attention, (one) => `${one.kind} ${one.caller} ${one.name}`, (one) => {
+      const text = h("span");
+      const link = where(one);
+      return {
+        element: h(`li.${one.kind === "clock" || one.kind === "stuck" ? "warn" : "bad"}`,
+          text, link && h("a", { href: link }, "Look")),
+        update: (now) => put(text, words(now, found.now_ms)),
+      };
+    });
+  }
+
+  const element = h("div.page",
+    h("div.head", h("h1", { tabindex: "-1" }, "Overview"), health), facts,
+    h("section.panel", { "aria-label": "What needs attention" }, calm, attention),
+    h("dl.figures", figures.map((one) => h("div", h("dt", one.name), one.value))),
+    h("div.plots", plots.map((one) => one.element)),
+    h("h2", "Queues"), queues.element);
+  return { title: "Overview", element, stop: () => [live, slow, ready].forEach((one) => one.stop()) };
+}
+
+function words(one, now) {
+  switch (one.kind) {
+    case "dead": return `${plural(one.count, "dead letter")} in ${one.name}`;
+    case "doubt": return `${plural(one.count, "job")} of ${one.name} in doubt: someone has to settle ${one.count === 1 ? "it" : "them"}`;
+    case "stuck": return `No worker takes the jobs of ${one.name}: ${count(one.count)} ready, the oldest for ${span(now - one.since_ms)}`;
+    case "endpoint": return `The endpoint ${one.name}${one.caller ? ` of ${one.caller}` : ""} fails since ${span(now - one.since_ms)}: ${one.said}`;
+    case "clock": return `The wall clock has jumped by ${span(Math.abs(one.count))}: nothing fires early; restart to take it over`;
+    default: return `${one.kind} ${one.name}`;
+  }
+}
+
+function where(one) {
+  if (one.kind === "dead" || one.kind === "doubt" || one.kind === "stuck") {
+    return `#/queues/${part(one.name)}${one.kind === "stuck" ? "" : "?tab=dead"}`;
+  }
+  return one.kind === "endpoint" ? "#/endpoints" : null;
+}
+
+// At most one drawing for each picture that the screen shows.
+function requestFrame(asked, work) {
+  cancelAnimationFrame(asked);
+  return requestAnimationFrame(work);
+}

@@ -1,0 +1,68 @@
+// A line plot of the last minutes, as a drawing that styles paint.
+
+import { h, s, put } from "./dom.js";
+
+const WIDE = 480, HIGH = 120, TOP = 6;
+
+/** A plot: lines are [{name, kind, at(sample)}]; show makes a number a text. */
+export function plot(title, lines, show, { note = "", least = 1 } = {}) {
+  const values = lines.map((line) => h(`span.value.${line.kind}`));
+  const legend = h("div.legend", lines.map((line, number) =>
+    h("span.key", h(`i.swatch.${line.kind}`), h("span", line.name), values[number])));
+  const paths = lines.map((line) => s(`path.line.${line.kind}`));
+  const area = s("path.area");
+  const grid = [0.5, 1].map(() => s("line.grid", { x1: 0, x2: WIDE }));
+  const drawing = s("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    grid, area, paths);
+  const top = h("span.top"), start = h("span.start"), end = h("span.end", "now");
+  const element = h("figure.plot", { "aria-label": title },
+    h("figcaption", h("h3", title), note && h("span.note", note)), legend,
+    h("div.canvas", drawing, top), h("div.axis", start, end));
+  let scale = least;
+
+  /** Samples in order, and over how long they are shown. */
+  function update(samples, now, spanMs) {
+    let most = least;
+    for (const line of lines) for (const sample of samples) most = Math.max(most, line.at(sample) ?? 0);
+    // The scale follows slowly downwards, so that the picture does not jump.
+    const wanted = nice(most);
+    scale = wanted > scale || wanted < scale / 4 ? wanted : scale;
+    put(top, show(scale));
+    put(start, `${Math.round(spanMs / 60000)} min ago`);
+    grid.forEach((one, number) => {
+      const y = HIGH - (HIGH - TOP) * (number + 1) / 2;
+      one.setAttribute("y1", y);
+      one.setAttribute("y2", y);
+    });
+    lines.forEach((line, number) => {
+      const { path, under } = draw(line, samples, now, spanMs);
+      paths[number].setAttribute("d", path);
+      if (number === 0) area.setAttribute("d", under);
+      const last = [...samples].reverse().find((sample) => line.at(sample) !== null);
+      put(values[number], last === undefined ? "–" : show(line.at(last)));
+    });
+  }
+
+  function draw(line, samples, now, spanMs) {
+    let path = "", first = null, x = 0;
+    let pen = "M";
+    for (const sample of samples) {
+      const value = line.at(sample);
+      if (value === null) continue; // nothing happened: the line goes on to the next
+      x = Math.max(WIDE * (1 - (now - sample[0]) / spanMs), 0);
+      const y = HIGH - Math.min(value / scale, 1) * (HIGH - TOP);
+      first ??= x;
+      path += `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
+      pen = "L";
+    }
+    return { path, under: first === null ? "" : `${path}L${x.toFixed(1)} ${HIGH}L${first.toFixed(1)} ${HIGH}Z` };
+  }
+
+  return { element, update };
+}
+
+/** The next round number. */
+export function nice(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= value * 0.999);
+}

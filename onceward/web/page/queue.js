@@ -1,0 +1,163 @@
+// One queue: what is in it, its dead letters and doubts, its senders and its settings.
+
+import { get, part, post, query as ask, repeat } from "./api.js";
+import { ask as confirm, doing, h, keyed, mark, put, tell } from "./dom.js";
+import { count, plural, span, time } from "./format.js";
+import { chip, jobTable, nameOf } from "./joblist.js";
+import { senderTable } from "./queues.js";
+
+const TABS = { jobs: "Jobs", dead: "Dead and in doubt", senders: "Senders", settings: "Settings" };
+
+export function page({ rest: [name], query, trouble }) {
+  const path = `v1/queues/${part(name)}`;
+  const figures = ["ready", "leased", "due", "waiting", "parked", "done", "dead", "doubt"];
+  const shownAs = { ready: "Ready", leased: "Running", due: "Later", waiting: "In line", parked: "Parked",
+    done: "Done", dead: "Dead", doubt: "In doubt" };
+  const values = figures.map(() => h("dd"));
+  const oldest = h("dd");
+  const paused = h("span.chip.warn", { hidden: true }, "paused");
+  const pause = doing("Pause", async () => {
+    take(await post(`${path}/${state?.settings.paused ? "resume" : "pause"}`));
+    tell(state.settings.paused ? `${name} is paused: nothing is handed out.` : `${name} goes on.`);
+  });
+  const chosen = query.get("tab") in TABS ? query.get("tab") : "jobs";
+  const tabs = h("nav.tabs", { "aria-label": "Parts" }, Object.entries(TABS).map(([tab, label]) =>
+    h("a", { href: ask(`#/queues/${part(name)}`, { tab: tab === "jobs" ? "" : tab }),
+      "aria-current": tab === chosen ? "page" : null }, label)));
+  const inner = { jobs: jobsOf, dead: deadOf, senders: sendersOf, settings: settingsOf }[chosen](name, path);
+  let state = null;
+
+  function take(found) {
+    state = found;
+    figures.forEach((figure, number) => {
+      put(values[number], count(found.jobs[figure] ?? 0));
+      if (figure === "dead") mark(values[number], "bad", found.jobs.dead);
+      if (figure === "doubt") mark(values[number], "warn", found.jobs.doubt);
+    });
+    put(oldest, found.oldest_ready_ms ? span(Math.max(Date.now() - found.oldest_ready_ms, 0)) : "–");
+    paused.hidden = !found.settings.paused;
+    put(pause, found.settings.paused ? "Resume" : "Pause");
+    inner.take?.(found);
+  }
+
+  const live = repeat(async () => {
+    take(await get(path));
+    await inner.refresh?.();
+  }, 1000, trouble);
+  const element = h("div.page",
+    h("p.trail", h("a", { href: "#/queues" }, "Queues")),
+    h("div.head", h("h1", { tabindex: "-1" }, name), paused, h("div.row", pause)),
+    h("dl.figures", figures.map((figure, number) => h("div", h("dt", shownAs[figure]), values[number])),
+      h("div", h("dt", "Oldest ready"), oldest)),
+    tabs, inner.element);
+  return { title: name, element, stop: () => { live.stop(); inner.stop?.(); } };
+}
+
+function jobsOf(name) {
+  const jobs = jobTable(`Jobs of ${name}`);
+  const states = h("select", { id: "state", onchange: () => { before = null; refresh(); } },
+    h("option", { value: "" }, "any state"),
+    ["ready", "leased", "due", "waiting", "parked", "done", "dead", "doubt", "cancelled"].map((state) =>
+      h("option", { value: state }, chip(state).textContent)));
+  const said = h("p.faint", { role: "status" });
+  const more = doing("Older ones", async () => {
+    const page = await look(before);
+    older = older.concat(page.jobs);
+    before = page.next;
+    draw();
+  });
+  let newest = [], older = [], before = null, next = null;
+  const look = (from) => get(ask("v1/jobs", { queue: name, state: states.value, before: from, limit: 50 }));
+  async function refresh() {
+    if (older.length && before !== null) return; // who reads on is not disturbed
+    const page = await look();
+    newest = page.jobs;
+    older = [];
+    before = next = page.next;
+    draw();
+  }
+  function draw() {
+    jobs.update(newest.concat(older));
+    more.hidden = !before;
+    put(said, `${count(newest.length + older.length)} shown, the newest first${next && before ? "" : "; that is all"}`);
+  }
+  return { element: h("section", h("div.row", h("label", { for: "state" }, "Show"), states, said),
+    jobs.element, more), refresh };
+}
+
+function deadOf(name, path) {
+  const list = h("ul.cards"), none = h("p.none", { hidden: true }, "No dead letters, and nothing in doubt.");
+  const bar = h("progress", { hidden: true, max: 1, value: 0, "aria-label": "Redriven" });
+  const said = h("span.faint", { role: "status" });
+  const more = h("p.faint", { hidden: true }, "There are more behind these.");
+  const why = h("input", { id: "reason", placeholder: "all reasons", autocomplete: "off" });
+  let total = 0;
+  const all = doing("Redrive all", async () => {
+    const reason = why.value.trim();
+    if (!await confirm(`Redrive the dead letters of ${name}?`,
+      reason ? `All whose last attempt failed with “${reason}” try again from their first attempt on.`
+        : `All ${count(total)} try again from their first attempt on. Steps that were done are not done again.`,
+      "Redrive", { danger: false })) return;
+    let start = "", done = 0;
+    const most = Math.max(total, 1);
+    bar.hidden = false;
+    bar.max = most;
+    do { // each request does a part, and says where to go on
+      const answer = await post(`${path}/redrive`, { start, ...(reason ? { reason } : {}) });
+      done += answer.jobs;
+      start = answer.next;
+      bar.value = Math.min(done, most);
+      put(said, `${plural(done, "job")} redriven`);
+    } while (start);
+    bar.value = most;
+    tell(`${plural(done, "job")} of ${name} redriven.`);
+    await refresh();
+  }, "main");
+
+  async function refresh() {
+    const page = await get(`${path}/dead?limit=50`);
+    none.hidden = page.jobs.length > 0;
+    more.hidden = page.next === null;
+    keyed(list, page.jobs, (job) => job.id, (job) => card(job, refresh));
+  }
+  const tools = h("div.row", h("label", { for: "reason" }, "Reason contains"), why, all, bar, said);
+  return { element: h("section", tools, none, list, more), refresh, take: (found) => {
+    total = (found.jobs.dead ?? 0) + (found.jobs.doubt ?? 0);
+    tools.hidden = total === 0 && none.hidden === false && bar.hidden;
+  } };
+}
+
+function card(job, refresh) {
+  const doubt = job.state === "doubt";
+  const again = doing("Redrive", async () => {
+    await post(`v1/jobs/${part(job.id)}/redrive`);
+    tell(`${nameOf(job)} tries again.`);
+    await refresh();
+  });
+  const element = h(`li.card${doubt ? ".warn" : ".bad"}`,
+    h("div.row", h("a.strong", { href: `#/jobs/${part(job.id)}` }, nameOf(job)), chip(job.state),
+      h("span.faint", `${plural(job.attempt, "attempt")}, ended ${time(job.ended_ms)}`),
+      h("span.push", doubt ? h("a.button", { href: `#/jobs/${part(job.id)}` }, "Settle") : again)),
+    h("p.reason", job.reason ?? ""));
+  return { element };
+}
+
+function sendersOf(name) {
+  const senders = senderTable();
+  return { element: h("section", h("p.faint", "Since this node began."), senders.element),
+    refresh: async () => senders.update((await get(ask("v1/senders", { queue: name }))).senders) };
+}
+
+function settingsOf(name) {
+  const list = h("dl.facts");
+  return {
+    element: h("section", list,
+      h("p.faint", "Change them by ", h("code", `onceward queues ${name} --set limit=10`),
+        ", or by PUT /v1/queues/{queue}.")),
+    take: (found) => keyed(list, Object.entries(found.settings), ([key]) => key, ([key]) => {
+      const value = h("dd");
+      return { element: h("div", h("dt", key), value),
+        update: ([, now]) => put(value, now === null ? "–" : typeof now === "object" ? JSON.stringify(now) : String(now)) };
+    }),
+  };
+}

@@ -1,0 +1,91 @@
+// Queues: all of them with a search for jobs, or one of them.
+
+import { get, part, query as ask, repeat } from "./api.js";
+import { h, mark, once, put, table } from "./dom.js";
+import { count, span, time } from "./format.js";
+import { jobTable } from "./joblist.js";
+import * as one from "./queue.js";
+
+export function page(where) {
+  return where.rest.length ? one.page(where) : all(where);
+}
+
+function all({ query, trouble }) {
+  const box = h("input", { id: "search", type: "search", autocomplete: "off", spellcheck: "false",
+    placeholder: "order-1042", value: query.get("text") ?? "" });
+  const form = h("form.search", { role: "search", onsubmit: (event) => {
+    event.preventDefault();
+    const text = box.value.trim();
+    history.replaceState(null, "", text ? ask("#/queues", { text }) : "#/queues");
+    look(text);
+  } },
+    h("label", { for: "search" }, "Find a job"), box, h("button.main", { type: "submit" }, "Search"));
+  const jobs = jobTable("Jobs");
+  const said = h("p.faint", { role: "status" });
+  const more = h("button", { type: "button", hidden: true }, "Look further");
+  const results = h("section", h("h2", "Jobs"), said, jobs.element, more);
+  const queues = table("Queues", [
+    { name: "Queue", kind: "name", update: once((cell, queue) => {
+      const paused = h("span.chip.warn", { hidden: true }, "paused");
+      cell.append(h("a", { href: `#/queues/${part(queue.name)}` }, queue.name), paused);
+      return (now) => { paused.hidden = !now.settings.paused; };
+    }) },
+    { name: "Ready", kind: "number", show: (q) => count(q.jobs.ready ?? 0) },
+    { name: "Oldest", kind: "number", show: (q) => (q.oldest_ready_ms ? span(Math.max(Date.now() - q.oldest_ready_ms, 0)) : "–") },
+    { name: "Later", kind: "number", show: (q) => count((q.jobs.due ?? 0) + (q.jobs.waiting ?? 0) + (q.jobs.parked ?? 0)) },
+    { name: "Running", kind: "number", show: (q) => count(q.jobs.leased ?? 0) },
+    { name: "Done", kind: "number", show: (q) => count(q.jobs.done ?? 0) },
+    { name: "Dead", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.dead ?? 0)), "bad", q.jobs.dead) },
+    { name: "In doubt", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.doubt ?? 0)), "warn", q.jobs.doubt) },
+  ], (q) => q.name, "No queue has had a message yet.");
+  const senders = senderTable();
+
+  let turn = 0;
+  async function look(text, before, kept = []) {
+    const mine = ++turn;
+    results.hidden = false;
+    more.hidden = true;
+    put(said, "Looking…");
+    try {
+      // A key is found at once, however many jobs there are; what it contains is looked for.
+      let page = text && !before ? await get(ask("v1/jobs", { key: text })) : null;
+      const exact = page?.jobs.length > 0;
+      if (!exact) page = await get(ask("v1/jobs", { text, before, limit: 50 }));
+      if (mine !== turn) return;
+      const found = kept.concat(page.jobs);
+      jobs.update(found);
+      put(said, exact ? `The key ${text}` : text
+        ? `${count(found.length)} with “${text}” in a key or id${page.next ? ", so far" : ""}`
+        : "The newest first");
+      more.hidden = !page.next;
+      more.onclick = () => look(text, page.next, found);
+    } catch (error) {
+      put(said, error.message);
+    }
+  }
+  look(query.get("text") ?? "");
+
+  const live = repeat(async () => {
+    queues.update((await get("v1/queues")).queues);
+    senders.update((await get("v1/senders")).senders);
+  }, 1000, trouble);
+
+  const element = h("div.page", h("div.head", h("h1", { tabindex: "-1" }, "Queues")), form,
+    queues.element, results, h("h2", "Senders"), h("p.faint", "Since this node began."), senders.element);
+  return { title: "Queues", element, stop: live.stop };
+}
+
+/** Who sends, how much of it again, and how quickly each was answered. */
+export function senderTable() {
+  return table("Senders", [
+    { name: "Sender", kind: "name", show: (s) => s.sender || "(the application)" },
+    { name: "Queue", show: (s) => s.queue },
+    { name: "Accepted", kind: "number", show: (s) => count(s.accepted) },
+    { name: "Repeats stopped", kind: "number", show: (s) => count(s.repeats) },
+    { name: "Other body", kind: "number", update: (cell, s) => mark(put(cell, count(s.refused)), "warn", s.refused) },
+    { name: "Ack", kind: "number", show: (s) => span(s.ack_ms) },
+    { name: "Ack, 99 %", kind: "number", show: (s) => span(s.ack_99_ms) },
+    { name: "Last", kind: "number", show: (s) => time(s.last_ms) },
+  ], (s) => `${s.queue}\n${s.sender}`, "Nobody has sent anything since this node began.");
+}
+

@@ -1,0 +1,128 @@
+// Rooms: who is in them, what is in them now, and what was.
+
+import { get, part, query as ask, remove, repeat } from "./api.js";
+import { ask as confirm, doing, h, keyed, once, put, table, tell } from "./dom.js";
+import { brief, count, exactly, plural, pretty, time } from "./format.js";
+
+export function page(where) {
+  return where.rest.length ? one(where) : all(where);
+}
+
+function all({ query }) {
+  const box = h("input", { id: "prefix", type: "search", autocomplete: "off", spellcheck: "false",
+    placeholder: "beginning of an id", value: query.get("prefix") ?? "" });
+  const list = table("Rooms", [
+    { name: "Room", kind: "name", update: once((cell, room) => {
+      cell.append(h("a", { href: `#/rooms/${part(room.id)}` }, room.id));
+    }) },
+    { name: "Here", kind: "number", show: (room) => room.members || "–" },
+    { name: "Made", kind: "number", show: (room) => time(room.made_ms) },
+    { name: "By", show: (room) => room.by || "the application" },
+    { name: "Metadata", kind: "wide", show: (room) => (Object.keys(room.meta).length ? brief(room.meta) : "") },
+  ], (room) => room.id, "No rooms.");
+  const more = doing("More", () => look(next));
+  let found = [], next = null;
+  async function look(after) {
+    const page = await get(ask("v1/rooms", { prefix: box.value.trim(), after, limit: 100 }));
+    found = after ? found.concat(page.rooms) : page.rooms;
+    next = page.next;
+    list.update(found);
+    more.hidden = !next;
+  }
+  const form = h("form.search", { role: "search", onsubmit: (event) => {
+    event.preventDefault();
+    history.replaceState(null, "", ask("#/rooms", { prefix: box.value.trim() }));
+    look().catch((error) => tell(error.message, true));
+  } }, h("label", { for: "prefix" }, "Find"), box, h("button", { type: "submit" }, "Search"));
+  look().catch((error) => tell(error.message, true));
+  const element = h("div.page", h("div.head", h("h1", { tabindex: "-1" }, "Rooms")), form, list.element, more);
+  return { title: "Rooms", element, stop() {} };
+}
+
+function one({ rest: [id], trouble }) {
+  const path = `v1/rooms/${part(id)}`;
+  const facts = h("dl.facts"), people = h("ul.people"), nobody = h("p.faint", "Nobody is here.");
+  const values = h("div"), steps = h("ol.story"), wrong = h("p.wrong", { role: "alert" });
+  const slider = h("input.slider", { id: "at", type: "range", min: 0, max: 0, value: 0, step: 1 });
+  const at = h("output", { for: "at" }), now = doing("Live", async () => {
+    past = null;
+    slider.value = slider.max;
+    await refresh(true);
+  });
+  let past = null, seq = -1, floor = 0, last = null;
+  let asked = 0;
+  slider.addEventListener("input", () => {
+    past = Number(slider.value) === seq ? null : Number(slider.value);
+    look().catch((error) => tell(error.message, true));
+  });
+
+  async function refresh(always = false) {
+    let room;
+    try {
+      room = await get(path);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      put(wrong, error.message);
+      live.stop();
+      return;
+    }
+    const members = await get(`${path}/members`);
+    nobody.hidden = members.members.length > 0;
+    keyed(people, members.members, (one) => one.id, (one) => ({ element: h("li.chip.live", one.user) }));
+    if (always || room.seq !== seq || room.epoch !== last?.epoch) {
+      seq = room.seq;
+      floor = room.floor;
+      last = room;
+      slider.min = floor;
+      slider.max = seq;
+      if (past === null) slider.value = seq;
+      facts.replaceChildren(...[["Steps", count(seq)], ["Made", exactly(room.made_ms)], ["By", room.by || "the application"],
+        ["Room for", count(room.capacity)], ["Metadata", Object.keys(room.meta).length ? brief(room.meta) : null]]
+        .filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), h("dd", value))));
+      if (past === null) await look();
+    }
+  }
+
+  async function look() {
+    const mine = ++asked;
+    const point = past ?? seq;
+    put(at, past === null ? `step ${count(seq)}, live` : `as it was at step ${count(past)} of ${count(seq)}`);
+    const [whole, history] = await Promise.all([
+      get(ask(`${path}/snapshot`, { at: past })),
+      get(ask(`${path}/history`, { since: Math.max(point - 12, floor), limit: 12 })),
+    ]);
+    if (mine !== asked) return;
+    values.replaceChildren(...Object.entries(whole.maps).map(([name, map]) => inside("Map", name,
+      Object.entries(map).map(([key, value]) => [key, value]))),
+    ...Object.entries(whole.lists).map(([name, list]) => inside("List", name,
+      list.map(([, , value], number) => [String(number + 1), value]))));
+    if (!values.children.length) values.append(h("p.none", "It is empty."));
+    steps.replaceChildren(...history.entries.reverse().map((entry) => h("li.step",
+      h("div.row", h("span.strong", `Step ${entry.seq}`), h("span.faint", entry.by ? `by ${entry.by}` : "by the application"),
+        h("time.faint", exactly(entry.at_ms))),
+      entry.ops.slice(0, 5).map((op) => h("p.reason", brief(op, 160))),
+      entry.ops.length > 5 ? h("p.faint", `and ${plural(entry.ops.length - 5, "more")}`) : null)));
+  }
+
+  const erase = doing("Delete", async () => {
+    if (!await confirm(`Delete ${id}?`, "With all that is in it, and its history. Who is in it is told. It cannot be undone.", "Delete it")) return;
+    await remove(path);
+    tell(`${id} is deleted.`);
+    location.hash = "#/rooms";
+  }, "danger");
+  const live = repeat(refresh, 1000, trouble);
+  const element = h("div.page", h("p.trail", h("a", { href: "#/rooms" }, "Rooms")),
+    h("div.head", h("h1", { tabindex: "-1" }, id), h("div.row", erase)), wrong, facts,
+    h("h2", "Who is here"), people, nobody,
+    h("h2", "What is in it"),
+    h("div.row", h("label", { for: "at" }, "History"), h("span.grow", slider), at, now),
+    h("div.two", values, h("div.values", h("h2", "Steps"), steps)));
+  return { title: id, element, stop: () => live.stop() };
+}
+
+function inside(kind, name, pairs) {
+  return h("section", h("h3", `${kind} ${name}`, " ", h("span.faint", plural(pairs.length, "value"))),
+    h("div.scroll", { tabindex: "0", role: "region", "aria-label": `${kind} ${name}` },
+      h("table", h("tbody", pairs.slice(0, 200).map(([key, value]) =>
+        h("tr", h("th", { scope: "row" }, key), h("td.plainly", pretty(value))))))));
+}

@@ -1,0 +1,73 @@
+// Settings: how the server was set up, who is signed in, and keys for callers.
+
+import { get, part, post, remove, session } from "./api.js";
+import { ask, doing, h, once, put, table, tell } from "./dom.js";
+import { exactly, time } from "./format.js";
+
+export function page() {
+  const all = session.user.scopes.includes("all");
+  const you = h("dl.facts", [
+    ["Signed in as", session.user.name], ["Scopes", session.user.scopes.join(", ") || "none"],
+    ["Until", exactly(session.user.until)], ["Mode", session.user.dev ? "dev mode: programs on this machine need no key" : "with keys"],
+  ].map(([name, value]) => h("div", h("dt", name), h("dd", value))));
+  const element = h("div.page", h("div.head", h("h1", { tabindex: "-1" }, "Settings")), you,
+    all ? [keys(), settings()] : h("p.none", "Keys and settings are for those who have the scope all."));
+  return { title: "Settings", element, stop() {} };
+}
+
+function keys() {
+  const list = table("API keys", [
+    { name: "Caller", kind: "name", show: (key) => key.name },
+    { name: "Scopes", kind: "wide", show: (key) => key.scopes.join(", ") },
+    { name: "Made", kind: "number", show: (key) => time(key.made_ms) },
+    { name: "By", show: (key) => key.by },
+    { name: "Digest", update: once((cell, key) => { cell.append(h("code", key.id.slice(0, 10))); }) },
+    { name: "", update: once((cell, key) => {
+      cell.append(doing("Remove", async () => {
+        if (!await ask(`Remove the key of ${key.name}?`, "Whoever calls with it is refused, here at once and on other nodes within seconds.", "Remove it")) return;
+        await remove(`v1/keys/${part(key.id)}`);
+        await refresh();
+      }));
+    }) },
+  ], (key) => key.id, "No keys were made here. Those in the server’s settings are not listed.");
+  const name = h("input", { id: "name", required: true, autocomplete: "off", spellcheck: "false", placeholder: "billing" });
+  const scopes = h("input", { id: "scopes", required: true, autocomplete: "off", spellcheck: "false", placeholder: "send:invoices.* lock:billing" });
+  const wrong = h("p.wrong", { role: "alert" });
+  const made = h("div", { role: "status" });
+  const form = h("form", { onsubmit: async (event) => {
+    event.preventDefault();
+    put(wrong, "");
+    made.replaceChildren();
+    try {
+      const key = await post("v1/keys", { name: name.value.trim(), scopes: scopes.value.trim().split(/[\s,]+/) });
+      made.replaceChildren(h("p", h("strong", `The key of ${key.name}.`), " It is shown this once: copy it now."),
+        h("code.secret", key.key),
+        h("div.row", doing("Copy", async () => {
+          await navigator.clipboard.writeText(key.key);
+          tell("Copied.");
+        }), doing("Hide", () => made.replaceChildren())));
+      form.reset();
+      await refresh();
+    } catch (error) {
+      put(wrong, error.message);
+    }
+  } }, h("div.fields", h("div", h("label", { for: "name" }, "Caller"), name),
+    h("div.all", h("label", { for: "scopes" }, "Scopes, with spaces between them"), scopes)),
+  wrong, h("button.main", { type: "submit" }, "Make a key"));
+  const refresh = async () => list.update((await get("v1/keys")).keys);
+  refresh().catch((error) => put(wrong, error.message));
+  return h("section", h("h2", "API keys"),
+    session.user.dev && h("p.faint", "In dev mode nobody is asked for a key: these count once the server has keys in its settings."),
+    list.element, h("section.panel", h("h2", "New key"), form, made));
+}
+
+function settings() {
+  const list = table("Settings of the server", [
+    { name: "Setting", kind: "name", show: (one) => one.name },
+    { name: "Value", kind: "wide", show: (one) => one.value || "–" },
+    { name: "From", show: (one) => one.source },
+    { name: "Meaning", kind: "wide", show: (one) => one.meaning },
+  ], (one) => one.name, "This server was set up by a program of its own.");
+  get("v1/settings").then((found) => list.update(found.settings)).catch((error) => tell(error.message, true));
+  return h("section", h("h2", "Server"), list.element);
+}

@@ -1,0 +1,158 @@
+"""Sessions: how a browser shows who uses it, without keeping a key.
+
+Who signs in at the console, by a link that counts once or by a key, gets a cookie: the caller's
+name and scopes, signed with a secret that stands in the database, so that all nodes take it and a
+restart ends no session. No script can read the cookie. It counts only together with a header that
+repeats a token of the session: pages of other origins cannot set that header, and cannot know the
+token, though a browser sends them the cookie's way (all ports of a machine share their cookies).
+"""
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from onceward import limits
+from onceward.app import App
+from onceward.errors import BadInput, OncewardError
+from onceward.keys import Key
+from onceward.transaction import Transaction
+from onceward.web.auth import Caller
+from onceward.web.http import Request
+
+HEADER = b"onceward-session"
+"""In which a page repeats the token of its session."""
+_SECRET: Key = ("config", "console")
+_SECRET_BYTES = 32
+
+
+class Session(msgspec.Struct, frozen=True):
+    """What a cookie says."""
+
+    name: str
+    scopes: tuple[str, ...]
+    until_ms: int
+    token: str
+    """Which the page repeats in a header."""
+    credential: str
+    """The digest of the key by which its holder has signed in; with it, the session ends."""
+
+
+class Sessions:
+    """Those of one database."""
+
+    def __init__(self, app: App, counts: Callable[[str], bool]) -> None:
+        """`counts`: whether a credential is still one, by its digest."""
+        self._app = app
+        self._counts = counts
+        self._secret = b""
+        self._links: dict[str, tuple[Caller, str, int]] = {}
+
+    async def load(self) -> None:
+        """Read the secret that signs cookies; the first one makes it."""
+
+        async def fn(tx: Transaction) -> str:
+            known = await tx.get(_SECRET, str)
+            if known is None:
+                known = self._app.store.ids.token(_SECRET_BYTES)
+                tx.put(_SECRET, known)
+            return known
+
+        self._secret = bytes.fromhex(await self._app.run(fn))
+
+    def link(self, caller: Caller, credential: str) -> str:
+        """A token by which somebody may sign in as this caller, once and soon."""
+        now_ms = self._app.store.clock.now_ms()
+        self._links = {token: one for token, one in self._links.items() if one[2] > now_ms}
+        if len(self._links) >= limits.LINKS_MAX:
+            del self._links[next(iter(self._links))]
+        token = self._app.store.ids.token()
+        self._links[token] = (caller, credential, now_ms + limits.LINK_MS)
+        return token
+
+    def enter(self, link: str) -> Session:
+        """Sign in by a link, which then counts no more. Raises `no_credentials`."""
+        caller, credential, until_ms = self._links.pop(link, (None, "", 0))
+        if caller is None or until_ms <= self._app.store.clock.now_ms():
+            raise BadInput(
+                "this link was used already, or is too old: `onceward console` makes a new one",
+                code="no_credentials",
+            )
+        return self.open(caller, credential)
+
+    def open(self, caller: Caller, credential: str) -> Session:
+        """A new session."""
+        until_ms = self._app.store.clock.now_ms() + limits.SESSION_MS
+        if caller.until_ms is not None:
+            until_ms = min(until_ms, caller.until_ms)
+        token = self._app.store.ids.token(16)
+        return Session(caller.name, caller.scopes, until_ms, token, credential)
+
+    def find(self, request: Request) -> Session | None:
+        """The session that the cookie of a request is of, if it counts."""
+        cookie = _cookies(request.header(b"cookie") or "").get(name_of(request), "")
+        text, _, mark = cookie.partition(".")
+        if not text or not hmac.compare_digest(self._mark(text), mark.encode(errors="replace")):
+            return None
+        try:
+            session = msgspec.json.decode(urlsafe_b64decode(text), type=Session)
+        except (ValueError, msgspec.DecodeError):
+            return None
+        over = session.until_ms <= self._app.store.clock.now_ms()
+        return None if over or not self._counts(session.credential) else session
+
+    def caller(self, request: Request) -> Caller | None:
+        """Who makes a request by a session; None if it does not say that it is made by one.
+        Raises `no_credentials` if that does not count."""
+        token = request.header(HEADER)
+        if token is None:
+            return None
+        session = self.find(request)
+        if session is None or not hmac.compare_digest(token.encode(), session.token.encode()):
+            raise BadInput("the session is over: sign in again", code="no_credentials")
+        insist_own_page(request)
+        return Caller(session.name, session.scopes, session.until_ms)
+
+    def cookie(self, session: Session | None, request: Request) -> tuple[bytes, bytes]:
+        """The header that gives a browser its cookie, or takes it away."""
+        text, left_s = "", 0
+        if session is not None:
+            text = urlsafe_b64encode(msgspec.json.encode(session)).decode()
+            text += "." + self._mark(text).decode()
+            left_s = (session.until_ms - self._app.store.clock.now_ms()) // 1_000
+        root = request.scope.get("root_path", "").rstrip("/") + "/"
+        # Over plain HTTP, as on one's own machine, a browser would not keep a secure one.
+        secure = "; Secure" if (request.header(b"origin") or "").startswith("https:") else ""
+        value = (
+            f"{name_of(request)}={text}; Path={root}; Max-Age={left_s}; HttpOnly; "
+            f"SameSite=Strict{secure}"
+        )
+        return b"set-cookie", value.encode("latin-1", errors="replace")
+
+    def _mark(self, text: str) -> bytes:
+        if not self._secret:
+            raise OncewardError("the server is not started", code="node_stopped")
+        return hmac.new(self._secret, text.encode(errors="replace"), sha256).hexdigest().encode()
+
+
+def insist_own_page(request: Request) -> None:
+    """Raise `no_credentials` for a request that a page of another origin makes."""
+    origin, host = request.header(b"origin"), request.header(b"host")
+    if origin is not None and origin.partition("://")[2] != host:
+        raise BadInput("this is for the console's own pages", code="no_credentials")
+    if request.header(b"sec-fetch-site") in ("cross-site", "same-site"):
+        raise BadInput("this is for the console's own pages", code="no_credentials")
+
+
+def name_of(request: Request) -> str:
+    """Of the cookie: with the port, since servers on one machine share their cookies."""
+    port = (request.header(b"host") or "").rpartition(":")[2]
+    return f"onceward_{port}" if port.isascii() and port.isdecimal() else "onceward"
+
+
+def _cookies(header: str) -> dict[str, Any]:
+    pairs = [part.strip().partition("=") for part in header.split(";")]
+    return {name: value for name, _, value in pairs}

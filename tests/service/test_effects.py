@@ -1,0 +1,69 @@
+"""A job's record tells what its commit has made."""
+
+import onceward
+from onceward import limits
+from onceward.parts.schedule import Effect
+from onceward.service.effects import effects_of
+from tests.service.apps import Apps
+from tests.service.cluster import virtual
+
+
+@virtual
+async def test_what_a_handler_has_done_is_told_with_its_job() -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+
+    @app.handler("orders")
+    async def order(job: onceward.Job) -> None:
+        await job.step("pay", lambda: 1)
+        job.tx.put(("stock", "lamp"), 4)
+        await job.send("mail", {"to": "ann"})
+        await app.timers.set("ask", queue="mail", delay_s=60, tx=job.tx)
+        await app.rooms.create(job.tx, "board", by="shop")
+        await app.rooms.map_set(job.tx, "board", "m", "k", 1)
+
+    async with app:
+        receipt = await app.accept("orders", 1, key="a")
+        job = await app.wait(receipt.id)
+        assert job.state == "done"
+        [mail] = [effect for effect in job.effects if effect.kind == "job"]
+        assert sorted((effect.kind, effect.name) for effect in job.effects) == [
+            ("job", mail.name),
+            ("record", "stock lamp"),
+            ("room", "board"),
+            ("step", "pay"),
+            ("timer", "ask"),
+        ]
+        sent = await app.job(mail.name)
+        assert sent.cause == Effect("job", receipt.id)
+        assert job.cause is None
+
+
+@virtual
+async def test_a_job_says_which_timer_has_sent_it() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        await app.timers.set("daily", queue="q", delay_s=1, caller="ann")
+        [claim] = await app.claim("q", "w", lease_s=60, wait_s=30)
+        job = await app.job(claim.id)
+        assert job.cause == Effect("timer", "daily", "ann")
+        await app.complete(claim.id, claim.token)
+        assert (await app.job(claim.id)).effects == []
+
+
+def test_only_so_much_is_told() -> None:
+    steps = [f"step {number}" for number in range(100)]
+    assert effects_of(steps, []) == [Effect("step", name) for name in steps[: limits.EFFECTS_MAX]]
+    assert effects_of([], [("notes", "x" * limits.EFFECTS_BYTES_MAX)]) == []
+
+
+def test_what_belongs_to_the_rest_is_not_told_twice() -> None:
+    written = [
+        ("job#0001", "A1#job"),
+        ("job#0001", "A1#lease"),
+        ("ready#0001#q", "5#1#A1"),
+        ("inbox#00#q", "#k"),
+        ("roomlog#r#e", "1"),
+        ("room#r", "head"),
+    ]
+    assert effects_of([], written) == [Effect("job", "A1"), Effect("room", "r")]

@@ -1,0 +1,125 @@
+"""A shop with something of everything in it, for those who look at the console: jobs that went
+well, that wait, died and are in doubt; timers, endpoints, rooms and locks."""
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import onceward
+from onceward.client import Client
+from tests.server_process import ServerProcess
+
+SCRIPT = "<script>document.title = 'taken over'</script>"
+MARKUP = "<b onmouseover=alert(1)>board</b>"
+
+app = onceward.App("sqlite:///shop.db", name="shop")
+
+
+@app.handler("orders", attempts=3, retry_first_ms=50, retry_max_ms=100)
+async def order(job: onceward.Job) -> dict[str, Any]:
+    """Take money once, and let all else happen in one commit."""
+    item = job.body["item"]
+    shelf = await job.step("reserve", lambda: {"shelf": "B4", "item": item})
+    if item == "sofa":
+        raise onceward.Fail("all sofas are sold")
+    if item == "vase" and job.attempt == 1:
+        raise RuntimeError("the warehouse did not answer within 5 s")
+    paid = await job.step("charge card", _charge, job.body, at_most_once=True)
+    mail = {"to": job.body["customer"], "subject": f"Your {item} is on its way"}
+    await job.send("mail", mail)
+    if item == "lamp":
+        await app.timers.set(
+            f"ask {job.body['order']}", queue="mail", body=mail, delay_s=86_400, tx=job.tx
+        )
+        await app.rooms.map_add(job.tx, "warehouse", "stock", item, -1, by="shop")
+        await app.rooms.list_push(job.tx, "warehouse", "sold", job.body["order"], by="shop")
+    return {"shelf": shelf["shelf"], "paid": paid["amount"]}
+
+
+def _charge(body: dict[str, Any]) -> dict[str, Any]:
+    if body["item"] == "piano":
+        raise TimeoutError("the bank has not answered")
+    return {"amount": body.get("amount", 49), "receipt": "R-2207"}
+
+
+@app.handler("mail", attempts=2, retry_first_ms=50, retry_max_ms=50)
+async def mail(job: onceward.Job) -> str:
+    if "@" not in str(job.body.get("to", "")):
+        raise onceward.Fail("550 no such mailbox")
+    return "250 queued"
+
+
+class Shop:
+    """The shop behind a server that runs, and traffic for it."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self.server = server
+        self._numbers = itertools.count(1042)
+
+    async def fill(self, client: Client) -> None:
+        """Let there be something of everything."""
+        await client.call(
+            "POST",
+            "v1",
+            "rooms",
+            type=dict,
+            body={"id": "warehouse", "meta": {"team": "logistics"}},
+        )
+        await self.step(client, "warehouse", "map.set", map="stock", key="lamp", value=120)
+        await self.step(client, "warehouse", "map.set", map="notes", key="today", value=SCRIPT)
+        await client.call("POST", "v1", "rooms", type=dict, body={"id": MARKUP})
+        for number, text in enumerate(("Plan the sale", "Count the vases", MARKUP)):
+            await self.step(client, MARKUP, "map.set", map="tasks", key=str(number), value=text)
+        await self.sell(client, "lamp", 3)
+        await self.sell(client, "vase", 2)
+        await self.sell(client, "sofa", 4)
+        await self.sell(client, "piano", 1)
+        await client.accept("mail", {"to": "nobody", "text": SCRIPT}, key=SCRIPT)
+        await client.accept("parcels", {"order": "order-1042"}, key="parcel-7")
+        await client.accept("parcels", {"order": "order-1043"}, key="parcel-8", delay_ms=3_600_000)
+        for _ in range(5):  # an impatient sender
+            await client.accept("parcels", {"order": "order-1042"}, key="parcel-7")
+        closed = "http://127.0.0.1:9/hook"
+        await client.call(
+            "POST", "v1", "endpoints", type=dict, body={"id": "carrier", "url": closed}
+        )
+        for id_, timer in (
+            ("carrier-pickup", {"endpoint": "carrier", "delay_ms": 0, "attempts_max": 1}),
+            ("newsletter", {"queue": "mail", "cron": "0 9 * * MON", "zone": "Europe/Berlin"}),
+            ("stock-count", {"queue": "parcels", "every_ms": 900_000}),
+            ("close-shop", {"queue": "parcels", "delay_ms": 95_000}),
+            (MARKUP, {"queue": "parcels", "delay_ms": 240_000}),
+        ):
+            await client.call("POST", "v1", "timers", type=dict, body={"id": id_, **timer})
+        # The first has it, and the second keeps its place in line for the length of its lease.
+        for owner in ("printer-worker-1", "printer-worker-2"):
+            await self._ask(client, owner)
+        body = {"names": ["dock"], "owner": "truck-7", "capacity": 3, "lease_ms": 3_600_000}
+        await client.call("POST", "v1", "locks", "acquire", type=dict, body=body)
+
+    async def sell(self, client: Client, item: str, count: int, times: int = 1) -> None:
+        """Let so many customers order, each of them so many times."""
+        for _ in range(count):
+            number = next(self._numbers)
+            order = f"order-{number}"
+            body = {"order": order, "item": item, "customer": f"customer{number}@example.com"}
+            for _ in range(times):
+                await client.accept("orders", body, key=order)
+
+    async def step(self, client: Client, room: str, op: str, **members: Any) -> None:
+        body = {"ops": [{"op": op, **members}]}
+        await client.call("POST", "v1", "rooms", room, "ops", type=dict, body=body)
+
+    async def _ask(self, client: Client, owner: str) -> None:
+        asking = client.acquire("label-printer", owner=owner, lease_s=3_600, wait_s=60)
+        try:
+            async with asyncio.timeout(0.5):
+                await asking
+        except TimeoutError:
+            pass
+
+
+def open_shop(folder: Path, *options: str) -> ServerProcess:
+    """A server with the shop in it, to be entered."""
+    return ServerProcess(folder, "--app", "tests.web.showroom:app", *options)

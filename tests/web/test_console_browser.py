@@ -1,0 +1,370 @@
+"""The console in a real browser, with a shop behind it that has something of everything."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+import pytest
+
+from onceward.client import Client
+from onceward.web.auth import digest_of
+from tests.browser import launched, visiting
+from tests.needs import need
+from tests.server_process import ServerProcess
+from tests.web.showroom import MARKUP, SCRIPT, Shop, open_shop
+
+pytestmark = pytest.mark.timeout(240)  # for a browser on a busy machine
+
+DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+PAGES = {
+    "": "Overview",
+    "queues": "Queues",
+    "queues/orders": "orders",
+    "queues/orders?tab=dead": "orders",
+    "queues/parcels?tab=senders": "parcels",
+    "queues/parcels?tab=settings": "parcels",
+    "timers": "Timers",
+    "timers?tab=all": "Timers",
+    "timers?tab=new": "Timers",
+    "endpoints": "Timers",
+    "timers/newsletter": "newsletter",
+    "rooms": "Rooms",
+    "rooms/warehouse": "warehouse",
+    "locks": "Locks",
+    "locks/label-printer": "Locks",
+    "settings": "Settings",
+}
+
+
+class Console:
+    """A browser that is signed in, and the server behind it."""
+
+    def __init__(self, server: ServerProcess, browser: Any, link: str, state: Any) -> None:
+        self.server = server
+        self.browser = browser
+        self.link = link
+        self.state = state
+        axe = need("axe_playwright_python.base")
+        self.axe = Path(axe.__file__).with_name("axe.min.js").read_text()
+
+    def visit(self, forgive: str = "never", **options: Any) -> Any:
+        return visiting(self.browser, forgive, storage_state=self.state, **options)
+
+    def open(self, page: Any, path: str, heading: str | None = None) -> None:
+        """Go to a page of the console, and wait until it is there and has been filled."""
+        page.goto(f"{self.server.url}/#/{path}")
+        page.get_by_role("heading", level=1, name=heading).wait_for()
+        page.locator(".light").get_by_text("Live").wait_for()
+
+    def grievances(self, page: Any) -> list[str]:
+        """What axe finds that is serious."""
+        page.evaluate(self.axe)
+        found = page.evaluate("async () => (await axe.run()).violations")
+        return [
+            f"{one['id']}: {node['target']} {node['failureSummary']}"
+            for one in found
+            if one["impact"] in ("serious", "critical")
+            for node in one["nodes"]
+        ]
+
+    def get(self, path: str) -> Any:
+        with urlopen(f"{self.server.url}/v1/{path}") as answer:
+            return json.load(answer)
+
+
+async def fill(server: ServerProcess) -> None:
+    async with Client(server.url) as client:
+        await Shop(server).fill(client)
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    with open_shop(tmp_path_factory.mktemp("shop")) as server:
+        link = server.console_link()
+        asyncio.run(fill(server))
+        with launched() as browser:
+            with visiting(browser) as page:
+                page.goto(link)
+                page.get_by_role("heading", level=1, name="Overview").wait_for()
+                assert "enter" not in page.url  # nothing of it is left in the history
+                state = page.context.storage_state()
+            yield Console(server, browser, link, state)
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme", "pages"),
+    [
+        (DESKTOP, "light", list(PAGES)),
+        (PHONE, "dark", list(PAGES)),
+        (DESKTOP, "dark", [""]),
+        (PHONE, "light", ["", "queues/orders?tab=dead"]),
+    ],
+    ids=["desktop-light", "phone-dark", "desktop-dark", "phone-light"],
+)
+def test_every_page_is_there_for_everyone(
+    console: Console, size: Any, scheme: str, pages: list[str]
+) -> None:
+    with console.visit(viewport=size, color_scheme=scheme) as page:
+        for path in pages:
+            console.open(page, path, PAGES[path])
+            if not path:
+                page.locator(".plot .value").first.get_by_text(re.compile(r"\d")).wait_for()
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{path} is wider than the screen"
+            assert console.grievances(page) == [], path
+            assert page.title().endswith("· Onceward")
+
+
+def test_the_link_counts_once_and_who_comes_late_is_told_what_to_do(console: Console) -> None:
+    with visiting(console.browser, "401") as page:
+        page.goto(console.link)
+        page.get_by_role("alert").get_by_text("used already").wait_for()
+        page.get_by_text("onceward console", exact=True).wait_for()
+        assert console.grievances(page) == []
+    with visiting(console.browser, "401") as page:
+        page.goto(console.server.url)
+        page.get_by_text("whoever has its terminal").wait_for()
+
+
+def test_stored_text_never_becomes_markup(console: Console) -> None:
+    [job] = console.get(f"jobs?key={quote(SCRIPT)}")["jobs"]
+    with console.visit() as page:
+        for path in (
+            f"jobs/{job['id']}",
+            f"queues?text={quote(SCRIPT)}",
+            "queues/mail?tab=dead",
+            "rooms",
+            f"rooms/{quote(MARKUP, safe='')}",
+            "rooms/warehouse",
+            "timers",
+            f"timers/{quote(MARKUP, safe='')}",
+        ):
+            console.open(page, path)
+            wanted = MARKUP if "rooms" in path or "timers" in path else SCRIPT
+            wanted = SCRIPT if path == "rooms/warehouse" else wanted
+            page.locator("main").get_by_text(wanted).first.wait_for()
+            assert page.locator("main script, main b, main [onmouseover]").count() == 0
+            assert "taken over" not in page.title().split("·")[-1]
+
+
+def test_a_jobs_story_leads_to_what_it_has_caused(console: Console) -> None:
+    with console.visit() as page:
+        console.open(page, "queues")
+        page.get_by_label("Find a job").fill("order-1042")
+        page.get_by_role("button", name="Search").click()
+        page.get_by_text("The key order-1042").wait_for()
+        page.get_by_role("link", name="order-1042").click()
+        page.get_by_role("heading", level=1, name="order-1042").wait_for()
+        story = page.locator(".story")
+        for text in ("Accepted, and on disk", "Done in attempt 1", "charge card", "warehouse"):
+            story.get_by_text(text).first.wait_for()
+        story.get_by_role("link", name="of mail").click()
+        page.locator(".story").get_by_text("Caused by").wait_for()
+        page.locator(".story").get_by_role("link", name="of orders").click()
+        page.get_by_role("heading", level=1, name="order-1042").wait_for()
+        assert page.evaluate("document.activeElement.tagName") == "H1"
+        page.locator(".story").get_by_role("link", name="ask order-1042").click()
+        page.get_by_text("sends to mail").wait_for()
+        assert console.grievances(page) == []
+
+
+def test_who_retries_and_dies_is_told_of_and_dead_letters_are_redriven(console: Console) -> None:
+    with console.visit() as page:
+        [vase] = console.get("jobs?key=order-1045")["jobs"]
+        console.open(page, f"jobs/{vase['id']}", "order-1045")
+        page.get_by_text("Attempt 1 failed").wait_for()
+        page.get_by_text("the warehouse did not answer").first.wait_for()
+        console.open(page, "queues/orders?tab=dead", "orders")
+        page.locator(".card").nth(4).wait_for()
+        page.get_by_label("Reason contains").fill("sofas")
+        page.get_by_role("button", name="Redrive all").click()
+        page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
+        page.get_by_text("4 jobs redriven").first.wait_for()
+        # They die again: sofas are still sold.
+        page.locator(".card .reason").get_by_text("all sofas are sold").nth(3).wait_for()
+        assert console.get("jobs?state=dead&queue=orders")["jobs"][0]["attempt"] == 1
+
+
+def test_a_doubt_is_settled_by_a_person(console: Console) -> None:
+    with console.visit("422") as page:
+        console.open(page, "queues/orders?tab=dead", "orders")
+        page.get_by_role("link", name="Settle").click()
+        page.get_by_role("heading", name="Was “charge card” done?").wait_for()
+        assert console.grievances(page) == []
+        page.get_by_label("what it returned").fill("{amount")
+        page.get_by_role("button", name="It was done").click()
+        page.get_by_text("The result is not JSON").wait_for()
+        page.get_by_label("what it returned").fill('{"amount": 4900}')
+        page.get_by_role("button", name="It was done").click()
+        page.locator(".story").get_by_text("Done in attempt").wait_for()
+        assert '"paid": 4900' in page.get_by_label("Result", exact=True).inner_text()
+
+
+def test_a_queue_is_paused_and_goes_on(console: Console) -> None:
+    with console.visit() as page:
+        console.open(page, "queues/parcels", "parcels")
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("button", name="Resume").wait_for()
+        assert console.get("queues/parcels")["settings"].get("paused")
+        page.get_by_role("button", name="Resume").click()
+        page.get_by_role("button", name="Pause").wait_for()
+        assert not console.get("queues/parcels")["settings"].get("paused")
+
+
+def test_a_timer_is_set_watched_fired_and_cancelled(console: Console) -> None:
+    with console.visit("4(00|22)") as page:
+        console.open(page, "timers?tab=new", "Timers")
+        page.get_by_label("Queue, URL or endpoint").fill("parcels")
+        page.get_by_label("Id, if it should").fill("tea")
+        page.get_by_label("Body, as JSON").fill('{"cup": 1}')
+        page.get_by_label("Seconds, or cron").fill("x")
+        page.get_by_role("button", name="Set the timer").click()
+        page.get_by_role("alert").get_by_text("how many seconds").wait_for()
+        page.get_by_label("Seconds, or cron").fill("500")
+        page.get_by_role("button", name="Set the timer").click()
+        page.get_by_role("heading", level=1, name="tea").wait_for()
+        page.get_by_text(re.compile(r"^8:[12]\d$")).wait_for()
+        page.get_by_role("button", name="Let it fire now").click()
+        page.locator(".story").get_by_text("Firing 1").wait_for()
+        console.open(page, "timers/close-shop", "close-shop")
+        page.get_by_role("button", name="Cancel").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel it").click()
+        page.locator(".head .chip").get_by_text("cancelled").wait_for()
+
+
+def test_a_call_that_failed_is_seen_and_sent_again(console: Console) -> None:
+    with console.visit() as page:
+        console.open(page, "endpoints", "Timers")
+        page.get_by_text("failing").wait_for()
+        page.get_by_role("cell", name="0.0 %").wait_for()
+        console.open(page, "timers/carrier-pickup", "carrier-pickup")
+        page.get_by_role("button", name="Resend").click()
+        page.get_by_text("sent again").wait_for()
+
+
+def test_a_room_is_seen_as_it_was_and_deleted(console: Console) -> None:
+    with console.visit("404") as page:
+        console.open(page, "rooms/warehouse", "warehouse")
+        page.get_by_role("region", name="Map stock").get_by_text("117").wait_for()
+        slider = page.get_by_label("History")
+        slider.focus()
+        slider.press("Home")
+        page.get_by_text("as it was at step 0").wait_for()
+        page.get_by_text("It is empty.").wait_for()
+        slider.press("ArrowRight")
+        page.get_by_role("region", name="Map stock").get_by_text("120").wait_for()
+        page.get_by_role("button", name="Live").click()
+        page.get_by_role("region", name="Map stock").get_by_text("117").wait_for()
+        console.open(page, f"rooms/{quote(MARKUP, safe='')}")
+        page.get_by_role("button", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete it").click()
+        page.get_by_role("heading", level=1, name="Rooms").wait_for()
+        assert [room["id"] for room in console.get("rooms")["rooms"]] == ["warehouse"]
+
+
+def test_holders_and_those_who_wait_are_seen(console: Console) -> None:
+    with console.visit() as page:
+        console.open(page, "locks/label-printer", "Locks")
+        holders = page.get_by_role("region", name="Who holds it")
+        holders.get_by_text("printer-worker-1").wait_for()
+        waiting = page.get_by_role("region", name="Who waits, in order")
+        waiting.get_by_text("printer-worker-2").wait_for()
+
+
+def test_a_key_is_shown_once_and_can_be_removed(console: Console) -> None:
+    with console.visit("422") as page:
+        console.open(page, "settings", "Settings")
+        page.get_by_label("Caller").fill("billing")
+        page.get_by_label("Scopes, with").fill("everything")
+        page.get_by_role("button", name="Make a key").click()
+        page.get_by_role("alert").get_by_text("is no scope").wait_for()
+        page.get_by_label("Scopes, with").fill("send:invoices.* lock:billing")
+        page.get_by_role("button", name="Make a key").click()
+        key = page.locator(".secret").inner_text()
+        assert key.startswith("ow_")
+        assert console.grievances(page) == []
+        page.reload()
+        page.get_by_role("cell", name="billing", exact=True).wait_for()
+        assert key not in page.content()
+        page.get_by_role("button", name="Remove").click()
+        page.get_by_role("dialog").get_by_role("button", name="Remove it").click()
+        page.get_by_text("No keys were made here").wait_for()
+
+
+def test_it_is_used_by_keyboard_and_remembers_the_theme(console: Console) -> None:
+    with console.visit(viewport=DESKTOP, color_scheme="light") as page:
+        console.open(page, "", "Overview")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        page.get_by_role("link", name="Locks").focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", level=1, name="Locks").wait_for()
+        here = page.get_by_role("link", name="Locks").get_attribute("aria-current")
+        assert here == "page"
+        ground = "getComputedStyle(document.body).backgroundColor"
+        light = page.evaluate(ground)
+        for _ in ("light", "dark"):
+            page.get_by_role("button", name="Theme").click()
+        assert page.evaluate(ground) != light
+        page.reload()
+        page.get_by_role("button", name="Theme: dark").wait_for()
+
+
+def test_the_overview_goes_on_when_the_server_comes_back(console: Console) -> None:
+    forgive = "net::ERR_|503"
+    with console.visit(forgive) as page:
+        console.open(page, "", "Overview")
+        console.server.kill()
+        page.get_by_text("Not answering").wait_for()
+        console.server.start()
+        console.server.until_ready()
+        page.get_by_text("Live", exact=True).wait_for()
+        message = b'{"body": {"item": "lamp", "order": "o", "customer": "a@b"}, "key": "late"}'
+        asked = Request(
+            f"{console.server.url}/v1/inbox/orders", message, {"Content-Type": "application/json"}
+        )
+        with urlopen(asked) as answer:
+            assert answer.status == 202
+        page.locator(".figures").get_by_text(re.compile(r"^\d")).first.wait_for()
+
+
+def test_with_keys_one_signs_in_by_a_key_and_out(console: Console, tmp_path: Path) -> None:
+    settings = tmp_path / "onceward.toml"
+    keys = {"ann": "all", "bob": "manage:orders"}
+    settings.write_text(
+        "".join(
+            f'[[keys]]\nname = "{name}"\nscopes = ["{scope}"]\n'
+            f'digest = "{digest_of(f"ow_{name}")}"\n'
+            for name, scope in keys.items()
+        )
+    )
+    with ServerProcess(tmp_path) as server, visiting(console.browser, "40[13]") as page:
+        assert server.console_link() == f"{server.url}/console"
+        page.goto(server.url)
+        field = page.get_by_label("API key or token")
+        field.fill("ow_eve")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("alert").get_by_text("not known").wait_for()
+        assert console.grievances(page) == []
+        field.fill("ow_bob")
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("heading", level=1, name="Overview").wait_for()
+        assert "ow_bob" not in str(page.context.storage_state())
+        page.goto(f"{server.url}/#/settings")
+        page.get_by_text("for those who have the scope all").wait_for()
+        # A page of the same machine that has the cookie, and not the token, can do nothing.
+        status = page.evaluate(
+            "async () => (await fetch('/v1/queues/orders/pause', {method: 'POST'})).status"
+        )
+        assert status == 401
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_label("API key or token").wait_for()
+        page.reload()
+        page.get_by_label("API key or token").wait_for()

@@ -1,0 +1,136 @@
+"""The overview of a server with very much in it is there quickly, and a browser that watches it for
+long does not grow."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceward.clock import boot_ns
+from onceward.client import Client
+from onceward.errors import OncewardError
+from tests.browser import launched, visiting
+from tests.server_process import ServerProcess
+
+pytestmark = [pytest.mark.console, pytest.mark.timeout(2_400)]
+
+AT_ONCE = 50
+LOAD_MS_MAX = 1_000
+UPDATES_PER_S = 10
+# What the samples of ten minutes take, and what a collector leaves for later.
+GROWTH_BYTES_MAX = 3_000_000
+GROWTH_NODES_MAX = 200
+
+
+async def fill(server: ServerProcess, jobs: int, timers: int, rooms: int) -> None:
+    async with Client(server.url, connections=AT_ONCE) as client:
+
+        async def post(*path: str, body: Any) -> None:
+            await client.call("POST", *path, type=dict, body=body)
+
+        def work() -> Iterator[Coroutine[Any, Any, None]]:
+            for first in range(0, jobs, 1_000):
+                messages = [
+                    {"key": f"order-{number}", "body": {"item": "lamp", "number": number}}
+                    for number in range(first, min(first + 1_000, jobs))
+                ]
+                queue = f"queue-{first // 1_000 % 10}"
+                yield post("v1", "inbox", queue, "batch", body={"messages": messages})
+            for number in range(timers):
+                timer = {"id": f"timer-{number}", "queue": "later", "delay_ms": 3_600_000 + number}
+                yield post("v1", "timers", body=timer)
+            for number in range(rooms):
+                yield post("v1", "rooms", body={"id": f"room-{number}"})
+
+        waiting = work()
+
+        async def worker() -> None:
+            for one in waiting:
+                await one
+
+        await asyncio.gather(*[worker() for _ in range(AT_ONCE)])
+
+
+@contextmanager
+def traffic(server: ServerProcess) -> Iterator[None]:
+    """Messages that come in meanwhile, each of them twice, and are worked on."""
+    over = threading.Event()
+
+    async def send() -> None:
+        number = 0
+        async with Client(server.url) as client:
+            while not over.is_set():
+                number += 1
+                for _ in range(2):
+                    await client.accept("live", number, key=f"live-{number}")
+                claimed = await client.claim("live", max=10)
+                for claim in claimed:
+                    await client.complete(claim.id, claim.token)
+
+    def run() -> None:
+        try:
+            asyncio.run(send())
+        except OncewardError:
+            assert over.is_set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(60)
+
+
+def test_a_browser_that_watches_does_not_grow(tmp_path: Path, soak: bool) -> None:
+    jobs, timers, rooms = (100_000, 10_000, 1_000) if soak else (200, 20, 5)
+    updates = 6_000 if soak else 40
+    with ServerProcess(tmp_path) as server:
+        link = server.console_link()
+        asyncio.run(fill(server, jobs, timers, rooms))
+        with traffic(server), launched() as browser, visiting(browser) as page:
+            page.goto(link)
+            page.get_by_role("heading", level=1, name="Overview").wait_for()
+            loads = [load(page) for _ in range(5 if soak else 1)]
+            devtools = page.context.new_cdp_session(page)
+            devtools.send("Performance.enable")
+            watch(page, 20)
+            before = used(devtools)
+            begun_ns = boot_ns()
+            watch(page, updates)
+            per_s = updates / (boot_ns() - begun_ns) * 1e9
+            after = used(devtools)
+    growth = {name: after[name] - before[name] for name in before}
+    print(f"\nloaded in {loads} ms, {per_s:.1f} updates a second, grown by {growth} from {before}")
+    assert growth["JSHeapUsedSize"] < GROWTH_BYTES_MAX
+    assert growth["Nodes"] < GROWTH_NODES_MAX
+    if soak:
+        assert sorted(loads)[2] < LOAD_MS_MAX
+        assert per_s > UPDATES_PER_S * 0.9
+
+
+def load(page: Any) -> int:
+    """How long it takes until the overview shows its plots and its queues."""
+    page.reload()
+    page.locator(".plot .line.first").first.and_(page.locator("[d^=M]")).wait_for(state="attached")
+    page.locator("tbody tr").first.wait_for()
+    return int(page.evaluate("performance.now()"))
+
+
+def watch(page: Any, updates: int) -> None:
+    """Wait for so many updates."""
+    for _ in range(updates):
+        with page.expect_response(lambda answer: "/v1/pulse" in answer.url):
+            pass
+
+
+def used(devtools: Any) -> dict[str, float]:
+    """What the page takes, when nothing is left over."""
+    devtools.send("HeapProfiler.collectGarbage")
+    found = devtools.send("Performance.getMetrics")["metrics"]
+    names = ("JSHeapUsedSize", "Nodes", "JSEventListeners")
+    return {one["name"]: one["value"] for one in found if one["name"] in names}

@@ -1,0 +1,235 @@
+"""Who signs in at the console stays signed in, and nobody else can use that."""
+
+from typing import Any
+
+import pytest
+
+from onceward import limits
+from onceward.web.auth import Caller as Who
+from onceward.web.sessions import HEADER, Sessions
+from tests.service.apps import Apps
+from tests.service.cluster import virtual
+from tests.web.asgi import HOST, Answer, Caller, keyed, serving
+
+ORIGIN = ("origin", f"http://{HOST}")
+NAME = f"onceward_{HOST.rpartition(':')[2]}"
+
+
+class Browser:
+    """A browser that keeps its cookie, and a page that keeps its token."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = Caller(caller.server)
+        self.cookie = ""
+        self.token = ""
+
+    async def enter(self, **how: str) -> Answer:
+        answer = await self("POST", "/v1/session", how)
+        if answer.status == 200:
+            self.cookie = answer.headers["set-cookie"].partition(";")[0]
+            self.token = answer.json["token"]
+        return answer
+
+    async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """A request of the console's own page; with headers, or other ones."""
+        given = {"origin": ORIGIN[1], "sec-fetch-site": "same-origin"}
+        if self.cookie:
+            given |= {"cookie": self.cookie, HEADER.decode(): self.token}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        kept = [(name, value) for name, value in given.items() if value]
+        return await self.caller(method, path, body, headers=kept)
+
+
+def link(caller: Caller) -> str:
+    return caller.server.sessions.link(Who("developer", ("all",)), "dev")
+
+
+@virtual
+async def test_a_link_signs_in_once() -> None:
+    async with serving() as caller:
+        browser, token = Browser(caller), link(caller)
+        assert (await browser("GET", "/v1/session")).verdict == (401, "no_credentials")
+        answer = await browser.enter(link=token)
+        assert answer.json["name"] == "developer"
+        assert answer.json["dev"] is True
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith(f"{NAME}=")
+        assert cookie.endswith("; HttpOnly; SameSite=Strict")
+        assert (await browser("GET", "/v1/session")).json == answer.json
+        second = await Browser(caller).enter(link=token)
+        assert second.verdict == (401, "no_credentials")
+        assert "onceward console" in second.json["detail"]
+        assert (await Browser(caller).enter(link="made up")).status == 401
+
+
+@virtual
+async def test_a_link_that_is_old_counts_no_more_and_only_some_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "LINK_MS", 60_000)
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        old = link(caller)
+        await apps.sleep(limits.LINK_MS / 1000)
+        assert (await Browser(caller).enter(link=old)).status == 401
+        links = [link(caller) for _ in range(limits.LINKS_MAX + 1)]
+        assert (await Browser(caller).enter(link=links[0])).status == 401
+        assert (await Browser(caller).enter(link=links[-1])).status == 200
+
+
+@virtual
+async def test_a_key_signs_in_with_its_scopes_and_is_not_in_the_cookie() -> None:
+    auth, keys = keyed(ann="manage:orders", bob="all")
+    async with serving(auth=auth) as caller:
+        browser = Browser(caller)
+        assert (await browser.enter(token="ow_nobody")).verdict == (401, "no_credentials")
+        answer = await browser.enter(token=f" {keys['ann']} ")
+        assert answer.json["scopes"] == ["manage:orders"]
+        assert keys["ann"] not in answer.headers["set-cookie"]
+        assert (await browser("GET", "/v1/queues/orders")).status == 200
+        assert (await browser("GET", "/v1/queues/mail")).verdict == (403, "not_allowed")
+        assert (await browser("GET", "/v1/keys")).verdict == (403, "not_allowed")
+        out = await browser("DELETE", "/v1/session")
+        assert "Max-Age=0" in out.headers["set-cookie"]
+
+
+@virtual
+async def test_the_cookie_counts_only_with_the_token_and_from_its_own_page() -> None:
+    auth, keys = keyed(ann="all")
+    async with serving(auth=auth) as caller:
+        browser = Browser(caller)
+        await browser.enter(token=keys["ann"])
+        asked = ("POST", "/v1/queues/orders/pause")
+        for other in (
+            {HEADER.decode(): ""},  # what a form of another page could send
+            {HEADER.decode(): "guessed"},
+            {"origin": "https://evil.example"},
+            {"origin": "http://127.0.0.1:9999"},  # cookies know no ports
+            {"sec-fetch-site": "cross-site", "origin": ""},
+            {"sec-fetch-site": "same-site", "origin": ""},
+            {"cookie": ""},
+            {"cookie": f"{NAME}=x.y"},
+            {"cookie": browser.cookie + "0"},
+            {"cookie": browser.cookie.replace(NAME, "onceward_1")},
+        ):
+            answer = await browser(*asked, **other)
+            assert answer.verdict == (401, "no_credentials"), other
+        assert not caller.app.node.book("orders").paused
+        assert (await browser(*asked)).status == 200
+        for path in ("/v1/session", "/v1/session/link"):
+            away = await browser(
+                "POST", path, {"token": keys["ann"]}, origin="https://evil.example"
+            )
+            assert away.status == 401
+
+
+@pytest.mark.parametrize("dev", [True, False])
+@virtual
+async def test_only_who_is_at_a_terminal_gets_a_link(dev: bool) -> None:
+    auth, keys = keyed(ann="send:q")
+    async with serving(auth=None if dev else auth) as caller:
+        terminal = Caller(caller.server, None if dev else keys["ann"])
+        made = await terminal.ok("POST", "/v1/session/link")
+        browser = Browser(caller)
+        answer = await browser.enter(link=made["link"])
+        assert answer.json["name"] == ("developer" if dev else "ann")
+        assert (await browser("POST", "/v1/session/link")).verdict == (401, "no_credentials")
+        if not dev:
+            anyone = Caller(caller.server)
+            assert (await anyone("POST", "/v1/session/link")).verdict == (401, "no_credentials")
+
+
+@virtual
+async def test_dev_mode_takes_no_keys_and_nobody_from_elsewhere() -> None:
+    async with serving() as caller:
+        browser = Browser(caller)
+        assert (await browser.enter(token="ow_x")).verdict == (401, "no_credentials")
+        assert (await browser.enter()).verdict == (400, "bad_request")
+        both = await browser("POST", "/v1/session", {"link": "a", "token": "b"})
+        assert both.verdict == (400, "bad_request")
+        elsewhere = {"host": "evil.example", "origin": "http://evil.example"}
+        answer = await browser("POST", "/v1/session", {"link": link(caller)}, **elsewhere)
+        assert answer.verdict == (401, "no_credentials")
+        # A cookie of another mode is worth nothing here, nor a broken one.
+        await browser.enter(link=link(caller))
+        caller.server.auth.dev = False
+        assert (await browser("GET", "/v1/session")).verdict == (401, "no_credentials")
+
+
+@virtual
+async def test_a_session_ends_with_its_time_and_with_its_key() -> None:
+    apps = Apps(shared=False)
+    auth, keys = keyed(ann="all")
+    async with serving(apps.make(), auth) as caller:
+        browser = Browser(caller)
+        await browser.enter(token=keys["ann"])
+        made = (await browser("POST", "/v1/keys", {"name": "bob", "scopes": ["send:q"]})).json
+        second = Browser(caller)
+        assert (await second.enter(token=made["key"])).json["name"] == "bob"
+        assert (await second("GET", "/v1/pulse")).status == 200
+        assert (await browser("DELETE", f"/v1/keys/{made['id']}")).status == 200
+        over = await second("GET", "/v1/pulse")
+        assert over.verdict == (401, "no_credentials")
+        assert "sign in again" in over.json["detail"]
+        app = caller.app
+        session = caller.server.sessions.find(_request(browser))
+        assert session is not None
+        left_ms = session.until_ms - app.store.clock.now_ms()
+        assert left_ms <= limits.SESSION_MS
+        short = caller.server.sessions.open(Who("eve", (), app.store.clock.now_ms() + 5), "jwt")
+        assert short.until_ms == app.store.clock.now_ms() + 5
+
+
+def _request(browser: Browser) -> Any:
+    from onceward.web.http import Request
+
+    headers = [(b"cookie", browser.cookie.encode()), (b"host", HOST.encode())]
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    return Request({"method": "GET", "headers": headers}, receive)
+
+
+@virtual
+async def test_a_restart_and_another_node_keep_sessions_but_another_database_does_not() -> None:
+    apps = Apps(shared=True)
+    auth, keys = keyed(ann="all")
+    async with serving(apps.make(), auth) as caller:
+        browser = Browser(caller)
+        await browser.enter(token=keys["ann"])
+        async with serving(apps.make(), keyed(ann="all")[0]) as other:
+            browser.caller = Caller(other.server)
+            assert (await browser("GET", "/v1/session")).status == 200
+    elsewhere = Apps(shared=False)
+    elsewhere.make()  # or its secrets would be the same: here they come from its name
+    async with serving(elsewhere.make(), auth) as caller:
+        browser.caller = Caller(caller.server)
+        assert (await browser("GET", "/v1/session")).verdict == (401, "no_credentials")
+
+
+@virtual
+async def test_over_https_the_cookie_is_secure() -> None:
+    auth, keys = keyed(ann="all")
+    async with serving(auth=auth) as caller:
+        browser = Browser(caller)
+        answer = await browser(
+            "POST",
+            "/v1/session",
+            {"token": keys["ann"]},
+            host="console.example",
+            origin="https://console.example",
+        )
+        assert answer.headers["set-cookie"].startswith("onceward=")
+        assert answer.headers["set-cookie"].endswith("; Secure")
+
+
+@virtual
+async def test_before_the_start_nobody_can_sign_in() -> None:
+    app = Apps(shared=False).make()
+    async with serving(app) as caller:
+        sessions = Sessions(app, lambda credential: True)
+        found = Browser(caller)
+        found.cookie = f"{NAME}=a.b"
+        with pytest.raises(Exception, match="not started"):
+            sessions.find(_request(found))
