@@ -91,8 +91,8 @@ def main() -> None:
                     other.mkdir(exist_ok=True)
                     for number, path in enumerate(ALL):
                         for size, scheme in ((DESKTOP, "light"), (PHONE, "dark")):
-                            width = size["width"]
-                            name = f"{number:02d}-{path.replace('/', '-').replace('?', '-')}-{width}.png"
+                            plain = path.replace("/", "-").replace("?", "-")
+                            name = f"{number:02d}-{plain}-{size['width']}.png"
                             take(browser, state, server, path, size, scheme, other / name)
 
 

@@ -66,7 +66,7 @@ class Shop:
             type=dict,
             body={"id": "warehouse", "meta": {"team": "logistics"}},
         )
-        await self.step(client, "warehouse", "map.set", map="stock", key="lamp", value=120)
+        await self.step(client, "warehouse", "map.set", map="stock", key="lamp", value=5_000)
         await self.step(client, "warehouse", "map.set", map="notes", key="today", value=SCRIPT)
         await client.call("POST", "v1", "rooms", type=dict, body={"id": MARKUP})
         for number, text in enumerate(("Plan the sale", "Count the vases", MARKUP)):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +18,7 @@ from tests.browser import launched, visiting
 from tests.needs import need
 from tests.server_process import ServerProcess
 from tests.web.showroom import MARKUP, SCRIPT, Shop, open_shop
+from tests.web.watching import growth
 
 pytestmark = pytest.mark.timeout(240)  # for a browser on a busy machine
 
@@ -39,6 +41,16 @@ PAGES = {
     "locks/label-printer": "Locks",
     "settings": "Settings",
 }
+
+
+# Those that are looked at closely in dark and on a phone: the others have the same parts.
+WHOLE = (
+    *("", "queues", "queues/orders?tab=dead", "timers", "timers?tab=new", "endpoints"),
+    *("rooms/warehouse", "settings"),
+)
+AXE = """async () => (await axe.run({
+    resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
+})).violations"""
 
 
 class Console:
@@ -64,7 +76,7 @@ class Console:
     def grievances(self, page: Any) -> list[str]:
         """What axe finds that is serious."""
         page.evaluate(self.axe)
-        found = page.evaluate("async () => (await axe.run()).violations")
+        found = page.evaluate(AXE)
         return [
             f"{one['id']}: {node['target']} {node['failureSummary']}"
             for one in found
@@ -96,27 +108,21 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
             yield Console(server, browser, link, state)
 
 
-@pytest.mark.parametrize(
-    ("size", "scheme", "pages"),
-    [
-        (DESKTOP, "light", list(PAGES)),
-        (PHONE, "dark", list(PAGES)),
-        (DESKTOP, "dark", [""]),
-        (PHONE, "light", ["", "queues/orders?tab=dead"]),
-    ],
-    ids=["desktop-light", "phone-dark", "desktop-dark", "phone-light"],
-)
-def test_every_page_is_there_for_everyone(
-    console: Console, size: Any, scheme: str, pages: list[str]
-) -> None:
-    with console.visit(viewport=size, color_scheme=scheme) as page:
-        for path in pages:
-            console.open(page, path, PAGES[path])
+def test_every_page_is_there_for_everyone(console: Console) -> None:
+    with console.visit() as page:
+        for path, heading in PAGES.items():
+            console.open(page, path, heading)
             if not path:
                 page.locator(".plot .value").first.get_by_text(re.compile(r"\d")).wait_for()
-            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            assert wide <= 0, f"{path} is wider than the screen"
-            assert console.grievances(page) == [], path
+            for size, scheme in product((DESKTOP, PHONE), ("light", "dark")):
+                page.set_viewport_size(size)
+                page.emulate_media(color_scheme=scheme)
+                wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                assert wide <= 0, f"{path} is wider than the screen"
+                # Each colour and each width, where a page has its own.
+                looks = (DESKTOP, "light"), (PHONE, "dark")
+                if (size, scheme) == looks[0] or ((size, scheme) == looks[1] and path in WHOLE):
+                    assert console.grievances(page) == [], (path, size, scheme)
             assert page.title().endswith("· Onceward")
 
 
@@ -250,16 +256,16 @@ def test_a_call_that_failed_is_seen_and_sent_again(console: Console) -> None:
 def test_a_room_is_seen_as_it_was_and_deleted(console: Console) -> None:
     with console.visit("404") as page:
         console.open(page, "rooms/warehouse", "warehouse")
-        page.get_by_role("region", name="Map stock").get_by_text("117").wait_for()
+        page.get_by_role("region", name="Map stock").get_by_text("4997").wait_for()
         slider = page.get_by_label("History")
         slider.focus()
         slider.press("Home")
         page.get_by_text("as it was at step 0").wait_for()
         page.get_by_text("It is empty.").wait_for()
         slider.press("ArrowRight")
-        page.get_by_role("region", name="Map stock").get_by_text("120").wait_for()
+        page.get_by_role("region", name="Map stock").get_by_text("5000").wait_for()
         page.get_by_role("button", name="Live").click()
-        page.get_by_role("region", name="Map stock").get_by_text("117").wait_for()
+        page.get_by_role("region", name="Map stock").get_by_text("4997").wait_for()
         console.open(page, f"rooms/{quote(MARKUP, safe='')}")
         page.get_by_role("button", name="Delete").click()
         page.get_by_role("dialog").get_by_role("button", name="Delete it").click()
@@ -315,6 +321,13 @@ def test_it_is_used_by_keyboard_and_remembers_the_theme(console: Console) -> Non
         assert page.evaluate(ground) != light
         page.reload()
         page.get_by_role("button", name="Theme: dark").wait_for()
+
+
+@pytest.mark.console
+def test_a_page_that_is_watched_does_not_grow(console: Console) -> None:
+    with console.visit() as page:
+        console.open(page, "", "Overview")
+        growth(page, 15)
 
 
 def test_the_overview_goes_on_when_the_server_comes_back(console: Console) -> None:

@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 
-from onceward.clock import boot_ns
 from onceward.client import Client
+from onceward.clock import boot_ns
 from onceward.errors import OncewardError
 from tests.browser import launched, visiting
 from tests.server_process import ServerProcess
+from tests.web.watching import growth
 
 pytestmark = [pytest.mark.console, pytest.mark.timeout(2_400)]
 
 AT_ONCE = 50
+JOBS, TIMERS, ROOMS = 100_000, 10_000, 1_000
 LOAD_MS_MAX = 1_000
-UPDATES_PER_S = 10
-# What the samples of ten minutes take, and what a collector leaves for later.
-GROWTH_BYTES_MAX = 3_000_000
-GROWTH_NODES_MAX = 200
+UPDATES_PER_S, UPDATES = 10, 6_000
 
 
 async def fill(server: ServerProcess, jobs: int, timers: int, rooms: int) -> None:
@@ -67,9 +66,9 @@ def traffic(server: ServerProcess) -> Iterator[None]:
                 number += 1
                 for _ in range(2):
                     await client.accept("live", number, key=f"live-{number}")
-                claimed = await client.claim("live", max=10)
-                for claim in claimed:
+                for claim in await client.claim("live", max=10):
                     await client.complete(claim.id, claim.token)
+                await client.claim("empty", wait_s=0.02)  # to rest
 
     def run() -> None:
         try:
@@ -86,31 +85,21 @@ def traffic(server: ServerProcess) -> Iterator[None]:
         thread.join(60)
 
 
-def test_a_browser_that_watches_does_not_grow(tmp_path: Path, soak: bool) -> None:
-    jobs, timers, rooms = (100_000, 10_000, 1_000) if soak else (200, 20, 5)
-    updates = 6_000 if soak else 40
+@pytest.mark.soak
+def test_a_browser_that_watches_for_long_does_not_grow(tmp_path: Path) -> None:
     with ServerProcess(tmp_path) as server:
         link = server.console_link()
-        asyncio.run(fill(server, jobs, timers, rooms))
+        asyncio.run(fill(server, JOBS, TIMERS, ROOMS))
         with traffic(server), launched() as browser, visiting(browser) as page:
             page.goto(link)
             page.get_by_role("heading", level=1, name="Overview").wait_for()
-            loads = [load(page) for _ in range(5 if soak else 1)]
-            devtools = page.context.new_cdp_session(page)
-            devtools.send("Performance.enable")
-            watch(page, 20)
-            before = used(devtools)
+            loads = [load(page) for _ in range(5)]
             begun_ns = boot_ns()
-            watch(page, updates)
-            per_s = updates / (boot_ns() - begun_ns) * 1e9
-            after = used(devtools)
-    growth = {name: after[name] - before[name] for name in before}
-    print(f"\nloaded in {loads} ms, {per_s:.1f} updates a second, grown by {growth} from {before}")
-    assert growth["JSHeapUsedSize"] < GROWTH_BYTES_MAX
-    assert growth["Nodes"] < GROWTH_NODES_MAX
-    if soak:
-        assert sorted(loads)[2] < LOAD_MS_MAX
-        assert per_s > UPDATES_PER_S * 0.9
+            grown = growth(page, UPDATES)
+            per_s = UPDATES / (boot_ns() - begun_ns) * 1e9
+    print(f"\nloaded in {loads} ms, {per_s:.1f} updates a second, grown by {grown}")
+    assert sorted(loads)[2] < LOAD_MS_MAX
+    assert per_s > UPDATES_PER_S * 0.9
 
 
 def load(page: Any) -> int:
@@ -119,18 +108,3 @@ def load(page: Any) -> int:
     page.locator(".plot .line.first").first.and_(page.locator("[d^=M]")).wait_for(state="attached")
     page.locator("tbody tr").first.wait_for()
     return int(page.evaluate("performance.now()"))
-
-
-def watch(page: Any, updates: int) -> None:
-    """Wait for so many updates."""
-    for _ in range(updates):
-        with page.expect_response(lambda answer: "/v1/pulse" in answer.url):
-            pass
-
-
-def used(devtools: Any) -> dict[str, float]:
-    """What the page takes, when nothing is left over."""
-    devtools.send("HeapProfiler.collectGarbage")
-    found = devtools.send("Performance.getMetrics")["metrics"]
-    names = ("JSHeapUsedSize", "Nodes", "JSEventListeners")
-    return {one["name"]: one["value"] for one in found if one["name"] in names}

@@ -19,6 +19,7 @@ const INNER = {
 
 const main = h("main", { id: "main", tabindex: "-1" });
 const links = PAGES.map((page) => h("a", { href: `#/${page.path}` }, page.name));
+const nav = h("nav", { "aria-label": "Pages" }, h("ul", links.map((link) => h("li", link))));
 const light = h("span.light", { role: "status" });
 const who = h("span.who");
 const out = h("button.plain", { type: "button", onclick: signOut }, "Sign out");
@@ -26,7 +27,7 @@ const theme = h("button.plain", { type: "button", onclick: turn });
 const bar = h("header.bar",
   h("button.skip", { type: "button", onclick: () => main.focus() }, "Skip to the content"),
   h("a.brand", { href: "#/" }, h("span.mark", { "aria-hidden": "true" }), "Onceward"),
-  h("nav", { "aria-label": "Pages" }, h("ul", links.map((link) => h("li", link)))),
+  nav,
   h("div.foot", light, h("a", { href: "docs" }, "API"), theme, who, out));
 
 let shown = null;
@@ -45,8 +46,10 @@ async function show(first = false) {
   const [name = "", ...rest] = path.split("/").map(read);
   const page = PAGES.find((one) => one.path === name || one.also?.includes(name)) ?? PAGES[0];
   links.forEach((link, number) => {
-    if (PAGES[number] === page) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (PAGES[number] === page) {
+      link.setAttribute("aria-current", "page");
+      nav.scrollLeft = link.offsetLeft - nav.clientWidth / 2; // where they do not all fit
+    } else link.removeAttribute("aria-current");
   });
   const made = await (INNER[name] ?? page.load)();
   if (turn !== turns || !session.user) return;

@@ -115,10 +115,13 @@ function events(story) {
       step.state === "asleep" ? "Sleeps" : step.state === "done" ? `Step “${step.name}” is done` : `Step “${step.name}” is in doubt`,
       step.until_ms, step.state === "done" ? h("pre", { tabindex: "0", "aria-label": `Result of ${step.name}` }, pretty(step.result)) : null]);
   }
+  for (const step of story.effects.filter((one) => one.kind === "step")) {
+    found.push(["step", `Step “${step.name}” is done`, 0]);
+  }
   if (job.state === "leased") {
     found.push(["live", `Attempt ${job.attempt} is running`, 0, h("p.faint", `by ${job.worker}, leased until ${exactly(story.lease_until_ms)}`)]);
   } else if (job.state === "done") {
-    const effects = story.effects;
+    const effects = story.effects.filter((one) => one.kind !== "step");
     found.push(["good", `Done in attempt ${job.attempt}`, job.ended_ms,
       h("p.faint", `by ${job.worker}, ${span(job.ended_ms - job.made_ms)} after it was sent`),
       effects.length ? h("p.faint", "In the same commit:") : null,
@@ -138,7 +141,6 @@ function link(one) {
       " ", one.state ? chip(one.state) : null);
     case "timer": return h("span", "timer ", h("a", { href: `#/timers/${part(one.name)}?caller=${part(one.caller)}` }, one.name));
     case "room": return h("span", "room ", h("a", { href: `#/rooms/${part(one.name)}` }, one.name));
-    case "step": return h("span", "step ", h("code", one.name));
     default: return h("span", "record ", h("code", one.name));
   }
 }

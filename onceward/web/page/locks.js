@@ -17,7 +17,7 @@ export function page({ rest, trouble }) {
   ], (lock) => lock.name, "No lock was used lately.");
   const people = (label, what, empty) => table(label, [
     { name: "Owner", kind: "name", show: (one) => one.owner || "(no name)" },
-    { name: what, kind: "number", show: (one) => one.number },
+    { name: what, kind: "number", show: (one) => one.place ?? one.number },
     { name: "Since", kind: "number", show: (one) => ago(one.since_ms, Date.now()) },
   ], (one) => one.number, empty);
   const holders = people("Who holds it", "Token", "Nobody holds it.");
@@ -32,7 +32,7 @@ export function page({ rest, trouble }) {
       const lock = await get(`v1/locks/${part(chosen)}`);
       gone.hidden = true;
       holders.update(lock.holders);
-      waiters.update(lock.waiters);
+      waiters.update(lock.waiters.map((one, number) => ({ ...one, place: number + 1 })));
     } catch (error) {
       if (error.status !== 404) throw error;
       gone.hidden = false;

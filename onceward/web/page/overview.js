@@ -6,7 +6,7 @@ import { ago, count, plural, rate, span } from "./format.js";
 import { plot } from "./plot.js";
 
 const KEPT = 600; // samples: as many as the server keeps
-const SPAN_MS = 300_000;
+const SPANS_MS = [60_000, 120_000, 300_000];
 const AT = { accepted: 1, repeats: 2, done: 3, failed: 4, commit: 5, commit99: 6, late: 7, late99: 8,
   connections: 9, members: 10, age: 11 };
 
@@ -103,8 +103,11 @@ export function page({ trouble }) {
         found.totals.connections, found.totals.members, newest[AT.age] + found.now_ms - newest[0]]]
       : samples;
     if (newest && newest[AT.age] === 0 && open !== samples) open.at(-1)[AT.age] = 0;
-    const seen = open.filter((sample) => found.now_ms - sample[0] <= SPAN_MS);
-    shownAt = requestFrame(shownAt, () => plots.forEach((one) => one.update(seen, found.now_ms, SPAN_MS)));
+    // A server that has just begun fills its plots all the same.
+    const kept = open.length ? found.now_ms - open[0][0] : 0;
+    const span = SPANS_MS.find((one) => one >= kept) ?? SPANS_MS.at(-1);
+    const seen = open.filter((sample) => found.now_ms - sample[0] <= span);
+    shownAt = requestFrame(shownAt, () => plots.forEach((one) => one.update(seen, found.now_ms, span)));
   }
 
   function glance(found) {
@@ -125,11 +128,9 @@ export function page({ trouble }) {
     })));
     calm.hidden = found.attention.length > 0;
     keyed(attention, found.attention, (one) => `${one.kind} ${one.caller} ${one.name}`, (one) => {
-      const text = h("span");
-      const link = where(one);
+      const link = where(one), text = link ? h("a", { href: link }) : h("span");
       return {
-        element: h(`li.${one.kind === "clock" || one.kind === "stuck" ? "warn" : "bad"}`,
-          text, link && h("a", { href: link }, "Look")),
+        element: h(`li.${["clock", "stuck", "doubt"].includes(one.kind) ? "warn" : "bad"}`, text),
         update: (now) => put(text, words(now, found.now_ms)),
       };
     });

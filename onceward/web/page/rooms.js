@@ -4,6 +4,8 @@ import { get, part, query as ask, remove, repeat } from "./api.js";
 import { ask as confirm, doing, h, keyed, once, put, table, tell } from "./dom.js";
 import { brief, count, exactly, plural, pretty, time } from "./format.js";
 
+const MOST = 200; // values of a map or list that are shown
+
 export function page(where) {
   return where.rest.length ? one(where) : all(where);
 }
@@ -86,6 +88,7 @@ function one({ rest: [id], trouble }) {
   async function look() {
     const mine = ++asked;
     const point = past ?? seq;
+    now.hidden = past === null;
     put(at, past === null ? `step ${count(seq)}, live` : `as it was at step ${count(past)} of ${count(seq)}`);
     const [whole, history] = await Promise.all([
       get(ask(`${path}/snapshot`, { at: past })),
@@ -121,8 +124,9 @@ function one({ rest: [id], trouble }) {
 }
 
 function inside(kind, name, pairs) {
-  return h("section", h("h3", `${kind} ${name}`, " ", h("span.faint", plural(pairs.length, "value"))),
+  const shown = pairs.length > MOST ? `, the first ${MOST} of them` : "";
+  return h("section.inside", h("h3", `${kind} ${name}`, " ", h("span.faint", plural(pairs.length, "value") + shown)),
     h("div.scroll", { tabindex: "0", role: "region", "aria-label": `${kind} ${name}` },
-      h("table", h("tbody", pairs.slice(0, 200).map(([key, value]) =>
+      h("table", h("tbody", pairs.slice(0, MOST).map(([key, value]) =>
         h("tr", h("th", { scope: "row" }, key), h("td.plainly", pretty(value))))))));
 }

@@ -66,7 +66,7 @@ function settings() {
     { name: "Setting", kind: "name", show: (one) => one.name },
     { name: "Value", kind: "wide", show: (one) => one.value || "–" },
     { name: "From", show: (one) => one.source },
-    { name: "Meaning", kind: "wide", show: (one) => one.meaning },
+    { name: "Meaning", kind: "prose", show: (one) => one.meaning },
   ], (one) => one.name, "This server was set up by a program of its own.");
   get("v1/settings").then((found) => list.update(found.settings)).catch((error) => tell(error.message, true));
   return h("section", h("h2", "Server"), list.element);

@@ -1,12 +1,13 @@
 // Timers: what is due and when, and where calls go. One timer: in timer.js.
 
 import { get, part, post, query as ask, repeat } from "./api.js";
-import { doing, h, keyed, mark, once, put, table, tell } from "./dom.js";
-import { ago, left, span, time } from "./format.js";
+import { doing, h, mark, once, put, table, tell } from "./dom.js";
+import { ago, left, plural, span, time } from "./format.js";
 import * as one from "./timer.js";
 import { targetOf, timerChip } from "./timer.js";
 
 const REACH_MS = [60_000, 600_000, 3_600_000, 86_400_000, 7 * 86_400_000];
+const BARS = 96;
 const TABS = { "": "Due next", all: "All timers", endpoints: "Endpoints", new: "Set a timer" };
 
 export function page(where) {
@@ -30,14 +31,15 @@ const columns = (more) => [
   { name: "Does", kind: "wide", show: targetOf },
   { name: "Repeats", show: (t) => t.cron ? `${t.cron} (${t.zone})` : t.every_ms ? `every ${span(t.every_ms)}` : "once" },
   { name: "Fired", kind: "number", show: (t) => t.fired },
-  { name: "Whose", show: (t) => t.caller || "the application" },
+  { name: "Whose", show: (t) => t.caller || "app" },
 ];
 const linkTo = (timer) => `#/timers/${part(timer.id)}?caller=${part(timer.caller ?? "")}`;
 const name = (timer) => `${timer.caller}\n${timer.id}`;
 
 /** What is due next: a line of time, and a list that counts down. */
 function due() {
-  const ticks = h("div.span", { role: "img", "aria-label": "When timers are due" });
+  const bars = Array.from({ length: BARS }, () => h("span"));
+  const ticks = h("div.span", { role: "img", "aria-label": "When timers are due" }, bars);
   const ends = h("div.axis"), from = h("span", "now"), to = h("span");
   ends.append(from, to);
   const list = table("Timers that are due next", columns([
@@ -55,15 +57,16 @@ function due() {
     const last = found.timers.at(-1)?.due_ms - found.now_ms || 0;
     const reach = REACH_MS.find((one) => one >= last) ?? Math.max(last, 1);
     put(to, `in ${span(reach)}`);
-    const seen = found.timers.map((timer) => ({ key: name(timer), at: (timer.due_ms - found.now_ms) / reach }));
-    keyed(ticks, seen.filter((one) => one.at <= 1), (one) => one.key, () => {
-      const element = h("span.tick");
-      return { element, update: (now) => {
-        element.style.left = `${Math.max(now.at, 0) * 100}%`;
-      } };
-    });
-    ticks.setAttribute("aria-label", `${seen.length} timers are due in the next ${span(reach)}`);
-    ticks.hidden = ends.hidden = !seen.length;
+    const counts = bars.map(() => 0);
+    for (const timer of found.timers) {
+      const at = Math.max(timer.due_ms - found.now_ms, 0) / reach;
+      if (at <= 1) counts[Math.min(Math.floor(at * BARS), BARS - 1)] += 1;
+    }
+    // So that one timer is seen beside fifty.
+    const most = Math.log2(1 + Math.max(...counts, 1));
+    bars.forEach((bar, number) => { bar.style.height = `${100 * Math.log2(1 + counts[number]) / most}%`; });
+    ticks.setAttribute("aria-label", `${plural(found.timers.length, "timer")} due in the next ${span(reach)}`);
+    ticks.hidden = ends.hidden = !found.timers.length;
   }
   return { element: h("section", ticks, ends, list.element), refresh, stop: () => clearInterval(counting) };
 }
@@ -107,7 +110,7 @@ function endpoints() {
       const part = e.rate ? e.rate.delivered / e.rate.calls : null;
       mark(put(cell, part === null ? "–" : `${(part * 100).toFixed(part === 1 ? 0 : 1)} %`), "bad", part !== null && part < 0.9);
     } },
-    { name: "Health", update: once((cell) => {
+    { name: "Health", kind: "prose", update: once((cell) => {
       const label = h("span.chip"), said = h("span.faint");
       cell.append(label, " ", said);
       return (e) => {
@@ -116,7 +119,7 @@ function endpoints() {
         put(said, e.health.failing ? `${ago(e.health.since_ms, Date.now())}: ${e.health.said ?? ""}` : "");
       };
     }) },
-    { name: "Whose", show: (e) => e.caller || "the application" },
+    { name: "Whose", show: (e) => e.caller || "app" },
     { name: "", update: once((cell, e) => {
       if (e.url) cell.append(doing("Test", async () => {
         const timer = await post(`v1/endpoints/${part(e.id)}/test`);
