@@ -113,8 +113,8 @@ async def _serve(
     app: App,
     auth: Auth,
     announce: Callable[[str], None],
-    welcome: Callable[[str], None],
-    found: Sequence[Setting],
+    welcome: Callable[[str], None] = lambda link: None,
+    found: Sequence[Setting] = (),
 ) -> None:
     listening = _listen(settings.host, settings.port)
     try:

@@ -132,9 +132,17 @@ def test_who_may_call_is_said_at_the_start(
     issuer = {"algorithm": "HS256", "key": SECRET, "audience": "a"}
     monkeypatch.setenv("ONCEWARD_KEYS", json.dumps([key] * keys))
     monkeypatch.setenv("ONCEWARD_JWT", json.dumps([issuer] * issuers))
-    monkeypatch.setattr("onceward.web.serve.serve", lambda _, announce: announce("http://here"))
+
+    def serve(settings: Any, announce: Any, welcome: Any, found: Any) -> None:
+        welcome("http://here/console")
+        announce("http://here")
+
+    monkeypatch.setattr("onceward.web.serve.serve", serve)
     assert run("serve") == 0
-    assert says in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert says in said
+    once = "opens the console, once" in said
+    assert once is (not keys and not issuers)
 
 
 def test_an_application_that_cannot_be_imported_is_told(capsys: Capture) -> None:
