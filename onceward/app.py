@@ -36,7 +36,7 @@ from typing import Any, Self, TypeVar
 from onceward import engine as engines
 from onceward import limits
 from onceward.engine.base import Engine
-from onceward.errors import BadInput, KeyReused, OncewardError, Unavailable
+from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.meters import Meters
 from onceward.parts.inbox import Inbox, Receipt
 from onceward.parts.rooms import Rooms
@@ -329,14 +329,8 @@ class App(Declared):
         options["key"] = key
         if tx is not None:
             return await self.inbox.accept(tx, queue, body, **options)
-        begun_ns, caller = self.store.clock.elapsed_ns(), options.get("caller", "")
-        try:
-            receipt = await self._intake.accept(queue, body, options)
-        except KeyReused as refused:
-            self.senders.note(queue, caller, refused, begun_ns)
-            raise
-        self.senders.note(queue, caller, receipt, begun_ns)
-        return receipt
+        accepting = self._intake.accept(queue, body, options)
+        return await self.senders.count(queue, options.get("caller", ""), accepting)
 
     async def accept_many(
         self, queue: str, messages: Sequence[Mapping[str, Any]]
@@ -346,10 +340,8 @@ class App(Declared):
         the error that refused it. If it raises, some may have been taken in: with the same keys
         they can be sent again."""
         self._must_run()
-        begun_ns = self.store.clock.elapsed_ns()
-        verdicts = await accept_many(self.store, self.inbox, queue, messages)
-        self.senders.note_all(queue, messages, verdicts, begun_ns)
-        return verdicts
+        accepting = accept_many(self.store, self.inbox, queue, messages)
+        return await self.senders.count_all(queue, messages, accepting)
 
     async def send(
         self, queue: str, body: Any, *, tx: Transaction | None = None, **options: Any

@@ -1,7 +1,7 @@
 """Senders: who has sent how much to which queue, how much of it again, and how quickly each got
 its answer. Kept in memory, from the start of the process on."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Any
 
 from onceward import limits
@@ -9,6 +9,8 @@ from onceward.errors import KeyReused, OncewardError
 from onceward.meters import Histogram
 from onceward.parts.inbox import Receipt
 from onceward.store import Store
+
+Verdict = Receipt | OncewardError
 
 OTHERS = "(others)"
 """In place of a sender's name, where there are too many to tell apart."""
@@ -37,10 +39,29 @@ class Senders:
         self._store = store
         self._senders: dict[tuple[str, str], Sender] = {}
 
-    def note(
-        self, queue: str, caller: str, verdict: Receipt | OncewardError, begun_ns: int
-    ) -> None:
-        """Count a message whose answer is about to go out; it came at `begun_ns`."""
+    async def count(self, queue: str, caller: str, accepting: Awaitable[Receipt]) -> Receipt:
+        """Wait for a message to be accepted, and count it. Raises what that raises."""
+        begun_ns = self._store.clock.elapsed_ns()
+        try:
+            receipt = await accepting
+        except KeyReused as refused:
+            self._note(queue, caller, refused, begun_ns)
+            raise
+        self._note(queue, caller, receipt, begun_ns)
+        return receipt
+
+    async def count_all(
+        self, queue: str, messages: Sequence[Any], accepting: Awaitable[list[Verdict]]
+    ) -> list[Verdict]:
+        """`count`, for the messages of a batch."""
+        begun_ns = self._store.clock.elapsed_ns()
+        verdicts = await accepting
+        for message, verdict in zip(messages, verdicts, strict=True):
+            caller = message.get("caller", "") if isinstance(message, Mapping) else ""
+            self._note(queue, caller, verdict, begun_ns)
+        return verdicts
+
+    def _note(self, queue: str, caller: str, verdict: Verdict, begun_ns: int) -> None:
         if isinstance(verdict, Receipt):
             sender = self._of(queue, caller)
             self._store.meters.count(
@@ -55,18 +76,6 @@ class Senders:
             sender.ack_seconds.observe((clock.elapsed_ns() - begun_ns) / 1e9)
         elif isinstance(verdict, KeyReused):  # what else is refused may name no queue at all
             self._of(queue, caller).refused += 1
-
-    def note_all(
-        self,
-        queue: str,
-        messages: Sequence[Any],
-        verdicts: Sequence[Receipt | OncewardError],
-        begun_ns: int,
-    ) -> None:
-        """`note`, for the messages of a batch."""
-        for message, verdict in zip(messages, verdicts, strict=True):
-            caller = message.get("caller", "") if isinstance(message, Mapping) else ""
-            self.note(queue, caller, verdict, begun_ns)
 
     def _of(self, queue: str, caller: str) -> Sender:
         found = self._senders.get((queue, caller))

@@ -1,7 +1,7 @@
 """Requests and answers over ASGI: no more than the API needs, so that little stands between
 a socket and a commit."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl
 
