@@ -8,12 +8,33 @@ from typing import Any
 
 import onceward
 from onceward.client import Client
+from onceward.parts.games import Rules, won
 from tests.server_process import ServerProcess
 
 SCRIPT = "<script>document.title = 'taken over'</script>"
 MARKUP = "<b onmouseover=alert(1)>board</b>"
 
+
+class Nim(Rules):
+    """Take one, two or three matches; who takes the last one wins."""
+
+    name, seats = "nim", ("first", "second")
+
+    def start(self, seed: str) -> Any:
+        return {"left": 12, "taker": None}
+
+    def moves(self, state: Any, seat: str) -> Any:
+        return range(1, min(state["left"], 3) + 1)
+
+    def apply(self, state: Any, seat: str, move: Any) -> Any:
+        return {"left": state["left"] - move, "taker": seat}
+
+    def outcome(self, state: Any) -> Any:
+        return won(state["taker"]) if state["left"] == 0 else None
+
+
 app = onceward.App("sqlite:///shop.db", name="shop")
+app.game(Nim())
 
 
 @app.handler("orders", attempts=3, retry_first_ms=50, retry_max_ms=100)
@@ -92,6 +113,12 @@ class Shop:
             (MARKUP, {"queue": "parcels", "delay_ms": 240_000}),
         ):
             await client.call("POST", "v1", "timers", type=dict, body={"id": id_, **timer})
+        await client.call("POST", "v1", "tables", type=dict, body={"id": "canteen", "game": "nim"})
+        for user in ("ann", "ben", "cas"):
+            await self.at_table(client, "join", user=user)
+        moves = [("ann", 3), ("ben", 1), ("ann", 2), ("ben", 2), ("ann", 3), ("ben", 1)]
+        for user, taken in moves:
+            await self.at_table(client, "move", user=user, move=taken)
         # The first has it, and the second keeps its place in line for the length of its lease.
         for owner in ("printer-worker-1", "printer-worker-2"):
             await self._ask(client, owner)
@@ -106,6 +133,9 @@ class Shop:
             body = {"order": order, "item": item, "customer": f"customer{number}@example.com"}
             for _ in range(times):
                 await client.accept("orders", body, key=order)
+
+    async def at_table(self, client: Client, deed: str, **body: Any) -> None:
+        await client.call("POST", "v1", "tables", "canteen", deed, type=dict, body=body)
 
     async def step(self, client: Client, room: str, op: str, **members: Any) -> None:
         body = {"ops": [{"op": op, **members}]}

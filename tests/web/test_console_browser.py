@@ -37,6 +37,8 @@ PAGES = {
     "timers/newsletter": "newsletter",
     "rooms": "Rooms",
     "rooms/warehouse": "warehouse",
+    "tables": "Tables",
+    "tables/canteen": "canteen",
     "locks": "Locks",
     "locks/label-printer": "Locks",
     "settings": "Settings",
@@ -270,7 +272,27 @@ def test_a_room_is_seen_as_it_was_and_deleted(console: Console) -> None:
         page.get_by_role("button", name="Delete").click()
         page.get_by_role("dialog").get_by_role("button", name="Delete it").click()
         page.get_by_role("heading", level=1, name="Rooms").wait_for()
-        assert [room["id"] for room in console.get("rooms")["rooms"]] == ["warehouse"]
+        assert MARKUP not in [room["id"] for room in console.get("rooms")["rooms"]]
+
+
+def test_a_table_shows_who_sits_and_waits_and_the_last_game(console: Console) -> None:
+    with console.visit() as page:
+        console.open(page, "tables", "Tables")
+        page.get_by_role("link", name="canteen").click()
+        seats = page.get_by_role("region", name="Seats")
+        seats.get_by_text("ben").wait_for()  # who has won stays
+        page.get_by_label("Where is").fill("ann")
+        page.get_by_role("button", name="Look").click()
+        page.get_by_text("ann waits at place 1").wait_for()
+        page.get_by_text("after move 6 of 6: ben wins").wait_for()
+        slider = page.get_by_label("Replay")
+        slider.focus()
+        slider.press("Home")
+        page.get_by_text("at the beginning").wait_for()
+        page.get_by_label("State after the move").get_by_text('"left": 12').wait_for()
+        page.get_by_role("button", name="Pause").click()
+        page.get_by_role("button", name="Resume").wait_for()
+        page.locator(".head .chip").get_by_text("paused").wait_for()
 
 
 def test_holders_and_those_who_wait_are_seen(console: Console) -> None:

@@ -9,6 +9,7 @@ const PAGES = [
   { path: "queues", name: "Queues", load: () => import("./queues.js"), also: ["jobs"] },
   { path: "timers", name: "Timers", load: () => import("./timers.js"), also: ["endpoints"] },
   { path: "rooms", name: "Rooms", load: () => import("./rooms.js") },
+  { path: "tables", name: "Tables", load: () => import("./tables.js") },
   { path: "locks", name: "Locks", load: () => import("./locks.js") },
   { path: "settings", name: "Settings", load: () => import("./settings.js") },
 ];
