@@ -168,7 +168,9 @@ class Clocks(Games):
         due_ms, id_, epoch, _ = keys.split(entry[1])
         tx.delete(entry)
         sitting = await self._sitting(tx, id_, epoch)
-        if sitting is None or sitting.head.due_ms != int(due_ms):
+        if sitting is None or sitting.head.phase == "closed":
+            return
+        if sitting.head.due_ms != int(due_ms):
             return
         head, policy, now_ms = sitting.head, sitting.policy, tx.now_ms
         head.due_ms = 0

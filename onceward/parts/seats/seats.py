@@ -241,15 +241,16 @@ class Seats(Clocks):
         is not idle."""
         head, policy, now_ms = sitting.head, sitting.policy, sitting.now_ms
         seat = sitting.seat_of(user)
-        if seat is None or seat.bot or head.paused_ms:
+        if seat is None or seat.bot:
             return
         changed, seat.away_ms = seat.away_ms > 0, 0
         # Not with every sign, but when a share of the time has passed.
         fresh_ms = now_ms + policy.waiting_ms - policy.waiting_ms // limits.SEATS_SIGNS
-        if head.phase == "waiting" and 0 < seat.due_ms < fresh_ms:
+        runs = not head.paused_ms
+        if runs and head.phase == "waiting" and 0 < seat.due_ms < fresh_ms:
             changed, seat.due_ms = True, now_ms + policy.waiting_ms
         turns = any(other.turn for other in head.seats.values())
-        if acts and head.phase == "playing" and seat.due_ms and not turns:
+        if acts and runs and head.phase == "playing" and seat.due_ms and not turns:
             changed, seat.due_ms, seat.warned = True, now_ms + policy.idle_ms, False
         if changed:
             await sitting.save()
@@ -260,7 +261,9 @@ class Seats(Clocks):
         tx.delete(entry)
         sitting = await self._sitting(tx, id_, epoch)
         stand = await tx.get(stand_key(id_, epoch, user), Stand)
-        if sitting is None or stand is None or stand.due_ms != int(due_ms):
+        if sitting is None or sitting.head.phase == "closed":
+            return
+        if stand is None or stand.due_ms != int(due_ms):
             return
         waiting_ms = sitting.policy.waiting_ms
         if stand.role not in ("waiting", "watching"):

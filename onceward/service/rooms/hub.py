@@ -53,6 +53,7 @@ class Hub:
         self.act: Act = _no_acts
         """Does what connections ask for at tables. The application sets it."""
         self._user_hooks: list[Callable[[str, str, bool], None]] = []
+        self._over_hooks: list[Callable[[str], None]] = []
         self.rooms: dict[str, LiveRoom] = {}
         self.sessions: dict[Session, None] = {}
         self._opening: dict[str, asyncio.Task[LiveRoom]] = {}
@@ -86,6 +87,11 @@ class Hub:
         """Call `hook(room, user, here)` when the first connection of a user to a room that is
         served here is there, and when the last one is gone."""
         self._user_hooks.append(hook)
+
+    def on_over(self, hook: Callable[[str], None]) -> None:
+        """Call `hook(room)` when a room is served here no longer: who is in it then is not known
+        here any more."""
+        self._over_hooks.append(hook)
 
     def user_changed(self, room: str, user: str, here: bool) -> None:
         """A user has come to a room, or gone. The room calls it."""
@@ -250,6 +256,8 @@ class Hub:
                 watch.close()
         self.wake(room)
         self._with_news.pop(room, None)
+        for hook in self._over_hooks:
+            hook(room.id)
 
     # Turns.
 

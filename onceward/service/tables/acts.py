@@ -137,6 +137,9 @@ class Alive(msgspec.Struct):
     user: str
 
 
+# Most tables may be none of the caller's: then a page is shorter than asked for.
+_PAGES_MAX = 40
+
 Do = Callable[[Tables, Visitor, str, Any], Awaitable[Any]]
 
 
@@ -177,7 +180,7 @@ async def create(tables: Tables, visitor: Visitor, table: str, asked: NewTable) 
 
 async def list_(tables: Tables, visitor: Visitor, table: str, asked: TableList) -> TablePage:
     page, after = TablePage([], None), asked.after
-    while True:
+    for _ in range(_PAGES_MAX):
         most = min(limits.PAGE_JOBS, asked.limit - len(page.tables))
         found = await tables.find(prefix=asked.prefix, after=after, most=most)
         page.tables += [one for one in found if may_play(visitor, one.id)]
@@ -185,8 +188,9 @@ async def list_(tables: Tables, visitor: Visitor, table: str, asked: TableList) 
             return page
         after = found[-1].id
         if len(page.tables) >= asked.limit:
-            page.next = after
-            return page
+            break
+    page.next = after
+    return page
 
 
 async def get(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> Table:
@@ -196,7 +200,8 @@ async def get(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> T
 
 async def join(tables: Tables, visitor: Visitor, table: str, asked: JoinTable) -> Place:
     user = actor(visitor, table, asked.user)
-    if asked.party:  # who brings others speaks for them
+    # Who brings others speaks for them, and nobody chooses to be served first.
+    if asked.party or (asked.lane and asked.lane != (await tables.get(table)).policy.lanes[-1]):
         insist_on(visitor, "table", table)
     return await tables.join(table, user, lane=asked.lane, party=asked.party)
 

@@ -34,6 +34,7 @@ class Presence:
         self._keeping: dict[str, asyncio.Task[None]] = {}
         self._closed = False
         hub.on_user(self._saw)
+        hub.on_over(self._lost_sight)
 
     async def close(self) -> None:
         """Notice nothing any more, least of all that the node lets everyone go; twice is once."""
@@ -58,6 +59,16 @@ class Presence:
             self._keeping[table] = self._hub.spawn(self._keep_alive(table))
         if (table, user) not in self._telling:
             self._telling[table, user] = self._hub.spawn(self._tell(table, user))
+
+    def _lost_sight(self, room: str) -> None:
+        """Another node serves the room from now on, or none: it is not for this one to say who is
+        gone, nor who lives."""
+        table = table_of(room)
+        if table is not None:
+            self._here.pop(table, None)
+            telling = [task for (of, _), task in self._telling.items() if of == table]
+            for task in telling:
+                task.cancel()
 
     async def _tell(self, table: str, user: str) -> None:
         """Let the seat know, until what it knows is so."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from onceward.errors import BadInput
+from onceward.errors import BadInput, NoSuchTable
 from onceward.parts.seats import Ending, Table
-from tests.parts.seats.club import Club, new_club
+from tests.parts.seats.club import Club, new_club, problems
 
 
 @pytest.fixture
@@ -145,6 +145,32 @@ async def test_a_seat_is_kept_for_the_time_of_grace(club: Club) -> None:
     assert await club.players() == {"X": "cas", "O": "ben"}
     assert (await club.place("ann")).role == ""
     assert club.screen.shown["t"]["table", "ended"]["reason"] == "lost"
+
+
+async def test_who_comes_back_during_a_pause_is_there_after_it(club: Club) -> None:
+    await club.create(grace_ms=10_000, idle_ms=0)
+    await club.join("ann", "ben")
+    await club.do("away", "ann")
+    await club.do("pause")
+    await club.pass_ms(60_000)
+    await club.do("back", "ann")
+    await club.do("resume")
+    await club.pass_ms(60_000)
+    assert await club.players() == {"X": "ann", "O": "ben"}
+
+
+async def test_what_is_due_at_a_closed_table_leaves_nothing_behind(club: Club) -> None:
+    await club.create(idle_ms=10_000, waiting_ms=20_000)
+    await club.join("ann", "ben", "cas")
+    await club.do("close")
+    for entry in [key for key in club.records("due") if "seats-purge" not in key[1]]:
+        await club.act(entry)
+    assert problems(club.engine) == []
+    await club.pass_ms(3 * 24 * 3_600_000)
+    assert not club.records("due")
+    with pytest.raises(NoSuchTable):
+        await club.get()
+    assert problems(club.engine) == []
 
 
 async def test_grace_counts_while_no_game_is_on_too(club: Club) -> None:

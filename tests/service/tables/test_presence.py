@@ -134,3 +134,32 @@ async def test_the_view_follows_the_table_step_by_step() -> None:
             position -= sum(number < eve.number for number in lane["gone"])
         assert position == (await app.tables.place("t", "eve")).position == 1
         assert lanes[-1]["waiting"] == (await app.tables.get("t")).waiting
+
+
+@virtual
+async def test_who_serves_the_room_no_longer_says_nothing_of_who_is_there() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        await app.tables.create("t", policy={"waiting_ms": 60_000, "idle_ms": 0})
+        for user in ("ann", "ben", "cas"):
+            await app.tables.join("t", user)
+        cas = await enter(app, "cas")
+        app.hub.rooms["table:t"].end("room_moved", "it is served elsewhere")
+        assert (await cas.next("left"))["code"] == "room_moved"
+        await apps.sleep(61)
+        assert (await app.tables.place("t", "cas")).role == ""
+
+
+@virtual
+async def test_a_table_that_was_closed_is_made_again_with_a_new_room() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        for number in range(3):
+            await app.tables.create("t")
+            await app.tables.join("t", f"ann{number}")
+            watcher = await enter(app, "wat", client=f"c{number}")
+            seats = await app.run(lambda tx: app.rooms.map(tx, "table:t", "seats"))
+            assert seats is not None
+            assert seats["X"]["user"] == f"ann{number}"
+            await app.tables.close("t")
+            watcher.lose()

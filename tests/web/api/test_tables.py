@@ -100,7 +100,8 @@ async def test_people_act_for_themselves_and_no_client_says_who_has_lost() -> No
         host, ann, ben, zoe = (
             Caller(caller.server, keys[name]) for name in ("host", "ann", "ben", "zoe")
         )
-        await host.ok("POST", "/v1/tables", {"id": "club-1", "policy": {"party_max": 2}})
+        policy = {"party_max": 2, "lanes": ["vip", "main"]}
+        await host.ok("POST", "/v1/tables", {"id": "club-1", "policy": policy})
         assert (await ann("POST", "/v1/tables", {"id": "club-2"})).verdict == (403, "not_allowed")
         assert (await host("POST", "/v1/tables", {"id": "other"})).verdict == (403, "not_allowed")
         assert (await ann.ok("POST", "/v1/tables/club-1/join"))["user"] == "ann"
@@ -109,8 +110,12 @@ async def test_people_act_for_themselves_and_no_client_says_who_has_lost() -> No
             for name in ("join", "leave", "ready", "watch"):
                 answer = await ann("POST", f"/v1/tables/club-1/{name}", body)
                 assert answer.verdict == (403, "not_allowed")
-        answer = await ann("POST", "/v1/tables/club-1/join", {"party": ["dan"]})
-        assert answer.verdict == (403, "not_allowed")
+        for body in ({"party": ["dan"]}, {"lane": "vip"}):
+            answer = await ann("POST", "/v1/tables/club-1/join", body)
+            assert answer.verdict == (403, "not_allowed")
+        assert (await ann.ok("POST", "/v1/tables/club-1/join", {"lane": "main"}))["user"] == "ann"
+        eve = await host.ok("POST", "/v1/tables/club-1/join", {"user": "eve", "lane": "vip"})
+        assert (eve["role"], eve["lane"]) == ("waiting", "vip")
         for name in ("result", "pause", "resume", "close"):
             answer = await ann("POST", f"/v1/tables/club-1/{name}", {})
             assert answer.verdict == (403, "not_allowed")
