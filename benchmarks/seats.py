@@ -2,7 +2,8 @@
 
 So many people wait (1,000, then 100,000); then one caller at a time joins, asks for a position,
 leaves from anywhere, and lets the first in line sit down, thousands of times in turn. All of it is
-durable (fsync) when it is answered.
+durable (fsync) when it is answered. Between the two is a rest, in which what was written in a hurry
+is folded into the table, or vacuumed.
 
     onceward    a table on SQLite: join, place, leave and result, live view included
     skip-locked rows with a serial number in PostgreSQL, on the same machine: INSERT; count(*) of
@@ -169,6 +170,7 @@ async def run(options: argparse.Namespace, url: str) -> dict[str, Any]:
                 await side.open()
                 try:
                     filled = await fill(side, count)
+                    await asyncio.sleep(options.rest)
                     took = await measure(side, count, options.rounds)
                 finally:
                     await side.close()
@@ -202,6 +204,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--lines", type=int, nargs="+", default=[1_000, 100_000])
     parser.add_argument("--rounds", type=int, default=900, help="of each deed (900)")
+    parser.add_argument("--rest", type=float, default=15.0, help="seconds before measuring (15)")
     parser.add_argument("--folder", help="for the database; on the disk that is to be measured")
     parser.add_argument("--json", help="write the figures there")
     options = parser.parse_args()
