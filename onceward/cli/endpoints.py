@@ -3,21 +3,17 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from onceward import limits
 from onceward.cli.calls import (
     add_command,
     add_command_for_one,
     add_group,
+    print_entry,
     print_facts,
     print_json,
     read_headers,
     shown_time,
 )
-from onceward.cli.display import console
 from onceward.errors import BadInput
 
 if TYPE_CHECKING:
@@ -93,12 +89,8 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
     if not found:
         print("there are no endpoints")
         return 0
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for column in ("endpoint", "url", "health"):
-        table.add_column(column, overflow="fold")
     for endpoint in found:
-        table.add_row(Text(endpoint.id), Text(endpoint.url), Text(_health(endpoint)))
-    console().print(table)
+        print_entry(endpoint.id, [_health(endpoint)], [("url", endpoint.url)])
     return 0
 
 

@@ -13,6 +13,7 @@ from onceward.cli.calls import (
     add_command,
     add_command_for_one,
     add_group,
+    print_entry,
     print_facts,
     print_json,
     read_json,
@@ -96,13 +97,9 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
     if not found:
         print("there are no such rooms" if arguments.prefix or meta else "no rooms")
         return 0
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for column in ("room", "made", "by", "metadata"):
-        table.add_column(column, overflow="fold")
     for room in found:
-        shown = _json(room.meta) if room.meta else ""
-        table.add_row(Text(room.id), shown_time(room.made_ms), Text(room.by), Text(shown))
-    console().print(table)
+        told = (f"made {shown_time(room.made_ms)}", f"by {room.by}")
+        print_entry(room.id, told, [("meta", _json(room.meta) if room.meta else "")])
     if after is not None:
         print(f"There are more than {arguments.limit}.")
     return 0
