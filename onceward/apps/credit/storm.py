@@ -8,7 +8,7 @@ to stand still. In the end everything is counted, and compared with what must ho
 import asyncio
 import re
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -22,10 +22,10 @@ from onceward.apps.credit.bureau import Stats as Pulled
 from onceward.apps.credit.credit import ANSWER_OWED, KINDS, LATE_ANSWER, PULLS, STEP
 from onceward.apps.credit.processes import Child
 from onceward.apps.credit.salesforce import Stats as Told
-from onceward.apps.credit.sender import Answered, Chance
+from onceward.apps.credit.sender import Answered, Chance, opportunity
 from onceward.client import Client
 from onceward.clock import Clock
-from onceward.errors import TABLE, BadInput, NotDead, OncewardError
+from onceward.errors import TABLE, BadInput, NoSuchJob, NotDead, OncewardError
 
 ORGANISATION = "00D000000000001EAA"
 ACK_S_MAX = 1.0
@@ -208,6 +208,7 @@ class Storm:
         self._server = found[1]
         self._session = await stack.enter_async_context(aiohttp.ClientSession())
         self._client = await stack.enter_async_context(Client(self._server))
+        await self._insist_new()
         # Of all that goes on, the one that fails ends the others.
         async with asyncio.TaskGroup() as group:
             keeping = [
@@ -228,6 +229,15 @@ class Storm:
             await self._until(self._all_told)
             for task in keeping:
                 task.cancel()
+
+    async def _insist_new(self) -> None:
+        """Raise `BadInput` for a database that has seen a storm: nothing would be pulled."""
+        path = ("credit", "applications", ORGANISATION, opportunity(0))
+        with suppress(NoSuchJob):
+            await self._client.call("GET", *path, type=dict)
+            raise BadInput(
+                "--database has the applications of another storm: name another ?schema= in it"
+            )
 
     # Processes.
 

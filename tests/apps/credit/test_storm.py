@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from onceward.apps.credit.storm import ACK_S_MAX, Course, Plan, Storm
+from onceward.app import App
+from onceward.apps.credit.application import Application, key_of
+from onceward.apps.credit.sender import opportunity
+from onceward.apps.credit.storm import ACK_S_MAX, ORGANISATION, Course, Plan, Storm
 from onceward.errors import BadInput, OncewardError
+from onceward.transaction import Transaction
 
 # With keys, and without. Small ones are quick where they may be: with keys several pulls at once.
 SENT = {"applications": 20, "times": 20, "senders": 2, "kills": 2, "pauses": 1, "lease_s": 0.6}
@@ -52,6 +56,21 @@ async def test_there_is_one_pull_for_each_application_whatever_happens(
         courses = await asyncio.gather(*storms)
     for course in courses:
         assert course.violations() == []
+
+
+async def test_a_database_that_has_seen_a_storm_is_not_waited_for(tmp_path: Path) -> None:
+    # Only one process may have such a database: the storm is over before its workers begin.
+    storm = Storm(TENTH[0], f"sqlite:///{tmp_path}/credit.db", tmp_path)
+    app = App(f"sqlite:///{tmp_path}/credit.db", slots=8)
+
+    async def seen(tx: Transaction) -> None:
+        id_ = opportunity(0)
+        tx.put(key_of(ORGANISATION, id_), Application(id_, ORGANISATION, {"Id": id_}, [], []))
+
+    async with app:
+        await app.run(seen)
+    with pytest.raises(BadInput, match="name another"):
+        await storm.run()
 
 
 async def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
