@@ -2,8 +2,8 @@
 
 So many people wait (1,000, then 100,000); then one caller at a time joins, asks for a position,
 leaves from anywhere, and lets the first in line sit down, thousands of times in turn. All of it is
-durable (fsync) when it is answered. Between the two is a rest, in which what was written in a hurry
-is folded into the table, or vacuumed.
+durable (fsync) when it is answered; beside it a bare synced write is measured. Between the two is
+a rest, in which what was written in a hurry is folded into the table, or vacuumed.
 
     onceward    a table on SQLite: join, place, leave and result, live view included
     skip-locked rows with a serial number in PostgreSQL, on the same machine: INSERT; count(*) of
@@ -13,6 +13,7 @@ is folded into the table, or vacuumed.
 import argparse
 import asyncio
 import json
+import os
 import platform
 import random
 import statistics
@@ -31,6 +32,7 @@ from onceward.app import App
 from onceward.testing.postgres import PostgresServer
 
 DEEDS = ("join", "position", "leave", "next")
+SYNC = "bare sync"
 FILLERS = 64
 POLICY = {"idle_ms": 0, "grace_ms": 0, "max_wins": 0}
 
@@ -124,11 +126,17 @@ async def fill(side: Any, count: int) -> float:
     return count / (time.perf_counter() - begun)
 
 
-async def measure(side: Any, count: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds that each deed took, one after another."""
+async def measure(side: Any, count: int, rounds: int, folder: str) -> dict[str, list[float]]:
+    """Seconds that each deed took, one after another, and a synced write of 4 KiB."""
     chance = random.Random(1)
     there = [f"w{number}" for number in range(count)]
-    took: dict[str, list[float]] = {name: [] for name in DEEDS}
+    took: dict[str, list[float]] = {name: [] for name in (*DEEDS, SYNC)}
+    file = os.open(f"{folder}/sync", os.O_CREAT | os.O_WRONLY)
+    os.pwrite(file, bytes(4_096), 0)
+
+    async def sync() -> None:
+        os.pwrite(file, bytes(4_096), 0)
+        os.fdatasync(file)
 
     async def timed(name: str, deed: Callable[[], Awaitable[Any]]) -> Any:
         begun = time.perf_counter()
@@ -148,6 +156,8 @@ async def measure(side: Any, count: int, rounds: int) -> dict[str, list[float]]:
         gone = there.pop()
         await timed("leave", lambda gone=gone: side.leave(gone))  # type: ignore[misc]
         await timed("next", side.next)
+        await timed(SYNC, sync)
+    os.close(file)
     return took
 
 
@@ -171,7 +181,7 @@ async def run(options: argparse.Namespace, url: str) -> dict[str, Any]:
                 try:
                     filled = await fill(side, count)
                     await asyncio.sleep(options.rest)
-                    took = await measure(side, count, options.rounds)
+                    took = await measure(side, count, options.rounds, folder)
                 finally:
                     await side.close()
             results[f"{name} {count}"] = {"joins_per_s": filled, **summary(took)}
@@ -182,12 +192,13 @@ def show(options: argparse.Namespace, results: dict[str, Any]) -> None:
     table = Table(title=f"{options.rounds} of each, one caller; median / p99 in ms")
     table.add_column("line", justify="right")
     table.add_column("")
-    for name in DEEDS:
+    for name in (*DEEDS, SYNC):
         table.add_column(name, justify="right")
-    table.add_column("joins/s while filling", justify="right")
+    table.add_column("joins/s", justify="right")
     for key, found in results.items():
         name, count = key.rsplit(" ", 1)
-        cells = [f"{found[d]['median_ms']:.2f} / {found[d]['p99_ms']:.2f}" for d in DEEDS]
+        measured = [found[deed] for deed in (*DEEDS, SYNC)]
+        cells = [f"{one['median_ms']:.2f} / {one['p99_ms']:.2f}" for one in measured]
         table.add_row(f"{int(count):,}", name, *cells, f"{found['joins_per_s']:,.0f}")
     console = Console(width=120)
     console.print(table)

@@ -240,6 +240,8 @@ SEATS_RATING_MAX = 100_000
 SEATS_MS_MAX = 7 * 24 * 3_600_000
 # How many numbers of a lane are in a block, and blocks in a group: each is one record.
 SEATS_BLOCK = 128
+# So many of those who went last are told, to those who count their position along.
+SEATS_RECENT = 32
 # A sign of life is written so often in the time within which one is needed.
 SEATS_SIGNS = 4
 SEATS_CLOSED_MS = 24 * 3_600_000  # so long a closed table is known

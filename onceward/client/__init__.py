@@ -16,6 +16,7 @@ from onceward.client.rooms.objects import Item, Presence, RoomList, RoomMap, Sav
 from onceward.client.rooms.replica import Who
 from onceward.client.rooms.room import Room
 from onceward.client.rooms.views import ListedRoom, RoomInfo, RoomMember, RoomState, RoomStep
+from onceward.client.standing import Standing
 from onceward.client.table_views import Ended, Leader, Place, Rated, Table, TableSeat
 from onceward.client.timer_views import Endpoint, Timer
 from onceward.client.views import Claim, Job, Lock, LockStatus, Queue, Receipt
@@ -47,6 +48,7 @@ __all__ = [
     "RoomState",
     "RoomStep",
     "Saved",
+    "Standing",
     "Table",
     "TableSeat",
     "Timer",

@@ -65,6 +65,7 @@ class Place(msgspec.Struct):
     lane: str = ""
     number: int = 0
     position: int = 0
+    went: int = 0
     ahead: int = 0
     waiting: int = 0
     wait_ms: int = 0

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onceward.client.rooms.live import Live
+from onceward.client.standing import Standing
 from onceward.client.table_views import (
     Ended,
     Ladder,
@@ -62,6 +64,14 @@ class TableCalls(Transport):
         `table_closed`."""
         body = _given({"user": user, "lane": lane, "party": list(party)})
         return await self._at(id_, "join", body)
+
+    async def stand(self, id_: str, live: Live, *, user: str = "", lane: str = "") -> Standing:
+        """Join a table and its room, and follow one's own place there, live. `live` is a
+        connection of the same user."""
+        room = await live.join(f"table:{id_}")
+        user = user or live.user
+        place = await self.join_table(id_, user=user, lane=lane)
+        return Standing(self, room, place, self.clock, user)
 
     async def leave_table(self, id_: str, *, user: str = "") -> Place:
         """Get up, or out of the line; again is once. Who leaves a game has lost it."""

@@ -79,6 +79,10 @@ class Lane(msgspec.Struct, omit_defaults=True):
     """The group of numbers with which `gone` begins; of those before it all have gone."""
     gone: list[int] = []
     """How many numbers of each group have gone."""
+    went: int = 0
+    """How many have gone in all …"""
+    recent: list[int] = []
+    """… and the numbers of the last ones: so whoever watches can count along."""
 
 
 class Head(msgspec.Struct, omit_defaults=True):
@@ -199,6 +203,8 @@ class Place(msgspec.Struct, omit_defaults=True):
     """One's number in that lane. It stays; when a lower one goes, the position goes down by one."""
     position: int = 0
     """In the lane, from 1 on."""
+    went: int = 0
+    """How many had gone from the lane by then: those of the live view who went later count."""
     ahead: int = 0
     """How many people are to be seated before, as things are."""
     waiting: int = 0

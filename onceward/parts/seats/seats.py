@@ -305,7 +305,7 @@ class Seats(Clocks):
             place.marker = self._marker(sitting, user)
         elif stand.role == "waiting":
             lane = head.lanes[stand.lane]
-            place.lane, place.number = stand.lane, stand.number
+            place.lane, place.number, place.went = stand.lane, stand.number, lane.went
             place.position = await sitting.line.position(stand.lane, lane, stand.number)
             place.ahead = (place.position - 1) * lane.size + sum(
                 other.waiting * other.size

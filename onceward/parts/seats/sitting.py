@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from onceward import limits
 from onceward.errors import BadInput, NoSuchTable
 from onceward.parts.seats import seating
 from onceward.parts.seats.line import Line
@@ -54,8 +55,8 @@ class Sitting:
         self._board = board
         self._slots = slots
         self._shown = {} if new else _view(self)
-        self._lanes: dict[str, list[int]] = {}
-        """Those that have changed, with the numbers that have gone."""
+        self._lanes: dict[str, None] = {}
+        """Those that have changed."""
         self._news: list[Change] = []
 
     @classmethod
@@ -105,8 +106,9 @@ class Sitting:
         ]
         changes += [Change(*place, gone=True) for place in self._shown if place not in shown]
         changes += [
-            Change("line", key, _lane_view(self.head.lanes[key], numbers))
-            for key, numbers in self._lanes.items()
+            Change("line", key, _lane_view(self.head.lanes[key]))
+            for key in self._lanes
+            if key in self.head.lanes
         ]
         changes += self._news
         self._shown, self._lanes, self._news = shown, {}, []
@@ -174,7 +176,7 @@ class Sitting:
         since_ms = now_ms if since_ms is None else since_ms
         number = self.line.stand(key, lane, Wait(tuple(users), since_ms, head.order, name))
         head.order += 1
-        self._lanes.setdefault(key, [])
+        self._lanes[key] = None
         for user in users:
             await self._wait(user, Stand("waiting", now_ms, key, number))
 
@@ -201,8 +203,11 @@ class Sitting:
     async def unline(self, key: str, number: int) -> Wait:
         """Take a place out of the line; those who had it are nowhere then."""
         wait = await self.line.get(key, number)
-        await self.line.remove(key, self.head.lanes[key], number)
-        self._lanes.setdefault(key, []).append(number)
+        lane = self.head.lanes[key]
+        await self.line.remove(key, lane, number)
+        lane.went += 1
+        lane.recent = [*lane.recent, number][-limits.SEATS_RECENT :]
+        self._lanes[key] = None
         return wait
 
     async def next(self, key: str) -> Wait:
@@ -270,11 +275,12 @@ def _view(sitting: Sitting) -> dict[tuple[str, str], Any]:
     return shown
 
 
-def _lane_view(lane: Lane, gone: list[int]) -> dict[str, Any]:
+def _lane_view(lane: Lane) -> dict[str, Any]:
     return {
         "priority": lane.priority,
         "tier": lane.tier,
         "size": lane.size,
         "waiting": lane.waiting,
-        "gone": gone,
+        "went": lane.went,
+        "gone": lane.recent,
     }

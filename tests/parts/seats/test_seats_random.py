@@ -94,21 +94,20 @@ async def judge(club: Club, policy: dict[str, Any]) -> None:
 
 
 def judge_order(club: Club) -> None:
-    """Nobody in a lane has gone to a seat, or to a table, before a lower number."""
-    gone: dict[tuple[str, str], set[int]] = {}
+    """Whoever sat down together did so in order, and nobody has gone twice."""
+    gone: dict[tuple[str, str], list[int]] = {}
     for table, changes in club.screen.steps:
-        came = any(c.map == "seats" and not c.gone for c in changes) or any(
-            c.map == "opened" for c in changes
-        )
+        came = any(c.map in ("seats", "opened") and not c.gone for c in changes)
         for change in changes:
             if change.map == "line":
-                before = gone.setdefault((table, change.key), set())
-                numbers = change.value["gone"]
-                # One who leaves may be anywhere in line; more than one have sat down in order.
+                before = gone.setdefault((table, change.key), [])
+                recent = change.value["gone"]
+                numbers = recent[len(recent) - (change.value["went"] - len(before)) :]
+                assert len(numbers) == change.value["went"] - len(before)
                 if came and len(numbers) > 1:
                     assert numbers == sorted(numbers)
-                assert not before & set(numbers)
-                before.update(numbers)
+                assert not set(before) & set(numbers)
+                before += numbers
 
 
 @given(POLICIES, DEEDS)

@@ -124,6 +124,7 @@ def judge_steps(steps: list[Change]) -> None:
     """What must hold after each commit, from what a spectator has seen."""
     seats: dict[str, str] = {}
     gone: set[int] = set()
+    went = 0
     lowest = 0  # of the numbers that have not gone
     seatings = 0
     for step in steps:
@@ -137,7 +138,8 @@ def judge_steps(steps: list[Change]) -> None:
                 else:
                     seats[op.key] = value["user"]
             elif op.map == "line":
-                left += value["gone"]
+                left += value["gone"][len(value["gone"]) - (value["went"] - went) :]
+                went = value["went"]
         assert len(seats) <= 2
         assert len(set(seats.values())) == len(seats), f"someone sits twice: {seats}"
         came = set(seats.values()) - before

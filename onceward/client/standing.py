@@ -1,0 +1,134 @@
+"""One's own place at a table, live: from the table's room, without asking again and again.
+
+Whoever waits knows its number. The room tells how many have gone from each lane, and the numbers
+of the last ones: each lower one since is one place less. Only when more have gone than are told,
+after a long time away, or when one's role changes, is the place asked for.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onceward.client.rooms.room import Room
+from onceward.client.table_views import Place
+from onceward.clock import Clock
+from onceward.errors import OncewardError
+
+if TYPE_CHECKING:
+    from onceward.client.tables import TableCalls
+
+_log = logging.getLogger("onceward.client")
+
+
+class Standing:
+    """Where one is at a table, as it changes."""
+
+    def __init__(
+        self, calls: "TableCalls", room: Room, place: Place, clock: Clock, user: str
+    ) -> None:
+        self.place = place
+        """Where one is now."""
+        self._calls = calls
+        self._room = room
+        self._clock = clock
+        self._user = user
+        self._hooks: list[Callable[[Place], object]] = []
+        self._asking: asyncio.Task[None] | None = None
+        self._again = False
+        self._ends = [
+            room.map(name).subscribe(self._changed) for name in ("line", "seats", "table")
+        ]
+        self._changed()
+
+    def subscribe(self, hook: Callable[[Place], object]) -> Callable[[], None]:
+        """Call `hook(place)` with each change; returns what ends that."""
+        self._hooks.append(hook)
+        return lambda: self._hooks.remove(hook) if hook in self._hooks else None
+
+    def close(self) -> None:
+        """Follow no longer; the place and the room stay. Twice is once."""
+        for end in self._ends:
+            end()
+        self._ends = []
+        self._hooks.clear()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    @property
+    def wait_ms(self) -> int:
+        """About how long one waits yet."""
+        state: dict[str, int] = self._room.map("table").get("state") or {}
+        passed_ms = self._clock.now_ms() - state.get("paced_ms", 0)
+        return max((self.place.ahead + 1) * state.get("pace_ms", 0) - passed_ms, 0)
+
+    def _changed(self, *_: Any) -> None:
+        place = self._counted()
+        if place is None:
+            self._ask()
+        elif place != self.place:
+            self._tell(place)
+
+    def _counted(self) -> Place | None:
+        """The place as the room says; None if it has to be asked for."""
+        place = self.place
+        seats = self._room.map("seats").whole()
+        seated = {seat["user"]: marker for marker, seat in seats.items()}
+        if place.role == "seated":
+            return place if seated.get(place.user) == place.marker else None
+        if place.role != "waiting":
+            return None if place.user in seated else place
+        lanes = self._room.map("line").whole()
+        lane = lanes.get(place.lane)
+        if lane is None or place.user in seated:
+            return None
+        since, told = lane["went"] - place.went, lane["gone"]
+        if not 0 <= since <= len(told):
+            return None
+        went = told[len(told) - since :]
+        if place.number in went:
+            return None
+        position = place.position - sum(number < place.number for number in went)
+        before = sum(
+            other["waiting"] * other["size"]
+            for other in lanes.values()
+            if other["priority"] < lane["priority"] and other["tier"] == lane["tier"]
+        )
+        waiting = (self._room.map("table").get("state") or {}).get("waiting", place.waiting)
+        return msgspec.structs.replace(
+            place,
+            position=position,
+            went=lane["went"],
+            ahead=(position - 1) * lane["size"] + before,
+            waiting=waiting,
+        )
+
+    def _ask(self) -> None:
+        self._again = True
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._asks(), name="onceward-standing")
+
+    async def _asks(self) -> None:
+        while self._again:
+            self._again = False
+            try:
+                found = await self._calls.place(self.place.table, user=self._user)
+            except OncewardError as error:
+                _log.warning("a place at %s is not known: %s", self.place.table, error)
+                return
+            # What the room has told since is counted on top.
+            self.place, before = found, self.place
+            counted = self._counted()
+            if counted is not None and counted != before:
+                self._tell(counted)
+
+    def _tell(self, place: Place) -> None:
+        self.place = place
+        self.place.wait_ms = self.wait_ms if place.role == "waiting" else 0
+        for hook in list(self._hooks):
+            try:
+                hook(place)
+            except Exception:
+                _log.exception("a subscriber of a place failed")

@@ -1,0 +1,77 @@
+"""One's own place at a table, live, and after a connection that was lost."""
+
+import asyncio
+from collections.abc import Callable
+
+from onceward.client import Client, Place
+from tests.client.served import Served
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110 - nobody else could tell
+            await asyncio.sleep(0)
+
+
+async def test_a_place_follows_the_line_without_being_asked_for() -> None:
+    async with Served() as served, Client(served.url) as client:
+        await client.create_table("t", policy={"idle_ms": 0, "lanes": ["vip", "main"]})
+        for number in range(6):
+            await client.join_table("t", user=f"u{number}")
+        async with client.live(token="dev:me") as live:
+            standing = await client.stand("t", live)
+            assert (standing.place.role, standing.place.position) == ("waiting", 5)
+            told: list[Place] = []
+            end = standing.subscribe(told.append)
+            asked = 0
+            place = client.place
+
+            async def counted(id_: str, *, user: str = "") -> Place:
+                nonlocal asked
+                asked += 1
+                return await place(id_, user=user)
+
+            client.place = counted  # type: ignore[method-assign]
+            await client.leave_table("t", user="u3")
+            await until(lambda: standing.place.position == 4)
+            await client.end_game("t", ["u0"], game=1)
+            await until(lambda: standing.place.position == 3)
+            await client.join_table("t", user="late")
+            await until(lambda: standing.place.waiting == 5)
+            await client.join_table("t", user="vip", lane="vip")
+            await until(lambda: standing.place.ahead == 3)
+            assert asked == 0
+            assert standing.place.wait_ms > 0
+            true = await place("t", user="me")
+            assert (true.position, true.ahead) == (standing.place.position, standing.place.ahead)
+            for user in ("vip", "u4", "u5"):
+                await client.leave_table("t", user=user)
+            await client.end_game("t", ["u0"], game=2)
+            await until(lambda: standing.place.role == "seated")
+            assert asked >= 1
+            assert told[-1].marker == standing.place.marker != ""
+            await client.leave_table("t", user="me")
+            await until(lambda: standing.place.role == "")
+            end()
+            standing.close()
+            standing.close()
+
+
+async def test_a_place_is_asked_for_where_too_much_has_happened() -> None:
+    async with Served() as served, Client(served.url) as client:
+        await client.create_table("t", policy={"idle_ms": 0})
+        for number in range(60):
+            await client.join_table("t", user=f"u{number}")
+        async with client.live(token="dev:me") as live:
+            standing = await client.stand("t", live)
+            assert standing.place.position == 59
+
+            for start in (0, 10, 20, 30):
+
+                async def some(tx: object, start: int = start) -> None:
+                    for number in range(10 + start, 20 + start):
+                        await served.app.seats.leave(tx, "t", f"u{number}")  # type: ignore[arg-type]
+
+                await served.app.run(some)  # type: ignore[arg-type]
+            await until(lambda: standing.place.position == 19)
+            standing.close()
