@@ -106,7 +106,7 @@ TABLE: dict[str, Kind] = {
     "stale_move": Kind(409, 4409, 2, False, "The game has gone on since"),
     "out_of_time": Kind(409, 4409, 2, False, "The time for the move is over"),
     "match_over": Kind(409, 4409, 2, False, "The game is over"),
-    "match_on": Kind(409, 4409, 75, True, "The game is still on"),
+    "match_on": Kind(409, 4409, 2, False, "The game is still on"),
     # Endpoints that are called, and the calls.
     "bad_url": Kind(422, 4422, 2, False, "The URL is not one that can be called"),
     "bad_secret": Kind(422, 4422, 2, False, "The secret is not one of webhooks"),

@@ -20,6 +20,7 @@ from onceward.engine.sqlite.backup import back_up
 from onceward.engine.sqlite.check import check
 from onceward.engine.sqlite.summary import Due, JournalSummary, Summary, summarise
 from onceward.errors import TABLE
+from onceward.parts.games.checks import RULES as GAME_RULES
 from onceward.parts.locks.rules import RULES as LOCK_RULES
 from onceward.parts.schedule.rules import RULES as SCHEDULE_RULES
 from onceward.parts.seats.rules import RULES as SEAT_RULES
@@ -98,7 +99,7 @@ def _backup(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     with Display(quiet=arguments.quiet) as display:
-        rules = [*RULES, *SCHEDULE_RULES, *LOCK_RULES, *TIMER_RULES, *SEAT_RULES]
+        rules = [*RULES, *SCHEDULE_RULES, *LOCK_RULES, *TIMER_RULES, *SEAT_RULES, *GAME_RULES]
         report = check(arguments.file, rules, display.show)
     if not report.problems:
         if not arguments.quiet:

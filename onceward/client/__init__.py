@@ -11,6 +11,7 @@ tokens, requests for locks and timers their ids.
 
 from onceward.client.client import Client
 from onceward.client.locks import HeldLock
+from onceward.client.matches import MatchView
 from onceward.client.rooms.live import Live
 from onceward.client.rooms.objects import Item, Presence, RoomList, RoomMap, Saved
 from onceward.client.rooms.replica import Who
@@ -35,6 +36,7 @@ __all__ = [
     "Live",
     "Lock",
     "LockStatus",
+    "MatchView",
     "Place",
     "Presence",
     "Queue",

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from onceward.client.locks import HeldLock
+from onceward.client.matches import MatchCalls
 from onceward.client.rooms.calls import RoomCalls
 from onceward.client.rooms.live import Credentials, Live
 from onceward.client.tables import TableCalls
@@ -35,7 +36,7 @@ from onceward.parts.schedule import milliseconds
 _WAIT_S = 20.0
 
 
-class Client(TimerCalls, RoomCalls, TableCalls):
+class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
     """A client of a server. Use it with `async with`."""
 
     def __init__(

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from onceward import limits
 from onceward.app import App
 from onceward.apps.tictactoe.rules import TicTacToe
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.games import Late, Left, Outcome, Stopped, View, replay
+from onceward.parts.games import Late, Left, Outcome, Rules, Stopped, View, replay
 from onceward.service.referee import place, read, table_of
 from onceward.service.tables.board import room_of
 from tests.parts.games.playing import Guess, Trumps
@@ -250,7 +251,7 @@ async def test_whatever_people_try_logs_tell_the_games_and_the_view_is_the_match
     async with hall(*users, turn_ms=20_000, max_wins=3) as here:
         chance, tables = random.Random(7), here.app.tables
         ended: list[str] = []
-        for _ in range(700):
+        for _ in range(500):
             user, now = chance.choice(users), (await here.live()).get("now")
             try:
                 what = chance.random()
@@ -282,6 +283,35 @@ async def test_whatever_people_try_logs_tell_the_games_and_the_view_is_the_match
         assert len(ended) > 15
         kinds = {type(entry) for id_ in ended for entry in await here.log(id_)}
         assert {Late, Left} <= kinds
+
+
+class Crowd(Rules):
+    """Whoever moves first has won; as many play as may."""
+
+    name, seats = "crowd", tuple("abcdefgh"[: limits.SEATS_MAX])
+
+    def start(self, seed: str) -> Any:
+        return None
+
+    def moves(self, state: Any, seat: str) -> list[int]:
+        return [1]
+
+    def apply(self, state: Any, seat: str, move: Any) -> Any:
+        return seat
+
+    def outcome(self, state: Any) -> Outcome | None:
+        return None if state is None else Outcome((state,))
+
+
+@virtual
+async def test_as_many_as_may_play_can_all_be_moved_on_in_one_commit() -> None:
+    users = [f"user-{number}" for number in range(3 * limits.SEATS_MAX)]
+    async with hall(*users, game=Crowd(), rated=True, max_wins=1, turn_ms=30_000) as here:
+        await here.app.tables.move("t", "user-0", 1)
+        assert list((await here.players()).values()) == users[8:16]
+        await here.apps.sleep(31)  # and by the clock
+        assert (await here.live())["last"]["outcome"]["why"] == "timeout"
+        assert len(max(here.apps.commits, key=len)) <= limits.COMMIT_WRITES_MAX
 
 
 @virtual

@@ -1,7 +1,7 @@
 """Games: the author writes pure rules, and gets a referee, a clock, a log and replays.
 
-`rules` is what an author writes; `match` the referee, pure; `matches` what is stored. Where a
-game is played, and who may sit there, is not known here.
+`rules` is what an author writes; `match` the referee, pure; `matches` what is stored, and `checks`
+what must hold of that. Where a game is played, and who may sit there, is not known here.
 """
 
 from onceward.parts.games.match import (

@@ -21,7 +21,7 @@ from onceward.transaction import Transaction
 
 MATCH_DUE = "match"
 """The kind of its entries in due."""
-_LOG = "log"
+LOG = "log"
 _SEED_BYTES = 16
 # How many records of a match are removed in one commit.
 PURGE_RECORDS = 40
@@ -109,7 +109,7 @@ class Matches:
     async def log(self, tx: Transaction, id_: str) -> list[Entry]:
         """What has happened in a match, with its secrets. Raises `NoSuchMatch`."""
         match = await self.get(tx, id_)
-        start, end = keys.below(_LOG)
+        start, end = keys.below(LOG)
         kind: Any = Entry
         rows = await tx.scan(_partition(id_), kind, start=start, end=end, limit=match.entries)
         return [row.value for row in rows]
@@ -153,7 +153,7 @@ class Matches:
     def _write(self, tx: Transaction, before: Match | None, after: Match, entry: Entry) -> None:
         id_ = after.begun.id
         tx.put(match_key(id_), after)
-        tx.put((_partition(id_), keys.join(_LOG, after.entries)), entry)
+        tx.put((_partition(id_), keys.join(LOG, after.entries)), entry)
         if after.begun.place and (before is None or after.outcome is not None):
             self._place(tx, after)
         old = None if before is None else self._entry(before)

@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import permutations
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceward.apps.tictactoe.rules import LINES, Board, TicTacToe
@@ -36,6 +36,7 @@ def test_of_all_games_there_are_as_many_as_is_known() -> None:
     assert len(counted) == 5_478, "positions that can come up"
 
 
+@settings(max_examples=50)
 @given(st.permutations(range(9)))
 def test_a_game_ends_with_the_first_line_or_the_last_cell(cells: list[int]) -> None:
     log = [Begun("1", "tictactoe", {"X": "Ann", "O": "Bob"}, "", 0)]

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceward.errors import BadInput
@@ -52,6 +52,7 @@ def stored(match: Match) -> Match:
     return msgspec.json.decode(msgspec.json.encode(match), type=Match)
 
 
+@settings(max_examples=50)
 @given(st.sampled_from(GAMES), st.text(max_size=5), STEPS)
 def test_a_match_is_what_its_log_says_at_every_step(
     rules: Rules, seed: str, steps: list[tuple[str, int, int, int]]
@@ -94,6 +95,7 @@ def test_a_match_is_what_its_log_says_at_every_step(
         assert match.outcome is None or match.due_ms is None
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=5), st.data())
 def test_nobody_sees_a_move_or_a_card_before_it_is_shown(seed: str, data: st.DataObject) -> None:
     match = fresh(TRUMPS, seed)
