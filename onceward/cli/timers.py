@@ -131,7 +131,9 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.json:
         return print_json(found)
     if not found:
-        print("there are no such timers" if arguments.prefix or arguments.state else "no timers")
+        such = "such timers" if arguments.prefix or arguments.state else "timers"
+        more = "" if arguments.app else " of your own; --app lists those of the application"
+        print(f"there are no {such}{more}")
         return 0
     for timer in found:
         told = [timer.state, f"due {shown_time(timer.due_ms)}"]

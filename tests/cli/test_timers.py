@@ -58,7 +58,11 @@ def test_timers_are_listed(command: Command) -> None:
     assert [timer["id"] for timer in found] == ["listed-0", "listed-2"]
     some = command.said("timers", "list", "--prefix", "listed-", "--limit", "2")
     assert "There are more than 2." in some
-    assert command.said("timers", "list", "--prefix", "nobody") == "there are no such timers\n"
+    others = " of your own; --app lists those of the application"
+    nobody = ("timers", "list", "--prefix", "nobody")
+    assert command.said(*nobody) == f"there are no such timers{others}\n"
+    assert command.said(*nobody, "--app") == "there are no such timers\n"
+    assert command.said("timers", "list", "--app") == "there are no timers\n"
 
 
 def test_ids_are_broken_nowhere(command: Command) -> None:
