@@ -37,8 +37,8 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-crash test check lint types tidy deps audit bench bench-schedule bench-postgres bench-work bench-poison \
-	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console \
+.PHONY: help demo demo-crash test check lint types tidy deps audit size bench bench-schedule bench-postgres bench-work bench-poison \
+	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-power docs lock clean
 
 help: ## list the targets
@@ -71,6 +71,9 @@ deps: $(DEV) ## dependencies are declared and used
 
 audit: $(DEV) ## known vulnerabilities in what is locked
 	@$(PY) scripts/audit.py $(AUDIT:%=--%) $(wildcard requirements/*.lock)
+
+size: $(DEV) ## how many bytes a page loads for the client for browsers
+	@$(PY) scripts/size.py
 
 bench: $(DEV) ## the engine against row-by-row SQLite, side by side
 	@$(PY) benchmarks/engine.py
@@ -134,6 +137,9 @@ soak-console: $(DEV) ## watch 100,000 jobs in a browser for 10 minutes
 
 soak-rooms: $(DEV) ## kill a server of rooms 50 times, let 1,000 readers not read, and copies converge
 	@$(SOAK) -m rooms
+
+soak-browser: $(DEV) ## 1,000 changes a second in a tab for 5 minutes, and tabs and programs converge
+	@$(SOAK) -m browser
 
 soak-fuzz: $(DEV) ## read 10 million made-up frames of rooms
 	@$(SOAK) -m fuzz

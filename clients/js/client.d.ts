@@ -1,9 +1,5 @@
 // The types of client.js. The names are those of the Python client, in camelCase.
 
-export * from "./client/http.js";
-export * from "./client/errors.js";
-import type { OncewardError } from "./client/errors.js";
-
 export type Json =
   | null
   | boolean
@@ -11,6 +7,18 @@ export type Json =
   | string
   | Json[]
   | { [member: string]: Json };
+
+/** What goes wrong. `code` is one of the server's table of errors, and never changes its meaning. */
+export class OncewardError extends Error {
+  constructor(message: string, options?: { code?: string; retry?: boolean; status?: number; details?: object });
+  readonly code: string;
+  /** Whether the same call may succeed later, unchanged. */
+  readonly retry: boolean;
+  /** Of the answer over HTTP, or 0. */
+  readonly status: number;
+  /** What else the server says of it, as it says it. */
+  readonly details: Record<string, any>;
+}
 
 // Rooms.
 

@@ -1,6 +1,6 @@
 // The types of react.js: hooks for React 18 or later.
 
-import type { Client, Gesture, Item, Live, LiveOptions, Member, Presence, Room, RoomList, RoomMap, State, Status, Undone } from "./client.js";
+import type { Gesture, Item, Live, LiveOptions, Member, Presence, Room, RoomList, RoomMap, Said, State, Status, Undone } from "./client.js";
 
 /** A connection for as long as the component is there. It is made anew when `url` changes. */
 export function useLive(url?: string | null, options?: LiveOptions): Live;
@@ -19,4 +19,4 @@ export function usePresence<V = any>(room: Room, name: string, options?: { every
 /** Undo and redo, whether they can be done, and how many steps wait for the server. */
 export function useSteps(room: Room): { canUndo: boolean; canRedo: boolean; waiting: number; undo(): Undone; redo(): Undone; gesture(): Gesture };
 /** Hear what others say. */
-export function useEvent(room: Room, event: string, hook: (value: any, said: import("./client.js").Said) => void): void;
+export function useEvent(room: Room, event: string, hook: (value: any, said: Said) => void): void;

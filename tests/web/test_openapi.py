@@ -11,6 +11,7 @@ from onceward.errors import TABLE
 from onceward.web.api import ROUTES
 from onceward.web.openapi import document
 from onceward.web.routes import Routes
+from onceward.web.scripts import SCRIPTS
 
 DOCUMENT = json.loads(document(Routes(ROUTES)))
 OPERATIONS = {
@@ -58,6 +59,7 @@ DEFINED = {
     *("POST /v1/session", "GET /v1/session", "DELETE /v1/session", "POST /v1/session/link"),
     *("GET /v1/keys", "POST /v1/keys", "DELETE /v1/keys/{id}"),
     *("GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /docs"),
+    *(f"GET /{name}" for name in SCRIPTS),
 }
 
 

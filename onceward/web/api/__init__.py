@@ -1,5 +1,6 @@
 """The API, route by route."""
 
+from onceward.web import scripts
 from onceward.web.api import (
     agenda,
     endpoints,
@@ -38,4 +39,5 @@ ROUTES = [
     *session.ROUTES,
     *keys.ROUTES,
     *system.ROUTES,
+    *scripts.ROUTES,
 ]

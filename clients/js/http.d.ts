@@ -1,7 +1,6 @@
-// The types of what a client does over HTTP.
+// The types of http.js: what a client does over HTTP.
 
-import type { Live, LiveOptions, Member, Operation } from "../client.js";
-import type { OncewardError } from "./errors.js";
+import type { Live, LiveOptions, Member, OncewardError, Operation } from "./client.js";
 
 export interface ClientOptions {
   /** An API key or a token. */

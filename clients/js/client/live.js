@@ -1,0 +1,304 @@
+// The connection to a server's rooms: made again when it is lost, for as long as that may help.
+
+import { reconnects } from "./errors.js";
+import { Replica } from "./replica.js";
+import { Room } from "./room.js";
+import { addressOf, admitName, call, fault, hidden, hooked, newId } from "./values.js";
+
+const PAUSE_MS = 200;
+const PAUSE_MS_MAX = 15_000;
+const WELCOME_MS = 20_000;
+const BEAT_MS = 15_000;
+// For a sign of life when there is reason to doubt.
+const PROBE_MS = 5000;
+// Subscribers are told so often, or for half of the time if they take long: what comes in between is
+// shown together.
+const FRAME_MS = 16;
+// A token is renewed when so much of its time has passed, but not all the time if clocks differ.
+const RENEW_AT = 0.8;
+const RENEW_MS_MIN = 30_000;
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+export class Live {
+  state = "connecting";
+  error = null;
+  user = "";
+  rooms = new Map();
+  #address;
+  #credentials;
+  #hooks = new Set();
+  #socket = null;
+  #trying = null; // which attempt to connect is under way
+  #attempts = 0;
+  #pause = null;
+  #timers = new Set(); // of this connection
+  #beat = null;
+  #heard = false;
+  #out = [];
+  #stirred = false;
+  #settling = false;
+  #restMs = 0; // until when they are left alone
+  #ending = new AbortController();
+
+  constructor(url, { token } = {}) {
+    this.#address = addressOf(url).replace(/^http/, "ws") + "/v1/ws";
+    this.#credentials = token;
+    const { signal } = this.#ending;
+    const on = (target, event, hook) => target?.addEventListener?.(event, hook, { signal });
+    for (const event of ["online", "pageshow"]) on(globalThis, event, () => this.wake());
+    on(globalThis, "offline", () => this.#lost());
+    on(globalThis.document, "visibilitychange", () => {
+      if (!hidden()) this.wake();
+      else for (const room of this.rooms.values()) room._hide();
+    });
+    this.#connect();
+  }
+
+  onState(hook) {
+    return hooked(this.#hooks, hook);
+  }
+
+  room(id, { create = false } = {}) {
+    admitName(id, "a room's id", 256);
+    if (this.state === "closed") throw this.error ?? fault("bad_request", "the connection is closed");
+    if (!this.rooms.has(id)) {
+      const replica = new Replica(id, newId(), create);
+      const room = new Room(this, replica);
+      room.user = replica.user = this.user;
+      this.rooms.set(id, room);
+      if (this.state === "connected") this.#send(replica.join());
+    }
+    return this.rooms.get(id);
+  }
+
+  async join(id, options) {
+    const room = this.room(id, options);
+    await new Promise((resolve) => {
+      const look = () => /live|closed/.test(room.status) && (end(), resolve());
+      const end = room.onStatus(look);
+      look();
+    });
+    if (room.status === "live") return room;
+    throw room.error ?? fault("not_joined", "the room was left meanwhile");
+  }
+
+  wake() {
+    if (this.#pause !== null) {
+      this.#attempts = 0;
+      this.#connect();
+    } else if (this.state === "connected") this.#ask(PROBE_MS);
+  }
+
+  close() {
+    this.#end(null);
+  }
+
+  // For rooms.
+
+  // There is something to send: it goes when this turn is over.
+  _stir() {
+    if (this.#stirred) return;
+    this.#stirred = true;
+    queueMicrotask(() => {
+      this.#stirred = false;
+      if (this.state !== "connected") return;
+      const frames = this.#out.splice(0);
+      for (const room of this.rooms.values()) frames.push(...room._takeOut());
+      for (const frame of frames) this.#socket.send(JSON.stringify(frame));
+    });
+  }
+
+  _restart() {
+    queueMicrotask(() => this.#lost());
+  }
+
+  _rejoin(room) {
+    this.#after(this.#pauseMs(), () => {
+      if (this.rooms.get(room.id) === room && !room._replica.live) this.#send(room._replica.join());
+    });
+  }
+
+  _forget(room) {
+    if (this.rooms.get(room.id) !== room) return;
+    this.rooms.delete(room.id);
+    if (this.state === "connected" && !room.error) this.#send({ t: "leave", room: room.id });
+  }
+
+  #send(frame) {
+    this.#out.push(frame);
+    this._stir();
+  }
+
+  // How it runs.
+
+  async #connect() {
+    clearTimeout(this.#pause);
+    this.#pause = null;
+    const trying = (this.#trying = {});
+    const now = (hook) => (event) => this.#trying === trying && hook(event);
+    try {
+      const token = await this.#token();
+      if (this.#trying !== trying) return;
+      const socket = (this.#socket = new WebSocket(this.#address, ["onceward.rooms.1"]));
+      socket.onopen = now(() => socket.send(JSON.stringify({ t: "hello", token })));
+      socket.onmessage = now(({ data }) => this.#receive(data));
+      socket.onclose = now(({ code, reason }) => this.#closed(code, reason));
+      this.#after(WELCOME_MS, () => {
+        if (this.state !== "connected") this.#lost();
+      });
+    } catch (error) {
+      // Who has no network gets no token, and that passes. What is said to be final does not, nor
+      // that a page may not connect there at all.
+      const barred = error instanceof DOMException && fault("not_allowed", error.message);
+      if (this.#trying === trying) this.#lost(error.retry === false ? error : barred);
+    }
+  }
+
+  async #token() {
+    const token = this.#credentials;
+    return (typeof token === "function" ? await token() : token) || undefined;
+  }
+
+  #pauseMs() {
+    const most = Math.min(PAUSE_MS * 2 ** this.#attempts++, PAUSE_MS_MAX);
+    // Who lost the connection at the same moment should not come back at the same one.
+    return most * (0.2 + 0.8 * Math.random());
+  }
+
+  #after(ms, hook) {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      hook();
+    }, ms);
+    this.#timers.add(timer);
+  }
+
+  #closed(code, reason) {
+    // Who can get another token tries that.
+    const renewed = reason === "token_expired" && typeof this.#credentials === "function";
+    const final = !renewed && !reconnects(code, reason);
+    this.#lost(final && fault(reason || "internal", `the server closed the connection with ${code}`));
+  }
+
+  #receive(data) {
+    this.#heard = true;
+    let frame;
+    try {
+      frame = JSON.parse(data);
+    } catch {
+      return this.#lost();
+    }
+    if (frame.t === "welcome") this.#welcome(frame);
+    else if (frame.t === "error") console.warn(`the server refused something: ${frame.detail} [${frame.code}]`);
+    else if (this.rooms.has(frame.room)) {
+      this.rooms.get(frame.room)._receive(frame);
+      this.#settleSoon();
+    }
+  }
+
+  #settleSoon() {
+    if (this.#settling) return;
+    this.#settling = true;
+    const leftMs = this.#restMs - performance.now();
+    if (leftMs <= 0) queueMicrotask(() => this.#settle());
+    else if (!hidden()) setTimeout(() => this.#settle(), leftMs);
+    else {
+      // Timers of a page that is not seen come late; messages do not.
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = () => (port1.close(), this.#settle());
+      port2.postMessage(null);
+    }
+  }
+
+  #settle() {
+    this.#settling = false;
+    const begun = performance.now();
+    for (const room of [...this.rooms.values()]) room._settle();
+    const ended = performance.now();
+    this.#restMs = ended + Math.max(FRAME_MS, ended - begun);
+  }
+
+  #welcome({ user, until_ms }) {
+    this.user = user;
+    this.#attempts = 0;
+    if (until_ms && typeof this.#credentials === "function") {
+      const renewMs = Math.max((until_ms - Date.now()) * RENEW_AT, RENEW_MS_MIN);
+      this.#after(Math.min(renewMs, TIMER_MS_MAX), () => this.#renew());
+    }
+    if (this.state === "connected") return;
+    this.#out = [];
+    for (const room of this.rooms.values()) {
+      room.user = room._replica.user = user;
+      this.#send(room._replica.join());
+    }
+    this.#ask(BEAT_MS);
+    this.#setState("connected");
+  }
+
+  // Brings a new token before the old one expires.
+  async #renew() {
+    const trying = this.#trying;
+    try {
+      const token = await this.#token();
+      if (this.#trying === trying) this.#send({ t: "token", token });
+    } catch (error) {
+      console.warn("no new token was to be had:", error);
+    }
+  }
+
+  // Asks for a sign of life, and gives the connection up if none comes. A timer that is late by
+  // itself, on a page that was not seen or a machine that slept, proves nothing: then it is asked anew.
+  #ask(ms) {
+    clearTimeout(this.#beat);
+    this.#heard = false;
+    this.#send({ t: "ping" });
+    const dueMs = performance.now() + ms;
+    this.#beat = setTimeout(() => {
+      if (this.#heard) this.#ask(BEAT_MS);
+      else if (performance.now() > dueMs + PROBE_MS) this.#ask(PROBE_MS);
+      else this.#lost();
+    }, ms);
+  }
+
+  // There is no connection any more; another one is tried after a pause, unless an error is final.
+  #lost(final) {
+    if (this.state === "closed" || this.#pause !== null) return;
+    this.#cut();
+    for (const room of [...this.rooms.values()]) {
+      room._lost();
+      room._settle();
+    }
+    if (final) return this.#end(final);
+    this.#pause = setTimeout(() => this.#connect(), this.#pauseMs());
+    this.#setState("connecting");
+  }
+
+  #cut() {
+    this.#trying = null;
+    this.#socket?.close();
+    this.#socket = null;
+    this.#out = [];
+    clearTimeout(this.#beat);
+    clearTimeout(this.#pause);
+    this.#pause = null;
+    for (const timer of this.#timers) clearTimeout(timer);
+    this.#timers.clear();
+  }
+
+  #end(error) {
+    if (this.state === "closed") return;
+    this.#cut();
+    this.#ending.abort();
+    this.error = error;
+    this.state = "closed"; // before rooms tell theirs: nothing more is sent
+    for (const room of [...this.rooms.values()]) room._close(error);
+    this.rooms.clear();
+    call(this.#hooks, this.state);
+  }
+
+  #setState(state) {
+    if (state === this.state) return;
+    this.state = state;
+    call(this.#hooks, state);
+  }
+}

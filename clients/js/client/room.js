@@ -1,0 +1,350 @@
+// A room as a program has it: its maps, lists, presences and members, and what others say.
+
+import { Presence, RoomList, RoomMap, Saved } from "./objects.js";
+import { Undo } from "./undo.js";
+import { admitName, admitSize, call, fault, hidden, hooked, made, plain, refuse } from "./values.js";
+
+const SAID_BYTES = 64_000;
+
+export class Room {
+  status = "joining";
+  error = null;
+  user = "";
+  me = "";
+  members = new Map();
+  _presences = new Map(); // values by name, and user
+  #line;
+  #undo;
+  #named = { map: new Map(), list: new Map(), presence: new Map() };
+  #own = new Map(); // one's own presences by name, and until when
+  #out = [];
+  #hooks = { members: new Set(), status: new Set(), steps: new Set(), refused: new Set() };
+  #events = new Map();
+  #items = 0;
+  #shown = "";
+
+  constructor(line, replica) {
+    this.id = replica.room;
+    this._replica = replica;
+    this.#line = line;
+    this.#undo = new Undo(replica);
+  }
+
+  // What is in it.
+
+  map(name) {
+    return this.#get("map", name, RoomMap);
+  }
+
+  list(name) {
+    return this.#get("list", name, RoomList);
+  }
+
+  presence(name, { everyMs } = {}) {
+    const presence = this.#get("presence", name, Presence);
+    if (everyMs !== undefined) presence._everyMs = everyMs;
+    return presence;
+  }
+
+  #get(kind, name, Kind) {
+    return made(this.#named[kind], name, Kind, this, name);
+  }
+
+  get position() {
+    return [this._replica.epoch, this._replica.seq];
+  }
+
+  get waiting() {
+    return this._replica.waiting.length;
+  }
+
+  get canUndo() {
+    return this.#undo.canUndo;
+  }
+
+  get canRedo() {
+    return this.#undo.canRedo;
+  }
+
+  batch(body) {
+    this.#mustBeOpen();
+    const step = this._replica.begin();
+    try {
+      if (body() instanceof Promise) refuse("bad_request", "a batch cannot wait for anything");
+    } catch (error) {
+      if (this._replica.open === step) this._replica.abort();
+      this._settle();
+      throw error;
+    }
+    try {
+      this._replica.commit();
+      this.#made(step);
+    } finally {
+      this._settle();
+    }
+    return new Saved(step);
+  }
+
+  gesture() {
+    this.#mustBeOpen();
+    const gesture = this.#undo.gather();
+    return {
+      end: () => void this.#undo.release(gesture),
+      cancel: () => (this.#undo.release(gesture) ? this.undo() : null),
+    };
+  }
+
+  undo() {
+    return this.#turned("undo");
+  }
+
+  redo() {
+    return this.#turned("redo");
+  }
+
+  #turned(turn) {
+    this.#mustBeOpen();
+    const { step, kept } = this.#undo[turn]();
+    step?.onAnswer(() => this.#answered(step));
+    this._settle();
+    return { step: step && new Saved(step), kept };
+  }
+
+  // What is said.
+
+  say(event, value = null) {
+    this.#speak({ t: "say", room: this.id, event, value: plain(value) });
+  }
+
+  tell(member, event, value = null) {
+    this.#speak({ t: "tell", room: this.id, to: member, event, value: plain(value) });
+  }
+
+  #speak(frame) {
+    this.#mustBeOpen();
+    admitName(frame.event, "an event's name");
+    if ("to" in frame) admitName(frame.to, "a member's id");
+    admitSize(frame.value, "what is said", SAID_BYTES);
+    if (!this._replica.live) refuse("not_joined", "there is no connection to the room now");
+    this.#send(frame);
+  }
+
+  on(event, hook) {
+    admitName(event, "an event's name");
+    return hooked(made(this.#events, event, Set), hook);
+  }
+
+  onMembers(hook) {
+    return hooked(this.#hooks.members, hook);
+  }
+
+  onStatus(hook) {
+    return hooked(this.#hooks.status, hook);
+  }
+
+  onSteps(hook) {
+    return hooked(this.#hooks.steps, hook);
+  }
+
+  onRefused(hook) {
+    return hooked(this.#hooks.refused, hook);
+  }
+
+  leave() {
+    this._close(null);
+  }
+
+  // For maps, lists and presences.
+
+  _change(ops) {
+    this.#mustBeOpen();
+    const batched = this._replica.open;
+    const step = this._replica.change(ops);
+    if (!batched) this.#made(step);
+    this._settle();
+    return step;
+  }
+
+  _newItem() {
+    return `${this._replica.client}.${++this.#items}`;
+  }
+
+  _setPresence(presence, value, ttlMs) {
+    this.#mustBeOpen();
+    this.#own.set(presence.name, { value, untilMs: Date.now() + ttlMs });
+    this.#putPresence(presence.name, this.user, value, { user: this.user, mine: true });
+    this.#sayPresence(presence);
+  }
+
+  _removePresence(presence) {
+    this.#mustBeOpen();
+    if (!this.#own.delete(presence.name)) return;
+    this.#dropPresence(presence.name, this.user, { user: this.user, mine: true });
+    this.#sayPresence(presence);
+  }
+
+  // Says what is so now, if enough time has passed since it was last said; else when it has. So the
+  // last value is always sent. On a page that is not seen timers come late, but little happens.
+  #sayPresence(presence, late = false) {
+    if (!late && presence._timer !== null) return;
+    const leftMs = presence._sentMs + presence._everyMs - performance.now();
+    if (!late && leftMs > 0 && !hidden()) {
+      presence._timer = setTimeout(() => this.#sayPresence(presence, true), leftMs);
+      return;
+    }
+    clearTimeout(presence._timer);
+    presence._timer = null;
+    if (!this._replica.live) return; // it is said with the next join
+    presence._sentMs = performance.now();
+    const { name } = presence;
+    const own = this.#own.get(name);
+    this.#out = this.#out.filter((frame) => frame.name !== name);
+    if (!own) this.#send({ t: "presence.remove", room: this.id, name });
+    else {
+      const ttl_ms = Math.max(own.untilMs - Date.now(), 1);
+      this.#send({ t: "presence.set", room: this.id, name, value: own.value, ttl_ms });
+    }
+  }
+
+  #putPresence(name, user, value, who) {
+    made(this._presences, name, Map).set(user, value);
+    this.#named.presence.get(name)?._tell(who);
+  }
+
+  #dropPresence(name, user, who) {
+    if (this._presences.get(name)?.delete(user)) this.#named.presence.get(name)?._tell(who);
+  }
+
+  // For the connection.
+
+  _takeOut() {
+    const out = [...this._replica.out, ...this.#out];
+    this._replica.out = [];
+    this.#out = [];
+    return out;
+  }
+
+  // The page is seen no more: what waits for a timer is said now.
+  _hide() {
+    for (const presence of this.#named.presence.values()) {
+      if (presence._timer !== null) this.#sayPresence(presence, true);
+    }
+  }
+
+  _lost() {
+    this._replica.lost();
+    this.#out = [];
+    if (this.status !== "closed") this.#setStatus(this._replica.epoch ? "away" : "joining");
+  }
+
+  _close(error) {
+    if (this.status === "closed") return;
+    this.error = error;
+    this._replica.lost();
+    this.#out = [];
+    for (const presence of this.#named.presence.values()) clearTimeout(presence._timer);
+    this._replica.drop(error ?? fault("outcome_unknown", "the room was left"));
+    this.#line._forget(this);
+    this.#setStatus("closed");
+    this._settle();
+  }
+
+  // Takes what the server says about this room; `_settle` when there is no more for now.
+  _receive(frame) {
+    const { t, name, user } = frame;
+    const who = { user, mine: user === this.user };
+    if (t === "presence") this.#putPresence(name, user, frame.value, who);
+    else if (t === "gone") {
+      if (who.mine) this.#own.delete(name);
+      this.#dropPresence(name, user, who);
+    } else if (t === "came" || t === "went") {
+      this.members = new Map(this.members);
+      if (t === "came") this.members.set(frame.id, { id: frame.id, user });
+      else this.members.delete(frame.id);
+      call(this.#hooks.members, this.members);
+    } else if (t === "said") {
+      const { event, value = null, sender = "", by = "", direct = false } = frame;
+      call(this.#events.get(event) ?? [], value, { event, value, sender, by, direct });
+    } else if (t === "left") {
+      const error = fault(frame.code, frame.detail || `one is not in the room ${this.id}`);
+      // Who was in a room waits for a place in it; who was not is told that it is full.
+      if (error.retry && (error.code !== "room_full" || this._replica.epoch)) {
+        this._lost();
+        this.#line._rejoin(this);
+      } else this._close(error);
+    } else this.#follow(frame);
+  }
+
+  #follow(frame) {
+    try {
+      this._replica.receive(frame);
+    } catch (error) {
+      console.warn(`the copy of the room ${this.id} is made anew:`, error);
+      this._replica.heal();
+      this.#line._restart();
+      return;
+    }
+    if (frame.t !== "joined") return;
+    this.me = frame.me;
+    this.members = new Map(frame.members.map((member) => [member.id, member]));
+    const now = Object.entries(frame.presences).map(([name, all]) => [name, new Map(Object.entries(all))]);
+    this._presences = new Map(now);
+    for (const [name, { value, untilMs }] of this.#own) {
+      if (untilMs > Date.now()) made(this._presences, name, Map).set(this.user, value);
+    }
+    for (const presence of this.#named.presence.values()) presence._tell({ user: "", mine: false });
+    call(this.#hooks.members, this.members);
+  }
+
+  // Shows what has come, and tells subscribers.
+  _settle() {
+    this._replica.settle();
+    const { changed } = this._replica;
+    this._replica.changed = new Map();
+    for (const { who, places } of changed.values()) {
+      const found = { map: new Map(), list: new Map() };
+      for (const { kind, name, key } of places) {
+        made(found[kind], name, Set).add(key);
+      }
+      for (const [name, keys] of found.map) this.#named.map.get(name)?._tell(keys, who);
+      for (const name of [...found.list.keys()].sort()) this.#named.list.get(name)?._tell(who);
+    }
+    if (this._replica.live && /joining|away/.test(this.status)) {
+      this.#setStatus("live");
+      for (const [name, { untilMs }] of this.#own) {
+        if (untilMs > Date.now()) this.#sayPresence(this.presence(name), true);
+        else this.#own.delete(name);
+      }
+    }
+    const shown = [this.waiting, this.canUndo, this.canRedo].join();
+    if (shown !== this.#shown) {
+      this.#shown = shown;
+      call(this.#hooks.steps, this);
+    }
+    if (this._replica.out.length) this.#line._stir();
+  }
+
+  #send(frame) {
+    this.#out.push(frame);
+    this.#line._stir();
+  }
+
+  #setStatus(status) {
+    if (status === this.status) return;
+    this.status = status;
+    call(this.#hooks.status, status);
+  }
+
+  #made(step) {
+    this.#undo.record(step);
+    step.onAnswer(() => this.#answered(step));
+  }
+
+  #answered({ error, ops }) {
+    if (error) call(this.#hooks.refused, error, ops);
+  }
+
+  #mustBeOpen() {
+    if (this.status === "closed") throw this.error ?? fault("not_joined", "the room was left");
+  }
+}

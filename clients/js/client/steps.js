@@ -1,0 +1,46 @@
+// One's own steps: what they did here, and what became of them.
+
+import { admitName, admitSize, refuse } from "./values.js";
+
+const OPS_MAX = 1000;
+const STEP_BYTES = 256_000;
+
+// Throws for operations that cannot be a step of any room; returns their size.
+export function admitStep(ops) {
+  if (ops.length > OPS_MAX) refuse("value_too_large", `a step has at most ${OPS_MAX} operations`);
+  for (const does of ops) {
+    admitName(does.map ?? does.list, "a name in a room");
+    if ("key" in does) admitName(does.key, "a map's key", 256, 0);
+    if ("id" in does) admitName(does.id, "an item's id", 256);
+    if (does.after !== undefined) admitName(does.after, "an item's id", 256, 0);
+  }
+  return admitSize(ops, "a step", STEP_BYTES);
+}
+
+// Operations that were applied at once, and that a server takes as one.
+export class Step {
+  n = 0; // the number under which it is sent
+  ops = [];
+  effects = []; // null if it cannot be applied as things are, and waits for the server to say so
+  below = new Map(); // by place: whose was the latest change before
+  entry = null; // with which it can be undone
+  undone = null; // the entry that it undoes
+  bytes = 0;
+  seq = null;
+  error = null;
+  answered = false;
+  #hooks = [];
+
+  onAnswer(hook) {
+    if (this.answered) hook(this);
+    else this.#hooks.push(hook);
+  }
+
+  // The first answer counts.
+  answer(seq, error = null) {
+    if (this.answered) return;
+    Object.assign(this, { seq, error, answered: true });
+    if (!this.entry) this.below = new Map();
+    for (const hook of this.#hooks.splice(0)) hook(this);
+  }
+}

@@ -1,0 +1,121 @@
+// Values: what may be one, copies, and whether two are the same; errors; and hooks.
+
+import { OncewardError } from "./errors.js";
+
+// A server takes 100 arrays and objects in each other, some of which are the frame's.
+const DEPTH_MAX = 90;
+// With the flag, a pair that belongs together is no surrogate.
+const LONE = /\p{Surrogate}/u;
+
+const odd = (one) =>
+  typeof one === "number" ? !Number.isFinite(one) : typeof one === "string" && LONE.test(one);
+
+// JSON for a value. Throws for what JSON cannot say, or would say otherwise.
+export function encode(value) {
+  let why = typeof value;
+  try {
+    const text = JSON.stringify(value, (key, one) => {
+      if (odd(key) || odd(one)) throw Error(`${key}: ${one}`);
+      return one;
+    });
+    if (text) return text;
+  } catch (error) {
+    why = error.message;
+  }
+  refuse("bad_value", `this is not JSON: ${why}`);
+}
+
+// A value as all others will see it, and nobody else's object.
+export function plain(value) {
+  const copied = JSON.parse(encode(value));
+  admitDepth(copied, 0);
+  return copied;
+}
+
+function admitDepth(value, depth) {
+  if (value === null || typeof value !== "object") return;
+  if (depth >= DEPTH_MAX) refuse("too_deep", `a value has at most ${DEPTH_MAX} levels`);
+  for (const one of Object.values(value)) admitDepth(one, depth + 1);
+}
+
+export const copy = (value) =>
+  value !== null && typeof value === "object" ? JSON.parse(JSON.stringify(value)) : value;
+
+const encoder = new TextEncoder();
+const bytes = (text) => encoder.encode(text).length;
+
+// The size of a value as JSON. Throws if that is more than it may be.
+export function admitSize(value, what, most) {
+  const size = bytes(encode(value));
+  if (size > most) refuse("value_too_large", `${what} has at most ${most} bytes, not ${size}`);
+  return size;
+}
+
+// Throws for what is no name, or has too many bytes.
+export function admitName(name, what, most = 128, least = 1) {
+  const size = typeof name === "string" && !odd(name) ? bytes(name) : -1;
+  if (size < least || size > most) refuse("bad_name", `${what} is text of ${least} to ${most} bytes`);
+}
+
+export function same(one, other) {
+  if (one === other) return true;
+  if (!one || !other || typeof one !== "object" || typeof other !== "object") return false;
+  const keys = Object.keys(one);
+  return (
+    Array.isArray(one) === Array.isArray(other) &&
+    keys.length === Object.keys(other).length &&
+    keys.every((key) => Object.hasOwn(other, key) && same(one[key], other[key]))
+  );
+}
+
+export const newId = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
+
+// What a map has at a key, made if it is not there.
+export function made(map, key, Kind, ...args) {
+  if (!map.has(key)) map.set(key, new Kind(...args));
+  return map.get(key);
+}
+
+// Timers of a page that is not seen come late.
+export const hidden = () => globalThis.document?.hidden;
+
+// Adds a hook; returns what removes it, also when called twice.
+export function hooked(hooks, hook) {
+  const entry = { hook };
+  hooks.add(entry);
+  return () => void hooks.delete(entry);
+}
+
+// Calls what someone has given us: its trouble is not ours.
+export function call(hooks, ...args) {
+  for (const { hook } of [...hooks]) {
+    try {
+      hook(...args);
+    } catch (error) {
+      console.error("a subscriber failed:", error);
+    }
+  }
+}
+
+export const fault = (code, message) => new OncewardError(message, { code });
+
+export function refuse(code, message) {
+  throw fault(code, message);
+}
+
+// The server's address without a slash at its end; where the page is from, if none is given.
+export function addressOf(url) {
+  let found;
+  try {
+    found = new URL(url ?? globalThis.location?.origin);
+  } catch {
+    // what is no address is refused below
+  }
+  if (!/^https?:$/.test(found?.protocol) || found.search || found.hash) {
+    refuse("bad_request", `${url} is no address of a server`);
+  }
+  return found.href.replace(/\/+$/, "");
+}

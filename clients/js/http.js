@@ -1,0 +1,4 @@
+// The other calls of an Onceward server, over HTTP: see http.d.ts.
+
+export { Client } from "./client/calls.js";
+export { Worker } from "./client/work.js";

@@ -1,0 +1,106 @@
+// Hooks for React 18 or later: see react.d.ts.
+
+import { useEffect, useMemo, useRef, useSyncExternalStore } from "react";
+import { Live } from "./client.js";
+
+// What `look` sees. It is looked at again only when `subscribe` says so: React must be given the same
+// object as long as nothing has changed.
+function useSeen(subscribe, look, dependencies) {
+  const store = useMemo(() => {
+    let seen = look();
+    return {
+      get: () => seen,
+      subscribe(changed) {
+        seen = look(); // as it may have changed since it was first seen
+        return subscribe(() => {
+          seen = look();
+          changed();
+        });
+      },
+    };
+  }, dependencies);
+  return useSyncExternalStore(store.subscribe, store.get, store.get);
+}
+
+const users = new WeakMap();
+
+// Counts who uses a thing, and ends it behind the last one. Not at once: React may take a component
+// away and put it back in one go.
+function useWhile(thing, end) {
+  useEffect(() => {
+    users.set(thing, (users.get(thing) ?? 0) + 1);
+    return () => {
+      users.set(thing, users.get(thing) - 1);
+      setTimeout(() => users.get(thing) === 0 && end(thing));
+    };
+  }, [thing]);
+}
+
+export function useLive(url, { token } = {}) {
+  const latest = useRef(token);
+  latest.current = token;
+  const live = useMemo(() => {
+    const asked = () => (typeof latest.current === "function" ? latest.current() : latest.current);
+    return new Live(url, { token: typeof token === "function" ? asked : token });
+  }, [url]);
+  useWhile(live, () => live.close());
+  return live;
+}
+
+export function useConnection(live) {
+  return useSeen(
+    (changed) => live.onState(changed),
+    () => ({ state: live.state, user: live.user }),
+    [live],
+  );
+}
+
+export function useRoom(live, id, options) {
+  const room = useMemo(() => live.room(id, options), [live, id]);
+  useWhile(room, () => room.leave());
+  return room;
+}
+
+export function useStatus(room) {
+  return useSeen((changed) => room.onStatus(changed), () => room.status, [room]);
+}
+
+export function useMembers(room) {
+  return useSeen((changed) => room.onMembers(changed), () => [...room.members.values()], [room]);
+}
+
+export function useMap(room, name) {
+  const map = room.map(name);
+  return [useSeen((changed) => map.subscribe(changed), () => map.whole(), [map]), map];
+}
+
+export function useList(room, name) {
+  const list = room.list(name);
+  return [useSeen((changed) => list.subscribe(changed), () => list.items(), [list]), list];
+}
+
+export function usePresence(room, name, options) {
+  const presence = room.presence(name, options);
+  return [useSeen((changed) => presence.subscribe(changed), () => presence.all(), [presence]), presence];
+}
+
+export function useSteps(room) {
+  return useSeen(
+    (changed) => room.onSteps(changed),
+    () => ({
+      canUndo: room.canUndo,
+      canRedo: room.canRedo,
+      waiting: room.waiting,
+      undo: () => room.undo(),
+      redo: () => room.redo(),
+      gesture: () => room.gesture(),
+    }),
+    [room],
+  );
+}
+
+export function useEvent(room, event, hook) {
+  const latest = useRef(hook);
+  latest.current = hook;
+  useEffect(() => room.on(event, (...args) => latest.current(...args)), [room, event]);
+}

@@ -1,0 +1,196 @@
+"""Joins modules of JavaScript into one, without comments and needless white space.
+
+No names change but those that nobody outside can see: of private members, `#name` and by agreement
+`_name`, and of what is declared under a word that is nowhere the name of a member. All modules of a
+pack share one scope, so no two may have the same name at their top; and their statements end with
+semicolons.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from posixpath import dirname, normpath
+from string import ascii_letters, ascii_uppercase
+
+_IMPORT = re.compile(r'^(import|export) \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:class|function\*?|const) (\w+))", re.MULTILINE)
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)|(?P<text>"(?:[^"\\\n]|\\.)*")|(?P<word>[#\w$]+)|\+\+|--|=>|\?\.|\.\.\.|.""",
+    re.DOTALL | re.VERBOSE,
+)
+_PATTERN = re.compile(r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/\w*")
+_DECLARE = {"const", "let", "function", "class"}
+_PRIVATE = re.compile(r"#\w+|_[A-Za-z]\w*")
+# Behind these a slash begins a pattern; behind other words, or what closes, it divides.
+_WORDS_BEFORE_PATTERN = {"return", "typeof", "case", "of", "in", "yield", "await"}
+# Two letters with a large one first: no word of the language is like that.
+_NAMES = [*ascii_letters, *(high + low for high in ascii_uppercase for low in ascii_letters)]
+
+
+def pack(modules: Mapping[str, str], entry: str, outside: Mapping[str, str]) -> str:
+    """One module that does what `entry` does, with all that it imports. `modules` are texts by
+    path. What comes from a module in `outside` is imported from the address given there."""
+    texts: list[str] = []
+    begun: set[str] = set()
+    imported: dict[str, set[str]] = {}
+    exported = {found[1] for found in _EXPORT.finditer(modules[entry])}
+
+    def take(path: str) -> None:
+        begun.add(path)
+        for kind, listed, source in _IMPORT.findall(modules[path]):
+            names = {name for part in listed.split(",") if (name := part.strip())}
+            target = normpath(f"{dirname(path)}/{source}" if dirname(path) else source)
+            if kind == "export":
+                assert path == entry, "only the entry passes on what others export"
+                exported.update(names)
+            if target in outside or not source.startswith("."):
+                imported.setdefault(outside.get(target, source), set()).update(names)
+            elif target not in begun:
+                take(target)
+        texts.append(_EXPORT.sub("", _IMPORT.sub("", modules[path])))
+
+    take(entry)
+    heads = [
+        f'import {{{",".join(sorted(names))}}} from "{source}";'
+        for source, names in sorted(imported.items())
+    ]
+    tail = f"export {{{','.join(sorted(exported))}}};"
+    return shrink("\n".join([*heads, *texts, tail])) + "\n"
+
+
+def shrink(text: str) -> str:
+    """The same program in fewer bytes."""
+    return _shrunk(text, _shorter(text))
+
+
+def _shorter(text: str) -> dict[str, str]:
+    """Shorter names for private members, and for what is declared under words that are nowhere
+    the name of a member: they mean the same everywhere if all of them change."""
+    pieces = [";", *_inside(text), ";"]
+    counts = Counter(pieces)
+    private = {word for word in counts if _PRIVATE.fullmatch(word)}
+    declared: set[str] = set()
+    members: set[str] = set()
+    for place, (before, word, after) in enumerate(
+        zip(pieces, pieces[1:], pieces[2:], strict=False)
+    ):
+        if before in _DECLARE and re.fullmatch(r"\w+", word):
+            declared.add(word)
+        elif before in (".", "?.") or after == ":" or _may_be_member(pieces, place + 1):
+            members.add(word)
+    free = (name for name in _NAMES if name not in counts)
+    hidden = (f"#{name}" for name in _NAMES)
+    often = sorted(private | (declared - members), key=lambda word: (-counts[word], word))
+    return {word: next(hidden if word[0] == "#" else free) for word in often}
+
+
+def _may_be_member(pieces: list[str], place: int) -> bool:
+    """Whether a word may be what an object or a class calls a member, by what stands around it."""
+    before, after = pieces[place - 1], pieces[place + 1]
+    if before in ("{", ",") and after in (",", "}", "="):
+        return True
+    if before in ("{", "}", ";") and after in ("=", ";"):
+        return True
+    if after != "(":
+        return False
+    depth, end = 1, place + 2
+    while depth:
+        depth += {"(": 1, ")": -1}.get(pieces[end], 0)
+        end += 1
+    return pieces[end] == "{" and before != "function"
+
+
+def _inside(text: str) -> Iterator[str]:
+    """All pieces, also those in the holes of templates."""
+    for piece in _tokens(text, {}):
+        yield piece
+        if piece[0] == "`":
+            for start, end in _holes(piece):
+                yield from _inside(piece[start:end])
+                yield ";"
+
+
+def _shrunk(text: str, names: dict[str, str]) -> str:
+    pieces: list[str] = []
+    for piece in _tokens(text, names):
+        if piece in "}])" and pieces[-1] in (",", ";" if piece == "}" else ","):
+            pieces.pop()  # nothing follows that it would stand between
+        elif piece == "=>" and pieces[-3] == "(" and re.match(r"\w", pieces[-2]):
+            pieces[-3:] = [pieces[-2]]
+        pieces.append("let" if piece == "const" else piece)
+    return "".join(pieces[:1] + [_gap(*pair) + pair[1] for pair in pairwise(pieces)])
+
+
+def _gap(before: str, after: str) -> str:
+    """What must stand between two pieces: something between words, and between signs that would
+    be another sign together."""
+    if re.match(r"[\w$#]", before[-1]) and re.match(r"[\w$#]", after[0]):
+        return " "
+    return " " if before[-1] == after[0] and after[0] in "+-" else ""
+
+
+def _tokens(text: str, names: dict[str, str]) -> Iterator[str]:
+    place, before = 0, ";"
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        assert found is not None
+        piece, place = found[0], found.end()
+        if found["space"]:
+            continue
+        if piece == "`":
+            place = _template_end(text, place)
+            piece = _template(text[found.start() : place], names)
+        elif piece == "/" and (
+            before in _WORDS_BEFORE_PATTERN or not re.search(r"[\w$)\]`\"]$", before)
+        ):
+            pattern = _PATTERN.match(text, found.start())
+            assert pattern is not None, text[found.start() : place + 40]
+            piece, place = pattern[0], pattern.end()
+        elif found["word"] and piece[0].isdecimal():
+            piece = piece.replace("_", "")
+        elif found["word"]:
+            piece = names.get(piece, piece)
+        yield piece
+        before = piece
+
+
+def _template_end(text: str, place: int) -> int:
+    """Where a template ends whose inside begins at a place."""
+    while text[place] != "`":
+        if text[place] == "\\":
+            place += 1
+        elif text.startswith("${", place):
+            place = _hole_end(text, place + 2)
+        place += 1
+    return place + 1
+
+
+def _hole_end(text: str, place: int) -> int:
+    """Where the brace is that closes a hole in a template."""
+    depth = 0
+    while depth or text[place] != "}":
+        found = _TOKEN.match(text, place)
+        assert found is not None
+        place = found.end()
+        if found[0] == "`":
+            place = _template_end(text, place)
+        depth += {"{": 1, "}": -1}.get(found[0], 0)
+    return place
+
+
+def _holes(text: str) -> Iterator[tuple[int, int]]:
+    """Where the insides of a template's holes begin and end."""
+    place = 0
+    while (hole := text.find("${", place)) >= 0:
+        place = _hole_end(text, hole + 2)
+        yield hole + 2, place
+
+
+def _template(text: str, names: dict[str, str]) -> str:
+    """A template whose holes have fewer bytes, and nothing else."""
+    made, place = "", 0
+    for start, end in _holes(text):
+        made += text[place:start] + _shrunk(text[start:end], names)
+        place = end
+    return made + text[place:]

@@ -1,0 +1,274 @@
+// The connection: made again when it is lost, and not given up because timers are late.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { afterEach, beforeEach, test } from "node:test";
+import * as rooms from "../../clients/js/client.js";
+import * as http from "../../clients/js/http.js";
+import { World } from "./world.js";
+
+const { Live } = rooms;
+let world;
+
+beforeEach(() => {
+  world = new World().begin();
+});
+
+afterEach(() => world.end());
+
+async function connected(options = { token: "t" }) {
+  const live = new Live("https://here/below/", options);
+  await world.pass(0);
+  await world.welcome();
+  return live;
+}
+
+test("it says hello with its token, and joins with what it has done before", async () => {
+  const live = new Live("https://here/below/", { token: () => "secret" });
+  const room = live.room("r", { create: true });
+  room.list("l").push(1);
+  await world.pass(0);
+  assert.deepEqual([world.socket.url, world.socket.protocols], ["wss://here/below/v1/ws", ["onceward.rooms.1"]]);
+  await world.welcome();
+  assert.deepEqual(world.sent("hello"), [{ t: "hello", token: "secret" }]);
+  assert.equal(world.sent("join")[0].create, true);
+  assert.equal(room.status, "joining");
+  await world.joined();
+  assert.deepEqual([room.status, live.user, world.sent("ops").length], ["live", "ann", 1]);
+});
+
+test("what is done without a connection waits, and is sent with the next join", async () => {
+  const live = await connected();
+  const room = live.room("r");
+  const statuses = [];
+  room.onStatus((status) => statuses.push(status));
+  await world.joined();
+  room.map("m").add("n", 1);
+  await world.pass(0);
+  world.socket.onclose({ code: 1006, reason: "" });
+  assert.deepEqual([live.state, room.status], ["connecting", "away"]);
+  const saved = room.map("m").add("n", 1);
+  await world.pass(200);
+  await world.welcome();
+  const [join] = world.sent("join");
+  assert.deepEqual([join.epoch, join.steps.map((step) => step.n)], ["e", [1, 2]]);
+  await world.joined("r", { n: 1, seq: 1 });
+  const by = [{ op: "map.add", map: "m", key: "n", by: 1 }];
+  await world.hear({ t: "change", room: "r", seq: 1, client: join.client, n: 1, ops: by }, { t: "ack", room: "r", n: 2, seq: 2 });
+  await world.pass(20);
+  assert.equal(await saved, 2);
+  assert.deepEqual([room.map("m").get("n"), room.waiting, statuses], [2, 0, ["live", "away", "live"]]);
+});
+
+test("a connection on which nothing comes is given up, and one that answers is not", async () => {
+  const live = await connected();
+  for (let beat = 0; beat < 4; beat++) {
+    assert.equal(world.sent("ping").length, 1);
+    await world.hear({ t: "pong" });
+    await world.pass(15_000);
+  }
+  await world.pass(15_000);
+  assert.equal(live.state, "connecting");
+  assert.equal(world.sockets[0].closed, true);
+});
+
+test("timers that come late, as on a page that is not seen, do not end a connection", async () => {
+  const live = await connected();
+  world.hidden = true;
+  world.happens("visibilitychange");
+  for (let minute = 0; minute < 5; minute++) {
+    await world.pass(60_000, { late: true }); // the answer waits behind the timer
+    assert.equal(live.state, "connected");
+    await world.hear({ t: "pong" });
+    await world.pass(5000);
+  }
+  world.hidden = false;
+  world.happens("visibilitychange");
+  await world.pass(5000);
+  assert.equal(live.state, "connecting", "who comes back and hears nothing does not wait for long");
+});
+
+test("it goes on at once when there is a network again, or when it is told to", async () => {
+  const live = await connected();
+  world.happens("offline");
+  assert.equal(live.state, "connecting");
+  await world.pass(0);
+  world.happens("online");
+  await world.pass(0);
+  assert.equal(world.sockets.length, 2);
+  world.socket.onclose({ code: 1006, reason: "" });
+  live.wake();
+  await world.pass(0);
+  assert.equal(world.sockets.length, 3);
+  live.wake();
+  await world.pass(0);
+  assert.equal(world.sockets.length, 3, "it is connecting");
+});
+
+test("pauses grow, and are partly at random", async () => {
+  const live = await connected();
+  const at = [];
+  for (let attempt = 0; attempt < 10; attempt++) {
+    world.socket.onclose({ code: 1006, reason: "" });
+    const [count, begun] = [world.sockets.length, world.ms];
+    while (world.sockets.length === count) await world.pass(10);
+    at.push(world.ms - begun);
+  }
+  assert.ok(at[0] <= 210 && at[9] >= 3000 && at[9] <= 15_010, String(at));
+  live.close();
+});
+
+for (const [code, reason, state] of [
+  [4401, "no_credentials", "closed"],
+  [4403, "origin_refused", "closed"],
+  [4400, "unknown_frame", "closed"],
+  [4503, "engine_stopped", "closed"],
+  [4503, "node_stopped", "connecting"],
+  [4408, "slow_reader", "connecting"],
+  [4408, "", "connecting"],
+  [1012, "", "connecting"],
+]) {
+  test(`closed with ${code} ${reason} it is ${state}`, async () => {
+    const live = await connected();
+    const room = live.room("r");
+    const saved = room.map("m").set("k", 1);
+    world.socket.onclose({ code, reason });
+    assert.equal(live.state, state);
+    if (state === "closed") {
+      assert.deepEqual([live.error.code, room.status, room.error.code], [reason, "closed", reason]);
+      await assert.rejects(saved, (error) => error.code === reason);
+      await assert.rejects(live.join("r"), (error) => error.code === reason);
+    }
+    live.close();
+    live.close();
+    assert.equal(live.state, "closed");
+  });
+}
+
+test("a token is renewed before it expires, and asked for anew when it has", async () => {
+  let tokens = 0;
+  const live = await connected({ token: async () => `token ${++tokens}` });
+  await world.hear({ t: "welcome", user: "ann", until_ms: world.ms + 100_000 });
+  for (let second = 0; second < 81; second++) {
+    await world.hear({ t: "pong" });
+    await world.pass(1000);
+  }
+  assert.deepEqual(world.sent("token"), [{ t: "token", token: "token 2" }]);
+  world.socket.onclose({ code: 4401, reason: "token_expired" });
+  await world.pass(200);
+  await world.welcome();
+  assert.deepEqual([live.state, world.sent("hello")[0].token], ["connected", "token 3"]);
+});
+
+test("who gets no token tries again, unless it is said to be final", async () => {
+  let error = new TypeError("no network");
+  const live = new Live("http://here", { token: () => Promise.reject(error) });
+  await world.pass(0);
+  assert.deepEqual([live.state, world.sockets.length], ["connecting", 0]);
+  error = new rooms.OncewardError("who are you", { code: "no_credentials" });
+  await world.pass(200);
+  assert.deepEqual([live.state, live.error.code], ["closed", "no_credentials"]);
+});
+
+test("what cannot follow makes the copy anew", async (t) => {
+  t.mock.method(console, "warn", () => {});
+  const live = await connected();
+  const room = live.room("r");
+  await world.joined();
+  const saved = room.map("m").set("k", 1);
+  await world.pass(0);
+  await world.hear({ t: "change", room: "r", seq: 9, ops: [] });
+  await assert.rejects(saved, (error) => error.code === "outcome_unknown");
+  assert.equal(room.status, "joining");
+  await world.pass(200);
+  await world.welcome();
+  assert.equal(world.sent("join")[0].epoch, undefined);
+  world.socket.onmessage({ data: "{" });
+  assert.equal(live.state, "connecting");
+});
+
+test("a room that is full, moved or gone", async () => {
+  const live = await connected();
+  const room = live.room("r");
+  await world.joined();
+  await world.hear({ t: "left", room: "r", code: "room_moved" });
+  assert.equal(room.status, "away");
+  world.sent("join");
+  await world.pass(200);
+  assert.equal(world.sent("join").length, 1);
+  await world.joined("r", {});
+  await world.pass(20);
+  assert.equal(room.status, "live");
+  await world.hear({ t: "left", room: "r", code: "room_deleted" });
+  assert.deepEqual([room.status, room.error.code, live.rooms.size], ["closed", "room_deleted", 0]);
+  assert.throws(() => room.map("m").set("k", 1), (error) => error.code === "room_deleted");
+  const full = assert.rejects(live.join("full"), (error) => error.code === "room_full");
+  await world.hear({ t: "left", room: "full", code: "room_full" });
+  await full;
+});
+
+test("people and what they say", async () => {
+  const live = await connected();
+  const room = live.room("r");
+  await world.joined();
+  const told = [];
+  room.onMembers((members) => told.push([...members.keys()]));
+  room.on("wave", (value, said) => told.push([value, said.by, said.direct]));
+  await world.hear(
+    { t: "came", room: "r", id: "m2", user: "bob" },
+    { t: "said", room: "r", event: "wave", value: 1, sender: "m2", by: "bob" },
+    { t: "said", room: "r", event: "wave", direct: true },
+    { t: "went", room: "r", id: "m2" },
+    { t: "presence", room: "r", name: "cursor", user: "bob", value: 7 },
+  );
+  assert.deepEqual(told, [["m2"], [1, "bob", false], [null, "", true], []]);
+  assert.deepEqual(room.presence("cursor").all(), { bob: 7 });
+  room.say("wave", [1]);
+  room.tell("m2", "wave");
+  await world.pass(0);
+  assert.deepEqual([world.sent("say")[0].value, world.sent("tell")[0].to], [[1], "m2"]);
+  room.leave();
+  await world.pass(0);
+  assert.deepEqual(world.sent("leave"), [{ t: "leave", room: "r" }]);
+});
+
+for (const url of ["", "ftp://here", "http://here?x=1", "here", 7]) {
+  test(`${JSON.stringify(url)} is no address`, () => {
+    assert.throws(() => new Live(url), (error) => error.code === "bad_request");
+    assert.throws(() => new http.Client(url), (error) => error.code === "bad_request");
+  });
+}
+
+test("what the types say is there", async () => {
+  const live = await connected();
+  const room = live.room("r");
+  const client = new http.Client("http://here");
+  const things = {
+    Live: live,
+    Room: room,
+    RoomMap: room.map("m"),
+    RoomList: room.list("l"),
+    Presence: room.presence("p"),
+    Client: client,
+    Worker: client.worker("q", () => {}),
+    OncewardError: new rooms.OncewardError("no"),
+  };
+  const found = [];
+  for (const [file, module] of [["client", rooms], ["http", http]]) {
+    const text = readFileSync(new URL(`../../clients/js/${file}.d.ts`, import.meta.url), "utf8");
+    const classes = [...text.matchAll(/^export class (\w+)[^{]*\{\n(.*?)^\}/gms)];
+    assert.deepEqual(Object.keys(module).sort(), classes.map(([, name]) => name).sort());
+    for (const [, name, body] of classes) {
+      for (const [, member] of body.matchAll(/^  (?:readonly )?(\w+)[?<(:]/gm)) {
+        if (member === "constructor") continue;
+        assert.ok(member in things[name], `${name}.${member}`);
+        found.push(member);
+      }
+      const types = new Set(found);
+      for (const member of Object.getOwnPropertyNames(Object.getPrototypeOf(things[name]))) {
+        if (!/^(constructor|_.*)$/.test(member)) assert.ok(types.has(member), `${name}.${member} is not in the types`);
+      }
+    }
+  }
+  assert.ok(found.length > 100);
+});

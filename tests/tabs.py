@@ -1,0 +1,45 @@
+"""Tabs of a real browser, for tests that do other things meanwhile. See `tests.browser`."""
+
+import os
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.browser import find
+from tests.needs import need
+
+SCRIPTS = Path(__file__).parent / "js"
+# What Chromium says of connections that are refused, cut or offline.
+LOST = r"WebSocket connection to|net::ERR_"
+
+
+@asynccontextmanager
+async def tabs(url: str, count: int = 1, forgive: str = LOST) -> AsyncIterator[list[Any]]:
+    """Pages of a server, each like one in a browser of its own. The scripts of `tests/js` are below
+    /tests/. At the end nothing on them may have failed but for what `forgive` matches."""
+    playwright = need("playwright.async_api")
+    wrong: list[str] = []
+    async with playwright.async_playwright() as driver:
+        browser = await driver.chromium.launch(
+            executable_path=find(), chromium_sandbox=os.geteuid() != 0, timeout=60_000
+        )
+        pages = []
+        for _ in range(count):
+            context = await browser.new_context()
+            page = await context.new_page()
+            page.set_default_timeout(30_000)
+            page.on("pageerror", lambda error: wrong.append(str(error)))
+            page.on("console", lambda said: said.type == "error" and wrong.append(said.text))
+            await page.route("**/tests/*", _script)
+            await page.goto(f"{url}/healthz")  # any page that is really its own
+            pages.append(page)
+        yield pages
+        await browser.close()
+    assert [said for said in wrong if not re.search(forgive, said)] == []
+
+
+async def _script(route: Any) -> None:
+    name = route.request.url.rpartition("/")[2]
+    await route.fulfill(path=SCRIPTS / name, content_type="text/javascript")
