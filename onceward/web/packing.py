@@ -21,6 +21,8 @@ _TOKEN = re.compile(
 )
 _PATTERN = re.compile(r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/\w*")
 _DECLARE = {"const", "let", "function", "class"}
+_BEFORE_BLOCK = {")", "=>", "else", "try", "catch", "finally"}
+_CONDITIONS = {"if", "for", "while", "switch"}
 _PRIVATE = re.compile(r"#\w+|_[A-Za-z]\w*")
 # Behind these a slash begins a pattern; behind other words, or what closes, it divides.
 _WORDS_BEFORE_PATTERN = {"return", "typeof", "case", "of", "in", "yield", "await"}
@@ -67,38 +69,63 @@ def shrink(text: str) -> str:
 def _shorter(text: str) -> dict[str, str]:
     """Shorter names for private members, and for what is declared under words that are nowhere
     the name of a member: they mean the same everywhere if all of them change."""
-    pieces = [";", *_inside(text), ";"]
-    counts = Counter(pieces)
-    private = {word for word in counts if _PRIVATE.fullmatch(word)}
-    declared: set[str] = set()
+    pieces = _Pieces([";", *_inside(text), ";"])
+    counts = Counter(pieces.all)
+    found = {word for word in counts if _PRIVATE.fullmatch(word)}
     members: set[str] = set()
-    for place, (before, word, after) in enumerate(
-        zip(pieces, pieces[1:], pieces[2:], strict=False)
-    ):
-        if before in _DECLARE and re.fullmatch(r"\w+", word):
-            declared.add(word)
-        elif before in (".", "?.") or after == ":" or _may_be_member(pieces, place + 1):
-            members.add(word)
+    for place, word in enumerate(pieces.all):
+        if re.fullmatch(r"\w+", word):
+            if pieces.is_declared(place):
+                found.add(word)
+            if pieces.may_be_member(place):
+                members.add(word)
     free = (name for name in _NAMES if name not in counts)
     hidden = (f"#{name}" for name in _NAMES)
-    often = sorted(private | (declared - members), key=lambda word: (-counts[word], word))
+    often = sorted(found - members, key=lambda word: (-counts[word], word))
     return {word: next(hidden if word[0] == "#" else free) for word in often}
 
 
-def _may_be_member(pieces: list[str], place: int) -> bool:
-    """Whether a word may be what an object or a class calls a member, by what stands around it."""
-    before, after = pieces[place - 1], pieces[place + 1]
-    if before in ("{", ",") and after in (",", "}", "="):
-        return True
-    if before in ("{", "}", ";") and after in ("=", ";"):
-        return True
-    if after != "(":
-        return False
-    depth, end = 1, place + 2
-    while depth:
-        depth += {"(": 1, ")": -1}.get(pieces[end], 0)
-        end += 1
-    return pieces[end] == "{" and before != "function"
+class _Pieces:
+    """The pieces of a program, and which brackets they stand in."""
+
+    def __init__(self, pieces: list[str]) -> None:
+        self.all = pieces
+        self._opens: list[int] = []
+        """For each piece, where the bracket is that it stands in; 0 if there is none."""
+        self._closes: dict[int, int] = {}
+        inside = [0]
+        for place, piece in enumerate(pieces):
+            if piece in ("}", "]", ")"):
+                self._closes[inside.pop()] = place
+            self._opens.append(inside[-1])
+            if piece in ("{", "[", "("):
+                inside.append(place)
+
+    def is_declared(self, place: int) -> bool:
+        """Whether a word is declared here: by a statement, or as a parameter."""
+        before, opens = self.all[place - 1], self._opens[place]
+        if before in _DECLARE:
+            return True
+        if self.all[opens] == "[":
+            return before in ("[", ",") and self.all[opens - 1] in _DECLARE
+        return self.all[opens] == "(" and before in ("(", ",", "...") and self._defines(opens)
+
+    def may_be_member(self, place: int) -> bool:
+        """Whether a word may be what an object or a class calls a member."""
+        before, after, opens = self.all[place - 1], self.all[place + 1], self._opens[place]
+        if before in (".", "?."):
+            return True
+        in_object = self.all[opens] == "{" and self.all[opens - 1] not in _BEFORE_BLOCK
+        if in_object and before in ("{", ",") and after in (",", "}", "=", ":"):
+            return True
+        if "class" in self.all[opens - 4 : opens] and before in ("{", "}", ";"):
+            return True
+        return after == "(" and before != "function" and self._defines(place + 1)
+
+    def _defines(self, opens: int) -> bool:
+        """Whether a bracket has the parameters of a function."""
+        after = self.all[self._closes[opens] + 1]
+        return after == "=>" or (after == "{" and self.all[opens - 1] not in _CONDITIONS)
 
 
 def _inside(text: str) -> Iterator[str]:

@@ -207,6 +207,31 @@ test("a room that is full, moved or gone", async () => {
   await full;
 });
 
+test("a presence that was removed without a connection is removed when there is one", async () => {
+  const live = await connected();
+  const room = live.room("r");
+  await world.joined();
+  for (const name of ["gone", "elsewhere", "kept"]) room.presence(name).set(1);
+  await world.pass(100);
+  world.socket.onclose({ code: 1006, reason: "" });
+  for (const name of ["gone", "elsewhere"]) room.presence(name).remove();
+  await world.pass(200);
+  await world.welcome();
+  await world.joined("r", { presences: { gone: { ann: 1 }, elsewhere: { ann: 2 } } });
+  assert.deepEqual(world.sent("presence.remove").map((frame) => frame.name), ["gone"]);
+  assert.deepEqual(world.sent("presence.set").map((frame) => frame.name), ["kept"]);
+  const seen = ["gone", "elsewhere", "kept"].map((name) => room.presence(name).mine);
+  assert.deepEqual(seen, [undefined, 2, 1]);
+});
+
+test("what comes about a room before the answer to a join is passed over", async () => {
+  const live = await connected();
+  const room = live.room("r");
+  await world.hear({ t: "change", room: "r", seq: 9, ops: [] }, { t: "ack", room: "r", n: 1, seq: 7 });
+  await world.joined();
+  assert.deepEqual([room.status, room.position, world.sockets.length], ["live", ["e", 0], 1]);
+});
+
 test("people and what they say", async () => {
   const live = await connected();
   const room = live.room("r");

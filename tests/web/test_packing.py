@@ -18,7 +18,7 @@ from onceward.web.packing import pack, shrink
         ("if (a) { b(); }\nelse { c([1, 2,], {d: 1,}); }", "if(a){b()}else{c([1,2],{d:1})}"),
         (
             "xs.map((x) => x); ys.map((y, z) => y); zs.map(() => 1);",
-            "xs.map(x=>x);ys.map((y,z)=>y);zs.map(()=>1);",
+            "xs.map(a=>a);ys.map((b,c)=>b);zs.map(()=>1);",
         ),
         ("wait(1_000);", "wait(1000);"),
         ("return a in b;", "return a in b;"),
@@ -32,6 +32,9 @@ def test_names_are_shorter_where_nobody_else_sees_them() -> None:
     small = shrink("class Shown { #secret = 1; get secret() { return this.#secret; } }")
     assert small == "class a{#a=1;get secret(){return this.#a}}"
     assert shrink("const long = 1; f(long, `${long}`);") == "let a=1;f(a,`${a}`);"
+    assert shrink("f((one, [two], ...rest) => g(one, rest));") == "f((a,[two],...b)=>g(a,b));"
+    assert shrink("const [one, two] = three; one(two);") == "let[a,b]=three;a(b);"
+    assert shrink("let long; if (x) { long = y ? long : z; }") == "let a;if(x){a=y?a:z}"
     assert shrink("const LIMIT = 1; f(a, LIMIT);") == "let b=1;f(a,b);", (
         "names in use are not taken"
     )

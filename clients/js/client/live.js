@@ -192,6 +192,7 @@ export class Live {
     else if (frame.t === "error") console.warn(`the server refused something: ${frame.detail} [${frame.code}]`);
     else if (this.rooms.has(frame.room)) {
       this.rooms.get(frame.room)._receive(frame);
+      if (frame.t === "joined") this.#attempts = 0;
       this.#settleSoon();
     }
   }

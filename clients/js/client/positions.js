@@ -5,6 +5,8 @@ const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const width = (head) => (head >= "a" ? head.charCodeAt(0) - 96 : 91 - head.charCodeAt(0));
 
 export const FIRST = "a0";
+const LENGTH_MAX = 48;
+const DIGITS_MAX = 8;
 
 function path(position) {
   const numbers = [];
@@ -32,6 +34,10 @@ export function stepped(number, by) {
     number[0] === passing[0] ? passing[1] : String.fromCharCode(number.charCodeAt(0) + by);
   return head + first.repeat(width(head));
 }
+
+// Whether a position may be used; if not, its list is to be numbered anew.
+export const fits = (position) =>
+  position.length <= LENGTH_MAX && path(position).every((number) => number.length <= 1 + DIGITS_MAX);
 
 export const following = (position) => stepped(path(position)[0], 1);
 

@@ -160,6 +160,7 @@ export class Replica {
   // what cannot follow: then `heal`, and join again.
   receive(frame) {
     const { t, n, seq } = frame;
+    if (!this.#joined && t !== "joined") return; // of the time before, and was under way
     if (t === "change") {
       this.#advance(seq);
       const mine = frame.client === this.client && this.waiting.some((step) => step.n === n);

@@ -2,7 +2,7 @@
 
 import { Presence, RoomList, RoomMap, Saved } from "./objects.js";
 import { Undo } from "./undo.js";
-import { admitName, admitSize, call, fault, hidden, hooked, made, plain, refuse } from "./values.js";
+import { admitName, admitSize, call, fault, hidden, hooked, made, plain, refuse, same } from "./values.js";
 
 const SAID_BYTES = 64_000;
 
@@ -17,6 +17,7 @@ export class Room {
   #undo;
   #named = { map: new Map(), list: new Map(), presence: new Map() };
   #own = new Map(); // one's own presences by name, and until when
+  #removed = new Map(); // what those were that one has removed: the server may not have heard of it
   #out = [];
   #hooks = { members: new Set(), status: new Set(), steps: new Set(), refused: new Set() };
   #events = new Map();
@@ -172,13 +173,17 @@ export class Room {
   _setPresence(presence, value, ttlMs) {
     this.#mustBeOpen();
     this.#own.set(presence.name, { value, untilMs: Date.now() + ttlMs });
+    this.#removed.delete(presence.name);
     this.#putPresence(presence.name, this.user, value, { user: this.user, mine: true });
     this.#sayPresence(presence);
   }
 
   _removePresence(presence) {
     this.#mustBeOpen();
-    if (!this.#own.delete(presence.name)) return;
+    const own = this.#own.get(presence.name);
+    if (!own) return;
+    this.#own.delete(presence.name);
+    this.#removed.set(presence.name, own.value);
     this.#dropPresence(presence.name, this.user, { user: this.user, mine: true });
     this.#sayPresence(presence);
   }
@@ -292,6 +297,12 @@ export class Room {
     for (const [name, { value, untilMs }] of this.#own) {
       if (untilMs > Date.now()) made(this._presences, name, Map).set(this.user, value);
     }
+    for (const [name, value] of this.#removed) {
+      const all = this._presences.get(name);
+      // What is there as it was removed here is not of another tab: it is removed again.
+      if (same(all?.get(this.user), value)) all.delete(this.user);
+      else this.#removed.delete(name);
+    }
     for (const presence of this.#named.presence.values()) presence._tell({ user: "", mine: false });
     call(this.#hooks.members, this.members);
   }
@@ -311,9 +322,9 @@ export class Room {
     }
     if (this._replica.live && /joining|away/.test(this.status)) {
       this.#setStatus("live");
-      for (const [name, { untilMs }] of this.#own) {
-        if (untilMs > Date.now()) this.#sayPresence(this.presence(name), true);
-        else this.#own.delete(name);
+      for (const [name, { untilMs }] of this.#own) if (untilMs <= Date.now()) this.#own.delete(name);
+      for (const name of [...this.#own.keys(), ...this.#removed.keys()]) {
+        this.#sayPresence(this.presence(name), true);
       }
     }
     const shown = [this.waiting, this.canUndo, this.canRedo].join();

@@ -1,10 +1,9 @@
 // The state of a room: maps and lists, changed by operations. Whoever applies the same steps in the
 // same order has the same state: nothing here depends on time, chance or who runs it.
 
-import { FIRST, between, following } from "./positions.js";
+import { FIRST, between, fits, following } from "./positions.js";
 import { refuse, same } from "./values.js";
 
-const POSITION_MAX = 48;
 const THERE = { value: null };
 const countable = (value) => typeof value === "number" && Math.abs(value) <= Number.MAX_SAFE_INTEGER;
 
@@ -169,11 +168,12 @@ export class State {
     const [low, high] = table.gap(after, at);
     if (low !== null && low === high) return low;
     const position = between(low, high);
-    if (position.length <= POSITION_MAX) return position;
-    // All are numbered anew. They go before they come: no two may have one position on the way.
+    if (fits(position)) return position;
+    // All are numbered anew. They go before they come: no two may have one position on the way. And
+    // from the end on, since there nothing has to move up.
     const index = low === null ? 0 : table.find(low) + 1;
     const items = table.order.map((one) => table.ids.get(one)).map((id) => [id, table.cells.get(id)]);
-    for (const [id] of items) change(id);
+    for (const [id] of [...items].reverse()) change(id);
     let next = FIRST;
     let found;
     for (let number = 0; number <= items.length; number++, next = following(next)) {
