@@ -103,7 +103,7 @@ def add_commands(commands: Any) -> None:
         commands,
         "console",
         _console,
-        "make a link that opens the console",
+        "make a link that opens the console, once and within the hour",
         "onceward console",
     )
 
@@ -335,7 +335,6 @@ async def _console(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.json:
         return print_json({"address": address})
     print(address)
-    print("It signs in once, within the hour.", file=sys.stderr)
     return 0
 
 

@@ -307,3 +307,14 @@ def test_what_is_not_in_doubt_is_not_settled(command: Command, queue: str) -> No
     assert (line.endswith("[not_dead]"), code) == (True, 2)
     assert command.refused("settle", "x", "pay", "--done", "1")[0].endswith("[no_such_job]")
     assert command.refused("settle", id_, "pay", "--done", "{")[0].endswith("[not_json]")
+
+
+def test_a_link_opens_the_console_as_who_asked_for_it(
+    command: Command, server: ServerProcess
+) -> None:
+    address = command.said("console").strip()
+    place, _, link = address.partition("#enter=")
+    assert place == f"{server.url}/console"
+    entered = request(server, "POST", "/v1/session", {"link": link})
+    assert (entered["name"], entered["scopes"]) == ("operator", ["all"])
+    assert command.json("console")["address"].startswith(f"{place}#enter=")

@@ -6,7 +6,7 @@ import { ago, count, plural, rate, span } from "./format.js";
 import { plot } from "./plot.js";
 
 const KEPT = 600; // samples: as many as the server keeps
-const SPANS_MS = [60_000, 120_000, 300_000];
+const SPANS_MS = [60_000, 120_000, 180_000, 300_000];
 const AT = { accepted: 1, repeats: 2, done: 3, failed: 4, commit: 5, commit99: 6, late: 7, late99: 8,
   connections: 9, members: 10, age: 11 };
 
@@ -35,7 +35,7 @@ export function page({ trouble }) {
   ];
   const health = h("span.chip"), facts = h("p.faint");
   const attention = h("ul.attention"), calm = h("p.calm", "Nothing needs attention.");
-  const figures = ["accepted/s", "completed/s", "failed/s", "waiting", "running", "done, all", "timers set", "rooms"]
+  const figures = ["accepted/s", "completed/s", "failed/s", "waiting", "running", "done", "timers set", "rooms"]
     .map((name) => ({ name, value: h("dd") }));
   const queues = table("Queues", [
     { name: "Queue", kind: "name", update: once((cell, queue) => {

@@ -103,7 +103,7 @@ function one({ rest: [id], trouble }) {
     steps.replaceChildren(...history.entries.reverse().map((entry) => h("li.step",
       h("div.row", h("span.strong", `Step ${entry.seq}`), h("span.faint", entry.by ? `by ${entry.by}` : "by the application"),
         h("time.faint", exactly(entry.at_ms))),
-      entry.ops.slice(0, 5).map((op) => h("p.reason", brief(op, 160))),
+      entry.ops.slice(0, 5).map((op) => h("p.reason", words(op))),
       entry.ops.length > 5 ? h("p.faint", `and ${plural(entry.ops.length - 5, "more")}`) : null)));
   }
 
@@ -121,6 +121,17 @@ function one({ rest: [id], trouble }) {
     h("div.row", h("label", { for: "at" }, "History"), h("span.grow", slider), at, now),
     h("div.two", values, h("div.values", h("h2", "Steps"), steps)));
   return { title: id, element, stop: () => live.stop() };
+}
+
+/** What an operation does, in a line. */
+function words({ op, map, list, key, value, by, ...rest }) {
+  switch (op) {
+    case "map.set": return `${map}.${key} = ${brief(value)}`;
+    case "map.add": return `${map}.${key} ${by < 0 ? "−" : "+"} ${Math.abs(by)}`;
+    case "map.delete": return `${map}.${key} is deleted`;
+    case "list.insert": return `${list} gets ${brief(value)}`;
+    default: return `${op} ${map ?? list ?? ""} ${brief({ key, value, ...rest })}`;
+  }
 }
 
 function inside(kind, name, pairs) {

@@ -23,7 +23,8 @@ export function page(where) {
   return { title: "Timers", element, stop: () => { live.stop(); inner.stop?.(); } };
 }
 
-const columns = (more) => [
+const columns = (first, more) => [
+  ...first,
   { name: "Timer", kind: "name", update: once((cell, timer) => {
     cell.append(h("a", { href: linkTo(timer) }, timer.id));
   }) },
@@ -44,6 +45,7 @@ function due() {
   ends.append(from, to);
   const list = table("Timers that are due next", columns([
     { name: "In", kind: "number", update: (cell, timer) => { cell.due = timer.due_ms; tick(cell); } },
+  ], [
     { name: "At", kind: "number", show: (t) => time(t.due_ms) },
   ]), name, "No timer waits. Set one here, by onceward timers set, or by POST /v1/timers.");
   let ahead = 0; // of the clock of this browser: the server's counts
@@ -75,7 +77,7 @@ function all() {
   const states = h("select", { id: "state", onchange: () => look() }, h("option", { value: "" }, "any state"),
     ["active", "firing", "success", "failed", "skipped", "cancelled", "ended"].map((state) => h("option", { value: state }, state)));
   const text = h("input", { id: "text", type: "search", autocomplete: "off", placeholder: "part of an id" });
-  const list = table("Timers", columns([
+  const list = table("Timers", columns([], [
     { name: "State", update: once((cell, timer) => {
       const label = timerChip(timer.state);
       cell.append(label);
