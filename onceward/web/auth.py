@@ -146,6 +146,10 @@ class Auth:
             return caller
         return self._caller_by_token(credentials, now_ms)
 
+    def names(self) -> set[str]:
+        """The callers that have keys in the settings."""
+        return {caller.name for caller in self._keys.values()}
+
     def credential(self, authorization: str | None) -> str:
         """What a session of a caller depends on: the digest of its key, or `jwt`, or `dev`."""
         if self.dev:

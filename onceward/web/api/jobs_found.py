@@ -157,7 +157,9 @@ async def _by_key(server: "Server", caller: Caller, key: str, queue: str | None)
     """The jobs of a dedupe key, of all senders that are known: keys are their own."""
     names = {*server.app.node.book.names(), *server.census.queues}
     names.update(its_queue for its_queue, _, _ in server.app.senders)
-    senders = {"", caller.name, *(name for _, name, _ in server.app.senders)}
+    senders = {"", caller.name, *server.auth.names()}
+    senders.update(key.name for key in server.keyring.keys.values())
+    senders.update(name for _, name, _ in server.app.senders)
     queues = [n for n in sorted(names) if queue in (None, n) and caller.may("manage", n)]
     admit_key(key, "")
     if "\x00" in key:

@@ -1,6 +1,6 @@
 // Timers: what is due and when, and where calls go. One timer: in timer.js.
 
-import { get, part, post, query as ask, repeat } from "./api.js";
+import { get, part, post, query as ask, repeat, session } from "./api.js";
 import { doing, h, mark, once, put, table, tell } from "./dom.js";
 import { ago, left, plural, span, time } from "./format.js";
 import * as one from "./timer.js";
@@ -123,7 +123,7 @@ function endpoints() {
     }) },
     { name: "Whose", show: (e) => e.caller || "app" },
     { name: "", update: once((cell, e) => {
-      if (e.url) cell.append(doing("Test", async () => {
+      if (e.url && e.caller === session.user.name) cell.append(doing("Test", async () => {
         const timer = await post(`v1/endpoints/${part(e.id)}/test`);
         tell(`A signed test call goes to ${e.id}.`);
         location.hash = linkTo({ ...timer, caller: e.caller });
@@ -131,7 +131,9 @@ function endpoints() {
     }) },
   ], (e) => `${e.caller}\n${e.id}`, "No endpoints. Timers may also call URLs directly.");
   return { element: h("section", h("p.faint", "Success counts the calls of this node since it began."), list.element), refresh: async () => {
-    list.update((await get("v1/endpoints?everyone=true&limit=200")).endpoints);
+    // Who is no operator sees its own.
+    const [all, own] = await Promise.all(["?everyone=true&limit=200", "?limit=200"].map((what) => get(`v1/endpoints${what}`)));
+    list.update(all.endpoints.length ? all.endpoints : own.endpoints.map((one) => ({ ...one, caller: session.user.name })));
   }, every: 2000 };
 }
 
