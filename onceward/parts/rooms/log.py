@@ -14,6 +14,9 @@ from onceward.parts.rooms.room import Entry, Piece, Room
 from onceward.parts.rooms.schemas import Shapes
 from onceward.transaction import Transaction
 
+_NEWEST_RECORDS = 20  # so many are read at first: each may be large
+_read_record = msgspec.json.Decoder(list[Entry]).decode
+
 
 async def load(tx: Transaction, id_: str, info: Info, head: Head, seq: int) -> Room:
     """A room at a sequence number, from the last snapshot before it and the log behind that."""
@@ -45,6 +48,29 @@ async def entries_of(tx: Transaction, id_: str, epoch: str, since: int, until: i
         if len(rows) < page:
             break
     return found
+
+
+async def newest(
+    tx: Transaction, id_: str, head: Head, steps_max: int, bytes_max: int
+) -> list[Entry]:
+    """The last steps, in order: about so many at the most, from about so many bytes of the log."""
+    found: list[Entry] = []  # the last one first
+    partition, page = log_partition(id_, head.epoch), _NEWEST_RECORDS
+    start, end = keys.number(head.floor + 1), keys.number(head.seq + 1)
+    size = 0
+    while True:
+        rows = await tx.scan(partition, msgspec.Raw, start=start, end=end, limit=page, reverse=True)
+        for row in rows:
+            if size >= bytes_max or len(found) >= steps_max:
+                break
+            size += len(row.value)
+            found += reversed(_read_record(row.value))
+            end = row.key[1]
+        else:
+            if len(rows) == page:
+                page = min(2 * page, limits.SCAN_RECORDS_DEFAULT)
+                continue
+        return [entry for entry in reversed(found) if entry.seq > head.floor]
 
 
 async def sweep(tx: Transaction, id_: str, head: Head) -> None:

@@ -12,7 +12,7 @@ from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom, TooLarg
 from onceward.ids import Ids
 from onceward.keys import Key
 from onceward.parts.rooms.edits import Edits
-from onceward.parts.rooms.log import entries_of, load, records_of, sweep
+from onceward.parts.rooms.log import entries_of, load, newest, records_of, sweep
 from onceward.parts.rooms.names import admit_text
 from onceward.parts.rooms.operations import Operation
 from onceward.parts.rooms.records import (
@@ -224,6 +224,13 @@ class Rooms(Edits):
                 seq=head.seq,
             )
         return await entries_of(tx, id_, head.epoch, since, min(head.seq, since + most))
+
+    async def newest(
+        self, tx: Transaction, id_: str, steps_max: int, bytes_max: int
+    ) -> list[Entry]:
+        """The last steps, in order: about so many at the most, from about so many bytes of the
+        log. Raises `NoSuchRoom`."""
+        return await newest(tx, id_, await self.head(tx, id_), steps_max, bytes_max)
 
     async def load(self, tx: Transaction, id_: str, at: int | None = None) -> Room:
         """A room as it is, or as it was at a sequence number. The caller may change it. Raises

@@ -94,8 +94,8 @@ class Ledger:
         async def fn(tx: Transaction) -> tuple[Ledger, list[Entry]]:
             head, info = await rooms.head(tx, id_), await rooms.info(tx, id_)
             room = await rooms.load(tx, id_)
-            since = max(head.floor, head.seq - limits.REPLAY_STEPS_MAX)
-            return cls(store, rooms, id_, room, info, head), await rooms.log(tx, id_, since)
+            newest = await rooms.newest(tx, id_, limits.REPLAY_STEPS_MAX, limits.REPLAY_BYTES_MAX)
+            return cls(store, rooms, id_, room, info, head), newest
 
         ledger, entries = await store.run(fn)
         ledger.replay = Replay(ledger.room.seq - len(entries))

@@ -10,6 +10,7 @@ import pytest
 from onceward import limits
 from onceward.errors import Unavailable
 from onceward.parts.rooms import Room, Shapes
+from onceward.service.rooms.ledger import Ledger
 from onceward.service.rooms.live import LiveRoom
 from onceward.transaction import Transaction
 from tests.service.rooms.people import Badge, House, Person, map_set, open_house
@@ -143,6 +144,29 @@ async def test_a_room_leaves_memory_and_comes_back(
     joined = await ann.join("r", epoch=epoch, seq=0)
     assert joined.get("reset", "") == ""  # what was missed comes from the store
     assert (await ann.next())["seq"] == 1
+
+
+async def test_a_room_that_comes_back_reads_no_more_of_its_log_than_it_keeps(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REPLAY_BYTES_MAX", 20_000)
+    await house.make("r")
+    for number in range(60):
+        value = f"{number} " + "x" * 1_000
+        await house.store.run(lambda tx, value=value: house.parts.map_set(tx, "r", "m", "k", value))
+    read: list[int] = []
+    add = Ledger.add
+    monkeypatch.setattr(
+        Ledger, "add", lambda ledger, entry: (read.append(entry.seq), add(ledger, entry))[1]
+    )
+    ann, ben = await house.enter("ann"), await house.enter("ben")
+    epoch = (await ann.join("r"))["epoch"]
+    assert read == list(range(61 - len(read), 61))
+    assert 15 <= len(read) <= 20
+    assert (await ben.join("r", epoch=epoch, seq=50)).get("reset", "") == ""
+    assert [(await ben.next("change"))["seq"] for _ in range(10)] == list(range(51, 61))
+    cat = await house.enter("cat")
+    assert (await cat.join("r", epoch=epoch, seq=30))["reset"] == "gap"
 
 
 async def test_idle_rooms_are_not_kept_without_end(
