@@ -44,7 +44,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
 
-demo: $(RUN) ## run the server with a small shop and phones to play with (PORT=8080)
+demo: $(RUN) ## run the server with a small shop and games to play (PORT=8080)
 	@$(PY) examples/demo.py $(PORT)
 
 demo-crash: $(RUN) ## commit, be killed, and show that nothing was lost

@@ -1,4 +1,4 @@
-"""A shop with a few lamps, and phones to play with, behind the server: what `make demo` runs.
+"""A shop with a few lamps, and games to play, behind the server: what `make demo` runs.
 
     python examples/demo.py [PORT]
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from string import Template
 
 import onceward
-from onceward.apps.rps import Game, Phones
+from onceward.apps.rps import Game, Phones, Web
+from onceward.apps.tictactoe import Club
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.web.serve import serve
@@ -20,6 +21,7 @@ from onceward.web.site import Site
 
 FOLDER = Path("build/demo")
 LAMPS = 5
+THROW_S = 600.0
 
 FOLDER.mkdir(parents=True, exist_ok=True)
 app = onceward.App(f"sqlite:///{FOLDER / 'shop.db'}")
@@ -39,12 +41,15 @@ async def front(site: None, request: Request) -> Response:
     return Response.elsewhere("/rps/phones")
 
 
-game = Game(app, [Phones()])
+game = Game(app, [Phones(), Web()], throw_s=THROW_S)
 app.mount("/rps", game.site())
+app.mount("/tictactoe", Club(app).site())
 app.mount("/", Site([Route("GET", "/", front, "Leads to the phones")]))
 
 TRY = Template("""\
-Open $url in a browser, and play rock, paper, scissors from two phones.
+Open $url in a browser, and play rock, paper, scissors from two phones;
+or against a phone, at $url/rps/play. Tic-tac-toe, with a line of those who wait, is at
+$url/tictactoe: open it in two tabs, or three.
 The shop is open, too. Try this in another terminal:
 
   $command send orders '{"item": "lamp"}' --key order-1 --wait-s 5$server

@@ -1,16 +1,17 @@
 """Rock, paper, scissors by text message.
 
-    from onceward.apps.rps import Game, Phones
+    from onceward.apps.rps import Game, Phones, Web
 
     app = onceward.App("sqlite:///rps.db")
-    game = Game(app, [Phones()])
+    game = Game(app, [Phones(), Web()])
     app.mount("/rps", game.site())
 
 `rules` is the game, pure; `words` is all it says; `records` what it stores; `game` plays it on the
-API of Onceward, and `duels` has its matches; `twilio`, `sns` and `phones` deliver texts.
+API of Onceward, and `duels` has its matches; `twilio`, `sns`, `phones` and `web` deliver texts.
 """
 
 from onceward.apps.rps.game import Game
 from onceward.apps.rps.phones import Phones
+from onceward.apps.rps.web import Web
 
-__all__ = ["Game", "Phones"]
+__all__ = ["Game", "Phones", "Web"]

@@ -1,1 +1,14 @@
-"""Winner-stays tic-tac-toe: so far its rules."""
+"""Winner-stays tic-tac-toe.
+
+    from onceward.apps.tictactoe import Club
+
+    app = onceward.App("sqlite:///club.db")
+    app.mount("/tictactoe", Club(app).site())
+
+`rules` is the game, pure; `club` has its tables and the page.
+"""
+
+from onceward.apps.tictactoe.club import Club
+from onceward.apps.tictactoe.rules import TicTacToe
+
+__all__ = ["Club", "TicTacToe"]

@@ -1,0 +1,94 @@
+"""Tables to play at, and a page for it."""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from onceward.app import App
+from onceward.apps.tictactoe.rules import TicTacToe
+from onceward.errors import NoSuchTable
+from onceward.service.tables.board import room_of
+from onceward.transaction import Transaction
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+from onceward.web.site import Site
+
+TABLES: dict[str, dict[str, Any]] = {
+    "classic": {"turn_ms": 30_000, "grace_ms": 20_000},
+    "speed": {"kind": "speed"},
+    "ranked": {"kind": "ranked"},
+}
+"""Tables by their ids, and the policy of each."""
+_FOLDER = files("onceward.apps.tictactoe").joinpath("page")
+_FILES = {
+    "/": ("tictactoe.html", b"text/html; charset=utf-8"),
+    "/page.js": ("page.js", b"text/javascript; charset=utf-8"),
+    "/page.css": ("page.css", b"text/css; charset=utf-8"),
+}
+_HEADERS = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+class Listed(msgspec.Struct):
+    """A table on the page."""
+
+    id: str
+    kind: str
+    room: str
+    """Its live view."""
+
+
+class Hall(msgspec.Struct):
+    """All tables of the page."""
+
+    tables: list[Listed]
+    now_ms: int
+
+
+class Club:
+    """Tic-tac-toe on an application, before that starts."""
+
+    def __init__(self, app: App, tables: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """`tables` are policies by the ids of tables, which are made when someone comes."""
+        self.app = app
+        self.tables = TABLES if tables is None else tables
+        app.game(TicTacToe())
+
+    def site(self) -> Site:
+        """The page, to be mounted."""
+        routes = [Route("GET", path, self._page, "The page", public=True) for path in _FILES]
+        routes.append(Route("GET", "", self._front, "Leads to the page", public=True))
+        routes.append(Route("GET", "/tables", self._list, "The tables", public=True))
+        return Site(routes)
+
+    async def _front(self, site: Any, request: Request) -> Response:
+        return Response.elsewhere(request.scope["root_path"] + "/")
+
+    async def _page(self, site: Any, request: Request) -> Response:
+        name, kind = _FILES[request.route]
+        return Response(200, _FOLDER.joinpath(name).read_bytes(), kind, _HEADERS)
+
+    async def _list(self, site: Any, request: Request) -> Response:
+        return Response.of(await self.app.run(self._hall))
+
+    async def _hall(self, tx: Transaction) -> Hall:
+        """All tables; those that are not there yet are made."""
+        hall = Hall([], tx.now_ms)
+        for id_, policy in self.tables.items():
+            try:
+                table = await self.app.seats.get(tx, id_)
+            except NoSuchTable:
+                table = await self.app.seats.create(
+                    tx, id_, policy=policy, game=TicTacToe.name, by="tictactoe"
+                )
+            hall.tables.append(Listed(id_, table.policy.kind, room_of(id_)))
+        return hall
