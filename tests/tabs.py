@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.browser import find
-from tests.needs import need
+from tests.browser import NAMES
+from tests.needs import need, need_program
 
 SCRIPTS = Path(__file__).parent / "js"
 # What Chromium says of connections that are refused, cut or offline.
@@ -23,7 +23,7 @@ async def tabs(url: str, count: int = 1, forgive: str = LOST) -> AsyncIterator[l
     wrong: list[str] = []
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(
-            executable_path=find(), chromium_sandbox=os.geteuid() != 0, timeout=60_000
+            executable_path=need_program(*NAMES), chromium_sandbox=os.geteuid() != 0, timeout=60_000
         )
         pages = []
         for _ in range(count):

@@ -1,19 +1,26 @@
 """The client for browsers as the server gives it to pages, and as Node runs it."""
 
+import asyncio
 import gzip
 import os
-import shutil
 import subprocess
 import zipfile
 from pathlib import Path
 
 from onceward.web.packing import pack
 from onceward.web.scripts import SCRIPTS, folder, modules
-from tests.needs import missing, need
+from tests.client.served import Served
+from tests.needs import need, need_program
 from tests.service.cluster import virtual
 from tests.web.asgi import Caller, serving_to
 
 BYTES_MAX = 12_000
+# What plays the vectors, as the entry of a pack.
+PLAYED = """\
+export { between, stepped } from "./client/positions.js";
+export { State } from "./client/state.js";
+export { Replica } from "./client/replica.js";
+"""
 
 
 def test_the_client_is_small() -> None:
@@ -56,18 +63,11 @@ def test_an_installed_copy_has_the_same_modules(tmp_path: Path) -> None:
 
 
 def test_node_runs_the_tests_of_the_modules(tmp_path: Path) -> None:
-    node = shutil.which("node")
-    if node is None:
-        missing("there is no node here")
-    played = {"positions": "between, stepped", "state": "State", "replica": "Replica"}
-    entry = "".join(
-        f'export {{ {names} }} from "./client/{module}.js";\n' for module, names in played.items()
-    )
     packed = tmp_path / "packed.mjs"
-    packed.write_text(pack({**modules(), "all.js": entry}, "all.js", {}))
+    packed.write_text(pack({**modules(), "all.js": PLAYED}, "all.js", {}))
     tests = sorted(str(path) for path in Path("tests/js").glob("*.test.js"))
     run = subprocess.run(
-        [node, "--test", *tests],
+        [_node(), "--test", *tests],
         env={**os.environ, "PACKED": packed.as_uri()},
         capture_output=True,
         text=True,
@@ -75,3 +75,16 @@ def test_node_runs_the_tests_of_the_modules(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stdout[-20_000:]
     assert "# fail 0" in run.stdout
+
+
+async def test_node_makes_all_calls_over_http() -> None:
+    async with Served() as served:
+        run = await asyncio.create_subprocess_exec(
+            _node(), "tests/js/calls.js", served.url, stdout=-1, stderr=-1
+        )
+        said, wrong = await run.communicate()
+    assert said == b"well\n", wrong.decode()[-5_000:]
+
+
+def _node() -> str:
+    return need_program("node")

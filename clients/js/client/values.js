@@ -69,7 +69,7 @@ export function same(one, other) {
 }
 
 export const newId = () =>
-  Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) =>
+  Array.from(crypto.getRandomValues(new Uint8Array(13)), (byte) =>
     byte.toString(16).padStart(2, "0"),
   ).join("");
 

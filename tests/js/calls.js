@@ -1,0 +1,133 @@
+// Uses a server over HTTP as a program does: node tests/js/calls.js http://… It says "well" at the end.
+
+import assert from "node:assert/strict";
+import { OncewardError } from "../../clients/js/client.js";
+import { Client } from "../../clients/js/http.js";
+
+const client = new Client(process.argv[2], { patienceS: 20 });
+const refused = (code) => (error) => error instanceof OncewardError && error.code === code;
+
+// Messages and jobs.
+const first = await client.accept("orders", { item_id: 7 }, { key: "order-1", orderKey: "ann" });
+assert.deepEqual([first.duplicate, first.state], [false, "ready"]);
+const again = await client.accept("orders", { item_id: 7 }, { key: "order-1", orderKey: "ann" });
+assert.deepEqual([again.id, again.duplicate, again.sameBody ?? true], [first.id, true, true]);
+await assert.rejects(client.accept("orders", NaN), refused("bad_value"));
+await assert.rejects(client.accept("", 1), refused("bad_name"));
+await assert.rejects(client.accept("orders", 1, { waitS: "long" }), refused("bad_request"));
+await assert.rejects(client.job("none"), (error) => refused("no_such_job")(error) && error.status === 404);
+const many = await client.acceptMany("many", [{ body: 1, key: "a" }, { body: 2, key: "a" }, { body: 3, key: "b", priority: 2 }]);
+assert.deepEqual(many.map((one) => one.code ?? one.duplicate), [false, "key_reused", false]);
+
+const [claim] = await client.claim("orders", { leaseS: 20, waitS: 5, worker: "me" });
+assert.deepEqual([claim.id, claim.body, claim.orderKey, claim.attempt], [first.id, { item_id: 7 }, "ann", 1]);
+assert.ok((await client.extend(claim.id, claim.token, 25)) >= claim.leaseUntil);
+await client.complete(claim.id, claim.token, { as_it_is: 1 });
+const job = await client.wait(claim.id, 5);
+assert.deepEqual([job.state, job.result, job.attemptsMax > 0], ["done", { as_it_is: 1 }, true]);
+await assert.rejects(client.cancel(claim.id), refused("already_ended"));
+const { id } = await client.accept("orders", 2, { key: "order-2", delayMs: 60_000 });
+await client.cancel(id);
+await client.cancel(id);
+assert.equal((await client.job(id)).state, "cancelled");
+
+// A worker: results, errors, and the end.
+const done = new Map();
+const worker = client.worker("work", async (claim, signal) => {
+  assert.equal(signal.aborted, false);
+  done.set(claim.body, claim.attempt);
+  if (claim.body === "fails") throw Object.assign(new Error("never"), { final: true });
+  if (claim.body === "later" && claim.attempt === 1) throw Object.assign(new Error("soon"), { retryAfterS: 0 });
+  return { was: claim.body };
+}, { concurrency: 4, waitS: 1 });
+const working = worker.run();
+const sent = await Promise.all(["works", "fails", "later"].map((body) => client.accept("work", body, { key: body })));
+const ended = await Promise.all(sent.map((receipt) => client.wait(receipt.id, 20)));
+assert.deepEqual(ended.map((one) => one.state), ["done", "dead", "done"]);
+assert.deepEqual([ended[0].result, ended[1].reason, done.get("later")], [{ was: "works" }, "never", 2]);
+worker.stop();
+await working;
+assert.throws(() => client.worker("work", () => 1, { concurrency: 0 }), refused("bad_request"));
+const [dead, next] = await client.dead("work");
+assert.deepEqual([dead.length, next], [1, null]);
+await client.redrive(sent[1].id);
+await assert.rejects(client.redrive(sent[1].id), refused("not_dead"));
+let told = 0;
+assert.equal(await client.purge("work", (count) => (told = count)), 1);
+assert.equal(told, 1);
+assert.equal(await client.redriveAll("work", { reason: "never" }), 0);
+
+// Queues.
+const configured = await client.configure("orders", { attemptsMax: 3 });
+assert.equal(configured.settings.attemptsMax, 3);
+assert.equal((await client.pause("orders")).settings.paused ?? true, true);
+await client.resume("orders");
+assert.ok((await client.queues()).some((queue) => queue.name === "orders"));
+assert.equal((await client.queue("orders")).name, "orders");
+
+// Timers and endpoints.
+const timer = await client.setTimer({ queue: "orders", body: { a_b: 1 }, at: new Date(Date.now() + 3_600_000), key: "t" });
+assert.deepEqual([timer.state, timer.body, timer.queue], ["active", { a_b: 1 }, "orders"]);
+assert.equal((await client.timer(timer.id)).leftMs > 3_000_000, true);
+assert.ok((await client.moveTimer(timer.id, { delayS: 60 })).leftMs <= 60_000);
+assert.equal((await client.timers({ state: "active" }))[0].length, 1);
+assert.equal((await client.cancelTimer(timer.id)).state, "cancelled");
+await assert.rejects(client.moveTimer(timer.id, { delayS: 1 }), refused("already_ended"));
+await assert.rejects(client.resend(timer.id), refused("not_dead"));
+await assert.rejects(client.setTimer({ queue: "orders", cron: "never" }), refused("bad_timer"));
+const endpoint = await client.makeEndpoint("https://example.com/hook", { id: "hook", description: "d" });
+assert.deepEqual([endpoint.id, endpoint.health.failing], ["hook", false]);
+assert.equal((await client.rotateSecret("hook")).secrets.length, 2);
+assert.equal((await client.endpoint("hook", { secret: true })).secrets.length, 2);
+assert.equal((await client.changeEndpoint("hook", { disabled: true })).disabled, true);
+assert.equal((await client.endpoints())[0].length >= 1, true);
+await client.removeEndpoint("hook");
+await client.removeEndpoint("hook");
+await assert.rejects(client.endpoint("hook"), refused("no_such_endpoint"));
+
+// Locks.
+const lock = await client.acquire(["a_b", "c"], { leaseS: 10, owner: "me" });
+assert.deepEqual(Object.keys(lock.tokens).sort(), ["a_b", "c"]);
+await assert.rejects(client.acquire("c"), refused("lock_held"));
+assert.ok((await client.renew(lock.id, 20)) >= lock.leaseUntil);
+assert.equal((await client.lock("c")).holders[0].owner, "me");
+assert.deepEqual([await client.release(lock.id), await client.release(lock.id)], [true, false]);
+assert.equal(await client.hold("c", async (held) => typeof held.token, { leaseS: 5 }), "number");
+await assert.rejects(client.hold("c", () => Promise.reject(new RangeError("mine"))), RangeError);
+const taken = await client.acquire("c", { waitS: 1 });
+await client.release(taken.id);
+// One that is lost meanwhile: the body is told.
+await assert.rejects(
+  client.hold("lost", async (held, signal) => {
+    await client.release(held.id);
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  }, { leaseS: 0.3 }),
+  refused("lock_lost"),
+);
+
+// Rooms.
+const made = await client.createRoom("board", { meta: { team_name: "a" }, capacity: 5 });
+assert.deepEqual([made.capacity, made.meta], [5, { team_name: "a" }]);
+await assert.rejects(client.createRoom("board"), refused("room_exists"));
+const add = { op: "map.add", map: "m", key: "k_1", by: 1 };
+assert.deepEqual([await client.changeRoom("board", [add]), await client.changeRoom("board", [add])], [1, 2]);
+assert.deepEqual((await client.roomState("board")).maps, { m: { k_1: 2 } });
+assert.deepEqual((await client.roomState("board", 1)).maps, { m: { k_1: 1 } });
+const [steps, since] = await client.roomHistory("board", { since: 1, limit: 1 });
+assert.deepEqual([steps.length, steps[0].ops, typeof steps[0].atMs], [1, [add], "number"]);
+assert.ok(since === null || since === 2);
+assert.deepEqual((await client.rooms({ meta: { team_name: "a" } }))[0].map((room) => room.id), ["board"]);
+assert.equal((await client.configureRoom("board", { keep: 7 })).keep, 7);
+assert.equal((await client.roomInfo("board")).seq, 2);
+assert.deepEqual([await client.roomMembers("board"), await client.sayInRoom("board", "hi", { a: 1 })], [[], 0]);
+await client.makeInRoom("board", "lists", "l", { schema: { type: "number" } });
+await client.changeRoom("board", [{ op: "list.insert", list: "l", id: "i", value: 1 }]);
+assert.deepEqual([await client.roomList("board", "l"), await client.roomMap("board", "m")], [[["i", 1]], { k_1: 2 }]);
+assert.deepEqual(await client.roomPresence("board", "p"), {});
+assert.deepEqual([await client.dropInRoom("board", "lists", "l"), await client.dropInRoom("board", "lists", "l")], [true, false]);
+await client.deleteRoom("board");
+await assert.rejects(client.deleteRoom("board"), refused("no_such_room"));
+
+// A server that is not there is asked again, until patience ends.
+await assert.rejects(new Client("http://127.0.0.1:9", { patienceS: 0.2 }).queues(), refused("unreachable"));
+console.log("well");
