@@ -73,7 +73,8 @@ class Dispatcher:
         self.placement = placement
         self._clock = store.clock
         self._slots: dict[int, Slot] = {}
-        # The first entry of each slot and its number; and some that are not the first any more.
+        # The first entry of each slot and its number, once, as the slot has it in `queued`; and
+        # some that are not the first any more.
         self._firsts: list[tuple[str, int]] = []
         self._group: asyncio.TaskGroup | None = None
         self._stopping = asyncio.Event()
@@ -142,10 +143,14 @@ class Dispatcher:
     def _comes_first(self, slot: Slot) -> None:
         """The first entry of a slot may be another than before."""
         sort = slot.agenda.next
-        if sort is not None:
-            heappush(self._firsts, (sort, slot.number))
+        if sort is not None and sort != slot.queued:
+            self._queue(slot, sort)
             if self._firsts[0] == (sort, slot.number):
                 self._wake.set()
+
+    def _queue(self, slot: Slot, sort: str) -> None:
+        slot.queued = sort
+        heappush(self._firsts, (sort, slot.number))
 
     def _placed(self, gained: set[int], lost: set[int]) -> None:
         for number in sorted(lost & self._slots.keys()):
@@ -234,16 +239,19 @@ class Dispatcher:
         while firsts:
             sort, number = firsts[0]
             slot = self._slots.get(number)
-            known = None if slot is None else slot.agenda.next
-            if slot is not None and known == sort and slot.held and not slot.busy:
+            if slot is None or slot.queued != sort:
+                heappop(firsts)  # another one of its slot has come first since
+                continue
+            known = slot.agenda.next
+            if known == sort and slot.held and not slot.busy:
                 return slot
             heappop(firsts)
-            if slot is None or known is None or slot.busy:
-                continue
-            if known != sort:
-                heappush(firsts, (known, number))
-            else:
-                slot.lost()
+            slot.queued = None
+            if known is not None and not slot.busy:  # if it is, this comes at the end of that
+                if known != sort:
+                    self._queue(slot, known)
+                else:
+                    slot.lost()
         return None
 
     async def _act(self, batch: list[Entry]) -> None:

@@ -29,6 +29,8 @@ class Slot:
         self.partition = due_partition(number)
         self.agenda = Agenda()
         self.troubles = Troubles()
+        self.queued: str | None = None
+        """Which entry of it the dispatcher takes for its first."""
         self.busy = False
         """Whether a hand acts on some of it: then no other one does."""
         self._store = store

@@ -282,3 +282,14 @@ async def test_reads_of_a_batch_are_one_call() -> None:
     await cluster.clock.sleep(1.1)
     assert member.node.dispatcher.acted == 24
     assert calls == 1
+
+
+@virtual
+async def test_what_comes_first_is_noted_once_for_each_slot() -> None:
+    cluster = Cluster(4, shared=False)
+    member = await cluster.start()
+    for n in range(400):
+        await member.send(n, due_ms=member.clock.now_ms() + 1_000 + 10 * n)
+    await cluster.clock.sleep(4)
+    assert member.node.dispatcher.acted >= 290
+    assert len(member.node.dispatcher._firsts) <= 2 * 4

@@ -21,6 +21,8 @@ from onceward.engine.sqlite.writer import Writer
 from onceward.errors import EngineStopped, OncewardError, StorageFull
 
 _CHECKPOINT_ROWS = 20_000
+# Between two pieces of work on filters.
+_FILTERS_REST_S = 0.02
 _RETRY_S = 1.0
 
 
@@ -142,9 +144,10 @@ class Folder:
 
     async def _make_filters(self) -> None:
         for _ in self._layers.filters.make():
-            if self._stopping:
+            if self._stopping or self._wanted.is_set():
                 return
-            await asyncio.sleep(0)
+            # They may be made of millions of keys, and nothing depends on them.
+            await asyncio.sleep(_FILTERS_REST_S)
 
     async def close(self) -> None:
         """Stop after the step under way."""
