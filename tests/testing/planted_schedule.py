@@ -95,8 +95,8 @@ class DeadHeadStays(Schedule):
 class HeadOvertaken(Schedule):
     """While a head waits for its next attempt, others go ahead."""
 
-    async def _attempt_over(self, tx, id_, job, reason, retry_ms):
-        await super()._attempt_over(tx, id_, job, reason, retry_ms)
+    async def _attempt_over(self, tx, id_, job, reason, *args, **options):
+        await super()._attempt_over(tx, id_, job, reason, *args, **options)
         if job.state != "dead" and job.order_key is not None:
             next_id = await next_head(tx, id_, job, job.order_key)
             if next_id is not None:
@@ -120,10 +120,10 @@ class ClaimUncounted(Schedule):
 class CrashUncounted(Schedule):
     """An attempt whose lease ran out does not count."""
 
-    async def _attempt_over(self, tx, id_, job, reason, retry_ms):
+    async def _attempt_over(self, tx, id_, job, reason, *args, **options):
         if reason.startswith("the lease of"):
             job.attempt -= 1
-        await super()._attempt_over(tx, id_, job, reason, retry_ms)
+        await super()._attempt_over(tx, id_, job, reason, *args, **options)
 
 
 class ReadyForgotten(Schedule):

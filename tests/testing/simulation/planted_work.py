@@ -92,10 +92,10 @@ def attempts_are_not_counted() -> Iterator[None]:
     """Who was cut off has made no attempt."""
     real = transitions.Schedule._attempt_over
 
-    async def over(self: Any, tx: Any, id_: str, job: Job, reason: str, retry: Any) -> None:
+    async def over(self: Any, tx: Any, id_: str, job: Job, reason: str, *args: Any) -> None:
         if "ran out" in reason:
             job.attempt -= 1
-        await real(self, tx, id_, job, reason, retry)
+        await real(self, tx, id_, job, reason, *args)
 
     with patch.object(transitions.Schedule, "_attempt_over", over):
         yield
