@@ -1,9 +1,10 @@
 """A table with a long line, against the usual line in PostgreSQL.
 
-So many people wait (1,000, then 100,000); then one caller at a time joins, asks for a position,
-leaves from anywhere, and lets the first in line sit down, thousands of times in turn. All of it is
-durable (fsync) when it is answered; beside it a bare synced write is measured. Between the two is
-a rest, in which what was written in a hurry is folded into the table, or vacuumed.
+So many people wait (1,000 and 100,000); then one caller at a time joins, asks for a position,
+leaves from anywhere, and lets the first in line sit down, hundreds of times in turn. All of it is
+durable (fsync) when it is answered; beside it a bare synced write is measured. The sides and lines
+alternate, so that whatever else the disk does at times does it to all of them. Before that is a
+rest, in which what was written in a hurry is folded into the table, or vacuumed.
 
     onceward    a table on SQLite: join, place, leave and result, live view included
     skip-locked rows with a serial number in PostgreSQL, on the same machine: INSERT; count(*) of
@@ -19,7 +20,8 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from onceward.testing.postgres import PostgresServer
 DEEDS = ("join", "position", "leave", "next")
 SYNC = "bare sync"
 FILLERS = 64
+TURN = 10  # rounds of one side before it is another's turn
 POLICY = {"idle_ms": 0, "grace_ms": 0, "max_wins": 0}
 
 
@@ -70,14 +73,17 @@ class Ours:
 class SkipLocked:
     """A line as it is usually built."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, count: int) -> None:
         self.url = url
+        self.schema = f"line{count}"
 
     async def open(self) -> None:
-        self.pool = await asyncpg.create_pool(self.url, min_size=4, max_size=16)
+        self.pool = await asyncpg.create_pool(
+            self.url, min_size=4, max_size=16, server_settings={"search_path": self.schema}
+        )
         await self.pool.execute(
-            """
-            DROP TABLE IF EXISTS waiting;
+            f"""
+            CREATE SCHEMA {self.schema};
             CREATE TABLE waiting (
                 number bigserial PRIMARY KEY, name text NOT NULL UNIQUE,
                 since timestamptz NOT NULL DEFAULT now()
@@ -126,39 +132,41 @@ async def fill(side: Any, count: int) -> float:
     return count / (time.perf_counter() - begun)
 
 
-async def measure(side: Any, count: int, rounds: int, folder: str) -> dict[str, list[float]]:
-    """Seconds that each deed took, one after another, and a synced write of 4 KiB."""
-    chance = random.Random(1)
-    there = [f"w{number}" for number in range(count)]
-    took: dict[str, list[float]] = {name: [] for name in (*DEEDS, SYNC)}
-    file = os.open(f"{folder}/sync", os.O_CREAT | os.O_WRONLY)
-    os.pwrite(file, bytes(4_096), 0)
+class Measured:
+    """What each deed took at one side, in seconds, and a synced write of 4 KiB beside it."""
 
-    async def sync() -> None:
-        os.pwrite(file, bytes(4_096), 0)
-        os.fdatasync(file)
-
-    async def timed(name: str, deed: Callable[[], Awaitable[Any]]) -> Any:
-        begun = time.perf_counter()
-        found = await deed()
-        took[name].append(time.perf_counter() - begun)
-        return found
-
-    for number in range(rounds):
-        new = f"n{number}"
-        await timed("join", lambda new=new: side.join(new))  # type: ignore[misc]
-        there.append(new)
+    def __init__(self, side: Any, count: int, folder: Path) -> None:
+        self.took: dict[str, list[float]] = {name: [] for name in (*DEEDS, SYNC)}
+        self.joins_per_s = 0.0
+        self._side = side
+        self._chance = random.Random(1)
         # Those in front come to sit down: they are not asked for, and do not leave.
-        user = there[chance.randrange(rounds, len(there))]
-        await timed("position", lambda user=user: side.position(user))  # type: ignore[misc]
-        place = chance.randrange(rounds, len(there))
+        self._there = [f"w{number}" for number in range(count * 9 // 10, count)]
+        self._number = 0
+        self._file = os.open(folder / "sync", os.O_CREAT | os.O_WRONLY)
+        os.pwrite(self._file, bytes(4_096), 0)
+
+    async def round(self) -> None:
+        side, there, chance = self._side, self._there, self._chance
+        self._number += 1
+        new = f"n{self._number}"
+        await self._timed("join", side.join(new))
+        there.append(new)
+        await self._timed("position", side.position(chance.choice(there)))
+        place = chance.randrange(len(there))
         there[place], there[-1] = there[-1], there[place]
-        gone = there.pop()
-        await timed("leave", lambda gone=gone: side.leave(gone))  # type: ignore[misc]
-        await timed("next", side.next)
-        await timed(SYNC, sync)
-    os.close(file)
-    return took
+        await self._timed("leave", side.leave(there.pop()))
+        await self._timed("next", side.next())
+        await self._timed(SYNC, self._sync())
+
+    async def _sync(self) -> None:
+        os.pwrite(self._file, bytes(4_096), 0)
+        os.fdatasync(self._file)
+
+    async def _timed(self, name: str, deed: Awaitable[Any]) -> None:
+        begun = time.perf_counter()
+        await deed
+        self.took[name].append(time.perf_counter() - begun)
 
 
 def summary(took: dict[str, list[float]]) -> dict[str, dict[str, float]]:
@@ -171,21 +179,26 @@ def summary(took: dict[str, list[float]]) -> dict[str, dict[str, float]]:
     }
 
 
-async def run(options: argparse.Namespace, url: str) -> dict[str, Any]:
-    results: dict[str, Any] = {}
-    for count in options.lines:
-        for name in ("onceward", "skip-locked"):
-            with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-                side: Any = Ours(Path(folder)) if name == "onceward" else SkipLocked(url)
+async def run(options: argparse.Namespace, url: str, folder: Path) -> dict[str, Any]:
+    measured: dict[str, Measured] = {}
+    async with AsyncExitStack() as stack:
+        for count in options.lines:
+            for name in ("onceward", "skip-locked"):
+                own = folder / f"{name}-{count}"
+                own.mkdir()
+                side: Any = Ours(own) if name == "onceward" else SkipLocked(url, count)
                 await side.open()
-                try:
-                    filled = await fill(side, count)
-                    await asyncio.sleep(options.rest)
-                    took = await measure(side, count, options.rounds, folder)
-                finally:
-                    await side.close()
-            results[f"{name} {count}"] = {"joins_per_s": filled, **summary(took)}
-    return results
+                stack.push_async_callback(side.close)
+                one = measured[f"{name} {count}"] = Measured(side, count, own)
+                one.joins_per_s = await fill(side, count)
+        await asyncio.sleep(options.rest)
+        for _ in range(0, options.rounds, TURN):
+            for one in measured.values():
+                for _ in range(TURN):
+                    await one.round()
+    return {
+        key: {"joins_per_s": one.joins_per_s, **summary(one.took)} for key, one in measured.items()
+    }
 
 
 def show(options: argparse.Namespace, results: dict[str, Any]) -> None:
@@ -214,15 +227,19 @@ def show(options: argparse.Namespace, results: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--lines", type=int, nargs="+", default=[1_000, 100_000])
-    parser.add_argument("--rounds", type=int, default=900, help="of each deed (900)")
+    parser.add_argument("--rounds", type=int, default=800, help="of each deed (800)")
     parser.add_argument("--rest", type=float, default=15.0, help="seconds before measuring (15)")
     parser.add_argument("--folder", help="for the database; on the disk that is to be measured")
     parser.add_argument("--json", help="write the figures there")
     options = parser.parse_args()
-    if options.rounds >= min(options.lines):
-        parser.error("rounds must be fewer than those who wait")
-    with PostgresServer() as server, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        results = runner.run(run(options, server.url))
+    if options.rounds > min(options.lines) * 8 // 10:
+        parser.error("rounds must be fewer than those who wait in front")
+    with (
+        PostgresServer() as server,
+        tempfile.TemporaryDirectory(dir=options.folder) as folder,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        results = runner.run(run(options, server.url, Path(folder)))
     show(options, results)
     if options.json:
         facts = {"machine": platform.platform(), "rounds": options.rounds, "results": results}

@@ -82,7 +82,7 @@ class Clocks(Games):
 
     async def get(self, tx: Transaction, id_: str) -> Table:
         """A table as it is; a closed one is known for a day."""
-        return (await self._load(tx, id_)).table()
+        return (await self._load(tx, id_, looks=True)).table()
 
     async def find(
         self, tx: Transaction, *, prefix: str = "", after: str = "", most: int = 50

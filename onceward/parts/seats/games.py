@@ -60,8 +60,8 @@ class Games:
         self._slots = slots
         self._board = board or Nowhere()
 
-    async def _load(self, tx: Transaction, id_: str) -> Sitting:
-        return await Sitting.load(tx, id_, self._board, self._slots)
+    async def _load(self, tx: Transaction, id_: str, *, looks: bool = False) -> Sitting:
+        return await Sitting.load(tx, id_, self._board, self._slots, looks=looks)
 
     async def _info(self, tx: Transaction, id_: str) -> Info:
         """What was said about a table, which rarely changes."""

@@ -289,7 +289,7 @@ class Seats(Clocks):
     async def place(self, tx: Transaction, id_: str, user: str) -> Place:
         """Where someone is at a table: exact, at the cost of a few records."""
         admit_user(user)
-        sitting = await self._load(tx, id_)
+        sitting = await self._load(tx, id_, looks=True)
         return await self._place(sitting, user, await sitting.stand(user))
 
     async def _place(self, sitting: Sitting, user: str, stand: Stand | None) -> Place:

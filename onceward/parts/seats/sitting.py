@@ -60,13 +60,15 @@ class Sitting:
         self._news: list[Change] = []
 
     @classmethod
-    async def load(cls, tx: Transaction, id_: str, board: Board, slots: int) -> "Sitting":
-        """Raises `NoSuchTable`."""
+    async def load(
+        cls, tx: Transaction, id_: str, board: Board, slots: int, *, looks: bool = False
+    ) -> "Sitting":
+        """Raises `NoSuchTable`. Who only `looks` must not save it."""
         info = await tx.get(info_key(id_), Info, cached=True)
         head = await tx.get(head_key(id_), Head, cached=True)
         if info is None or head is None:
             raise NoSuchTable(f"there is no table {id_!r}", id=id_)
-        return cls(tx, id_, info, head, board, slots)
+        return cls(tx, id_, info, head, board, slots, new=looks)
 
     @property
     def policy(self) -> Policy:

@@ -16,8 +16,8 @@ from tests.testing.planted import Bug, find
 class _WithSitting(Seats):
     sitting_type: type[Sitting]
 
-    async def _load(self, tx, id_):
-        return await self.sitting_type.load(tx, id_, self._board, self._slots)
+    async def _load(self, tx, id_, **options):
+        return await self.sitting_type.load(tx, id_, self._board, self._slots, **options)
 
 
 class HeadUnchecked(Sitting):
