@@ -44,7 +44,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
 
-demo: $(RUN) ## run the server with a small shop and games to play (PORT=8080)
+demo: $(RUN) ## run the server with a small shop, a board and games to play (PORT=8080)
 	@$(PY) examples/demo.py $(PORT)
 
 demo-crash: $(RUN) ## commit, be killed, and show that nothing was lost
@@ -52,6 +52,7 @@ demo-crash: $(RUN) ## commit, be killed, and show that nothing was lost
 
 test: lint types ## everything a change must pass, in under 8 minutes
 	@scripts/browser.sh
+	@scripts/npm.sh
 	@$(PYTEST) -n $(WORKERS) --dist worksteal --cov --cov-report=term --durations=10
 
 check: lint types tidy deps audit ## style, types, layers, dependencies and their advisories
@@ -173,7 +174,7 @@ compile = .venv-uv/bin/uv pip compile --quiet --no-config --universal --python-v
 	--output-file requirements/$(1).lock $(2)
 
 clean: ## remove environments, caches and built files
-	rm -rf .venv .venv-bench .venv-docs .venv-node .venv-uv build dist site htmlcov .coverage .coverage.* \
+	rm -rf .venv .venv-bench .venv-docs .venv-node .venv-npm .venv-uv build dist site htmlcov .coverage .coverage.* \
 		.hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,0 +1,297 @@
+// A drop-in for `@roomservice/browser` 3: the same names, on rooms of an Onceward server. A page
+// that was written for Room Service needs only another import; see roomservice.d.ts.
+//
+// Where the server is: where this file is served from, or the page's own origin, or `url`.
+
+import { Live } from "./client.js";
+
+const PRESENCE_S = 60;
+const PRESENCE_S_MAX = 24 * 3600;
+const LOOP = "Infinite loop: this changes an object within a function that is subscribed to it";
+
+export class RoomService {
+  #auth;
+  #ctx;
+  #url;
+  #rooms = new Map();
+
+  constructor({ auth, ctx = {}, url } = {}) {
+    if (typeof auth !== "string" && typeof auth !== "function") {
+      throw new TypeError("auth is the address that gives tokens, or a function that does");
+    }
+    this.#auth = auth;
+    this.#ctx = ctx;
+    this.#url = url ?? home(import.meta.url);
+  }
+
+  room(name) {
+    if (!this.#rooms.has(name)) {
+      const joining = this.#join(name);
+      this.#rooms.set(name, joining);
+      joining.catch(() => this.#rooms.delete(name)); // so that it can be tried again
+    }
+    return this.#rooms.get(name);
+  }
+
+  async #join(name) {
+    let session = await this.#session(name);
+    const { user, id } = session;
+    const live = new Live(this.#url, {
+      // For each connection after the first it is asked again, since tokens expire.
+      token: async () => {
+        const { token } = session ?? (await this.#session(name));
+        session = null;
+        return token;
+      },
+    });
+    try {
+      const room = await live.join(id, { create: true });
+      if (room.user !== user) {
+        throw new Error(`auth says that the user is ${user}, but its token is for ${room.user}`);
+      }
+      return new RoomClient(room);
+    } catch (error) {
+      live.close();
+      throw error;
+    }
+  }
+
+  async #session(room) {
+    const auth = this.#auth;
+    const found =
+      typeof auth === "function" ? await auth({ room, ctx: this.#ctx }) : await ask(auth, room);
+    const { token, user, resources } = found ?? {};
+    if (!token || !user || !Array.isArray(resources)) {
+      throw new Error("auth must give { token, user, resources }");
+    }
+    const id = resources.find((resource) => resource?.object === "room")?.id;
+    return { token, user, id: id || room };
+  }
+}
+
+export default RoomService;
+
+function home(module) {
+  const found = new URL(module);
+  // As a server has it, and not a bundler.
+  const served = /^https?:$/.test(found.protocol) && /^(?!.*node_modules).*\/roomservice\.js$/.test(found.pathname);
+  return served ? new URL(".", found).href : globalThis.location?.origin;
+}
+
+async function ask(url, room) {
+  const resources = [
+    { object: "document", reference: "default", permission: "read_write", room },
+    { object: "room", reference: room, permission: "join" },
+  ];
+  const answer = await fetch(url, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ resources }),
+  });
+  if (answer.status === 401) throw new Error(`auth at ${url} lets nobody in who is not known there`);
+  if (answer.status !== 200) throw new Error(`auth at ${url} answers ${answer.status}, not 200`);
+  return answer.json().catch(() => null);
+}
+
+// Who is subscribed to one object of a room, and whether they are being told.
+class Topic {
+  hooks = new Set();
+  #telling = false;
+  #changing = false;
+
+  // `whole` says what is told.
+  constructor(room, inner, whole) {
+    this.room = room;
+    this.inner = inner;
+    this.whole = whole;
+    inner.subscribe((value, { user }) => this.#changing || this.#tell(value, user));
+  }
+
+  // Changes the object, and tells of it. Those who are being told may not.
+  change(does) {
+    if (this.#telling) throw new Error(LOOP);
+    this.#changing = true;
+    try {
+      does(this.inner);
+    } finally {
+      this.#changing = false;
+    }
+    this.#tell(this.whole(), this.room.user);
+  }
+
+  // What the first of them throws is thrown when all have heard of it.
+  #tell(value, by) {
+    const thrown = [];
+    this.#telling = true;
+    for (const hook of [...this.hooks]) {
+      try {
+        hook(value, by);
+      } catch (error) {
+        thrown.push(error);
+      }
+    }
+    this.#telling = false;
+    if (thrown.length) throw thrown[0];
+  }
+}
+
+const topicOf = new WeakMap();
+
+// An object as a page has it. Each change gives another one, so that it can be a state of React; all
+// of them are the same map or list.
+class Handle {
+  constructor(topic) {
+    topicOf.set(this, topic);
+  }
+
+  get _inner() {
+    return topicOf.get(this).inner;
+  }
+
+  _change(does) {
+    const topic = topicOf.get(this);
+    topic.change(does);
+    return new this.constructor(topic);
+  }
+}
+
+class MapClient extends Handle {
+  get keys() {
+    return this._inner.keys();
+  }
+
+  get(key) {
+    return this._inner.get(String(key));
+  }
+
+  set(key, value) {
+    if (value === undefined) return this.delete(key);
+    return this._change((map) => map.set(String(key), value));
+  }
+
+  delete(key) {
+    return this._change((map) => map.delete(String(key)));
+  }
+
+  toObject() {
+    return this._inner.whole();
+  }
+}
+
+class ListClient extends Handle {
+  get(index) {
+    return this.#has(index) ? this._inner.at(index) : undefined;
+  }
+
+  set(index, value) {
+    if (value === undefined) return this.delete(index);
+    if (!this.#has(index)) {
+      throw new RangeError(`"${this._inner.name}" has no item ${index}: push or insertAt adds one`);
+    }
+    return this._change((list) => list.set(list.idAt(index), value));
+  }
+
+  delete(index) {
+    if (this.#has(index)) return this._change((list) => list.delete(list.idAt(index)));
+    console.warn(`"${this._inner.name}" has no item ${index}: nothing is deleted`);
+    return new ListClient(topicOf.get(this));
+  }
+
+  insertAfter(index, value) {
+    return this.insertAt(index + 1, value);
+  }
+
+  insertAt(index, value) {
+    const { name, length } = this._inner;
+    if (index !== length && !this.#has(index)) {
+      throw new RangeError(`"${name}" has ${length} items, and no place ${index}`);
+    }
+    return this._change((list) => list.insert(index, value));
+  }
+
+  push(...values) {
+    for (const value of values) this._change((list) => list.push(value));
+    return this;
+  }
+
+  map(fn) {
+    return this._inner.items().map(({ id, value }, index) => fn(value, index, id));
+  }
+
+  toArray() {
+    return this._inner.values();
+  }
+
+  #has(index) {
+    return Number.isInteger(index) && index >= 0 && index < this._inner.length;
+  }
+}
+
+class PresenceClient extends Handle {
+  set(value, exp) {
+    const seconds = Math.min(exp || PRESENCE_S, PRESENCE_S_MAX);
+    this._change((presence) => presence.set(value, seconds));
+    return this.getAll();
+  }
+
+  getMine() {
+    return this._inner.mine;
+  }
+
+  getAll() {
+    return this._inner.all();
+  }
+}
+
+export class RoomClient {
+  #room;
+  #handles = new Map();
+
+  constructor(room) {
+    this.#room = room;
+  }
+
+  get me() {
+    return this.#room.user;
+  }
+
+  get onceward() {
+    return this.#room;
+  }
+
+  map(name) {
+    return this.#handle(MapClient, this.#room.map(name), (map) => map.whole());
+  }
+
+  list(name) {
+    return this.#handle(ListClient, this.#room.list(name), (list) => list.values());
+  }
+
+  presence(name) {
+    return this.#handle(PresenceClient, this.#room.presence(name), (presence) => presence.all());
+  }
+
+  subscribe(object, hook) {
+    const topic = topicOf.get(object);
+    if (topic?.room !== this.#room) {
+      throw new TypeError("one subscribes to a map, a list or a presence of this room");
+    }
+    if (typeof hook !== "function") throw new TypeError("it is a function that is told of changes");
+    const fn = (value, by) => hook(value, by); // the same one may be subscribed twice
+    topic.hooks.add(fn);
+    return [{ objID: topic.inner.name, fn }];
+  }
+
+  unsubscribe(listeners) {
+    for (const { fn } of listeners) {
+      for (const handle of this.#handles.values()) topicOf.get(handle).hooks.delete(fn);
+    }
+  }
+
+  #handle(Kind, inner, whole) {
+    if (!this.#handles.has(inner)) {
+      this.#handles.set(inner, new Kind(new Topic(this.#room, inner, () => whole(inner))));
+    }
+    return this.#handles.get(inner);
+  }
+}

@@ -1,0 +1,74 @@
+"""A to-do list that was written for Room Service, on rooms of Onceward.
+
+    cd examples/todo
+    onceward serve --app todo:app
+
+Then open http://127.0.0.1:8080/todo in two browsers. In `todo.js` only the import has changed. What
+Room Service needed from a site, an address that says who is let into which room, is `auth` below.
+"""
+
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import onceward
+from onceward.web.bodies import parse
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+from onceward.web.server import insist_local
+from onceward.web.site import Site
+
+FOLDER = Path(__file__).parent
+KINDS = {".html": b"text/html", ".css": b"text/css", ".js": b"text/javascript"}
+POLICY = (
+    b"content-security-policy",
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'",
+)
+
+app = onceward.App("sqlite:///todo.db")
+
+
+def user_of(request: Request) -> str:
+    """Who has opened the page. A site of your own knows that from its session."""
+    try:
+        cookie = SimpleCookie(request.header(b"cookie") or "").get("user")
+    except CookieError:
+        cookie = None
+    return cookie.value if cookie else ""
+
+
+async def page(site: None, request: Request) -> Response:
+    user = user_of(request) or f"guest-{app.store.ids.new()[-5:].lower()}"
+    cookie = f"user={user}; Path=/todo; HttpOnly; SameSite=Strict"
+    headers = [POLICY, (b"set-cookie", cookie.encode())]
+    return Response(200, (FOLDER / "todo.html").read_bytes(), KINDS[".html"], headers)
+
+
+async def file(site: None, request: Request) -> Response:
+    path = FOLDER / request.route.rpartition("/")[2]
+    return Response(200, path.read_bytes(), KINDS[path.suffix])
+
+
+async def auth(site: None, request: Request) -> Response:
+    """Let a user into rooms: for each resource that the page asks for, say its id, and give a
+    token that is good for it. In dev mode a token is `dev:` and a name; in earnest, sign one."""
+    insist_local(request)
+    user = user_of(request)
+    if not user:
+        return Response(401)
+    asked = parse(await request.body(), dict[str, list[dict[str, Any]]])
+    resources = [{**one, "id": one.get("reference")} for one in asked.get("resources", [])]
+    return Response.of({"token": f"dev:{user}", "user": user, "resources": resources})
+
+
+app.mount(
+    "/todo",
+    Site(
+        [
+            Route("GET", "", page, "A to-do list"),
+            Route("GET", "/todo.js", file, "What it does"),
+            Route("GET", "/todo.css", file, "How it looks"),
+            Route("POST", "/auth", auth, "Who is let in"),
+        ]
+    ),
+)

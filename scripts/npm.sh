@@ -1,0 +1,12 @@
+#!/bin/sh
+# Installs what tests of types take from npm into .venv-npm, where that is possible. Without it those tests
+# are skipped, or fail in CI.
+cd "$(dirname "$0")/.." || exit 1
+lock=tests/js/types/package-lock.json
+cmp -s "$lock" .venv-npm/package-lock.json && [ -d .venv-npm/node_modules ] && exit 0
+command -v npm >/dev/null 2>&1 || exit 0
+echo "installing $lock into .venv-npm"
+rm -rf .venv-npm && mkdir .venv-npm && cp tests/js/types/package*.json .venv-npm
+npm ci --prefix .venv-npm --ignore-scripts --no-audit --no-fund --loglevel=error ||
+	rm -rf .venv-npm
+exit 0
