@@ -1,4 +1,4 @@
-"""A shop with a few lamps, and games to play, behind the server: what `make demo` runs.
+"""A shop with a few lamps, a board, and games to play, behind the server: what `make demo` runs.
 
     python examples/demo.py [PORT]
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Template
 
 import onceward
+from onceward.apps.board import Board
 from onceward.apps.rps import Game, Phones, Web
 from onceward.apps.tictactoe import Club
 from onceward.web.http import Request, Response
@@ -44,12 +45,14 @@ async def front(site: None, request: Request) -> Response:
 game = Game(app, [Phones(), Web()], throw_s=THROW_S)
 app.mount("/rps", game.site())
 app.mount("/tictactoe", Club(app).site())
+app.mount("/board", Board(app).site())
 app.mount("/", Site([Route("GET", "/", front, "Leads to the phones")]))
 
 TRY = Template("""\
 Open $url in a browser, and play rock, paper, scissors from two phones;
 or against a phone, at $url/rps/play. Tic-tac-toe, with a line of those who wait, is at
-$url/tictactoe: open it in two tabs, or three.
+$url/tictactoe: open it in two tabs, or three. And at $url/board
+there are notes for everyone to move and write on.
 The shop is open, too. Try this in another terminal:
 
   $command send orders '{"item": "lamp"}' --key order-1 --wait-s 5$server

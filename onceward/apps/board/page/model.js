@@ -1,0 +1,211 @@
+// The board without a browser: notes, places, names and reasons. All of it is pure.
+
+export const COLOURS = ["lemon", "peach", "rose", "lilac", "sky", "mint"];
+export const SIZE = 200; // of a note, each way
+export const TEXT_MAX = 600;
+export const NAME_MAX = 40;
+export const FAR = 100_000; // no note lies farther out
+const SCALE_MIN = 0.15;
+const SCALE_MAX = 2.5;
+const HUES = [8, 32, 88, 142, 172, 200, 224, 262, 292, 330];
+const FIRST = "Quick Calm Bright Merry Gentle Bold Quiet Lucky Sunny Clever Brave Witty".split(" ");
+const SECOND = "Otter Fox Heron Badger Lynx Robin Hare Seal Wren Beaver Owl Newt".split(" ");
+
+/** A number that is the same for the same text, and looks like chance. */
+export function hash(text) {
+  let h = 2166136261;
+  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 16777619);
+  return (h ^ (h >>> 15)) >>> 0;
+}
+
+export const hueOf = (user) => HUES[hash(user) % HUES.length];
+/** How a note hangs, in degrees. */
+export const tiltOf = (id) => ((hash(id) % 61) - 30) / 15;
+/** The name that a guest came with: what stands before the mark. */
+export const nameOf = (user) => user.slice(0, Math.max(user.lastIndexOf("~"), 0)) || user;
+export const initials = (name) =>
+  name.split(/\s+/).filter(Boolean).slice(0, 2).map((word) => [...word][0].toUpperCase()).join("");
+
+/** A name for someone who has not said one; `chance` is from 0 up to 1. */
+export function invented(chance) {
+  const pick = Math.floor(chance * FIRST.length * SECOND.length);
+  return `${FIRST[pick % FIRST.length]} ${SECOND[Math.floor(pick / FIRST.length)]}`;
+}
+
+/** The name of a board of which nobody has heard. */
+export const boardName = (chance) =>
+  `${invented(chance).toLowerCase().replace(" ", "-")}-${Math.floor(chance * 2 ** 40).toString(36)}`;
+
+// Notes.
+
+/** Notes from the bottom up. `items` are those of the list, `places` and `texts` are by id. */
+export function notesOf(items, places, texts) {
+  return items.map(({ id, value }) => {
+    const { x = 0, y = 0 } = places[id] ?? {};
+    return { id, x, y, text: texts[id] ?? "", colour: value.colour, by: value.by };
+  });
+}
+
+/** Notes of a room as it was, which the server tells as it stores it. */
+export function notesAsOf({ maps, lists }) {
+  const items = (lists.notes ?? []).map(([id, , value]) => ({ id, value }));
+  return notesOf(items, maps.places ?? {}, maps.texts ?? {});
+}
+
+// How many characters stand in a line, and how many lines on a note, from large to small.
+const FITS = { l: [13, 5], m: [17, 6], s: [21, 9], xs: [28, Infinity] };
+
+/** How large to write: as large as it fits. */
+export function sizeOf(text) {
+  const lines = text.split("\n");
+  const rows = (across) => lines.reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / across)), 0);
+  return Object.keys(FITS).find((size) => rows(FITS[size][0]) <= FITS[size][1]);
+}
+
+/** A short name for a note. */
+export function titleOf(note) {
+  const line = (note?.text ?? "").trim().split("\n")[0];
+  if (!line) return "a note";
+  return `“${line.length > 28 ? `${line.slice(0, 27)}…` : line}”`;
+}
+
+/** Near a wish, a place where no note lies right on top of another. */
+export function freePlace(notes, wish) {
+  const place = { ...wish };
+  while (notes.some((note) => Math.abs(note.x - place.x) < 14 && Math.abs(note.y - place.y) < 14)) {
+    place.x += 26;
+    place.y += 26;
+  }
+  return bounded(place);
+}
+
+export const bounded = ({ x, y }) => ({
+  x: Math.round(Math.min(Math.max(x, -FAR), FAR)),
+  y: Math.round(Math.min(Math.max(y, -FAR), FAR)),
+});
+
+/**
+ * Makes a room's notes what they were, by its own list and maps; call it in a batch. What is as it
+ * was stays untouched, so that it is still its author's to undo.
+ */
+export function bringBack({ notes, places, texts }, then) {
+  const wanted = new Set(then.map((note) => note.id));
+  const now = new Map(notes.items().map(({ id, value }) => [id, value]));
+  for (const id of now.keys()) if (!wanted.has(id)) takeAway({ notes, places, texts }, id);
+  const order = then.map((note) => {
+    const value = { colour: note.colour, by: note.by };
+    const there = now.get(note.id);
+    // What is gone comes back as another one: nobody else may have its id.
+    const id = there ? note.id : notes.push(value).id;
+    if (there && there.colour !== note.colour) notes.set(id, value);
+    const { x, y } = places.get(id) ?? {};
+    if (x !== note.x || y !== note.y) places.set(id, { x: note.x, y: note.y });
+    if ((texts.get(id) ?? "") !== note.text) texts.set(id, note.text);
+    return id;
+  });
+  const is = notes.items().map((item) => item.id);
+  if (order.some((id, index) => is[index] !== id)) {
+    order.forEach((id, index) => notes.moveAfter(id, index ? order[index - 1] : ""));
+  }
+}
+
+export function takeAway({ notes, places, texts }, id) {
+  notes.delete(id);
+  if (places.has(id)) places.delete(id);
+  if (texts.has(id)) texts.delete(id);
+}
+
+// Why something was not undone.
+
+/** Remembers who has changed what last, and what notes said, to tell it later. */
+export class Memory {
+  #seen = { notes: {}, places: {}, texts: {} };
+  #by = new Map();
+  #titles = new Map();
+
+  /** All of a kind by id, after a change of someone's. */
+  saw(kind, all, who) {
+    const before = this.#seen[kind];
+    this.#seen[kind] = all;
+    if (who.mine) return;
+    for (const id of new Set([...Object.keys(before), ...Object.keys(all)])) {
+      if (JSON.stringify(before[id]) !== JSON.stringify(all[id])) {
+        this.#by.set(`${kind} ${id}`, { user: who.user, gone: all[id] === undefined });
+      }
+    }
+  }
+
+  remember(notes) {
+    for (const note of notes) if (note.text) this.#titles.set(note.id, titleOf(note));
+  }
+
+  /** What a person reads, for what undo has `kept`; `called` says how a user is called. */
+  reasons(kept, called) {
+    return [...new Set(kept.map((why) => this.#reason(why, called)).filter(Boolean))];
+  }
+
+  #reason(why, called) {
+    const found = /^"(.+)" in "(notes|places|texts)"/.exec(why);
+    if (!found) return why;
+    const [, id, kind] = found;
+    const title = this.#titles.get(id) ?? "the note";
+    const gone = this.#by.get(`notes ${id}`);
+    const who = (one) => (one?.user ? called(one.user) : "someone");
+    if (gone?.gone) return `${who(gone)} took ${title} away meanwhile`;
+    // Taken away by what was undone just now: nobody misses where it lay.
+    if (!(id in this.#seen.notes)) return "";
+    // Who moves a note lays it on top as well, which nothing but its order in the list tells.
+    const told = kind !== "notes" || gone ? kind : "places";
+    const by = this.#by.get(`${told} ${id}`);
+    const did = { notes: "changed", places: "moved", texts: "wrote on" }[told];
+    return `${who(by)} ${did} ${title} meanwhile`;
+  }
+}
+
+// What part of the board is seen: a point of the board is at `x + scale * its x` of the screen.
+
+export const toBoard = (view, at) => ({ x: (at.x - view.x) / view.scale, y: (at.y - view.y) / view.scale });
+export const toScreen = (view, at) => ({ x: at.x * view.scale + view.x, y: at.y * view.scale + view.y });
+
+/** Larger or smaller, so that what is at a point of the screen stays there. */
+export function zoomed(view, factor, at) {
+  const scale = Math.min(Math.max(view.scale * factor, SCALE_MIN), SCALE_MAX);
+  const fixed = toBoard(view, at);
+  return { scale, x: at.x - fixed.x * scale, y: at.y - fixed.y * scale };
+}
+
+/** The view that shows all notes, with a margin around them; no larger than life. */
+export function fitted(notes, { width, height }) {
+  const margin = { x: width < 640 ? 14 : 40, y: 100 };
+  if (!notes.length) return { x: width / 2 - SIZE / 2, y: height / 2 - SIZE / 2, scale: 1 };
+  const left = Math.min(...notes.map((note) => note.x));
+  const top = Math.min(...notes.map((note) => note.y));
+  const right = Math.max(...notes.map((note) => note.x)) + SIZE;
+  const bottom = Math.max(...notes.map((note) => note.y)) + SIZE;
+  const fits = Math.min(
+    Math.max(width - 2 * margin.x, 1) / (right - left),
+    Math.max(height - 2 * margin.y, 1) / (bottom - top),
+  );
+  const scale = Math.min(Math.max(fits, SCALE_MIN), 1);
+  return {
+    scale,
+    x: width / 2 - ((left + right) / 2) * scale,
+    y: height / 2 - ((top + bottom) / 2) * scale,
+  };
+}
+
+/** The view in which a note stands at the top, large enough to write on it: a phone's keyboard is
+ * in front of all below. */
+export function nearest(view, note, { width }) {
+  const scale = Math.max(view.scale, 0.9);
+  return { scale, x: width / 2 - (note.x + SIZE / 2) * scale, y: 110 - note.y * scale };
+}
+
+/** What the status says: whether all arrives, and what waits. */
+export function statusOf(status, waiting, error) {
+  const wait = waiting ? `, ${waiting} ${waiting === 1 ? "change waits" : "changes wait"}` : "";
+  if (status === "live") return waiting > 3 ? `saving${wait}` : "live";
+  if (status === "away") return `offline${wait}`;
+  if (status === "closed") return error ? `closed: ${error.message}` : "closed";
+  return "connecting";
+}
