@@ -37,7 +37,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-crash test check lint types tidy deps audit size bench bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help demo demo-crash test coverage check lint types tidy deps audit size bench bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-power docs lock clean
 
@@ -53,7 +53,10 @@ demo-crash: $(RUN) ## commit, be killed, and show that nothing was lost
 test: lint types ## everything a change must pass, in under 8 minutes
 	@scripts/browser.sh
 	@scripts/npm.sh
-	@$(PYTEST) -n $(WORKERS) --dist worksteal --cov --cov-report=term --durations=10
+	@$(PYTEST) -n $(WORKERS) --dist worksteal --durations=10
+
+coverage: $(DEV) ## how much of the package the tests run: 90% or more, branches included
+	@$(PYTEST) -n $(WORKERS) --dist worksteal --cov --cov-report=term
 
 check: lint types tidy deps audit ## style, types, layers, dependencies and their advisories
 
