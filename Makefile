@@ -133,7 +133,7 @@ soak-timers: $(DEV) ## fire a million timers, and kill a server that fires them
 soak-credit: $(DEV) ## send 200 applications 20 times each while workers are killed, to two bureaus
 	@$(SOAK) -m credit
 
-soak-seats: $(DEV) ## let 1,000 people join a table at once, on SQLite and on three processes
+soak-seats: $(DEV) ## let 1,000 people join a table at once, also on three processes; kill a server 30 times
 	@$(SOAK) -m tables
 
 soak-console: $(DEV) ## watch 100,000 jobs in a browser for 10 minutes

@@ -271,7 +271,6 @@ DEEDS: dict[str, Deed] = {
     "leave": Deed(ByWhom, Place, leave),
     "watch": Deed(ByWhom, Place, watch),
     "ready": Deed(ByWhom, Place, ready),
-    "rematch": Deed(ByWhom, Place, ready),
     "place": Deed(ByWhom, Place, place),
     "alive": Deed(ByWhom, Alive, alive),
     "move": Deed(MoveAt, Moved, move),

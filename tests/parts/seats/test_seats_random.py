@@ -111,7 +111,7 @@ def judge_order(club: Club) -> None:
 
 
 @given(POLICIES, DEEDS)
-@settings(max_examples=40)
+@settings(max_examples=80)
 def test_whatever_happens_what_must_hold_does(
     policy: dict[str, Any], deeds: list[tuple[Any, ...]]
 ) -> None:
