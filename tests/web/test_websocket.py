@@ -1,6 +1,7 @@
 """The WebSocket protocol on real connections, with a listener that notes what it hears."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -350,6 +351,8 @@ async def test_the_server_says_that_it_stops() -> None:
 async def test_it_is_known_when_most_was_taken(place: Place, ends: bool) -> None:
     peer, ear = await place.connect()
     await asyncio.wait_for(ear.wire.drained(), ANSWER_S)
+    its = ear.wire._transport.get_extra_info("socket")
+    its.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
     reading = peer.reader._transport  # type: ignore[attr-defined]
     reading.pause_reading()
     ear.wire.send(frame(b"x" * 8_000_000))
