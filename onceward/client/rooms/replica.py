@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from onceward import limits
-from onceward.client.rooms.steps import Place, Step, error_of
+from onceward.client.rooms.steps import Place, Step, error_of, places_of
 from onceward.errors import BadInput, OncewardError
 from onceward.parts.rooms.frames import (
     Ack,
@@ -66,6 +66,8 @@ class Replica:
         """A batch that is being made; it is on top of all."""
         self.latest: dict[Place, Step | None] = {}
         """Whose change is the latest, where it is one of this client's."""
+        self.numbered: dict[str, int] = {}
+        """How often lists were numbered anew, as far as it was seen here."""
         self.live = False
         """Whether all up to the server's position has come, on this connection."""
         self.out: list[ClientFrame] = []
@@ -99,7 +101,7 @@ class Replica:
         step.ops.extend(ops)
         if step.effects is not None:
             step.effects.extend(effects)
-        self._note(step, effects)
+        self._note(step, ops, effects)
         for effect in effects:
             self._saw(effect, Who(self.user, True))
         if step is not self.open:
@@ -241,7 +243,7 @@ class Replica:
                 except BadInput:
                     step.effects = None
                 else:
-                    self._note(step, step.effects)
+                    self._note(step, step.ops, step.effects)
             self._tell()
         answers, self._answers = self._answers, []
         for step, seq, error in answers:
@@ -311,9 +313,11 @@ class Replica:
 
     def _others(self, ops: Sequence[Operation], who: Who) -> None:
         self._lower(who)
-        for effect in self.state.apply(ops):
+        effects = self.state.apply(ops)
+        for effect in effects:
             self._saw(effect, who)
-            self.latest.pop(_place(effect), None)
+        for place in self._changed(ops, effects):
+            self.latest.pop(place, None)
 
     def _acked(self, n: int, seq: int) -> None:
         skipped = [step for step in self.waiting if step.n < n]
@@ -325,7 +329,7 @@ class Replica:
         if self._lowered:
             step.effects = self.state.apply(step.ops)
             step.below = {}
-            self._note(step, step.effects)
+            self._note(step, step.ops, step.effects)
         elif step.effects is None:
             raise BadInput(f"the room took {n}, which does not fit here", code="bad_request")
         # Else it was applied right on top of what the server has told: so nothing changes.
@@ -347,10 +351,20 @@ class Replica:
         self._waiting_bytes -= sum(step.bytes for step in steps)
         self._answers += [(step, seq, error) for step in steps]
 
-    def _note(self, step: Step, effects: Sequence[Effect]) -> None:
+    def _changed(self, ops: Sequence[Operation], effects: Sequence[Effect]) -> list[Place]:
+        """Where operations have changed something; lists that they number anew are counted."""
+        places = places_of(ops, effects)
+        if len(places) < len(effects):
+            told = set(places)
+            for name in {effect.name for effect in effects if _place(effect) not in told}:
+                self.numbered[name] = self.numbered.get(name, 0) + 1
+        return places
+
+    def _note(self, step: Step, ops: Sequence[Operation], effects: Sequence[Effect]) -> None:
         """Its changes are the latest now."""
-        for effect in effects:
-            place = _place(effect)
+        if not step.below:
+            step.numbered = dict(self.numbered)
+        for place in self._changed(ops, effects):
             step.below.setdefault(place, self.latest.get(place))
             self.latest[place] = step
 

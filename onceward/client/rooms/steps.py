@@ -1,10 +1,10 @@
 """One's own steps: what they did here, and what became of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from onceward.client.transport import kind_of
 from onceward.errors import TABLE, OncewardError
-from onceward.parts.rooms.operations import Operation
+from onceward.parts.rooms.operations import ListOp, Operation
 from onceward.parts.rooms.state import Effect
 
 Place = tuple[str, str, str | None]
@@ -24,6 +24,8 @@ class Step:
         things are, and waits for the server to say so."""
         self.below: dict[Place, Step | None] = {}
         """Whose was the latest change to the same places before."""
+        self.numbered: dict[str, int] = {}
+        """How often lists had been numbered anew by then: positions from before say little."""
         self.undone: Step | None = None
         """The step that this one undoes."""
         self.taken_back = False
@@ -54,6 +56,16 @@ class Step:
         hooks, self._hooks = self._hooks, []
         for hook in hooks:
             hook(self)
+
+
+def places_of(ops: Sequence[Operation], effects: Sequence[Effect]) -> list[Place]:
+    """Where operations have changed something: not where items were only numbered anew."""
+    named = {(does.list, getattr(does, "id", None)) for does in ops if isinstance(does, ListOp)}
+    return [
+        (kind, name, key)
+        for kind, name, key, _, _ in effects
+        if kind == "map" or key is None or (name, key) in named or (name, None) in named
+    ]
 
 
 def error_of(code: str, detail: str) -> OncewardError:

@@ -116,7 +116,10 @@ class Undo:
             elif place[2] is None and old[place] is None and self._filled(place, ops):
                 kept.append(f"{_named(place)} is in use")
             else:
-                ops += _restore(place, old[place], new[place])
+                stays = _has_moved(old[place], new[place]) and self._is_stale(place, step)
+                if stays:
+                    kept.append(f"{_named(place)} stays where it is: its list was numbered anew")
+                ops += _restore(place, old[place], new[place], stays=stays)
         # What was dropped must be there before it can be filled.
         ops.sort(key=lambda one: not isinstance(one, op.MapMake | op.ListMake))
         return ops, kept
@@ -132,6 +135,10 @@ class Undo:
             else:
                 return False
         return True
+
+    def _is_stale(self, place: Place, step: Step) -> bool:
+        """Whether a position from before a step says nothing any more."""
+        return self._replica.numbered.get(place[1], 0) != step.numbered.get(place[1], 0)
 
     def _filled(self, place: Place, ops: list[Operation]) -> bool:
         """Whether something is in a map or list that these operations do not remove."""
@@ -187,8 +194,14 @@ def _counted(ops: list[Operation], place: Place) -> float | None:
     return total if total and place[0] == "map" else None
 
 
-def _restore(place: Place, old: Cell | None, new: Cell | None) -> list[Operation]:
-    """What brings a place from the new back to the old."""
+def _has_moved(old: Cell | None, new: Cell | None) -> bool:
+    return old is not None and new is not None and new.position != old.position
+
+
+def _restore(
+    place: Place, old: Cell | None, new: Cell | None, *, stays: bool = False
+) -> list[Operation]:
+    """What brings a place from the new back to the old; or the value alone, if an item stays."""
     kind, name, key = place
     if kind == "map":
         if key is None:
@@ -203,6 +216,6 @@ def _restore(place: Place, old: Cell | None, new: Cell | None) -> list[Operation
     ops: list[Operation] = []
     if not same(new.value, old.value):
         ops.append(op.ListSet(name, key, old.value))
-    if new.position != old.position:
+    if _has_moved(old, new) and not stays:
         ops.append(op.ListMove(name, key, at=old.position))
     return ops

@@ -10,7 +10,7 @@ from onceward.client.rooms.room import Room
 from onceward.errors import BadInput
 from onceward.parts.rooms import Schemas
 from onceward.parts.rooms import operations as op
-from tests.client.rooms.guests import guests, pump
+from tests.client.rooms.guests import Guest, guests, pump
 from tests.parts.rooms.making import STEPS
 
 
@@ -270,3 +270,46 @@ def test_only_so_many_steps_can_be_undone() -> None:
         assert ann.room.undo().kept == []
     assert not ann.room.can_undo
     assert ann.room.map("m").get("k") == 4
+
+
+def number_anew(guest: Guest, name: str) -> None:
+    """Insert where it takes a longer position each time, until the list is numbered anew."""
+    items = guest.room.list(name)
+    low = items.id_at(0)
+    for number in range(60):
+        new = items.insert_after(low, number).id
+        low = new if number % 2 else low
+    assert guest.replica.numbered[name] > 0
+
+
+@pytest.mark.parametrize("author", ["ann", "bob"])
+def test_to_number_a_list_anew_is_no_change_of_its_items(author: str) -> None:
+    ann, bob = guests("ann", "bob")
+    guest = {"ann": ann, "bob": bob}[author]
+    items = ann.room.list("l")
+    one, two, three = (items.push(value).id for value in ("one", "two", "three"))
+    pump(ann, bob)
+    items.delete(three)
+    items.move(two, 0)
+    items.set(one, "ONE")
+    four = items.push("four").id
+    pump(ann, bob)
+    before = len(items)
+    number_anew(guest, "l")
+    pump(bob, ann)
+    assert ann.replica.numbered["l"] > 0
+    for _ in range(60 if author == "ann" else 0):
+        assert ann.room.undo().kept == []
+    assert ann.room.undo().kept == []  # four was pushed
+    assert four not in dict(items.items())
+    assert ann.room.undo().kept == []
+    assert dict(items.items())[one] == "one"
+    order = [id_ for id_, _ in items.items()]
+    undone = ann.room.undo()
+    assert undone.kept == [f"{two!r} in 'l' stays where it is: its list was numbered anew"]
+    assert [id_ for id_, _ in items.items()] == order
+    assert ann.room.undo().kept == []
+    assert dict(items.items())[three] == "three"
+    pump(ann, bob)
+    assert bob.room.list("l").values() == items.values()
+    assert len(items) == before + (0 if author == "ann" else 60)
