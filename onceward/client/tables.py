@@ -50,10 +50,17 @@ class TableCalls(Transport):
         return await self.call("GET", "v1", "tables", id_, type=Table)
 
     async def tables(
-        self, *, prefix: str = "", after: str = "", limit: int = 100
+        self,
+        *,
+        prefix: str = "",
+        game: str = "",
+        phase: str = "",
+        after: str = "",
+        limit: int = 100,
     ) -> tuple[list[Table], str | None]:
-        """Tables in the order of their ids, and after which one the next ones come."""
-        query = {"limit": limit, "prefix": prefix, "after": after}
+        """Tables in the order of their ids, maybe of one game or in one phase, and after which
+        one the next ones come. A page may be short although there are more."""
+        query = {"limit": limit, "prefix": prefix, "game": game, "phase": phase, "after": after}
         found = await self.call("GET", "v1", "tables", type=Tables, query=_given(query))
         return found.tables, found.next
 

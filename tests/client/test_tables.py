@@ -65,6 +65,8 @@ async def test_a_table_is_made_joined_and_left(client: Client) -> None:
     assert not (await client.resume_table("t")).paused
     assert [one.id for one in (await client.tables(prefix="t"))[0]] == ["t"]
     assert (await client.close_table("t")).phase == "closed"
+    assert [one.id for one in (await client.tables(phase="closed"))[0]] == ["t"]
+    assert (await client.tables(phase="playing", game="chess"))[0] == []
     with pytest.raises(BadInput) as refused:
         await client.join_table("t")
     assert refused.value.code == "table_closed"

@@ -5,7 +5,7 @@ to make, pause and close tables takes the scope `table`: so no client says who h
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -72,6 +72,8 @@ class TableList(Body):
     """Which tables to list."""
 
     prefix: str = ""
+    game: str | None = None
+    phase: Literal["waiting", "ready", "playing", "closed"] | None = None
     after: str = ""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
 
@@ -137,7 +139,7 @@ class Alive(msgspec.Struct):
     user: str
 
 
-# Most tables may be none of the caller's: then a page is shorter than asked for.
+# Few tables may be such ones, and the caller's: then a page is shorter than asked for.
 _PAGES_MAX = 40
 
 Do = Callable[[Tables, Visitor, str, Any], Awaitable[Any]]
@@ -183,7 +185,13 @@ async def list_(tables: Tables, visitor: Visitor, table: str, asked: TableList) 
     for _ in range(_PAGES_MAX):
         most = min(limits.PAGE_JOBS, asked.limit - len(page.tables))
         found = await tables.find(prefix=asked.prefix, after=after, most=most)
-        page.tables += [one for one in found if may_play(visitor, one.id)]
+        page.tables += [
+            one
+            for one in found
+            if asked.game in (None, one.game)
+            and asked.phase in (None, one.phase)
+            and may_play(visitor, one.id)
+        ]
         if len(found) < most:
             return page
         after = found[-1].id

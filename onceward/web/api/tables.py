@@ -80,7 +80,7 @@ ROUTES = [
         "Tables by the beginning of their ids",
         gives=DEEDS["list"].gives,
         problems=("bad_name",),
-        query=("prefix", "after", "limit"),
+        query=("prefix", "game", "phase", "after", "limit"),
     ),
     Route(
         "GET",

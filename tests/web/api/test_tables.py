@@ -156,6 +156,12 @@ async def test_tables_are_listed_in_pages() -> None:
         named = await caller.ok("GET", "/v1/tables?prefix=t4")
         assert len(named["tables"]) == 1
         assert (await caller.ok("POST", "/v1/tables", {}))["id"]
+        await caller.ok("POST", "/v1/tables/t3/close")
+        closed = await caller.ok("GET", "/v1/tables?phase=closed&game=")
+        assert [one["id"] for one in closed["tables"]] == ["t3"]
+        assert (await caller.ok("GET", "/v1/tables?game=chess"))["tables"] == []
+        refused = await caller("GET", "/v1/tables?phase=over")
+        assert refused.verdict == (422, "bad_parameter")
 
 
 @pytest.mark.parametrize(
