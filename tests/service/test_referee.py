@@ -1,5 +1,6 @@
 """Games at tables: the rules judge, the table says who plays, and it all is one commit."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -226,6 +227,38 @@ async def test_secrets_of_players_are_not_in_the_live_view() -> None:
         now = (await here.live())["now"]
         assert now["state"]["hands"] == {"a": 3, "b": 3, "c": 3}
         assert "seed" not in str(now)
+
+
+@virtual
+async def test_of_moves_that_come_at_once_on_two_nodes_each_counts_once_or_not_at_all() -> None:
+    apps = Apps()
+    nodes = [apps.make(), apps.make()]
+    for app in nodes:
+        app.game(TicTacToe())
+        app.game(Guess())
+        await app.start()
+    first, second = nodes
+    await first.tables.create("t", game="tictactoe")
+    await first.tables.create("g", game="guess")
+    for table in ("t", "g"):
+        for user in ("ann", "ben"):
+            await first.tables.join(table, user)
+    # Someone who clicks everywhere makes one move.
+    clicks = [nodes[cell % 2].tables.move("t", "ann", cell) for cell in range(9)]
+    done = await asyncio.gather(*clicks, return_exceptions=True)
+    assert [type(one) for one in done].count(View) == 1
+    assert {one.code for one in done if isinstance(one, OncewardError)} == {"not_your_turn"}
+    # Two who move at the same instant finish one round, again and again.
+    for number in range(1, 20):
+        guesses = [
+            first.tables.move("g", "ann", "heads"),
+            second.tables.move("g", "ben", "heads"),
+        ]
+        seen = await asyncio.gather(*guesses)
+        assert sorted(one.outcome is None for one in seen) == [False, True]
+        assert (await second.tables.get("g")).number == number + 1
+    for app in nodes:
+        await app.stop()
 
 
 @virtual

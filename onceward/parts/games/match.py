@@ -233,6 +233,8 @@ def _next_round(rules: Rules, at_ms: int, match: Match) -> Match:
     if outcome is not None:
         return _ended(match, outcome, at_ms)
     match.movers = list(rules.movers(_plain(match.state), match.number))
+    if not match.movers or not set(match.movers) <= set(rules.seats):
+        raise BadInput(f"{rules.name} is not over, and its rules let {match.movers} move")
     turn_ms = match.begun.turn_ms
     match.due_ms = None if turn_ms is None else at_ms + turn_ms
     return match

@@ -215,6 +215,19 @@ def test_what_is_no_log_is_refused() -> None:
     assert replay(NIM, []) == []
 
 
+@pytest.mark.parametrize("movers", [[], ["third"], ["first", "third"]])
+def test_rules_that_let_nobody_move_and_do_not_end_are_told_so(movers: list[str]) -> None:
+    class Stuck(Nim):
+        def movers(self, state: Any, number: int) -> list[str]:
+            return movers if number else ["first"]
+
+    stuck = Stuck()
+    entry = play(stuck, fresh(stuck), "first", 1, 1_500)
+    assert entry is not None
+    with pytest.raises(BadInput):
+        referee.step(stuck, fresh(stuck), entry)
+
+
 def test_rules_whose_state_is_no_json_are_told_so() -> None:
     class Odd(Nim):
         def start(self, seed: str) -> Any:
