@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +16,35 @@ LOST = r"WebSocket connection to|net::ERR_"
 
 
 @asynccontextmanager
-async def tabs(url: str, count: int = 1, forgive: str = LOST) -> AsyncIterator[list[Any]]:
-    """Pages of a server, each like one in a browser of its own. The scripts of `tests/js` are below
-    /tests/. At the end nothing on them may have failed but for what `forgive` matches."""
+async def launched() -> AsyncIterator[Any]:
+    """A new browser."""
     playwright = need("playwright.async_api")
-    wrong: list[str] = []
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(
             executable_path=need_program(*NAMES), chromium_sandbox=os.geteuid() != 0, timeout=60_000
         )
+        yield browser
+        await browser.close()
+
+
+@asynccontextmanager
+async def tabs(browser: Any, url: str, count: int = 1, forgive: str = LOST) -> AsyncIterator[Any]:
+    """Pages of a server, each like one in a browser of its own. The scripts of `tests/js` are below
+    /tests/. At the end nothing on them may have failed but for what `forgive` matches."""
+    wrong: list[str] = []
+    async with AsyncExitStack() as stack:
         pages = []
         for _ in range(count):
             context = await browser.new_context()
+            stack.push_async_callback(context.close)
+            context.set_default_timeout(30_000)
+            context.on("weberror", lambda failed: wrong.append(str(failed.error)))
+            context.on("console", lambda said: said.type == "error" and wrong.append(said.text))
             page = await context.new_page()
-            page.set_default_timeout(30_000)
-            page.on("pageerror", lambda error: wrong.append(str(error)))
-            page.on("console", lambda said: said.type == "error" and wrong.append(said.text))
             await page.route("**/tests/*", _script)
             await page.goto(f"{url}/healthz")  # any page that is really its own
             pages.append(page)
         yield pages
-        await browser.close()
     assert [said for said in wrong if not re.search(forgive, said)] == []
 
 

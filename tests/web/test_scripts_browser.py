@@ -1,11 +1,16 @@
-"""The client in a real browser: the vectors, and a tab in whose room very much happens."""
+"""The client in a real browser: the vectors, a tab in whose room very much happens, and tabs and
+Python programs in one room while connections are lost and the server is killed."""
 
 import asyncio
 import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from onceward.client.rooms.live import Live
 from onceward.client.rooms.room import Room
@@ -14,10 +19,25 @@ from onceward.web.packing import pack
 from onceward.web.scripts import modules
 from tests.client.served import Served
 from tests.server_process import ServerProcess
-from tests.tabs import tabs
+from tests.tabs import launched, tabs
+from tests.web.editor import Editor, Hasty
 from tests.web.test_scripts import PLAYED
 
-pytestmark = pytest.mark.browser
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.asyncio(loop_scope="module"),  # one browser for all
+    pytest.mark.timeout(2_700),
+]
+
+TABS, PROGRAMS = 2, 1
+# How often all edit, and how much; `make soak-browser` takes the larger numbers.
+ROUNDS, EDITS = 1, 30
+SOAK_ROUNDS, SOAK_EDITS = 40, 300
+
+ENTER = """async ([name, seed]) => {
+    const { Person } = await import("/tests/person.js");
+    globalThis.person = await Person.enter(await import("/client.js"), name, "r", seed);
+}"""
 
 USERS, KEYS = 2, 200
 # Changes a second of all users, and for how many seconds; `make soak-browser` takes the larger one.
@@ -38,26 +58,31 @@ WATCH = """async () => {
 }"""
 
 
-async def test_the_vectors_are_played_as_they_should() -> None:
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def browser() -> AsyncIterator[Any]:
+    async with launched() as browser:
+        yield browser
+
+
+async def test_the_vectors_are_played_as_they_should(browser: Any) -> None:
     folder = Path("tests/vectors/rooms")
     vectors = {
         name: json.loads((folder / f"{name}.json").read_text())
         for name in ("positions", "steps", "replica")
     }
     packed = pack({**modules(), "all.js": PLAYED}, "all.js", {})
-    async with Served() as served, tabs(served.url) as [page]:
+    async with Served() as served, tabs(browser, served.url) as [page]:
         count, wrong = await page.evaluate(PLAY, [packed, vectors])
     assert count > 50
     assert wrong == []
 
 
-@pytest.mark.timeout(2_700)
 async def test_a_tab_in_which_very_much_happens_stays_small_and_responsive(
-    tmp_path: Path, soak: bool
+    browser: Any, tmp_path: Path, soak: bool
 ) -> None:
     seconds = SOAK_SECONDS if soak else SECONDS
     with ServerProcess(tmp_path) as server:
-        async with tabs(server.url) as [page]:
+        async with tabs(browser, server.url) as [page]:
             await page.evaluate(WATCH)
             clients = [Live(server.url, token=f"dev:user {n}") for n in range(USERS)]
             rooms = [await (await live.open()).join("r") for live in clients]
@@ -86,6 +111,59 @@ async def test_a_tab_in_which_very_much_happens_stays_small_and_responsive(
                 assert late < 100, "ms"
             for live in clients:
                 await live.close()
+
+
+async def test_browsers_and_programs_see_the_same_whatever_happens(
+    browser: Any, tmp_path: Path, soak: bool
+) -> None:
+    rounds, edits = (SOAK_ROUNDS, SOAK_EDITS) if soak else (ROUNDS, EDITS)
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(ServerProcess(tmp_path))
+        pages = await stack.enter_async_context(tabs(browser, server.url, TABS))
+        for number, page in enumerate(pages):
+            await page.evaluate(ENTER, [f"tab {number}", chance.randrange(1 << 32)])
+        users = []
+        for number in range(PROGRAMS):
+            live = Live(server.url, token=f"dev:user {number}", clock=Hasty())
+            await stack.enter_async_context(live)
+            users.append(Editor(f"user {number}", await live.join("r"), chance))
+        everyone = TABS + PROGRAMS
+        for round_ in range(1, rounds + 1):
+            work = [asyncio.create_task(user.edit(edits)) for user in users]
+            work += [
+                asyncio.create_task(page.evaluate("count => person.edit(count)", edits))
+                for page in pages
+            ]
+            away = pages[round_ % TABS].context
+            await away.set_offline(True)
+            await asyncio.wait(work[:1], timeout=chance.random() / 2)
+            server.kill()
+            server.start()
+            await asyncio.to_thread(server.until_ready)
+            await away.set_offline(False)
+            for page in pages:
+                await page.evaluate("person.live.wake()")
+            await asyncio.gather(*work)
+            mark = f"round {round_}"
+            await asyncio.gather(
+                *[user.rest(everyone, mark) for user in users],
+                *[
+                    page.evaluate("([n, mark]) => person.rest(n, mark)", [everyone, mark])
+                    for page in pages
+                ],
+            )
+            seen = [user.seen() for user in users]
+            seen += [await page.evaluate("person.seen()") for page in pages]
+            assert all(one == seen[0] for one in seen), f"seed {seed}"
+            names = [f"user {n}" for n in range(PROGRAMS)] + [f"tab {n}" for n in range(TABS)]
+            assert seen[0]["counts"] == dict.fromkeys(names, round_ * edits)
+        outcomes = [dict(user.outcomes) for user in users]
+        outcomes += [await page.evaluate("person.outcomes") for page in pages]
+        assert outcomes == [{"taken": rounds * edits}] * everyone
+        print(seen[0]["position"], "steps")
 
 
 async def _flood(rooms: list[Room], seconds: int) -> None:
