@@ -31,7 +31,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.fixture(scope="module")
 def first() -> Iterator[Any]:
     """A page, in a browser for all tests. While someone is offline, requests fail."""
-    with browsing("net::ERR_", viewport={"width": 1100, "height": 720}) as page:
+    screen = {"width": 1100, "height": 720}
+    with browsing("net::ERR_", viewport=screen, reduced_motion="reduce") as page:
         yield page
 
 
@@ -113,7 +114,9 @@ def ann_and_ben(
     url = f"{server.url}/board/{name}"
     wrong: list[str] = []
     phone = {"width": 390, "height": 780}
-    other = first.context.browser.new_context(viewport=phone, has_touch=True)
+    other = first.context.browser.new_context(
+        viewport=phone, has_touch=True, reduced_motion="reduce"
+    )
     page = other.new_page()
     page.set_default_timeout(30_000)
     page.on("pageerror", lambda error: wrong.append(str(error)))
