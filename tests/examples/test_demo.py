@@ -86,6 +86,8 @@ def test_its_front_page_leads_to_phones_that_play(tmp_path: Path) -> None:
         with urlopen(f"http://127.0.0.1:{port}/") as page:
             assert page.url == f"http://127.0.0.1:{port}/rps/phones"
             assert b"phones/phones.js" in page.read()
+        with urlopen(f"http://127.0.0.1:{port}/board") as page:
+            assert page.url == f"http://127.0.0.1:{port}/board/welcome"
         texts = f"http://127.0.0.1:{port}/rps/phones/texts"
         said = {"id": "text-0001", "from": "+12025550101", "text": "nick Ann"}
         sent = Request(texts, json.dumps(said).encode(), {"Content-Type": "application/json"})
