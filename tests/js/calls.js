@@ -1,9 +1,9 @@
 // Uses a server over HTTP as a program does: node tests/js/calls.js http://… It says "well" at the end.
 
 import assert from "node:assert/strict";
-import { OncewardError } from "../../clients/js/client.js";
-import { Client } from "../../clients/js/http.js";
 
+const { OncewardError } = await import(process.env.CLIENT ?? "../../clients/js/client.js");
+const { Client } = await import(process.env.HTTP ?? "../../clients/js/http.js");
 const client = new Client(process.argv[2], { patienceS: 20 });
 const refused = (code) => (error) => error instanceof OncewardError && error.code === code;
 

@@ -63,12 +63,12 @@ def test_an_installed_copy_has_the_same_modules(tmp_path: Path) -> None:
 
 
 def test_node_runs_the_tests_of_the_modules(tmp_path: Path) -> None:
-    packed = tmp_path / "packed.mjs"
+    packed = tmp_path / "played.mjs"
     packed.write_text(pack({**modules(), "all.js": PLAYED}, "all.js", {}))
     tests = sorted(str(path) for path in Path("tests/js").glob("*.test.js"))
     run = subprocess.run(
         [_node(), "--test", *tests],
-        env={**os.environ, "PACKED": packed.as_uri()},
+        env={**_packed(tmp_path), "PACKED": packed.as_uri()},
         capture_output=True,
         text=True,
         timeout=50,
@@ -77,13 +77,25 @@ def test_node_runs_the_tests_of_the_modules(tmp_path: Path) -> None:
     assert "# fail 0" in run.stdout
 
 
-async def test_node_makes_all_calls_over_http() -> None:
+async def test_node_makes_all_calls_over_http(tmp_path: Path) -> None:
     async with Served() as served:
         run = await asyncio.create_subprocess_exec(
-            _node(), "tests/js/calls.js", served.url, stdout=-1, stderr=-1
+            *(_node(), "tests/js/calls.js", served.url),
+            env=_packed(tmp_path),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         said, wrong = await run.communicate()
     assert said == b"well\n", wrong.decode()[-5_000:]
+
+
+def _packed(folder: Path) -> dict[str, str]:
+    """An environment that says where the scripts are, as the server gives them."""
+    (folder / "package.json").write_text('{"type": "module"}')
+    for name in ("client.js", "http.js"):
+        (folder / name).write_bytes(SCRIPTS[name].text)
+    places = {"CLIENT": folder / "client.js", "HTTP": folder / "http.js"}
+    return {**os.environ, **{name: path.as_uri() for name, path in places.items()}}
 
 
 def _node() -> str:

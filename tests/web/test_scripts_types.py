@@ -1,0 +1,57 @@
+"""The types of the client for browsers are sound, and say what programs may do."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from tests.needs import missing, need_program
+
+ROOT = Path(__file__).parents[2]
+COMPILER = ROOT / ".venv-npm" / "node_modules" / "typescript" / "bin" / "tsc"
+TYPES = {"onceward": "client", "onceward/http": "http", "onceward/react": "react"}
+# What they need of a browser, without all that one has.
+BROWSER = """\
+interface AbortSignal { readonly aborted: boolean }
+declare class URL { constructor(url: string) }
+"""
+
+
+def test_a_program_may_do_what_the_types_say_and_nothing_else(tmp_path: Path) -> None:
+    if not COMPILER.is_file():
+        missing("there is no TypeScript here: scripts/npm.sh installs it")
+    (tmp_path / "browser.d.ts").write_text(BROWSER)
+    paths = {name: [str(ROOT / "clients" / "js" / f"{file}.d.ts")] for name, file in TYPES.items()}
+    settings = {
+        "compilerOptions": {
+            "target": "es2022",
+            "module": "esnext",
+            "moduleResolution": "bundler",
+            "lib": ["es2022"],
+            "types": [],
+            "strict": True,
+            "noEmit": True,
+            "paths": paths,
+        },
+        "files": ["browser.d.ts", str(ROOT / "tests" / "js" / "types" / "client.ts")],
+    }
+    (tmp_path / "tsconfig.json").write_text(json.dumps(settings))
+    done = subprocess.run(
+        [need_program("node"), COMPILER, "--project", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("", 0)
+
+
+def test_the_package_for_npm_has_this_version_and_all_its_scripts() -> None:
+    from onceward import __version__
+
+    folder = ROOT / "clients" / "js"
+    package = json.loads((folder / "package.json").read_text())
+    assert package["version"] == __version__
+    for found in list(package["exports"].values())[:-1]:
+        assert all((folder / path).is_file() for path in found.values())
+    named = {found["default"] for found in list(package["exports"].values())[:-1]}
+    assert named == {f"./{path.name}" for path in folder.glob("*.js")}
