@@ -22,7 +22,7 @@ from tests.browser import launched, visiting
 from tests.server_process import ServerProcess
 from tests.web.showroom import Shop, open_shop
 
-DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+DESKTOP, PHONE = {"width": 1280, "height": 1000}, {"width": 390, "height": 844}
 SHOWN = {
     "console.png": ("", DESKTOP, "light"),
     "console-dark.png": ("", DESKTOP, "dark"),
@@ -36,7 +36,7 @@ ALL = [
     *("settings", ""),
 ]
 # So long it fills the plots.
-TRAFFIC_S = float(os.environ.get("TRAFFIC_S", "150"))
+TRAFFIC_S = float(os.environ.get("TRAFFIC_S", "120"))
 
 
 @contextmanager

@@ -15,10 +15,10 @@ export function page({ trouble }) {
   const plots = [
     plot("Messages a second", [
       { name: "accepted", kind: "first", at: of("accepted") },
-      { name: "completed", kind: "second", at: of("done") },
+      { name: "done", kind: "second", at: of("done") },
       { name: "failed", kind: "bad", at: of("failed") },
-    ], rate, { least: 5 }),
-    plot("Repeats stopped a second", [{ name: "repeats", kind: "first", at: of("repeats") }], rate, { least: 5 }),
+    ], rate, { least: 5, mean: 5 }),
+    plot("Repeats stopped a second", [{ name: "repeats", kind: "first", at: of("repeats") }], rate, { least: 5, mean: 5 }),
     plot("Oldest waiting job", [{ name: "age", kind: "first", at: of("age") }], span, { least: 1000 }),
     plot("Commits, to disk", [
       { name: "median", kind: "first", at: of("commit") },
@@ -35,7 +35,7 @@ export function page({ trouble }) {
   ];
   const health = h("span.chip"), facts = h("p.faint");
   const attention = h("ul.attention"), calm = h("p.calm", "Nothing needs attention.");
-  const figures = ["accepted/s", "completed/s", "failed/s", "waiting", "running", "done", "timers set", "rooms"]
+  const figures = ["accepted/s", "done/s", "failed/s", "waiting", "running", "done", "timers set", "rooms"]
     .map((name) => ({ name, value: h("dd") }));
   const queues = table("Queues", [
     { name: "Queue", kind: "name", update: once((cell, queue) => {

@@ -4,8 +4,9 @@ import { h, s, put } from "./dom.js";
 
 const WIDE = 480, HIGH = 120, TOP = 6;
 
-/** A plot: lines are [{name, kind, at(sample)}]; show makes a number a text. */
-export function plot(title, lines, show, { note = "", least = 1 } = {}) {
+/** A plot: lines are [{name, kind, at(sample)}]; show makes a number a text. What comes by chance is
+ * drawn as the mean of so many samples, so that one sees where it goes. */
+export function plot(title, lines, show, { least = 1, mean = 1 } = {}) {
   const values = lines.map((line) => h(`span.value.${line.kind}`));
   const legend = h("div.legend", lines.map((line, number) =>
     h("span.key", h(`i.swatch.${line.kind}`), h("span", line.name), values[number])));
@@ -16,14 +17,15 @@ export function plot(title, lines, show, { note = "", least = 1 } = {}) {
     grid, area, paths);
   const top = h("span.top"), start = h("span.start"), end = h("span.end", "now");
   const element = h("figure.plot", { "aria-label": title },
-    h("figcaption", h("h3", title), note && h("span.note", note)), legend,
+    h("figcaption", h("h3", title)), legend,
     h("div.canvas", drawing, top), h("div.axis", start, end));
   let scale = least;
 
   /** Samples in order, and over how long they are shown. */
   function update(samples, now, spanMs) {
     let most = least;
-    for (const line of lines) for (const sample of samples) most = Math.max(most, line.at(sample) ?? 0);
+    const drawn = lines.map((line) => smooth(samples.map((sample) => line.at(sample)), mean));
+    for (const values of drawn) for (const value of values) most = Math.max(most, value ?? 0);
     // The scale follows slowly downwards, so that the picture does not jump.
     const wanted = nice(most);
     scale = wanted > scale || wanted < scale / 4 ? wanted : scale;
@@ -35,7 +37,7 @@ export function plot(title, lines, show, { note = "", least = 1 } = {}) {
       one.setAttribute("y2", y);
     });
     lines.forEach((line, number) => {
-      const { path, under } = draw(line, samples, now, spanMs);
+      const { path, under } = draw(drawn[number], samples, now, spanMs);
       paths[number].setAttribute("d", path);
       if (number === 0) area.setAttribute("d", under);
       const last = [...samples].reverse().find((sample) => line.at(sample) !== null);
@@ -43,13 +45,12 @@ export function plot(title, lines, show, { note = "", least = 1 } = {}) {
     });
   }
 
-  function draw(line, samples, now, spanMs) {
+  function draw(values, samples, now, spanMs) {
     let path = "", first = null, x = 0;
     let pen = "M";
-    for (const sample of samples) {
-      const value = line.at(sample);
+    for (const [number, value] of values.entries()) {
       if (value === null) continue; // nothing happened: the line goes on to the next
-      x = Math.max(WIDE * (1 - (now - sample[0]) / spanMs), 0);
+      x = Math.max(WIDE * (1 - (now - samples[number][0]) / spanMs), 0);
       const y = HIGH - Math.min(value / scale, 1) * (HIGH - TOP);
       first ??= x;
       path += `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
@@ -59,6 +60,15 @@ export function plot(title, lines, show, { note = "", least = 1 } = {}) {
   }
 
   return { element, update };
+}
+
+/** The mean of each value and those before it. */
+function smooth(values, mean) {
+  if (mean === 1) return values;
+  return values.map((_, number) => {
+    const some = values.slice(Math.max(number - mean + 1, 0), number + 1);
+    return some.reduce((sum, value) => sum + value, 0) / some.length;
+  });
 }
 
 /** The next round number. */
