@@ -26,7 +26,7 @@ DESKTOP, PHONE = {"width": 1280, "height": 1000}, {"width": 390, "height": 844}
 SHOWN = {
     "console.png": ("", DESKTOP, "light"),
     "console-dark.png": ("", DESKTOP, "dark"),
-    "console-job.png": ("job", DESKTOP, "light"),
+    "console-job.png": ("job", {**DESKTOP, "height": 620}, "light"),
     "console-phone.png": ("", PHONE, "dark"),
 }
 ALL = [
