@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from onceward.client import Client, Place
 from tests.client.served import Served
 
+pytestmark = pytest.mark.timeout(150)
+
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not holds():  # noqa: ASYNC110 - nobody else could tell
             await asyncio.sleep(0)
 

@@ -55,7 +55,7 @@ class Crowd:
                     await self._crowd(lives, client)
                 finally:
                     await asyncio.gather(*[live.close() for live in lives])
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):
                     last = (await client.room_info(room.id)).seq
                     while steps[-1].seq < last:  # noqa: ASYNC110 - nobody else could tell
                         await asyncio.sleep(0)

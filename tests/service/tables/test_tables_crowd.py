@@ -13,7 +13,7 @@ from tests.service.tables.crowd import Crowd
 SOAK = os.environ.get("ONCEWARD_SOAK") == "1"
 PEOPLE, CONNECTIONS, LEAVING = (1_000, 50, 200) if SOAK else (60, 8, 12)
 
-pytestmark = [pytest.mark.tables, pytest.mark.timeout(600 if SOAK else 60)]
+pytestmark = [pytest.mark.tables, pytest.mark.timeout(600 if SOAK else 300)]
 
 
 async def test_nobody_is_overtaken_or_seated_twice_on_sqlite(tmp_path: Path) -> None:

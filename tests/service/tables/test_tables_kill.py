@@ -15,7 +15,7 @@ SOAK = os.environ.get("ONCEWARD_SOAK") == "1"
 KILLS, PEOPLE, CONNECTIONS = (30, 900, 20) if SOAK else (1, 40, 4)
 POLICY = {"idle_ms": 0, "grace_ms": 60_000, "waiting_ms": 0, "max_wins": 3}
 
-pytestmark = [pytest.mark.tables, pytest.mark.timeout(2_700 if SOAK else 60)]
+pytestmark = [pytest.mark.tables, pytest.mark.timeout(2_700 if SOAK else 300)]
 
 
 async def insist(live: Live, do: str, **body: object) -> None:
