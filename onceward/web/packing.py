@@ -1,9 +1,9 @@
 """Joins modules of JavaScript into one, without comments and needless white space.
 
 No names change but those that nobody outside can see: of private members, `#name` and by agreement
-`_name`, and of what is declared under a word that is nowhere the name of a member. All modules of a
-pack share one scope, so no two may have the same name at their top; and their statements end with
-semicolons.
+`_name`, and of variables. All modules of a pack share one scope, so no two may have the same name
+at their top; their statements end with semicolons; and no variable is called like something global
+that is used.
 """
 
 import re
@@ -67,21 +67,17 @@ def shrink(text: str) -> str:
 
 
 def _shorter(text: str) -> dict[str, str]:
-    """Shorter names for private members, and for what is declared under words that are nowhere
-    the name of a member: they mean the same everywhere if all of them change."""
+    """Shorter names for private members and for variables. A word gets the same one everywhere: so
+    whatever it means, it means the same as before."""
     pieces = _Pieces([";", *_inside(text), ";"])
     counts = Counter(pieces.all)
     found = {word for word in counts if _PRIVATE.fullmatch(word)}
-    members: set[str] = set()
     for place, word in enumerate(pieces.all):
-        if re.fullmatch(r"\w+", word):
-            if pieces.is_declared(place):
-                found.add(word)
-            if pieces.may_be_member(place):
-                members.add(word)
+        if re.fullmatch(r"[A-Za-z]\w*", word) and pieces.is_declared(place):
+            found.add(word)
     free = (name for name in _NAMES if name not in counts)
     hidden = (f"#{name}" for name in _NAMES)
-    often = sorted(found - members, key=lambda word: (-counts[word], word))
+    often = sorted(found - pieces.shared(), key=lambda word: (-counts[word], word))
     return {word: next(hidden if word[0] == "#" else free) for word in often}
 
 
@@ -110,17 +106,30 @@ class _Pieces:
             return before in ("[", ",") and self.all[opens - 1] in _DECLARE
         return self.all[opens] == "(" and before in ("(", ",", "...") and self._defines(opens)
 
-    def may_be_member(self, place: int) -> bool:
-        """Whether a word may be what an object or a class calls a member."""
-        before, after, opens = self.all[place - 1], self.all[place + 1], self._opens[place]
+    def shared(self) -> set[str]:
+        """The words that are imported or exported."""
+        return {
+            word
+            for word, opens in zip(self.all, self._opens, strict=True)
+            if self.all[opens - 1] in ("import", "export")
+        }
+
+    def named(self, place: int, short: str) -> str:
+        """What to write for a word that has a shorter name: that, where it is a variable."""
+        before, word, after = self.all[place - 1 : place + 2]
+        opens = self._opens[place]
         if before in (".", "?."):
-            return True
-        in_object = self.all[opens] == "{" and self.all[opens - 1] not in _BEFORE_BLOCK
-        if in_object and before in ("{", ",") and after in (",", "}", "=", ":"):
-            return True
-        if "class" in self.all[opens - 4 : opens] and before in ("{", "}", ";"):
-            return True
-        return after == "(" and before != "function" and self._defines(place + 1)
+            return word
+        if self.all[opens] == "{" and "class" in self.all[max(opens - 4, 0) : opens]:
+            if before in ("{", "}", ";"):
+                return word
+        elif self.all[opens] == "{" and self.all[opens - 1] not in _BEFORE_BLOCK:
+            if before in ("{", ",") and after in (",", "}", "="):
+                return f"{word}:{short}"
+            if before in ("{", ",") and after == ":":
+                return word
+        defined = after == "(" and before != "function" and self._defines(place + 1)
+        return word if defined else short
 
     def _defines(self, opens: int) -> bool:
         """Whether a bracket has the parameters of a function."""
@@ -139,9 +148,13 @@ def _inside(text: str) -> Iterator[str]:
 
 
 def _shrunk(text: str, names: dict[str, str]) -> str:
+    source = _Pieces([";", *_tokens(text, names), ";"])
     pieces: list[str] = []
-    for piece in _tokens(text, names):
-        if piece in "}])" and pieces[-1] in (",", ";" if piece == "}" else ","):
+    for place, piece in enumerate(source.all[1:-1], 1):
+        if piece in names:
+            private = _PRIVATE.fullmatch(piece)
+            piece = names[piece] if private else source.named(place, names[piece])
+        elif piece in "}])" and pieces[-1] in (",", ";" if piece == "}" else ","):
             pieces.pop()  # nothing follows that it would stand between
         elif piece == "=>" and pieces[-3] == "(" and re.match(r"\w", pieces[-2]):
             pieces[-3:] = [pieces[-2]]
@@ -176,8 +189,6 @@ def _tokens(text: str, names: dict[str, str]) -> Iterator[str]:
             piece, place = pattern[0], pattern.end()
         elif found["word"] and piece[0].isdecimal():
             piece = piece.replace("_", "")
-        elif found["word"]:
-            piece = names.get(piece, piece)
         yield piece
         before = piece
 

@@ -96,8 +96,8 @@ export class Transport {
   // what the last one found done.
   async _call(method, path, { body, query = {}, waitS = 0, key, course = {}, signal } = {}) {
     const waitMs = milliseconds(waitS ?? 0, "waitS");
-    const terms = new URLSearchParams(asked(query));
-    const address = `${this._url}/v1/${path.map(word).join("/")}${terms.size ? `?${terms}` : ""}`;
+    const terms = String(new URLSearchParams(asked(query)));
+    const address = `${this._url}/v1/${path.map(word).join("/")}${terms && `?${terms}`}`;
     const headers = {};
     if (this.#key) headers.Authorization = `Bearer ${this.#key}`;
     if (body !== undefined) headers["Content-Type"] = "application/json";
