@@ -33,6 +33,7 @@ ALL = [
     *("queues", "queues/orders", "queues/orders?tab=dead", "queues/parcels?tab=senders"),
     *("queues/orders?tab=settings", "doubt", "job", "timers", "timers?tab=all", "timers?tab=new"),
     *("endpoints", "timers/carrier-pickup", "rooms", "rooms/warehouse", "locks/label-printer"),
+    *("tables", "tables/canteen"),
     *("settings", ""),
 ]
 # So long it fills the plots.

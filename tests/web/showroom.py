@@ -12,6 +12,7 @@ from onceward.parts.games import Rules, won
 from tests.server_process import ServerProcess
 
 SCRIPT = "<script>document.title = 'taken over'</script>"
+HOUR_MS = 3_600_000
 MARKUP = "<b onmouseover=alert(1)>board</b>"
 
 
@@ -109,11 +110,14 @@ class Shop:
             ("carrier-pickup", {"endpoint": "carrier", "delay_ms": 0, "attempts_max": 1}),
             ("newsletter", {"queue": "mail", "cron": "0 9 * * MON", "zone": "Europe/Berlin"}),
             ("stock-count", {"queue": "parcels", "every_ms": 900_000}),
-            ("close-shop", {"queue": "parcels", "delay_ms": 95_000}),
-            (MARKUP, {"queue": "parcels", "delay_ms": 240_000}),
+            ("close-shop", {"queue": "parcels", "delay_ms": HOUR_MS // 2}),
+            (MARKUP, {"queue": "parcels", "delay_ms": HOUR_MS}),
         ):
             await client.call("POST", "v1", "timers", type=dict, body={"id": id_, **timer})
-        await client.call("POST", "v1", "tables", type=dict, body={"id": "canteen", "game": "nim"})
+        # Nothing of it ends by itself, however slow whoever looks at it is.
+        times = dict.fromkeys(("turn_ms", "idle_ms", "waiting_ms"), HOUR_MS)
+        table = {"id": "canteen", "game": "nim", "policy": times}
+        await client.call("POST", "v1", "tables", type=dict, body=table)
         for user in ("ann", "ben", "cas"):
             await self.at_table(client, "join", user=user)
         moves = [("ann", 3), ("ben", 1), ("ann", 2), ("ben", 2), ("ann", 3), ("ben", 1)]

@@ -137,7 +137,7 @@ export function tell(text, bad = false) {
   toasts ??= document.body.appendChild(h("div.toasts", { role: "status", "aria-live": "polite" }));
   const toast = h(`div.toast${bad ? ".bad" : ""}`, text);
   toasts.append(toast);
-  setTimeout(() => toast.remove(), bad ? 8000 : 4000);
+  setTimeout(() => toast.remove(), bad ? 15000 : 8000);
 }
 
 /** A button that does something over the network, and tells what went wrong. */
