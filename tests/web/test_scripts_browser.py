@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from onceward import limits
+from onceward.client import Client
 from onceward.client.rooms.live import Live
 from onceward.client.rooms.room import Room
 from onceward.clock import Clock
@@ -122,6 +124,9 @@ async def test_browsers_and_programs_see_the_same_whatever_happens(
     chance = random.Random(seed)
     async with AsyncExitStack() as stack:
         server = stack.enter_context(ServerProcess(tmp_path))
+        client = await stack.enter_async_context(Client(server.url))
+        # So much is done while a tab is offline that less would not reach back to where it was.
+        await client.create_room("r", keep=limits.ROOM_KEEP_STEPS_MAX)
         pages = await stack.enter_async_context(tabs(browser, server.url, TABS))
         for number, page in enumerate(pages):
             await page.evaluate(ENTER, [f"tab {number}", chance.randrange(1 << 32)])
