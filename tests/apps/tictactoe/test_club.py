@@ -171,6 +171,7 @@ def test_two_play_and_a_third_waits_in_three_tabs(tmp_path: Path) -> None:
     # While the server is away requests to it fail, and so do those of who cheats.
     forgiven = "net::ERR_|status of (403|409|422)|WebSocket"
     with served(tmp_path) as server, browsing(forgiven, viewport=size) as page:
+        page.context.set_default_timeout(100_000)  # a server comes back slowly on a busy machine
         pages = [page, page.context.new_page(), page.context.new_page()]
         named = zip(pages, ("ann", "ben", "cas"), strict=True)
         ann, ben, cas = (Tab(one, server.url, name) for one, name in named)

@@ -46,6 +46,9 @@ async function send(text) {
   for (let left = TRIES; ; left--) {
     try {
       await call("texts", { method: "POST", body });
+      if (live?.state === "connecting") {
+        live.wake(); // whoever answers can be connected to, without the rest of a pause
+      }
       return;
     } catch (error) {
       if (error.final || left === 1) {

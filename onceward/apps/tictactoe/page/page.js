@@ -37,6 +37,9 @@ async function call(method, path, body) {
     const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) }).catch(() => null);
     const said = await answer?.json().catch(() => null);
     if (answer?.ok && said) {
+      if (live?.state === "connecting") {
+        live.wake(); // whoever answers can be connected to, without the rest of a pause
+      }
       return said;
     }
     if (left === 1 || (said && answer.status < 500)) {
@@ -69,12 +72,21 @@ async function look() {
     return;
   }
   asking = true;
-  do {
-    again = false;
-    place = await call("GET", at("/place")).catch(() => place);
-    draw();
-  } while (again);
-  asking = false;
+  try {
+    do {
+      again = false;
+      const asked = table;
+      const found = await call("GET", at("/place")).catch(() => place);
+      if (asked === table) {
+        place = found;
+        draw();
+      } else {
+        again = true; // one has gone to another table meanwhile
+      }
+    } while (again);
+  } finally {
+    asking = false;
+  }
 }
 
 function seats() {
@@ -210,12 +222,18 @@ async function rankAll() {
 
 async function sit(id) {
   room?.leave();
+  room = null; // until the other one is there
   table = id;
   place = { role: "" };
   for (const button of byId("tables").children) {
     button.setAttribute("aria-current", String(button.dataset.table === id));
   }
-  room = await live.join(club.tables.find((one) => one.id === id).room);
+  const joined = await live.join(club.tables.find((one) => one.id === id).room);
+  if (table !== id) {
+    joined.leave(); // one has gone on to yet another table
+    return;
+  }
+  room = joined;
   for (const name of ["seats", "table", "line"]) {
     room.map(name).subscribe(look);
   }
