@@ -20,7 +20,8 @@ from onceward.engine.sqlite.table import Table
 from onceward.engine.sqlite.writer import Writer
 from onceward.errors import EngineStopped, OncewardError, StorageFull
 
-_CHECKPOINT_ROWS = 20_000
+# Few enough that the disk is not busy for long with what is synced at once: commits wait for it.
+_CHECKPOINT_ROWS = 4_000
 # Between two pieces of work on filters.
 _FILTERS_REST_S = 0.02
 _RETRY_S = 1.0

@@ -132,9 +132,11 @@ class Table:
             raise unreadable(self.path, error) from error
 
     def fold(self, rows: Sequence[Record], folded_seq: int | None = None) -> None:
-        """Write rows (an empty value removes), and how far the journal is folded; durable.
+        """Write rows (an empty value removes), and how far the journal is folded.
 
-        Raises `StorageFull` (nothing was changed) or `apsw.Error`.
+        Durable once it says how far: until then the journal has them, and after a loss of power
+        it is as after one of the calls before. Raises `StorageFull` (nothing was changed) or
+        `apsw.Error`.
         """
         puts = [
             (*row.key, row.value.decode(), row.version, row.expires_at_ms)
@@ -143,6 +145,8 @@ class Table:
         ]
         removals = [row.key for row in rows if not row.value]
         try:
+            durably = "NORMAL" if folded_seq is None else "FULL"
+            self._fold.execute(f"PRAGMA synchronous = {durably}")
             with transaction(self._fold):
                 if puts:
                     self._fold.execute(_UPSERT, (json_text(puts),))

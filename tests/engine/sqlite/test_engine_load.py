@@ -100,7 +100,7 @@ async def test_closing_under_load_keeps_what_it_answered_and_refuses_the_rest(
 
 
 class Held(Observer):
-    """Holds the folding back at a sync, until told."""
+    """Holds the folding back at a write, until told."""
 
     def __init__(self) -> None:
         self.on = False
@@ -108,7 +108,7 @@ class Held(Observer):
         self.go = threading.Event()
 
     def before(self, operation: Operation) -> int | None:
-        if self.on and operation.kind == "vfs.sync":
+        if self.on and operation.kind == "vfs.write":
             self.reached.set()
             assert self.go.wait(20)
         return None

@@ -49,6 +49,22 @@ def test_what_is_folded_is_found_and_a_fold_removes_too(table: Table) -> None:
     assert table.folded_seq == 7
 
 
+def test_what_is_folded_is_synced_with_how_far_it_is_folded_and_not_before(
+    memory_path: Path,
+) -> None:
+    faults = Faults()
+    with Watched(faults) as watched:
+        table = Table(str(memory_path / "app.db"), bytes(16), 1 << 20, watched.vfs)
+        table.fold([row("a")], 1)  # the log has begun
+        before = faults.counts["vfs.sync"]
+        table.fold([row("b")])
+        table.fold([gone("a")])
+        assert faults.counts["vfs.sync"] == before
+        table.fold([], 3)
+        assert faults.counts["vfs.sync"] > before
+        table.close()
+
+
 def test_the_next_record_of_the_partition_is_found_where_there_is_none(table: Table) -> None:
     table.fold([row("b"), row("a", partition="q")])
     assert table.seek(("p", "a")) == row("b")
