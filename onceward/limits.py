@@ -287,7 +287,7 @@ DESK_IDLE_S = 60.0
 
 # Jobs are counted again and again: so many at a time, with pauses so many times as long as
 # that takes, and so long between two counts.
-CENSUS_JOBS = 500
+CENSUS_JOBS = 100
 CENSUS_REST = 30
 CENSUS_S = 1.0
 # Timers, rooms and endpoints are counted less often than jobs: every so many times.

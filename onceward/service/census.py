@@ -19,7 +19,8 @@ from onceward.errors import OncewardError
 from onceward.parts.endpoints import ENDPOINTS, Endpoint
 from onceward.parts.rooms.records import ROOMS
 from onceward.parts.schedule import job_partition
-from onceward.parts.timers import Timer, timer_partition
+from onceward.parts.timers import timer_partition
+from onceward.parts.timers.records import State
 from onceward.store import Store
 from onceward.transaction import decode
 
@@ -30,6 +31,12 @@ class _Glance(msgspec.Struct):
     queue: str
     state: str
     made_ms: int
+
+
+class _TimerGlance(msgspec.Struct):
+    """What is counted of a timer."""
+
+    state: State = "active"
 
 
 @dataclass(slots=True)
@@ -102,7 +109,7 @@ class Census:
         timers, rooms, failing = Counter[str](), 0, list[Failing]()
         for slot in range(self._slots):
             async for page in self._pages(timer_partition(slot)):
-                timers.update(timer.state for timer in _values(page, Timer))
+                timers.update(timer.state for timer in _values(page, _TimerGlance))
         async for page in self._pages(ROOMS):
             rooms += len(page)
         async for page in self._pages(ENDPOINTS):
