@@ -33,6 +33,7 @@ class Line(msgspec.Struct, array_like=True):
     at_ns: int
     attempt: int
     token: str
+    process: int
 
 
 def effect_key(id_: str) -> Key:
@@ -40,17 +41,22 @@ def effect_key(id_: str) -> Key:
     return "effect", id_
 
 
-def write(folder: Path, id_: str, line: Line) -> None:
+def line(job: Job, what: str, at_ns: int) -> Line:
+    """What a job has to tell in this process."""
+    return Line(what, at_ns, job.attempt, job.token, os.getpid())
+
+
+def write(folder: Path, id_: str, told: Line) -> None:
     """Append a line to a job's file, in one piece."""
     with open(folder / id_, "ab", buffering=0) as file:
-        file.write(msgspec.json.encode(line) + b"\n")
+        file.write(msgspec.json.encode(told) + b"\n")
 
 
 def read(folder: Path, id_: str) -> list[Line]:
     file = folder / id_
     if not file.exists():
         return []
-    return [msgspec.json.decode(line, type=Line) for line in file.read_bytes().splitlines()]
+    return [msgspec.json.decode(text, type=Line) for text in file.read_bytes().splitlines()]
 
 
 class Child:
@@ -67,7 +73,7 @@ class Child:
 
     async def step(self, job: Job, name: str, at_ns: int) -> str:
         """What a step does: note that it ran, and take its time."""
-        write(self.folder, job.id, Line(name, at_ns, job.attempt, job.token))
+        write(self.folder, job.id, line(job, name, at_ns))
         await self.app.store.clock.sleep(0.05)
         return job.token
 
@@ -78,9 +84,9 @@ class Child:
 
     def ask(self, job: Job) -> str:
         """What became of a payment: the file tells."""
-        for line in read(self.folder, job.id):
-            if line.what == "pay":
-                return line.token
+        for told in read(self.folder, job.id):
+            if told.what == "pay":
+                return told.token
         raise NotDone("nothing was paid")
 
     async def work(self, job: Job) -> dict[str, str]:
@@ -97,10 +103,10 @@ class Child:
         return done
 
     def recorded(self, job: Job, name: str) -> None:
-        write(self.folder, job.id, Line(f"recorded {name}", boot_ns(), job.attempt, job.token))
+        write(self.folder, job.id, line(job, f"recorded {name}", boot_ns()))
 
     async def poison(self, job: Job) -> None:
-        write(self.folder, job.id, Line("poison", boot_ns(), job.attempt, job.token))
+        write(self.folder, job.id, line(job, "poison", boot_ns()))
         if job.queue == "killing":
             os.kill(os.getpid(), signal.SIGKILL)
         raise ValueError("poison")
