@@ -97,14 +97,10 @@ def _random_part(value: int) -> str:
     """As `_encode` of the lowest 80 bits: written out, since every message needs one."""
     high, low = value >> 40 & 0xFF_FFFF_FFFF, value & 0xFF_FFFF_FFFF
     return (
-        _PAIRS[high >> 30]
-        + _PAIRS[high >> 20 & 1023]
-        + _PAIRS[high >> 10 & 1023]
-        + _PAIRS[high & 1023]
-        + _PAIRS[low >> 30]
-        + _PAIRS[low >> 20 & 1023]
-        + _PAIRS[low >> 10 & 1023]
-        + _PAIRS[low & 1023]
+        f"{_PAIRS[high >> 30]}{_PAIRS[high >> 20 & 1023]}"
+        f"{_PAIRS[high >> 10 & 1023]}{_PAIRS[high & 1023]}"
+        f"{_PAIRS[low >> 30]}{_PAIRS[low >> 20 & 1023]}"
+        f"{_PAIRS[low >> 10 & 1023]}{_PAIRS[low & 1023]}"
     )
 
 

@@ -288,7 +288,7 @@ DESK_IDLE_S = 60.0
 # Jobs are counted again and again: so many at a time, with pauses so many times as long as
 # that takes, and so long between two counts.
 CENSUS_JOBS = 100
-CENSUS_REST = 30
+CENSUS_REST = 50
 CENSUS_S = 1.0
 # Timers, rooms and endpoints are counted less often than jobs: every so many times.
 CENSUS_OTHERS = 5
@@ -304,6 +304,8 @@ EFFECTS_BYTES_MAX = 1_500
 REQUEST_BYTES_MAX = 1 << 20
 MESSAGES_BYTES_MAX = 8 << 20
 BATCH_MESSAGES_MAX = 1_000
+ROUTES_KNOWN = 1_000  # addresses whose route is kept in mind, of up to so many bytes
+ROUTE_KNOWN_BYTES = 200
 HEAD_BYTES_MAX = 64 << 10  # and what one read brings beyond
 BODIES_BYTES_MAX = 256 << 20  # of all requests that are still coming
 SENT_BYTES_MAX = 32 << 20  # a body with the sizes of its chunks, or what is not read any more

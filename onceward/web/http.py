@@ -30,8 +30,15 @@ class Request:
 
     __slots__ = ("_headers", "_whole", "method", "parameters", "receive", "route", "scope")
 
-    def __init__(self, scope: Scope, receive: Receive, whole: bytes | None = None) -> None:
-        """Of a body that is there already, `whole` is all."""
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        whole: bytes | None = None,
+        headers: dict[bytes, bytes] | None = None,
+    ) -> None:
+        """Of a body that is there already, `whole` is all. `headers`: those of the scope by name,
+        if that is made already."""
         self.scope = scope
         self.method: str = scope["method"]
         self.parameters: dict[str, str] = {}
@@ -39,7 +46,7 @@ class Request:
         self.route = ""
         """The pattern of its path, once found."""
         self.receive = receive
-        self._headers: dict[bytes, bytes] | None = None
+        self._headers = headers
         self._whole = whole
 
     def header(self, name: bytes) -> str | None:

@@ -152,6 +152,7 @@ class Protocol(asyncio.Protocol):
     def _clear(self) -> None:
         self._url = b""
         self._headers: Headers = []
+        self._by_name: dict[bytes, bytes] = {}
         self._in_head = True
         self._sent_bytes = 0
         self._forget_body()
@@ -172,7 +173,7 @@ class Protocol(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        headers = dict(self._headers)
+        self._by_name = headers = dict(self._headers)
         if self._parser.should_upgrade() and not _BODY_HEADERS.isdisjoint(headers):
             # The parser takes what comes for the other protocol, and the body would be missing.
             raise BadInput("with a body no other protocol can be asked for", code="bad_header")
@@ -224,14 +225,14 @@ class Protocol(asyncio.Protocol):
             }
             body = bytes(self._body)  # itself, if it came in one piece
             last = not self._parser.should_keep_alive()
-            self._add(_Exchange(self, scope, body, last=last))
+            self._add(_Exchange(self, scope, body, self._by_name, last=last))
         self._clear()
 
     def _asks_for_websocket(self) -> bool:
         return (
             self._config.ws_protocol_class is not None
             and self._parser.get_method() == b"GET"
-            and dict(self._headers).get(b"upgrade", b"").lower() == b"websocket"
+            and self._by_name.get(b"upgrade", b"").lower() == b"websocket"
             # What came before it would be answered after it.
             and not (self._answering or self._exchanges)
         )
@@ -353,13 +354,17 @@ class Protocol(asyncio.Protocol):
 class _Exchange:
     """A request as the application sees it; or the answer to what is none."""
 
-    __slots__ = ("_body", "_headers", "_protocol", "_status", "last", "refusal", "scope")
+    __slots__ = (
+        *("_body", "_by_name", "_headers", "_protocol", "_status"),
+        *("last", "refusal", "scope"),
+    )
 
     def __init__(
         self,
         protocol: Protocol,
         scope: Scope | None = None,
         body: bytes = b"",
+        by_name: dict[bytes, bytes] | None = None,
         *,
         refusal: Response | None = None,
         last: bool = False,
@@ -370,11 +375,12 @@ class _Exchange:
         """Whether the connection ends with it."""
         self._protocol = protocol
         self._body: bytes | None = body
+        self._by_name = by_name
 
     def request(self) -> Request:
         """The request, with all of its body."""
         assert self.scope is not None
-        return Request(self.scope, self.receive, self._body)
+        return Request(self.scope, self.receive, self._body, self._by_name)
 
     async def receive(self) -> Scope:
         """All of the body; after that, that the caller is gone."""

@@ -5,9 +5,11 @@ table makes the OpenAPI document.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
+from onceward import limits
 from onceward.errors import BadInput
 from onceward.web.http import Request, Response, Scope
 
@@ -64,6 +66,8 @@ class Routes:
             self._names[route.path] = _names(route.path)
             assert route.method not in node.routes, route
             node.routes[route.method] = route
+        # Most are asked for again and again. What is found is not changed by anyone.
+        self._known = lru_cache(limits.ROUTES_KNOWN)(self._look_up)
 
     def __iter__(self) -> Iterator[Route]:
         return iter(self._routes)
@@ -71,10 +75,17 @@ class Routes:
     def find(self, request: Request) -> Route:
         """The route of a request, whose parameters are set. Raises `BadInput`: there is none,
         it takes another method, or a parameter is no text."""
+        raw, root = raw_path(request.scope), request.scope.get("root_path", "")
+        look_up = self._known if len(raw) <= limits.ROUTE_KNOWN_BYTES else self._look_up
+        route, request.parameters = look_up(request.method, raw, root)
+        request.route = route.path
+        return route
+
+    def _look_up(self, method: str, raw: bytes, root: str) -> tuple[Route, dict[str, str]]:
         node = before = self._root
         values: list[str] = []
         text = ""
-        for text in words_of(request.scope):
+        for text in _words(raw, root):
             after = node.words.get(text)
             if after is None and text:
                 after = node.any
@@ -82,7 +93,7 @@ class Routes:
             if after is None:
                 raise BadInput("there is nothing at this address", code="not_found")
             before, node = node, after
-        method = "GET" if request.method == "HEAD" else request.method
+        asked, method = method, "GET" if method == "HEAD" else method
         route = node.routes.get(method)
         if route is None and before.any is not None and node is not before.any:
             # A name may be the same as a word: there may be a lock called "renew".
@@ -93,13 +104,11 @@ class Routes:
                 raise BadInput("there is nothing at this address", code="not_found")
             allowed = ", ".join(sorted({*node.routes, *(["HEAD"] if "GET" in node.routes else [])}))
             raise BadInput(
-                f"this address takes {allowed}, not {request.method[:20]}",
+                f"this address takes {allowed}, not {asked[:20]}",
                 code="method_not_allowed",
                 allow=allowed,
             )
-        request.parameters = dict(zip(self._names[route.path], values, strict=True))
-        request.route = route.path
-        return route
+        return route, dict(zip(self._names[route.path], values, strict=True))
 
 
 def _names(path: str) -> list[str]:
@@ -109,13 +118,22 @@ def _names(path: str) -> list[str]:
 
 def words_of(scope: Scope) -> list[str]:
     """The parts of a path below where the server is mounted. Raises `BadInput`."""
+    return _words(raw_path(scope), scope.get("root_path", ""))
+
+
+def raw_path(scope: Scope) -> bytes:
+    """The path of a request as it was sent."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"], errors="surrogatepass").encode()
+    return raw
+
+
+def _words(raw: bytes, root: str) -> list[str]:
     raw = raw.partition(b"?")[0]
     if b"%" in raw:
         words = [_decode(word) for word in raw.split(b"/")[1:]]
     else:
         words = _decode(raw).split("/")[1:]
-    root = scope.get("root_path", "").strip("/")
+    root = root.strip("/")
     if root:
         mounted = root.split("/")
         if words[: len(mounted)] == mounted:
