@@ -9,9 +9,11 @@
 
 The server has a core for itself, and the readers another one. One program, reader.c, reads from
 all servers and counts what arrives; the processor time of the server is measured meanwhile.
-Rates are per second of the server's processor.
+Rates are per second of the server's processor. targets.py says what is wanted of us.
 
-    python benchmarks/rooms [--measures fan-out,idle] [--seconds 5] [--rounds 3]
+    python benchmarks/rooms [--quick] [--measures "fan-out,many rooms"] [--seconds 4] [--rounds 3]
+
+All of it takes about 20 minutes; one measure with `--quick` less than two.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import json
 import os
 import platform
 import resource
+import select
 import signal
 import socket
 import statistics
@@ -26,20 +29,29 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from rich.console import Console
 from rich.table import Table
-from sides import PACKAGES, SIDES, Side, compile_reader, install, running
+from sides import PACKAGES, SIDES, Side, compile_reader, install, large, running
+from targets import MAP, OURS, Run, judged, ratio
 
 HERE = Path(__file__).parent
 MEASURES = ("fan-out", "half load", "many rooms", "idle", "return", "mute")
-OURS, MAP = "onceward, said", "onceward, map"
+# Some are about us alone.
+ALONE = {"return": (MAP,), "mute": (OURS,)}
 WINDOW = 64
 TICKS = os.sysconf("SC_CLK_TCK")
-Run = dict[str, Any]
+# Memory does not change from round to round.
+ONCE = ("idle",)
+# Beside those who never read: messages so large and so many that all ways to one of them are full
+# before the end.
+LARGE_BYTES, LARGE_PER_S, LARGE_S = 40_000, 10, 15.0
+CUT_OFF_S = 20.0  # for the last of them to be given up
+READY_S = 300.0  # until all are back
 
 
 class Bench:
@@ -55,10 +67,18 @@ class Bench:
         self.results: dict[str, dict[str, list[Run]]] = {}
 
     def run(self) -> None:
-        for number in range(self.options.rounds):
+        begun = time.monotonic()
+        rounds = self.options.rounds
+        for number in range(rounds):
             for measure in self.options.measures.split(","):
+                if measure in ONCE and number:
+                    continue
                 for name in self.options.sides.split(";"):
-                    self.console.print(f"[dim]{measure}: {name}, round {number + 1}[/]")
+                    if name not in ALONE.get(measure, SIDES):
+                        continue
+                    after = f"{time.monotonic() - begun:5.0f} s"
+                    where = f"round {number + 1} of {rounds}"
+                    self.console.print(f"[dim]{after}  {where}  {measure}: {name}[/]")
                     for case, result in self.measure(measure, SIDES[name]):
                         self.results.setdefault(case, {}).setdefault(name, []).append(result)
                         self.save()
@@ -70,11 +90,12 @@ class Bench:
             if measure == "fan-out":
                 for readers in self.options.readers:
                     for window in (WINDOW, 1):
-                        case = f"fan-out, {readers:,} readers, {window} under way"
+                        case = saturated(readers, window)
                         found.append((case, self.load(side, readers, 1, window)))
             elif measure == "half load":
                 for readers in self.options.readers:
-                    most = self.load(side, readers, 1, WINDOW)
+                    known = self.results.get(saturated(readers), {}).get(side.name)
+                    most = known[-1] if known else self.load(side, readers, 1, WINDOW)
                     rate = most["delivered"] / most["seconds"] / readers / 2
                     half = self.load(side, readers, 1, 100_000, rate)
                     found.append((f"half load, {readers:,} readers", half))
@@ -82,10 +103,12 @@ class Bench:
                 found.append((f"{many // 10:,} rooms of 10", self.load(side, many, many // 10, 1)))
             elif measure == "idle":
                 found.append((f"{many:,} idle connections", self.idle(side, many)))
-            elif measure == "return" and side.name == MAP:
+            elif measure == "return":
                 found.append((f"{many:,} connections come back", self.come_back(side, many)))
-            elif measure == "mute" and side.name == OURS:
+            elif measure == "mute":
                 found.append((f"{many // 10:,} never read", self.mute(side, 100, many // 10)))
+            else:
+                raise SystemExit(f"there is no measure {measure!r}: {', '.join(MEASURES)}")
         except (RuntimeError, subprocess.SubprocessError, OSError) as error:
             self.console.print(f"{measure}: {side.name} did not run: {error}")
         return found
@@ -98,7 +121,7 @@ class Bench:
         window: int,
         rate: float = 0.0,
         mutes: int = 0,
-        sample: list[int] | None = None,
+        seconds: float = 0.0,
     ) -> Run:
         """Let the readers read, and say what they got and what the server needed for that."""
         with ExitStack() as stack:
@@ -107,9 +130,9 @@ class Bench:
             baseline = resident_bytes(pid)
             for _ in range(mutes):
                 stack.enter_context(mute(port, side))
-            seconds = str(self.options.seconds)
-            arguments = [self.reader, str(port), side.path, str(readers), str(rooms), seconds]
-            arguments += [str(window), f"{rate:.3f}", side.ready, side.setup, side.message]
+            arguments = [self.reader, str(port), side.path, str(readers), str(rooms)]
+            arguments += [str(seconds or self.options.seconds), str(window), f"{rate:.3f}"]
+            arguments += [side.ready, side.setup, side.message]
             process = subprocess.Popen(
                 arguments,
                 stdout=subprocess.PIPE,
@@ -131,18 +154,20 @@ class Bench:
             result["per_cpu_second"] = result["delivered"] / max(result["cpu_s"], 0.01)
             result["grown_bytes"] = grown
             result["bytes_per_connection"] = grown / (readers + rooms)
-            result["resident_bytes"] = resident_bytes(pid) - baseline
+            if mutes:
+                result["mutes"] = mutes
+                result["cut_off"] = mutes - connections_left(port)
+                result["peak_bytes"] = peak_bytes(pid) - baseline
             return result
 
     def idle(self, side: Side, many: int) -> Run:
         """Only memory counts."""
-        return self.load(side, many, many // 10, 1, rate=0.001)
+        return self.load(side, many, many // 10, 1, rate=0.001, seconds=1.0)
 
     def mute(self, side: Side, readers: int, mutes: int) -> Run:
         """Beside connections that take part, and read nothing of what they are sent."""
-        result = self.load(side, readers, 1, WINDOW, mutes=mutes)
-        result["mutes"] = mutes
-        return result
+        side = large(side, LARGE_BYTES)
+        return self.load(side, readers, 1, 100_000, LARGE_PER_S, mutes, LARGE_S)
 
     def come_back(self, side: Side, many: int) -> Run:
         """Kill the server, start it again at the same address, and see all of them come back."""
@@ -161,14 +186,14 @@ class Bench:
             )
             assert guests.stdin is not None
             assert guests.stdout is not None
-            if guests.stdout.readline().strip() != "ready":
+            if line_within(guests.stdout, READY_S).strip() != "ready":
                 raise RuntimeError("not everyone came in the first place")
             guests.stdin.write("\n")
             guests.stdin.flush()
             os.kill(pid, signal.SIGKILL)
             first.close()
             stack.enter_context(running(side, own, self.server_core, port))
-            result: Run = json.loads(guests.stdout.readline())
+            result: Run = json.loads(line_within(guests.stdout, READY_S))
             guests.stdin.close()
             return result
 
@@ -189,12 +214,10 @@ class Bench:
             for ours in (OURS, MAP):
                 for name in sides:
                     if name not in (OURS, MAP) and (times := ratio(sides, ours, name)):
-                        self.console.print(f"{case}: {ours} is {times:.1f} × {name}")
-        for runs in [runs for sides in self.results.values() for runs in sides.values()]:
-            for run in runs:
-                if "back" in run:
-                    told = f"{run['back']:,} came back in {run['seconds']:.1f} s"
-                    self.console.print(f"{told}, {run['gaps']} with a gap")
+                        self.console.print(f"{case}: {ours} is {times:.2f} × {name}")
+        self.console.print("\nwanted of us:")
+        for target, found, met in judged(self.results):
+            self.console.print(f"  {'met    ' if met else 'NOT MET'}  {target}: {found}")
 
     def save(self) -> None:
         machine = {
@@ -208,6 +231,10 @@ class Bench:
             "machine": machine,
             "seconds": self.options.seconds,
             "rounds": self.options.rounds,
+            "targets": [
+                {"target": target, "found": found, "met": met}
+                for target, found, met in judged(self.results)
+            ],
             "results": self.results,
         }
         self.options.save.parent.mkdir(exist_ok=True)
@@ -231,15 +258,21 @@ def mute(port: int, side: Side) -> socket.socket:
     return connection
 
 
-def ratio(sides: dict[str, list[Run]], ours: str, theirs: str) -> float | None:
-    """How much more we deliver, of rounds next to each other in time."""
-    pairs = zip(sides.get(ours, []), sides[theirs], strict=False)
-    ratios = [
-        one["per_cpu_second"] / other["per_cpu_second"]
-        for one, other in pairs
-        if other.get("per_cpu_second") and one["delivered"]
-    ]
-    return statistics.median(ratios) if ratios else None
+def saturated(readers: int, window: int = WINDOW) -> str:
+    """The name of a case."""
+    return f"fan-out, {readers:,} readers, {window} under way"
+
+
+def connections_left(port: int) -> int:
+    """How many connections a server of ours has once it has given up whom it gives up."""
+    until = time.monotonic() + CUT_OFF_S
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        [left] = [line.split()[1] for line in lines if line.startswith("onceward_connections ")]
+        if not float(left) or time.monotonic() > until:
+            return int(float(left))
+        time.sleep(0.2)
 
 
 def row(runs: list[Run]) -> list[str]:
@@ -270,17 +303,34 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def line_within(stream: IO[str], seconds: float) -> str:
+    """The next line that a process says, which has said nothing yet. Raises `TimeoutError`."""
+    if not select.select([stream], [], [], seconds)[0]:
+        raise TimeoutError(f"nothing was heard for {seconds:.0f} s")
+    return stream.readline()
+
+
+def peak_bytes(pid: int) -> int:
+    """The most that it ever had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [peak] = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(peak) * 1024
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks/rooms", description=__doc__.splitlines()[0])
     parser.add_argument("--measures", default=",".join(MEASURES))
     parser.add_argument("--sides", default=";".join(SIDES), help="separated by semicolons")
     parser.add_argument("--readers", type=int, nargs="+", default=[100, 1_000])
     parser.add_argument("--many", type=int, default=10_000, help="connections, where it is many")
-    parser.add_argument("--seconds", type=float, default=5, help="for a run of one side")
+    parser.add_argument("--seconds", type=float, default=4, help="for a run of one side")
     parser.add_argument("--rounds", type=int, default=3, help="of all sides")
     parser.add_argument("--folder", default=None, help="where the files go (a real disk)")
     parser.add_argument("--save", type=Path, default=HERE.parent / "results" / "rooms.json")
+    parser.add_argument("--quick", action="store_true", help="one round of short runs")
     options = parser.parse_args()
+    if options.quick:
+        options.seconds, options.rounds = 2.0, 1
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

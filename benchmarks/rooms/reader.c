@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BUFFER = 1 << 18, TEXT = 4096, STAMP = 19 };
+enum { BUFFER = 1 << 18, TEXT = 1 << 16, STAMP = 19 };
 
 struct peer {
     int fd, room, writer, ready, closed, number;

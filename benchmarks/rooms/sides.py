@@ -73,6 +73,11 @@ SIDES = {
 }
 
 
+def large(side: Side, size_bytes: int) -> Side:
+    """The same with larger messages."""
+    return side._replace(message=side.message.replace(_FILL, "x" * size_bytes))
+
+
 def install() -> None:
     """Let the packages of node be there."""
     wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
