@@ -168,7 +168,8 @@ class Store:
     def begin(self) -> Transaction:
         """A transaction for those who cannot use `run`: they call `end`, and begin again with
         another one when that raises `Conflict`."""
-        return Transaction(self.engine, self.clock.now_ms(), self._heads)
+        now_ns = self.clock.now_ns()
+        return Transaction(self.engine, now_ns // 1_000_000, self._heads, -(-now_ns // 1_000_000))
 
     async def end(
         self, tx: Transaction, *, write: bool = True, end_turn: Callable[[], None] | None = None

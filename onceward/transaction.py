@@ -42,9 +42,13 @@ class Transaction:
     same key is also read by `get` or written.
     """
 
-    def __init__(self, engine: Engine, now_ms: int, heads: Heads) -> None:
+    def __init__(
+        self, engine: Engine, now_ms: int, heads: Heads, ends_ms: int | None = None
+    ) -> None:
         self.now_ms = now_ms
         """The time of this transaction; what expires by it is absent."""
+        self.ends_ms = now_ms if ends_ms is None else ends_ms
+        """When that millisecond ends: delays count from there on, so that none is too short."""
         self.seen: dict[Key, Record | None] = {}
         self.heads_used: set[Key] = set()
         self.hooks: list[Callable[[], None]] = []

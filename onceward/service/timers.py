@@ -189,7 +189,7 @@ class Timers:
         delay_ms = 0 if delay_s is None else milliseconds(delay_s, "a delay")
 
         async def fn(tx: Transaction) -> View:
-            due_ms = tx.now_ms + delay_ms if at_ms is None else at_ms
+            due_ms = tx.ends_ms + delay_ms if at_ms is None else at_ms
             return await self.part.move(tx, id_, due_ms, caller=caller)
 
         return await self._run(fn, tx)

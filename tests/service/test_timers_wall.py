@@ -31,9 +31,8 @@ pytestmark = [
 
 
 def least_ns(delay_ms: int) -> int:
-    """What must have passed, at least: times are whole milliseconds, so a delay counts from the
-    beginning of the one it was asked in, and the clock may be slewed meanwhile."""
-    return (delay_ms - 1) * (1_000_000 - CLOCK_SLEW_PPM)
+    """What must have passed, at least: all of it, but for what the clock may be slewed by."""
+    return delay_ms * (1_000_000 - CLOCK_SLEW_PPM)
 
 
 class Wall:

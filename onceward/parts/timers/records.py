@@ -148,7 +148,7 @@ def admit(spec: Spec, now_ms: int) -> None:
         raise BadInput("a timer has a time or a delay, not both")
     if spec.delay_ms is not None and spec.delay_ms < 0:
         raise BadInput(f"a delay has 0 ms or more, not {spec.delay_ms}")
-    admit_due(first_ms(spec, now_ms), now_ms)
+    admit_due(first_ms(spec, now_ms, now_ms), now_ms)
 
 
 def admit_due(due_ms: int, now_ms: int) -> None:
@@ -160,13 +160,14 @@ def admit_due(due_ms: int, now_ms: int) -> None:
         raise BadInput(f"a timer is due 0 to {most_ms} ms after 1970, not {due_ms}")
 
 
-def first_ms(spec: Spec, now_ms: int) -> int:
+def first_ms(spec: Spec, now_ms: int, ends_ms: int) -> int:
+    """When a timer is due first; delays count from `ends_ms` on, when this millisecond ends."""
     if spec.due_ms is not None:
         return spec.due_ms
     if spec.delay_ms is not None:
-        return now_ms + spec.delay_ms
+        return ends_ms + spec.delay_ms if spec.delay_ms else now_ms
     if isinstance(spec.repeat, Interval):
-        return now_ms + spec.repeat.every_ms
+        return ends_ms + spec.repeat.every_ms
     found_ms = None if spec.repeat is None else recurrence.next_ms(spec.repeat, now_ms)
     if found_ms is None:
         raise BadInput("what is to repeat has no time to come")

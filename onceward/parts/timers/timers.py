@@ -55,13 +55,13 @@ class Timers:
             if known.mark != mark:
                 raise KeyReused(f"another timer has the id {id_[:200]!r}", id=id_)
             return await self._view(tx, caller, id_, known), True
-        return self._put(tx, caller, id_, _new(spec, mark, tx.now_ms)), False
+        return self._put(tx, caller, id_, _new(spec, mark, tx)), False
 
     async def set(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
         """Set a timer, in place of whatever stands under its id. Raises `BadInput`."""
         key = timer_key(caller, id_, self._schedule.slots)
         admit(spec, tx.now_ms)
-        timer = _new(spec, mark_of(spec), tx.now_ms)
+        timer = _new(spec, mark_of(spec), tx)
         known = await tx.get(key, Timer)
         if known is not None:
             self._leave(tx, caller, id_, known)
@@ -283,8 +283,8 @@ def _names(sort: str) -> tuple[str, str]:
     return caller, id_
 
 
-def _new(spec: Spec, mark: str, now_ms: int) -> Timer:
-    return Timer(spec, first_ms(spec, now_ms), now_ms, mark)
+def _new(spec: Spec, mark: str, tx: Transaction) -> Timer:
+    return Timer(spec, first_ms(spec, tx.now_ms, tx.ends_ms), tx.now_ms, mark)
 
 
 def _anchored(timer: Timer) -> Repeat | None:
