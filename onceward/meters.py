@@ -45,19 +45,35 @@ class Histogram:
         return low
 
 
+class Counter:
+    """How often something came."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: float = 0
+
+
 class Meters:
     """The meters of one process, by name and labels. Callers make up names of queues: where there
     are too many, what is new is counted together, under labels that say `other`."""
 
     def __init__(self) -> None:
-        self._counters: dict[str, dict[Labels, float]] = {}
+        self._counters: dict[str, dict[Labels, Counter]] = {}
         self._histograms: dict[str, dict[Labels, Histogram]] = {}
 
     def count(self, name: str, by: float = 1, **labels: str) -> None:
         """Add to a counter."""
+        self.counter(name, **labels).value += by
+
+    def counter(self, name: str, **labels: str) -> Counter:
+        """The counter of that name, for who adds to it often."""
         counters = self._counters.setdefault(name, {})
         key = _key(counters, labels)
-        counters[key] = counters.get(key, 0) + by
+        counter = counters.get(key)
+        if counter is None:
+            counter = counters[key] = Counter()
+        return counter
 
     def histogram(self, name: str, **labels: str) -> Histogram:
         """The histogram of that name, to observe values with."""
@@ -72,15 +88,16 @@ class Meters:
         """The sum of the counters of a name, of those that have these labels."""
         wanted = labels.items()
         counters = self._counters.get(name, {}).items()
-        return sum(n for key, n in counters if all(pair in key for pair in wanted))
+        return sum(n.value for key, n in counters if all(pair in key for pair in wanted))
 
     def labelled(self, name: str) -> Iterator[tuple[dict[str, str], float]]:
         """The counters of a name, each with its labels."""
-        for key, count in self._counters.get(name, {}).items():
-            yield dict(key), count
+        for key, counter in self._counters.get(name, {}).items():
+            yield dict(key), counter.value
 
     def counters(self) -> Iterator[tuple[str, dict[Labels, float]]]:
-        yield from sorted(self._counters.items())
+        for name, counters in sorted(self._counters.items()):
+            yield name, {key: counter.value for key, counter in counters.items()}
 
     def histograms(self) -> Iterator[tuple[str, dict[Labels, Histogram]]]:
         yield from sorted(self._histograms.items())

@@ -153,7 +153,7 @@ async def _serve(
             app.node.on_end(listener.leave)
             gc.collect()
             gc.freeze()  # what is there now stays: no need to look through it again and again
-            gc.set_threshold(_GARBAGE_OBJECTS, 20, 50)
+            gc.set_threshold(_GARBAGE_OBJECTS, 5, 200)
             await listener.serve(sockets=[listening])
     finally:
         listening.close()

@@ -12,6 +12,7 @@ from onceward import limits
 from onceward.app import App
 from onceward.clock import boot_ns
 from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.meters import Counter, Histogram
 from onceward.service.census import Census
 from onceward.service.pulse import Pulse
 from onceward.web.api import ROUTES
@@ -75,10 +76,12 @@ class Server:
         self._counting: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._probing: asyncio.Task[None] | None = None
+        self._measured: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     async def start(self) -> Self:
         """Open the database and begin; raises what `App.start` raises."""
         await self.app.start(work=self._work)
+        self._measured.clear()
         self.app.hub.visitor = self.visitor
         self.app.hub.dial = dial
         self.census = Census(self.app.store, self.app.node.schedule.slots)
@@ -193,13 +196,20 @@ class Server:
         if request.method == "HEAD":
             response.body = b""
         if self._counting is not None:  # there are no meters before the start
-            took_s = (boot_ns() - begun_ns) / 1e9
-            name = _name(route)
-            meters = self.app.store.meters
             method = request.method if route is not None else "any"  # others are made up by callers
-            meters.count("requests", route=name, method=method, status=str(response.status))
-            meters.histogram("request_seconds", route=name).observe(took_s)
+            known = self._measured.get((request.route, method, response.status))
+            counter, histogram = known or self._measure(request.route, method, response.status)
+            counter.value += 1
+            histogram.observe((boot_ns() - begun_ns) / 1e9)
         return response
+
+    def _measure(self, route: str, method: str, status: int) -> tuple[Counter, Histogram]:
+        """The meters for what is answered so."""
+        meters, name = self.app.store.meters, route or "none"
+        counter = meters.counter("requests", route=name, method=method, status=str(status))
+        histogram = meters.histogram("request_seconds", route=name)
+        self._measured[route, method, status] = counter, histogram
+        return counter, histogram
 
     def refusal(self, path: bytes, error: OncewardError) -> Response:
         """What is answered to a request whose body is not even read."""
@@ -284,13 +294,6 @@ class Server:
                 working.cancel()
                 await asyncio.wait([working])
         return None if working.cancelled() else working.result()
-
-
-def _name(route: Route | Mount | None) -> str:
-    """What a route is called in metrics."""
-    if route is None:
-        return "none"
-    return route.prefix if isinstance(route, Mount) else route.path
 
 
 def insist_local(request: Request) -> None:
