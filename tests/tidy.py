@@ -18,6 +18,7 @@ Tree = dict[str, str]
 LAYERS = (
     "onceward __main__",  # the front door: the version, and names for users of the package
     "cli",
+    "bench",  # measures what is below
     "apps",
     "web",
     "client",

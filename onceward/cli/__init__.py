@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from onceward import __version__
-from onceward.cli import credit, demo, endpoints, files, remote, rooms, serve, tables, timers
+from onceward.cli import bench, credit, demo, endpoints, files, remote, rooms, serve, tables, timers
 from onceward.cli.display import complain
 from onceward.errors import TABLE, OncewardError
 
@@ -75,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     files.add_commands(commands)
     credit.add_commands(commands)
     demo.add_commands(commands)
+    bench.add_commands(commands)
     names = ", ".join(commands.choices)
     parser.set_defaults(run=lambda _: parser.error(f"say what to do: {names}"))
     return parser

@@ -1,0 +1,147 @@
+"""Let callers do the same thing again and again for a while, and sum up how that went.
+
+Needs nothing but the standard library: others are measured with it in environments where ours is
+not installed.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+from onceward.clock import boot_ns
+
+# For so much of the time, at first, nothing is counted.
+WARM_PART = 0.2
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+Figures = dict[str, float]
+"""What one run measured: `per_second`, `p50_ms`, `p99_ms`, `max_ms`, and `cpu_us` for each call."""
+
+
+def summary(took_ns: Sequence[int], passed_ns: int, cpu_s: float | None = None) -> Figures:
+    """The figures of calls that took so long, in a time that was so long for all of them."""
+    if not took_ns:
+        raise ValueError("nothing was done: measure for longer")
+    ordered = sorted(took_ns)
+    calls = len(ordered)
+    figures = {
+        "per_second": calls / max(passed_ns, 1) * 1e9,
+        "p50_ms": ordered[calls // 2] / 1e6,
+        "p99_ms": ordered[int(calls * 0.99)] / 1e6,
+        "max_ms": ordered[-1] / 1e6,
+    }
+    if cpu_s is not None:
+        figures["cpu_us"] = cpu_s / calls * 1e6
+    return figures
+
+
+async def measure_tasks(
+    call: Callable[[str], Awaitable[object]], callers: int, seconds: float
+) -> Figures:
+    """Let so many tasks call it, each at least once and with a name that is new, at first to warm
+    up. Raises what a call raises."""
+
+    async def caller(name: str, until_ns: int, took_ns: list[int]) -> None:
+        for number in count():
+            start_ns = boot_ns()
+            await call(f"{name}-{number}")
+            took_ns.append(boot_ns() - start_ns)
+            if boot_ns() >= until_ns:
+                return
+
+    figures: Figures = {}
+    for part in (WARM_PART, 1.0):
+        took_ns: list[int] = []
+        start_ns, used_s = boot_ns(), cpu_seconds()
+        until_ns = start_ns + int(seconds * part * 1e9)
+        tasks = [
+            asyncio.create_task(caller(f"{n}-{part}", until_ns, took_ns)) for n in range(callers)
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        figures = summary(took_ns, boot_ns() - start_ns, cpu_seconds() - used_s)
+    return figures
+
+
+def measure_threads(call: Callable[[str], object], callers: int, seconds: float) -> Figures:
+    """The same for callers that are threads."""
+
+    def caller(name: str, until_ns: int, took_ns: list[int], failed: list[Exception]) -> None:
+        try:
+            for number in count():
+                start_ns = boot_ns()
+                call(f"{name}-{number}")
+                took_ns.append(boot_ns() - start_ns)
+                if boot_ns() >= until_ns:
+                    return
+        except Exception as error:
+            failed.append(error)
+
+    figures: Figures = {}
+    for part in (WARM_PART, 1.0):
+        took_ns: list[int] = []
+        failed: list[Exception] = []
+        start_ns, used_s = boot_ns(), cpu_seconds()
+        until_ns = start_ns + int(seconds * part * 1e9)
+        threads = [
+            threading.Thread(target=caller, args=(f"{n}-{part}", until_ns, took_ns, failed))
+            for n in range(callers)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failed:
+            raise failed[0]
+        figures = summary(took_ns, boot_ns() - start_ns, cpu_seconds() - used_s)
+    return figures
+
+
+def caller_number(name: str) -> int:
+    """Which of the callers calls by that name."""
+    return int(name.partition("-")[0])
+
+
+def cpu_seconds() -> float:
+    """How long this process has run so far."""
+    times = os.times()
+    return times.user + times.system
+
+
+def memory_mib(pid: int | None = None) -> float | None:
+    """The resident memory of a process and of all that it has started; None where no system tells
+    that."""
+    root = os.getpid() if pid is None else pid
+    try:
+        return sum(map(_resident_mib, [root, *below(root)]))
+    except OSError:
+        return None
+
+
+def _resident_mib(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES / 2**20
+    except ProcessLookupError:
+        return 0.0  # it has just ended
+
+
+def below(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            children = [int(child) for child in (task / "children").read_text().split()]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        for child in children:
+            try:
+                found += [child, *below(child)]
+            except FileNotFoundError:
+                continue
+    return found
