@@ -21,6 +21,8 @@ RUN := .venv/.run-$(call key,run)
 DEV := .venv/.dev-$(call key,dev)
 DOCS := .venv-docs/.docs-$(call key,docs)
 BENCH := .venv-bench/.bench-$(call key,bench)
+TEMPORAL := .venv-temporal/.temporal-$(call key,temporal)
+RESTATE := .venv-restate/.restate-$(call key,restate)
 UV := .venv-uv/.uv-$(call key,uv)
 
 # Errors only: advice about root, versions and mirrors is for other occasions.
@@ -37,7 +39,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-crash test coverage check lint types tidy deps audit size bench bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help demo demo-crash test coverage check lint types tidy deps audit size bench bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-power pictures docs lock clean
 
@@ -79,7 +81,18 @@ audit: $(DEV) ## known vulnerabilities in what is locked
 size: $(DEV) ## how many bytes a page loads for the client for browsers
 	@$(PY) scripts/size.py
 
-bench: $(DEV) ## the engine against row-by-row SQLite, side by side
+# Sides that could not be installed do not take part, and the table says so.
+bench: $(BENCH) ## ours and others in turns, a selection in 10 minutes; writes docs/benchmarks.md
+	@scripts/npm-bench.sh
+	@.venv-bench/bin/python benchmarks
+
+bench-peers: $(BENCH) ## all cases and all others, in 40 minutes; writes docs/benchmarks.md
+	@-$(MAKE) -s $(TEMPORAL)
+	@-$(MAKE) -s $(RESTATE)
+	@scripts/npm-bench.sh
+	@.venv-bench/bin/python benchmarks --full
+
+bench-engine: $(DEV) ## the engine against row-by-row SQLite, side by side
 	@$(PY) benchmarks/engine.py
 
 bench-schedule: $(DEV) ## a million jobs that wait, on both engines
@@ -101,7 +114,7 @@ bench-poison: $(DEV) ## healthy jobs beside as many that fail
 	@$(PY) benchmarks/poison.py
 
 bench-work: $(BENCH) ## jobs accepted and done, against huey, DBOS, procrastinate and pgmq
-	@.venv-bench/bin/python benchmarks/work.py
+	@.venv-bench/bin/python benchmarks --only accept,work --seconds 5 --minutes 60 --no-page
 
 bench-http: $(BENCH) ## over HTTP on one core, against FastAPI, and Celery with Valkey behind it
 	@.venv-bench/bin/python benchmarks/http
@@ -164,7 +177,7 @@ docs: $(DOCS) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-lock: $(UV) ## write requirements/*.lock from pyproject.toml and bench.in
+lock: $(UV) ## write requirements/*.lock from pyproject.toml and requirements/*.in
 	@$(call compile,uv,--group lock)
 	@$(call compile,run,pyproject.toml --extra server --extra client --group build)
 	@$(call compile,dev,pyproject.toml --all-extras --group build --group test --group check \
@@ -172,6 +185,8 @@ lock: $(UV) ## write requirements/*.lock from pyproject.toml and bench.in
 	@$(call compile,docs,--group docs)
 	@$(call compile,bench,pyproject.toml --all-extras --group build requirements/bench.in \
 		--constraints requirements/dev.lock)
+	@$(call compile,temporal,requirements/temporal.in)
+	@$(call compile,restate,requirements/restate.in)
 	@! grep -nE '://|--(index|extra-index|find-links)' requirements/*.lock
 
 # $(call compile,lock,sources)
@@ -180,7 +195,7 @@ compile = .venv-uv/bin/uv pip compile --quiet --no-config --universal --python-v
 	--output-file requirements/$(1).lock $(2)
 
 clean: ## remove environments, caches and built files
-	rm -rf .venv .venv-bench .venv-docs .venv-node .venv-npm .venv-uv build dist site htmlcov .coverage .coverage.* \
+	rm -rf .venv .venv-bench .venv-docs .venv-node .venv-npm .venv-restate .venv-temporal .venv-uv build dist site htmlcov .coverage .coverage.* \
 		.hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -198,6 +213,14 @@ $(DEV):
 $(BENCH):
 	$(call environment,.venv-bench,bench)
 	$(call install_self,.venv-bench)
+	@touch $@
+
+$(TEMPORAL):
+	$(call environment,.venv-temporal,temporal)
+	@touch $@
+
+$(RESTATE):
+	$(call environment,.venv-restate,restate)
 	@touch $@
 
 $(DOCS):

@@ -6,6 +6,7 @@ import random
 import shutil
 import time
 
+from onceward.bench.measure import summary
 from onceward.engine.sqlite.disk import Disk, aligned
 
 FILE_BYTES = 64 << 20
@@ -13,23 +14,6 @@ FILE_BYTES = 64 << 20
 _PAGES = 4_000
 _PAGE_BYTES = 4_096
 _LOG_PIECE_BYTES = 4 << 20
-
-
-def fdatasync_rate(folder: str, seconds: float) -> dict[str, float]:
-    """Bare 1 KiB writes, each synced, to a file written out before: the machine's limit."""
-    path = os.path.join(folder, "bare")
-    fd = Disk().create(path, FILE_BYTES, b"")
-    data, took = bytes(1024), []
-    until = time.perf_counter() + seconds
-    offset = 0
-    while (start := time.perf_counter()) < until:
-        os.pwrite(fd, data, offset % FILE_BYTES)
-        os.fdatasync(fd)
-        offset += 1024
-        took.append(time.perf_counter() - start)
-    os.close(fd)
-    os.unlink(path)
-    return summary(took)
 
 
 def stalls(folder: str, table: str, seconds: float) -> dict[str, float]:
@@ -50,16 +34,17 @@ def stalls(folder: str, table: str, seconds: float) -> dict[str, float]:
     fd = disk.create(path, FILE_BYTES, b"")
     frame = aligned(bytes(32 << 10))
     disk.bypass_cache(fd, mmap.PAGESIZE)
-    took: list[float] = []
-    while (start := time.perf_counter()) < until:
+    took: list[int] = []
+    while time.perf_counter() < until:
+        start_ns = time.perf_counter_ns()
         disk.write_durably(fd, frame, len(took) * len(frame) % FILE_BYTES)
-        took.append(time.perf_counter() - start)
+        took.append(time.perf_counter_ns() - start_ns)
         time.sleep(0.002)
     os.close(fd)
     os.waitpid(child, 0)
     for name in ("bare", "bare.table", "bare.log"):
         os.unlink(os.path.join(folder, name))
-    return summary(took)
+    return summary(took, sum(took))
 
 
 def _fold(table: str, log: str, until: float) -> None:
@@ -85,13 +70,3 @@ class TimedDisk(Disk):
         start = time.perf_counter()
         super().write_durably(fd, data, offset)
         self.longest_s = max(self.longest_s, time.perf_counter() - start)
-
-
-def summary(took: list[float]) -> dict[str, float]:
-    took.sort()
-    return {
-        "per_second": len(took) / sum(took),
-        "p50_ms": took[len(took) // 2] * 1e3,
-        "p99_ms": took[int(len(took) * 0.99)] * 1e3,
-        "max_ms": took[-1] * 1e3,
-    }

@@ -30,11 +30,12 @@ from typing import Any
 
 import apsw
 import uvloop
-from bare import TimedDisk, fdatasync_rate, stalls
+from bare import TimedDisk, stalls
 from rich.console import Console
 from rich.table import Table
 from rows import RowEngine, fill
 
+from onceward.bench.machine import fdatasync_rate
 from onceward.engine.base import ABSENT, Delete, Put
 from onceward.engine.sqlite import SQLiteEngine
 from onceward.errors import Conflict
@@ -50,14 +51,22 @@ MEMTABLE_BYTES = 128 << 20
 class Caller:
     """One of many that commit one transaction after the other."""
 
-    def __init__(self, engine: Any, number: int, latencies: list[float]) -> None:
+    def __init__(
+        self, engine: Any, number: int, latencies: list[float], gate: asyncio.Barrier
+    ) -> None:
         self.engine = engine
         self.number = number
         self.latencies = latencies
+        self.gate = gate
+        self.begun = 0.0
         self.conflicts = 0
         self.random = random.Random(number)
 
-    async def run(self, transaction: Any, until: float) -> None:
+    async def run(self, transaction: Any, seconds: float) -> None:
+        """Begin when all callers are ready to."""
+        await self.gate.wait()
+        self.begun = time.perf_counter()
+        until = self.begun + seconds
         while (start := time.perf_counter()) < until:
             try:
                 await transaction()
@@ -66,10 +75,10 @@ class Caller:
                 continue
             self.latencies.append(time.perf_counter() - start)
 
-    async def ordered(self, until: float) -> None:
-        await self.short(until, ordered=True)
+    async def ordered(self, seconds: float) -> None:
+        await self.short(seconds, ordered=True)
 
-    async def short(self, until: float, ordered: bool = False) -> None:
+    async def short(self, seconds: float, ordered: bool = False) -> None:
         """A job's life: put as new, read and put again, read and deleted. As the schedule
         does it, a job lives in one of 64 slots; 256 are under way for each
         caller."""
@@ -106,9 +115,9 @@ class Caller:
             alive.popleft()
             alive.append(born)
 
-        await self.run(transaction, until)
+        await self.run(transaction, seconds)
 
-    async def uniform(self, until: float) -> None:
+    async def uniform(self, seconds: float) -> None:
         """Any records of ten million: two read and changed, one replaced, one removed."""
         each = OTHERS // 64
 
@@ -128,7 +137,7 @@ class Caller:
                 0,
             )
 
-        await self.run(transaction, until)
+        await self.run(transaction, seconds)
 
 
 def memory_mib() -> float:
@@ -148,7 +157,8 @@ async def work(side: str, workload: str, path: str, callers: int, seconds: float
     )
     await engine.open()
     latencies: list[float] = []
-    crowd = [Caller(engine, i, latencies) for i in range(callers)]
+    gate = asyncio.Barrier(callers)
+    crowd = [Caller(engine, i, latencies, gate) for i in range(callers)]
     peak_mib = 0.0
 
     async def watch_memory() -> None:
@@ -158,9 +168,8 @@ async def work(side: str, workload: str, path: str, callers: int, seconds: float
             await asyncio.sleep(0.25)
 
     watcher = asyncio.create_task(watch_memory())
-    start = time.perf_counter()
-    await asyncio.gather(*[getattr(c, workload)(start + seconds) for c in crowd])
-    took = time.perf_counter() - start
+    await asyncio.gather(*[getattr(caller, workload)(seconds) for caller in crowd])
+    took = time.perf_counter() - min(caller.begun for caller in crowd)
     watcher.cancel()
     await engine.close()
     count = len(latencies)

@@ -1,4 +1,4 @@
-"""What benchmarks/work.py runs: the application, and those that do the same.
+"""Those that accept jobs and have them done in one process, or on PostgreSQL.
 
 Each side takes a database of its own, and does two things: `accept` returns once a job is
 durable; `work` accepts one, lets a handler run it, and returns once it is done. Callers are
@@ -13,44 +13,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-BODY = {"text": "x" * 100}
+from onceward.bench.ours import BODY
+
 CONNECTIONS_MAX = 16
 POLL_S = 0.0005
 # Far more than a run takes.
 WAIT_S = 60
-
-
-class Onceward:
-    """Ours: handlers run in the same process, as many at once as there are callers."""
-
-    durable = (
-        "accept: the job and its dedupe key are synced; work: its lease and its result are, too; "
-        "what a crash cuts off runs again"
-    )
-
-    def __init__(self, url: str, callers: int) -> None:
-        from onceward import App
-
-        self.app = App(url)
-        self.callers = callers
-
-    async def open(self, measure: str) -> None:
-        @self.app.handler("bench", concurrency=max(self.callers, 16))
-        async def handle(job: Any) -> str:
-            return job.body["text"][:1]
-
-        await self.app.start(work=measure == "work")
-
-    async def accept(self, key: str) -> None:
-        await self.app.accept("bench", BODY, key=key)
-
-    async def work(self, key: str) -> None:
-        receipt = await self.app.accept("bench", BODY, key=key)
-        job = await self.app.wait(receipt.id, WAIT_S)
-        assert job.state == "done"
-
-    async def close(self) -> None:
-        await self.app.stop()
 
 
 class Huey:
@@ -66,9 +34,9 @@ class Huey:
     def __init__(self, url: str, callers: int) -> None:
         from huey import SqliteHuey
 
-        path = url.removeprefix("sqlite:///")
+        self.path = url.removeprefix("sqlite:///")
         self.huey = SqliteHuey(
-            filename=path, fsync=True, journal_mode="wal", results=self.results, timeout=WAIT_S
+            filename=self.path, fsync=True, journal_mode="wal", results=self.results, timeout=WAIT_S
         )
         self.ended: dict[str, Callable[[], None]] = {}
         self.stopped = threading.Event()
@@ -93,12 +61,21 @@ class Huey:
             while not self.stopped.is_set():
                 worker.loop()
 
-        if measure == "work":
+        if measure in ("work", "waiting"):
             self.worker = threading.Thread(target=run)
             self.worker.start()
 
     def accept(self, key: str) -> None:
         self.huey.enqueue(self.handle.s(BODY))
+
+    def fill(self, count: int) -> None:
+        """Rows of a queue that nobody works on, as it would write them."""
+        data = self.huey.serialize_task(self.handle.s(BODY))
+        rows = ((f"{self.huey.name}-waiting", data, 0.0) for _ in range(count))
+        sql = "INSERT INTO task (queue, data, priority) VALUES (?, ?, ?)"
+        with sqlite3.connect(self.path) as database:
+            database.executemany(sql, rows)
+        database.close()
 
     def work(self, key: str) -> None:
         ended = threading.Event()
@@ -362,18 +339,3 @@ class Pgmq:
 
 async def _nothing(connection: Any) -> None:
     """In place of a round trip that resets a connection."""
-
-
-EMBEDDED: dict[str, Any] = {
-    "onceward": Onceward,
-    "huey": Huey,
-    "huey, one thread": HueyOnLoop,
-    "huey, results": HueyResults,
-    "dbos": DBOSOnSQLite,
-}
-POSTGRES: dict[str, Any] = {
-    "onceward": Onceward,
-    "procrastinate": Procrastinate,
-    "dbos": DBOS,
-    "pgmq": Pgmq,
-}

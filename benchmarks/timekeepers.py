@@ -3,12 +3,11 @@
 Each side has a database with many timers that are due in a year. It takes more of them, each
 made durable by a call of its own, and calls `fire` with the number of each when it is due, in
 the same process. All are set up as fast as their options allow while every commit is synced;
-`promise` says what can be relied on.
+`durable` says what can be relied on.
 """
 
 import asyncio
 import sqlite3
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,59 +15,32 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from onceward.bench import punctual
+from onceward.bench.punctual import Timer
+
 FAR_S = 365 * 24 * 3_600
 CALLERS = 64
 FILL_COMMIT = 20
 THREADS = 4
 
 
-class Fires:
-    """What has fired: the number of a timer, and when, in nanoseconds since the epoch."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[int, int]] = []
-        self._wanted = 0
-        self._enough = threading.Event()
-
-    def add(self, number: int) -> None:
-        self.seen.append((number, time.time_ns()))
-        if len(self.seen) >= self._wanted:
-            self._enough.set()
-
-    def want(self, count: int) -> None:
-        self._wanted = count
-        self._enough.clear()
-
-    async def wait(self, timeout_s: float) -> None:
-        """Wait for as many as are wanted, those from before included."""
-        if not await asyncio.to_thread(self._enough.wait, timeout_s):
-            raise TimeoutError(f"{len(self.seen)} of {self._wanted} have fired in time")
-
-
-fires = Fires()
-
-
 def fire(number: int) -> None:
-    fires.add(number)
+    punctual.fires.add(number)
 
 
 def far_ms() -> int:
     return (int(time.time()) + FAR_S) * 1_000
 
 
-Timer = tuple[int, int]
-"""Its number, and when it is due in milliseconds since the epoch."""
-
-
 class Onceward:
     """Ours: a timer sends a job to a queue, and a handler in the same process works on it."""
 
-    promise = (
+    durable = (
         "a timer is synced when it is set; its coming due and its job are synced before it fires, "
         "and so are the lease and the result; what a crash cuts off runs again under the same id"
     )
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | str, callers: int = CALLERS) -> None:
         from onceward import App
 
         self.app = App(f"sqlite:///{folder}/bench.db")
@@ -91,7 +63,7 @@ class Onceward:
         await asyncio.gather(*[caller() for _ in range(CALLERS)])
         await self.app.stop()
 
-    async def open(self) -> None:
+    async def open(self, measure: str = "timers") -> None:
         @self.app.handler("bench", concurrency=CALLERS)
         async def handle(job: Any) -> None:
             fire(job.body)
@@ -115,13 +87,13 @@ class APScheduler:
     """Version 3, with a thread that schedules and ten that run jobs. Jobs are in SQLite by
     SQLAlchemy, with a WAL. Nothing is too late to run."""
 
-    promise = (
+    durable = (
         "a timer is synced when it is set; it is removed, synced, right after it was handed to "
         "a thread: a crash runs it again or loses it, and what becomes of it is not kept"
     )
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "bench.db"
+    def __init__(self, folder: Path | str, callers: int = CALLERS) -> None:
+        self.path = Path(folder) / "bench.db"
 
     def _scheduler(self, *pragmas: str) -> Any:
         from apscheduler.executors.pool import ThreadPoolExecutor as Threads
@@ -150,7 +122,7 @@ class APScheduler:
         self._add([(-number, due_ms) for number in range(1, count + 1)])
         self.scheduler.shutdown()
 
-    async def open(self) -> None:
+    async def open(self, measure: str = "timers") -> None:
         self.scheduler = self._scheduler("synchronous = full")
         self.scheduler.start()
 
@@ -174,13 +146,13 @@ class DBOSDelayed:
     """Delayed workflows of a queue, on SQLite with a WAL. It looks for those that are due once
     in a second, which cannot be set; its queue is polled more often than it would be."""
 
-    promise = (
+    durable = (
         "a timer is synced when it is set, and so are its coming due, its start and its result; "
         "what a crash cuts off runs again"
     )
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "bench.db"
+    def __init__(self, folder: Path | str, callers: int = CALLERS) -> None:
+        self.path = Path(folder) / "bench.db"
 
     def _launch(self) -> None:
         import dbos
@@ -233,7 +205,7 @@ class DBOSDelayed:
             assert found == (count,), found
         database.close()
 
-    async def open(self) -> None:
+    async def open(self, measure: str = "timers") -> None:
         await asyncio.to_thread(self._launch)
         self.threads = ThreadPoolExecutor(THREADS)
 
@@ -256,7 +228,7 @@ class DBOSSleep(DBOSDelayed):
     """Workflows that sleep durably, each in memory until it wakes up. Only those that come due
     in the run do so: the others are delayed, since it would start each of them again."""
 
-    promise = (
+    durable = (
         "a timer's start is synced when it is set, its time a moment later (a crash in between "
         "lets it start anew), and its result; what a crash cuts off runs again; each takes "
         "memory while it waits"

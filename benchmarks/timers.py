@@ -17,69 +17,25 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import timekeepers
 import uvloop
-from bare import fdatasync_rate
 from rich.console import Console
 from rich.table import Table
+
+from onceward.bench.machine import fdatasync_rate, installed
+from onceward.bench.punctual import WARM, Keeper
 
 HERE = Path(__file__).parent
 PACKAGES = ("apscheduler", "dbos", "sqlalchemy", "onceward")
 # What is wanted of us: outside the burst, 99 of 100 are no later than so.
 LATE_MS = 50.0
-WARM = 200
-# How long after the last one is due all must have been fired; and a run, and filling a
-# database, may take so long before they are given up.
-DRAIN_S = 120.0
+# A run, and filling a database, may take so long before they are given up.
 RUN_S = 600.0
 Run = dict[str, Any]
-
-
-class Keeper:
-    """Sets timers with one side, and waits until they have fired."""
-
-    def __init__(self, side: Any) -> None:
-        self.side = side
-        self.set_per_second = 0.0
-        self.due: dict[int, int] = {}
-
-    async def set(self, dues: list[int]) -> None:
-        """Set timers that are due so long after the first of them, which is due soon after
-        all are set: by the rate of the last time."""
-        setting_s = len(dues) / self.set_per_second * 2.5 if self.set_per_second else 0.0
-        start, first_ms = time.perf_counter(), int((time.time() + 1.0 + setting_s) * 1e3)
-        first = len(self.due)
-        timers = [(first + index, first_ms + due_ms) for index, due_ms in enumerate(dues)]
-        self.due.update(timers)
-        timekeepers.fires.want(len(self.due))
-        await self.side.set(timers)
-        self.set_per_second = len(dues) / (time.perf_counter() - start)
-
-    async def fired(self, dues: list[int]) -> Run:
-        """Set timers, wait until all have fired, and tell how late."""
-        before = len(self.due)
-        await self.set(dues)
-        late_start = time.time() * 1e3 > self.due[before]
-        assert not late_start or before == 0, "setting them took so long that the first was due"
-        await timekeepers.fires.wait(max(self.due.values()) / 1e3 - time.time() + DRAIN_S)
-        fires = timekeepers.fires.seen[before:]
-        late = sorted(at_ns / 1e6 - self.due[number] for number, at_ns in fires)
-        last_ms = max(at_ns for _, at_ns in fires) / 1e6
-        return {
-            "set_per_second": self.set_per_second,
-            "per_second": len(late) / (last_ms - self.due[before]) * 1e3,
-            "early_ms": max(-late[0], 0.0),
-            "p50_ms": late[len(late) // 2],
-            "p99_ms": late[int(len(late) * 0.99)],
-            "max_ms": late[-1],
-        }
 
 
 async def step(name: str, folder: str, spread: int, seconds: float, burst: int) -> Run:
@@ -93,10 +49,7 @@ async def step(name: str, folder: str, spread: int, seconds: float, burst: int) 
         "burst": await keeper.fired([0] * burst),
     }
     await side.close()
-    counts = Counter(number for number, _ in timekeepers.fires.seen)
-    result["doubled"] = sum(counts.values()) - len(counts)
-    result["lost"] = len(keeper.due) - len(counts)
-    return result
+    return {**result, **keeper.wrong()}
 
 
 class Bench:
@@ -157,7 +110,7 @@ class Bench:
     def show(self) -> None:
         self.console.print("\nwhat can be relied on:")
         for side in self.sides:
-            self.console.print(f"  {side}: {timekeepers.SIDES[side].promise}", highlight=False)
+            self.console.print(f"  {side}: {timekeepers.SIDES[side].durable}", highlight=False)
         o = self.options
         titles = {
             "spread": f"{o.spread:,} timers due over {o.seconds:g} s",
@@ -234,21 +187,14 @@ class Bench:
             "system": platform.platform(),
             "load": self.load,
             "bare": self.bare,
-            "packages": {name: version(name) for name in PACKAGES},
+            "packages": {name: installed(name) for name in PACKAGES},
         }
-        promises = {side: timekeepers.SIDES[side].promise for side in self.sides}
+        promises = {side: timekeepers.SIDES[side].durable for side in self.sides}
         names = ("pending", "spread", "seconds", "burst", "rounds")
         settings = {name: getattr(self.options, name) for name in names}
         document = {"machine": machine, "promises": promises, **settings, "results": self.results}
         self.options.save.parent.mkdir(exist_ok=True)
         self.options.save.write_text(json.dumps(document, indent=1) + "\n")
-
-
-def version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def main() -> None:

