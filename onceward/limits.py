@@ -212,6 +212,7 @@ ROOM_SWEEP_RECORDS = 20  # so many old records go with each commit
 # Rooms that transactions have looked into lately, in memory: how many, and how much as JSON.
 ROOMS_KEPT_MAX = 200
 ROOMS_KEPT_BYTES_MAX = 8 << 20
+ROOMS_NAMED_MAX = 20_000  # whose keys are kept in mind
 # Frames. Presence lasts so long if nobody says how long.
 FRAME_BYTES_MAX = 1 << 20
 PRESENCE_BYTES_MAX = 16_000
@@ -350,6 +351,9 @@ CLOSE_REASON_BYTES = 120  # a close frame has room for 123
 # Others are told of presences so often, and of a user who is gone after so long.
 PRESENCE_PAUSE_MS = 25
 ROOM_GRACE_S = 5.0
+# So many members of a room are told by name, and how many there are so often.
+ROOM_NAMED_MAX = 250
+ROOM_COUNT_MS = 1_000
 # So many presences of different names a user has in a room.
 PRESENCES_PER_USER_MAX = 20
 PRESENCES_BYTES_MAX = 4 << 20  # of all users in a room: whoever joins is told all of it
@@ -361,6 +365,10 @@ ROOMS_PER_CONNECTION_MAX = 100
 ROOM_COMMIT_STEPS_MAX = 256
 REPLAY_STEPS_MAX = 1_000
 REPLAY_BYTES_MAX = 1 << 20
+# Rooms with so few steps to commit are committed together, and so many of them at once: each
+# writes its log and its head, and checks its settings.
+ROOM_FEW_STEPS = 4
+ROOMS_TOGETHER_MAX = 24
 # A connection with so many steps unanswered is read no further.
 STEPS_AHEAD_MAX = 256
 # A node's address is good for so long without renewal, and looked at so often in a third of it.
@@ -382,7 +390,8 @@ HANDLER_END_S = 5.0
 ALONE_S = 10.0
 
 # A node is gone when its heartbeat was not seen to change for the length of its lease.
-NODE_LEASE_MS = 10_000
+# With what it takes to come back, its rooms are served again within ten seconds.
+NODE_LEASE_MS = 6_000
 NODE_LEASE_MS_MIN = 100
 BEATS_PER_LEASE = 4
 # A beat that failed is tried again sooner.

@@ -342,7 +342,11 @@ def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> byte
     say."""
     try:
         text = _encode(value) if order is None else _encode_sorted(value)
-        if b"null" in text and _has_no_number(msgspec.to_builtins(value)):
+        if (
+            b"null" in text
+            and type(value) is not msgspec.Raw  # JSON already
+            and _has_no_number(msgspec.to_builtins(value))
+        ):
             raise ValueError("NaN and infinity are not JSON")
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadInput(

@@ -127,8 +127,10 @@ export class Room {
   readonly user: string;
   /** One's own id as a member, on this connection. */
   readonly me: string;
-  /** All members, oneself included, by id. */
+  /** All members, oneself included, by id; in a very large room not all of them. */
   readonly members: ReadonlyMap<string, Member>;
+  /** How many members there are. */
+  readonly count: number;
   /** The epoch of the room, and the last sequence number that has come. */
   readonly position: readonly [epoch: string, seq: number];
   /** How many steps have no answer yet. */

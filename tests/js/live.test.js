@@ -188,6 +188,17 @@ test("what cannot follow makes the copy anew", async (t) => {
   assert.equal(live.state, "connecting");
 });
 
+test("rooms that move together are joined again together", async () => {
+  const live = await connected();
+  const names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+  for (const name of names) live.room(name);
+  for (const name of names) await world.joined(name);
+  world.sent("join");
+  await world.hear(...names.map((room) => ({ t: "left", room, code: "room_moved" })));
+  await world.pass(200);
+  assert.deepEqual(world.sent("join").map(({ room }) => room).sort(), names);
+});
+
 test("a room that is full, moved or gone", async () => {
   const live = await connected();
   const room = live.room("r");
@@ -249,6 +260,10 @@ test("people and what they say", async () => {
   );
   assert.deepEqual(told, [["m2"], [1, "bob", false], [null, "", true], []]);
   assert.deepEqual(room.presence("cursor").all(), { bob: 7 });
+  await world.hear({ t: "crowd", room: "r", count: 4000 });
+  assert.equal(room.count, 4000);
+  await world.hear({ t: "crowd", room: "r" });
+  assert.equal(room.count, room.members.size);
   room.say("wave", [1]);
   room.tell("m2", "wave");
   await world.pass(0);

@@ -113,7 +113,7 @@ export class Live {
   }
 
   _rejoin(room) {
-    this.#after(this.#pauseMs(), () => {
+    this.#after(this.#pauseMs(room._tries++), () => {
       if (this.rooms.get(room.id) === room && !room._replica.live) this.#send(room._replica.join());
     });
   }
@@ -159,8 +159,8 @@ export class Live {
     return (typeof token === "function" ? await token() : token) || undefined;
   }
 
-  #pauseMs() {
-    const most = Math.min(PAUSE_MS * 2 ** this.#attempts++, PAUSE_MS_MAX);
+  #pauseMs(tries) {
+    const most = Math.min(PAUSE_MS * 2 ** tries, PAUSE_MS_MAX);
     // Who lost the connection at the same moment should not come back at the same one.
     return most * (0.2 + 0.8 * Math.random());
   }
@@ -192,7 +192,7 @@ export class Live {
     else if (frame.t === "error") console.warn(`the server refused something: ${frame.detail} [${frame.code}]`);
     else if (this.rooms.has(frame.room)) {
       this.rooms.get(frame.room)._receive(frame);
-      if (frame.t === "joined") this.#attempts = 0;
+      if (frame.t === "joined") this.#attempts = this.rooms.get(frame.room)._tries = 0;
       this.#settleSoon();
     }
   }
@@ -270,7 +270,7 @@ export class Live {
       room._settle();
     }
     if (final) return this.#end(final);
-    this.#pause = setTimeout(() => this.#connect(), this.#pauseMs());
+    this.#pause = setTimeout(() => this.#connect(), this.#pauseMs(this.#attempts++));
     this.#setState("connecting");
   }
 

@@ -12,6 +12,8 @@ export class Room {
   user = "";
   me = "";
   members = new Map();
+  #count = 0;
+  _tries = 0; // to join again since it was joined last
   _presences = new Map(); // values by name, and user
   #line;
   #undo;
@@ -49,6 +51,10 @@ export class Room {
 
   #get(kind, name, Kind) {
     return made(this.#named[kind], name, Kind, this, name);
+  }
+
+  get count() {
+    return this.#count || this.members.size;
   }
 
   get position() {
@@ -267,6 +273,9 @@ export class Room {
       if (t === "came") this.members.set(frame.id, { id: frame.id, user });
       else this.members.delete(frame.id);
       call(this.#hooks.members, this.members);
+    } else if (t === "crowd") {
+      this.#count = frame.count ?? 0;
+      call(this.#hooks.members, this.members);
     } else if (t === "said") {
       const { event, value = null, sender = "", by = "", direct = false } = frame;
       call(this.#events.get(event) ?? [], value, { event, value, sender, by, direct });
@@ -292,6 +301,7 @@ export class Room {
     if (frame.t !== "joined") return;
     this.me = frame.me;
     this.members = new Map(frame.members.map((member) => [member.id, member]));
+    this.#count = frame.count ?? 0;
     const now = Object.entries(frame.presences).map(([name, all]) => [name, new Map(Object.entries(all))]);
     this._presences = new Map(now);
     for (const [name, { value, untilMs }] of this.#own) {

@@ -185,7 +185,9 @@ class Live:
                 self._send(Leave(room.id))
 
     async def _rejoin(self, room: Room, socket: Any) -> None:
-        await self._pause()
+        # Each counts for itself: many may have moved at once.
+        tries, room.tries = room.tries, room.tries + 1
+        await self._pause(tries)
         if self._socket is socket and room.status != "closed" and not room.replica.live:
             self._send(room.replica.join())
 
@@ -219,12 +221,12 @@ class Live:
                 self._end(error)
                 return
             _log.info("the connection to %s is lost: %s", self._address, error)
-            await self._pause()
+            tries, self._attempt = self._attempt, self._attempt + 1
+            await self._pause(tries)
 
-    async def _pause(self) -> None:
-        pause_s = min(limits.ROOM_PAUSE_S_MIN * 2**self._attempt, limits.ROOM_PAUSE_S_MAX)
-        if pause_s < limits.ROOM_PAUSE_S_MAX:  # else it would count until nothing holds the power
-            self._attempt += 1
+    async def _pause(self, tries: int) -> None:
+        doubled = min(tries, 30)  # more would count until nothing holds the power
+        pause_s = min(limits.ROOM_PAUSE_S_MIN * 2**doubled, limits.ROOM_PAUSE_S_MAX)
         # Whoever lost the connection at the same moment should not come back at the same one.
         await self.clock.sleep(pause_s * (0.2 + 0.8 * self.ids.fraction()))
 
@@ -292,7 +294,7 @@ class Live:
             if room is not None:  # else it was left, and this was under way
                 room.receive(frame)
                 if isinstance(frame, Joined):
-                    self._attempt = 0
+                    self._attempt = room.tries = 0
                 # What comes in one turn is shown together.
                 if not self._settling:
                     self._settling = True

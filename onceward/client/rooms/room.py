@@ -22,6 +22,7 @@ from onceward.errors import TABLE, BadInput, OncewardError, TooLarge
 from onceward.parts.rooms.frames import (
     Came,
     ClientFrame,
+    Crowd,
     Joined,
     Left,
     Member,
@@ -75,7 +76,11 @@ class Room:
         self.me = ""
         """One's own id as a member, on this connection."""
         self.members: dict[str, Member] = {}
-        """All members, oneself included, by id."""
+        """All members, oneself included, by id; in a very large room not all of them: `count`
+        says how many there are."""
+        self._count = 0
+        self.tries = 0
+        """How often it was tried to join it again since it was joined last."""
         self.presences: dict[str, dict[str, Any]] = {}
         self._line = line
         self._undo = Undo(replica)
@@ -173,6 +178,11 @@ class Room:
         to this member."""
         admit_name(event, "an event's name")
         return _added(self._events.setdefault(event, []), hook)
+
+    @property
+    def count(self) -> int:
+        """How many members there are."""
+        return self._count or len(self.members)
 
     def on_members(self, hook: Callable[[dict[str, Member]], object]) -> Unsubscribe:
         """Call `hook(members)` when someone has come or gone."""
@@ -274,6 +284,9 @@ class Room:
         elif isinstance(frame, Went):
             self.members.pop(frame.id, None)
             self._members_changed()
+        elif isinstance(frame, Crowd):
+            self._count = frame.count
+            self._members_changed()
         elif isinstance(frame, Said):
             for hook in list(self._events.get(frame.event, ())):
                 self.call(hook, frame.value, frame)
@@ -321,6 +334,7 @@ class Room:
         if isinstance(frame, Joined):
             self.me = frame.me
             self.members = {member.id: member for member in frame.members}
+            self._count = frame.count
             before, self.presences = self.presences, frame.presences
             for name, (value, until_ms) in self._own.items():
                 if until_ms > self._line.now_ms():

@@ -18,7 +18,6 @@ from onceward.parts.rooms.records import (
     head_key,
     info_key,
     log_partition,
-    room_of,
 )
 from onceward.parts.rooms.room import Entry, Greeting, Piece, Room, Tail, Taken
 from onceward.parts.rooms.rooms import Found, Rooms
@@ -48,5 +47,4 @@ __all__ = [
     "head_key",
     "info_key",
     "log_partition",
-    "room_of",
 ]

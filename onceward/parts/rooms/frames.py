@@ -173,7 +173,7 @@ class Joined(Frame, frozen=True, tag="joined"):
     me: str
     """One's own id as a member."""
     members: list[Member]
-    """All, oneself included."""
+    """All, oneself included; in a very large room the first of them, and oneself."""
     presences: dict[str, dict[str, Any]]
     """Of each name the entries, by user."""
     reset: Reset = ""
@@ -181,6 +181,8 @@ class Joined(Frame, frozen=True, tag="joined"):
     """From which number on the room knows what became of this client's steps …"""
     skipped: tuple[int, ...] = ()
     """… and which of them, below `n`, were refused."""
+    count: int = 0
+    """How many members there are, if `members` does not have all of them."""
 
 
 class Snapshot(Frame, frozen=True, tag="snapshot"):
@@ -250,6 +252,14 @@ class Went(Frame, frozen=True, tag="went"):
     id: str
 
 
+class Crowd(Frame, frozen=True, tag="crowd"):
+    """How many members there are in a very large room, of whom not all are told by name; without
+    `count` they are again. Told now and then."""
+
+    room: str
+    count: int = 0
+
+
 class Said(Frame, frozen=True, tag="said"):
     """What another member, or a server, says to all; `direct` if only to this one."""
 
@@ -308,6 +318,7 @@ ServerFrame = (
     | PresenceGone
     | Came
     | Went
+    | Crowd
     | Said
     | Left
     | Done

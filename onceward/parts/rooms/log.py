@@ -16,6 +16,7 @@ from onceward.transaction import Transaction
 
 _NEWEST_RECORDS = 20  # so many are read at first: each may be large
 _read_record = msgspec.json.Decoder(list[Entry]).decode
+_write_entry = msgspec.json.Encoder().encode
 
 
 async def load(tx: Transaction, id_: str, info: Info, head: Head, seq: int) -> Room:
@@ -88,14 +89,18 @@ async def sweep(tx: Transaction, id_: str, head: Head) -> None:
         head.swept = head.floor
 
 
-def records_of(entries: Sequence[Entry]) -> list[tuple[list[Entry], int]]:
-    """Entries in as few records as they fit in, each with its size."""
-    records: list[tuple[list[Entry], int]] = []
+def records_of(entries: Sequence[Entry]) -> list[tuple[int, msgspec.Raw]]:
+    """Entries in as few records as they fit in, as JSON, each with its last sequence number."""
+    records: list[tuple[int, msgspec.Raw]] = []
+    texts: list[bytes] = []
+    size = last = 0
     for entry in entries:
-        size = len(msgspec.json.encode(entry)) + 1
-        if not records or records[-1][1] + size > limits.ROOM_PIECE_BYTES:
-            records.append(([], 0))
-        record, before = records[-1]
-        record.append(entry)
-        records[-1] = record, before + size
+        text = _write_entry(entry)
+        if texts and size + len(text) + 1 > limits.ROOM_PIECE_BYTES:
+            records.append((last, msgspec.Raw(b"[%b]" % b",".join(texts))))
+            texts, size = [], 0
+        texts.append(text)
+        size += len(text) + 1
+        last = entry.seq
+    records.append((last, msgspec.Raw(b"[%b]" % b",".join(texts))))
     return records

@@ -61,25 +61,32 @@ def admit_step(ops: Sequence[Operation]) -> None:
     for does in ops:
         if isinstance(does, op.MapOp):
             admit_name(does.map, "a map's name")
+            if isinstance(does, _KEYED):
+                admit_text(does.key, "a map's key", limits.ROOM_KEY_BYTES_MAX, empty=True)
         elif isinstance(does, op.ListOp):
             admit_name(does.list, "a list's name")
+            _admit_item(does)
         else:
             raise BadInput(f"{does!r:.100} is no operation", code="wrong_type")
-        if isinstance(does, op.MapSet | op.MapDelete | op.MapCompare | op.MapAdd):
-            admit_text(does.key, "a map's key", limits.ROOM_KEY_BYTES_MAX, empty=True)
-        elif isinstance(does, op.ListInsert | op.ListSet | op.ListMove | op.ListDelete):
-            admit_text(does.id, "an item's id", limits.ROOM_KEY_BYTES_MAX)
-        if isinstance(does, op.ListInsert | op.ListMove):
-            if does.after is not None:
-                admit_text(does.after, "an item's id", limits.ROOM_KEY_BYTES_MAX, empty=True)
-            if does.at is not None:
-                positions.admit(does.at)
     size = len(encoded(ops))
     if size > limits.ROOM_STEP_BYTES_MAX:
         raise TooLarge(
             f"a step has at most {limits.ROOM_STEP_BYTES_MAX} bytes, not {size}",
             code="value_too_large",
         )
+
+
+_KEYED = (op.MapSet, op.MapDelete, op.MapCompare, op.MapAdd)
+
+
+def _admit_item(does: op.ListOp) -> None:
+    if isinstance(does, op.ListInsert | op.ListSet | op.ListMove | op.ListDelete):
+        admit_text(does.id, "an item's id", limits.ROOM_KEY_BYTES_MAX)
+    if isinstance(does, op.ListInsert | op.ListMove):
+        if does.after is not None:
+            admit_text(does.after, "an item's id", limits.ROOM_KEY_BYTES_MAX, empty=True)
+        if does.at is not None:
+            positions.admit(does.at)
 
 
 def encoded(value: Any) -> bytes:

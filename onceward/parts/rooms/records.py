@@ -5,6 +5,7 @@ record of their own, since they rarely change. Log and snapshots stand under the
 a room that was deleted can be made again at once, while the records of the old one are removed.
 """
 
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -73,25 +74,26 @@ def listed_key(id_: str) -> Key:
 
 def info_key(id_: str) -> Key:
     admit_room(id_)
-    return keys.join(ROOM, id_), "info"
+    return _partition(id_), "info"
 
 
 def head_key(id_: str) -> Key:
     admit_room(id_)
-    return keys.join(ROOM, id_), "head"
+    return _partition(id_), "head"
 
 
+@lru_cache(limits.ROOMS_NAMED_MAX)
+def _partition(id_: str) -> str:
+    return keys.join(ROOM, id_)
+
+
+@lru_cache(limits.ROOMS_NAMED_MAX)
 def log_partition(id_: str, epoch: str) -> str:
     return keys.join(LOG, id_, epoch)
 
 
 def snapshot_partition(id_: str, epoch: str) -> str:
     return keys.join(SNAPSHOTS, id_, epoch)
-
-
-def room_of(partition: str) -> str:
-    """The room whose records stand in a partition of this part."""
-    return keys.split(partition)[1]
 
 
 def admit_info(info: Info) -> None:

@@ -121,10 +121,11 @@ class Room:
         always new. Raises `BadInput` if it is refused, and nothing changes either."""
         before = None
         if client:
-            admit_client(client)
             admit_number(n)
             before = self.clients.get((by, client))
-            if before is not None and n <= before.n:
+            if before is None:
+                admit_client(client)
+            elif n <= before.n:
                 return None
         admit_step(ops)
         bytes_before, cells_before = self.state.bytes, self.state.cells

@@ -85,12 +85,13 @@ class Rooms(Edits):
         tx.put(head_key(id_), Head(info.epoch))
         return id_, info
 
-    async def info(self, tx: Transaction, id_: str) -> Info:
-        """What was said about a room. Raises `NoSuchRoom`."""
+    async def info(self, tx: Transaction, id_: str, known: Info | None = None) -> Info:
+        """What was said about a room: `known` itself, if that is still so. Raises
+        `NoSuchRoom`."""
         info = await tx.get(info_key(id_), Info, cached=True)
         if info is None:
             raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
-        return info
+        return known if known is not None and known == info else info
 
     async def head(self, tx: Transaction, id_: str) -> Head:
         """Where a room is. Raises `NoSuchRoom`."""
@@ -199,11 +200,20 @@ class Rooms(Edits):
         with _ahead(room, own):
             return look(room.state)
 
-    async def append(self, tx: Transaction, id_: str, room: Room, entries: Sequence[Entry]) -> Head:
-        """Write the last steps that a room in memory has taken. Raises `NoSuchRoom` if it was
+    async def append(
+        self,
+        tx: Transaction,
+        id_: str,
+        room: Room,
+        entries: Sequence[Entry],
+        *,
+        read: tuple[Info, Head] | None = None,
+    ) -> Head:
+        """Write the last steps that a room in memory has taken; `read` is what `info` and `head`
+        have given in this transaction, if they were asked already. Raises `NoSuchRoom` if it was
         deleted meanwhile, also if there is another one of its name; `Conflict` if others have
         added to the log: give the steps back, follow the log, and take them again."""
-        info, head = await self.info(tx, id_), await self.head(tx, id_)
+        info, head = read or (await self.info(tx, id_), await self.head(tx, id_))
         if head.epoch != room.epoch:
             raise NoSuchRoom(f"the room {id_!r} was deleted, and made again", id=id_)
         if not entries or head.seq != entries[0].seq - 1 or room.seq != entries[-1].seq:
@@ -318,13 +328,16 @@ class Rooms(Edits):
         self, tx: Transaction, room: Room, head: Head, entries: Sequence[Entry]
     ) -> list[Piece]:
         """A snapshot of the room behind these steps, if it is time for one."""
-        steps = entries[-1].seq - head.snapshots[-1][0]
-        enough = steps >= limits.ROOM_SNAPSHOT_STEPS or (
-            head.log_bytes >= max(limits.ROOM_SNAPSHOT_BYTES, room.state.bytes)
-        )
-        if not enough or tx.size > _BUSY_WRITES:
+        if not _is_due(room, head, entries[-1].seq) or tx.size > _BUSY_WRITES:
             return []
         return list(room.pieces())
+
+    def writes_little(self, room: Room, head: Head) -> bool:
+        """Whether a commit of a few more steps writes only these and the head. One that has more
+        to write must be alone in its commit: with others in it that would never be done."""
+        return head.swept >= head.floor and not _is_due(
+            room, head, room.seq + limits.ROOM_FEW_STEPS
+        )
 
     async def _write(
         self,
@@ -338,9 +351,9 @@ class Rooms(Edits):
         head = msgspec.structs.replace(head, seq=entries[-1].seq, snapshots=list(head.snapshots))
         log = log_partition(id_, head.epoch)
         total = 0
-        for record, size in records_of(entries):
-            tx.add((log, keys.number(record[-1].seq)), record)
-            total += size
+        for last, record in records_of(entries):
+            tx.add((log, keys.number(last)), record)
+            total += len(record)
         if total > limits.ROOM_COMMIT_BYTES_MAX:
             raise TooLarge(f"steps in one commit have at most {limits.ROOM_COMMIT_BYTES_MAX} bytes")
         head.log_bytes += total
@@ -359,6 +372,13 @@ class Rooms(Edits):
             await sweep(tx, id_, head)
         tx.put(head_key(id_), head)
         return head
+
+
+def _is_due(room: Room, head: Head, seq: int) -> bool:
+    """Whether it is time for a snapshot when the room is at a sequence number."""
+    return seq - head.snapshots[-1][0] >= limits.ROOM_SNAPSHOT_STEPS or (
+        head.log_bytes >= max(limits.ROOM_SNAPSHOT_BYTES, room.state.bytes)
+    )
 
 
 @contextmanager

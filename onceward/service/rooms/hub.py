@@ -16,9 +16,10 @@ from onceward.engine.base import Delete, Put, Watch
 from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, Unavailable
 from onceward.parts.rooms import frames
 from onceward.parts.rooms.frames import Join
-from onceward.parts.rooms.records import ROOM, Head, head_key, room_of
+from onceward.parts.rooms.records import ROOM, Head, head_key
 from onceward.parts.rooms.rooms import Rooms
 from onceward.service.placement import Placement
+from onceward.service.rooms.commits import Commits
 from onceward.service.rooms.ledger import Ledger
 from onceward.service.rooms.live import LiveRoom, Member
 from onceward.service.rooms.owners import Address, Owners
@@ -55,6 +56,9 @@ class Hub:
         self._user_hooks: list[Callable[[str, str, bool], None]] = []
         self._over_hooks: list[Callable[[str], None]] = []
         self.rooms: dict[str, LiveRoom] = {}
+        self._by_partition: dict[str, LiveRoom] = {}
+        """The same, by where their heads stand."""
+        self.commits = Commits(store, self.spawn)
         self.sessions: dict[Session, None] = {}
         self._opening: dict[str, asyncio.Task[LiveRoom]] = {}
         self._watches: dict[str, Watch] = {}
@@ -193,6 +197,7 @@ class Hub:
             if not self.owners.own(id_):  # any more: another node may have members in it by now
                 raise Unavailable("another node serves the room", code="room_moved")
             room = self.rooms[id_] = LiveRoom(self, id_, ledger)
+            self._by_partition[head_key(id_)[0]] = room
         finally:
             del self._opening[id_]
         if self.store.engine.shared:
@@ -251,6 +256,7 @@ class Hub:
         """A room is over. The room calls it."""
         if self.rooms.get(room.id) is room:
             del self.rooms[room.id]
+            del self._by_partition[head_key(room.id)[0]]
             watch = self._watches.pop(room.id, None)
             if watch is not None:
                 watch.close()
@@ -269,7 +275,8 @@ class Hub:
     def will_flush(self, session: Session) -> None:
         """The connection has something to send with the end of this turn."""
         self._to_flush.append(session)
-        self._will_turn()
+        if not self._turning:
+            self._will_turn()
 
     def _will_turn(self) -> None:
         if not self._turning:
@@ -310,12 +317,15 @@ class Hub:
             logger.error("a room has failed", exc_info=error)
 
     async def _poll(self) -> None:
-        """Look for what other nodes have appended, should no hint have come."""
+        """Look for what other nodes have appended, should no hint have come; and let rooms go
+        whose lease is over, though nobody has found the time to say so."""
         while True:
             used = sum(bool(room.readers) for room in self.rooms.values())
             await self.store.clock.sleep(max(limits.POLL_S, used / limits.POLL_SCANS_PER_S))
             for room in list(self.rooms.values()):
-                if room.readers:
+                if not self.owners.own(room.id):
+                    room.end("room_moved", TABLE["room_moved"].title)
+                elif room.readers:
                     room.look()
 
     def _changed_hands(self, gained: set[int], lost: set[int]) -> None:
@@ -325,7 +335,7 @@ class Hub:
 
     def _saw(self, write: Put | Delete) -> None:
         """A commit of this process has changed a room, or it was the room's own."""
-        room = self.rooms.get(room_of(write.key[0]))
+        room = self._by_partition.get(write.key[0])
         if room is None:
             return
         if write.key[1] == "head" and type(write) is Put:

@@ -38,6 +38,10 @@ class Waiting(NamedTuple):
     step: Step
 
 
+Answer = Refused | Ack | None
+"""To a step; None if it is taken, and is answered once that is durable."""
+
+
 class Told(NamedTuple):
     """What is to be told of a commit."""
 
@@ -126,9 +130,9 @@ class Ledger:
         """Commit steps, and whatever others have appended before. Raises `NoSuchRoom` if the
         room was deleted, and what `Store.run` raises; then it is of no more use."""
         try:
-            answers = await self._store.run(lambda tx: self._attempt(tx, batch))
+            answers = await self._store.run(lambda tx: self.attempt(tx, batch))
         except TooLarge as error:
-            self._give_back()
+            self.give_back()
             if len(batch) == 1:
                 refused = Refused(self._id, batch[0].step.n, error.code, error.message)
                 return Told([], [(batch[0].member, refused)])
@@ -136,9 +140,18 @@ class Ledger:
             second = await self.commit(batch[len(batch) // 2 :])
             return Told(first.entries + second.entries, first.answers + second.answers)
         except BaseException:
-            self._give_back()
+            self.give_back()
             raise
-        self.room.forget(self._head.floor, self._store.clock.now_ms())
+        return self.outcome(batch, answers, self._store.clock.now_ms())
+
+    @property
+    def writes_little(self) -> bool:
+        """Whether a commit of a few more steps writes only them and the head."""
+        return self._rooms.writes_little(self.room, self._head)
+
+    def outcome(self, batch: Sequence[Waiting], answers: Sequence[Answer], now_ms: int) -> Told:
+        """What is to be told of an attempt whose commit is durable."""
+        self.room.forget(self._head.floor, now_ms)
         taken, self._taken = self._taken, []
         followed, self._followed = self._followed, []
         own = iter(taken)
@@ -151,13 +164,12 @@ class Ledger:
                 others.append((waiting.member, answer))
         return Told(told, others)
 
-    async def _attempt(
-        self, tx: Transaction, batch: Sequence[Waiting]
-    ) -> list[Refused | Ack | None]:
-        """Take the steps and write them; of each the answer, or None if it is taken."""
-        self._give_back()
+    async def attempt(self, tx: Transaction, batch: Sequence[Waiting]) -> list[Answer]:
+        """Take the steps and write them with this transaction; then comes `outcome` or, if the
+        commit fails, `give_back` or another attempt."""
+        self.give_back()
         await self._catch_up(tx)
-        answers: list[Refused | Ack | None] = []
+        answers: list[Answer] = []
         changed = 0
         for waiting in batch:
             answers.append(self._take(waiting, tx.now_ms))
@@ -167,15 +179,17 @@ class Ledger:
                 await asyncio.sleep(0)  # others get their turn: nobody looks at the room meanwhile
         if self._taken:
             entries = [taken.entry for taken in self._taken]
-            self._head = await self._rooms.append(tx, self._id, self.room, entries)
+            self._head = await self._rooms.append(
+                tx, self._id, self.room, entries, read=(self.info, self._head)
+            )
         return answers
 
     async def _catch_up(self, tx: Transaction) -> None:
-        info = await self._rooms.info(tx, self._id)
+        info = await self._rooms.info(tx, self._id, known=self.info)
         head = await self._rooms.head(tx, self._id)
         if head.epoch != self.room.epoch:
             raise NoSuchRoom(f"the room {self._id!r} was deleted, and made again")
-        if info != self.info:
+        if info is not self.info:
             self.info, self.room.shapes = info, Shapes(info.schemas)
         self._head = head
         if head.seq > self.room.seq:
@@ -183,7 +197,7 @@ class Ledger:
                 self.room.follow(entry)
                 self._followed.append(entry)
 
-    def _take(self, waiting: Waiting, at_ms: int) -> Refused | Ack | None:
+    def _take(self, waiting: Waiting, at_ms: int) -> Answer:
         member, step = waiting
         try:
             taken = self.room.take(
@@ -201,6 +215,7 @@ class Ledger:
         self._taken.append(taken)
         return None
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
+        """Undo what an attempt has taken."""
         while self._taken:
             self.room.give_back(self._taken.pop())

@@ -18,7 +18,7 @@ from onceward.parts.rooms.frames import Ack, Join, Joined, Said, Snapshot, Step,
 from onceward.parts.rooms.names import admit_name, encoded
 from onceward.service.rooms.crowd import Crowd
 from onceward.service.rooms.doors import Doors
-from onceward.service.rooms.ledger import Ledger, Waiting
+from onceward.service.rooms.ledger import Ledger, Told, Waiting
 from onceward.service.rooms.news import News
 from onceward.service.rooms.wire import frame
 
@@ -96,7 +96,7 @@ class LiveRoom:
         self._behind = False
         """Whether the log may have more than is known here."""
         self._hinted: asyncio.TimerHandle | None = None
-        self._working: asyncio.Task[None] | None = None
+        self._working = False
         self._snapshot: tuple[int, bytes] = (-1, b"")
 
     @property
@@ -110,7 +110,7 @@ class LiveRoom:
         `Unavailable` if the room is over here."""
         if self.over:
             raise Unavailable("the room is over here", code="room_moved")
-        if self._working is None and not self._behind:
+        if not self._working and not self._behind:
             return self._admit(session, asked)
         admitted: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
         self._joins.append((session, asked, admitted))
@@ -149,11 +149,12 @@ class LiveRoom:
             room.seq,
             greeting.n,
             member.id,
-            self.member_list(),
+            self.doors.told_to(member),
             self.crowd.whole(),
             greeting.reset,
             greeting.known,
             greeting.skipped,
+            self.doors.count,
         )
         session.say(joined)
         session.put(self._whole() if greeting.reset else missed)
@@ -263,30 +264,73 @@ class LiveRoom:
         self._work()
 
     def _work(self) -> None:
-        if self._working is None and not self.over:
-            self._working = self.hub.spawn(self._run())
+        if not self._working and not self.over:
+            self._working = True
+            self.hub.commits.add(self)
 
-    async def _run(self) -> None:
+    # What `Commits` does with a room that has work. Only one of these is under way at a time.
+
+    @property
+    def has_little(self) -> bool:
+        """Whether it has a few steps to commit, and nothing else to do."""
+        return (
+            0 < len(self._waiting) <= limits.ROOM_FEW_STEPS
+            and not (self._joins or self._behind or self.over)
+            and self.ledger.writes_little
+        )
+
+    def take_up(self) -> list[Waiting]:
+        """The steps that are to be committed next, or as many of them as one commit holds."""
+        self._behind = False
+        most = min(len(self._waiting), limits.ROOM_COMMIT_STEPS_MAX)
+        return [self._waiting.popleft() for _ in range(most)]
+
+    def put_back(self, batch: list[Waiting]) -> None:
+        """Let these be the next again."""
+        if self.over:
+            self.answered(batch)
+        else:
+            self._waiting.extendleft(reversed(batch))
+
+    def answered(self, batch: list[Waiting]) -> None:
+        """These have got an answer, or will get none here."""
+        for waiting in batch:
+            waiting.member.session.answered()
+
+    def go_on(self) -> None:
+        """Commit what has come meanwhile, if anything has."""
+        while self._joins and not self.over:
+            self._let_in(*self._joins.popleft())
+        if not self.over and (self._waiting or self._behind):
+            self.hub.commits.add(self)
+        else:
+            self._working = False
+            self.hub.may_rest(self)
+
+    async def work(self) -> None:
+        """Commit what waits until nothing does."""
         try:
-            while self._waiting or self._joins or self._behind:
+            while not self.over and (self._waiting or self._joins or self._behind):
                 await self._commit()
-                if self.over:
-                    return
-                while self._joins:
+                while self._joins and not self.over:
                     self._let_in(*self._joins.popleft())
         except OncewardError as error:
-            code = error.code if error.kind.retry else "room_moved"
-            if isinstance(error, NoSuchRoom):
-                code = "room_deleted"
-            else:
-                logger.error("the room %s: %s", self.id, error)
-            self.end(code, f"{TABLE[code].title}.")
+            self.give_up(error)
         except Exception:
             self.end("room_moved", "the server has a bug; it is logged")
             raise
         finally:
-            self._working = None
+            self._working = False
         self.hub.may_rest(self)
+
+    def give_up(self, error: OncewardError) -> None:
+        """A commit has failed: let everyone join again, where that helps."""
+        code = error.code if error.kind.retry else "room_moved"
+        if isinstance(error, NoSuchRoom):
+            code = "room_deleted"
+        else:
+            logger.error("the room %s: %s", self.id, error)
+        self.end(code, f"{TABLE[code].title}.")
 
     def _let_in(self, session: "Session", asked: Join, admitted: "asyncio.Future[Member]") -> None:
         if admitted.done():
@@ -298,29 +342,29 @@ class LiveRoom:
 
     async def _commit(self) -> None:
         """Commit what waits, or as much as one commit holds, and tell of it."""
-        self._behind = False
-        most = min(len(self._waiting), limits.ROOM_COMMIT_STEPS_MAX)
-        batch = [self._waiting.popleft() for _ in range(most)]
+        batch = self.take_up()
         try:
             told = await self.ledger.commit(batch)
-            if told.entries:
-                self.hub.store.meters.count("room_steps", len(told.entries))
-            self.doors.tell()
-            for entry, author in told.entries:
-                change = self.ledger.add(entry)
-                # Who has left may be here again over the same connection, as another client.
-                if author is None or author.over:
-                    self.news.add(change)
-                else:
-                    ack = frame(encode(Ack(self.id, entry.n, entry.seq)))
-                    self.news.add(change, author.session, ack)
-            for member, answer in told.answers:
-                if not member.over:
-                    self.news.add(b"", member.session, frame(encode(answer)))
-            self.settle()
+            self.hub.commits.count(len(told.entries))
+            self.tell_of(told)
         finally:
-            for waiting in batch:
-                waiting.member.session.answered()
+            self.answered(batch)
+
+    def tell_of(self, told: Told) -> None:
+        """A commit is durable: tell all of it, its authors included."""
+        self.doors.tell()
+        for entry, author in told.entries:
+            change = self.ledger.add(entry)
+            # Who has left may be here again over the same connection, as another client.
+            if author is None or author.over:
+                self.news.add(change)
+            else:
+                ack = frame(encode(Ack(self.id, entry.n, entry.seq)))
+                self.news.add(change, author.session, ack)
+        for member, answer in told.answers:
+            if not member.over:
+                self.news.add(b"", member.session, frame(encode(answer)))
+        self.settle()
 
 
 def admit_said(event: str, value: Any) -> None:

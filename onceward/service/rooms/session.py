@@ -119,19 +119,24 @@ class Session:
 
     def put(self, data: bytes) -> None:
         """Send these frames with the end of the turn."""
-        if not self._over:
-            if not self._out:
-                self._hub.will_flush(self)
-            self._out.append(data)
+        out = self._out
+        if not out:
+            if self._over:
+                return
+            self._hub.will_flush(self)
+        out.append(data)
 
     def say(self, said: frames.ServerFrame) -> None:
         self.put(frame(encode(said)))
 
     def flush(self) -> None:
         """Send what the turn has brought. The hub calls it."""
-        out, self._out = self._out, []
-        if out and not self._over:
-            self._wire.send(out[0] if len(out) == 1 else b"".join(out))
+        out = self._out
+        if out:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            if not self._over:
+                self._wire.send(data)
 
     def end(self, code: str) -> None:
         """Close the connection for a reason of the table of errors; twice is once."""

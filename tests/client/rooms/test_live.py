@@ -401,8 +401,8 @@ async def test_what_gets_no_token_is_asked_again(served: Served, stack: AsyncExi
 async def test_a_server_is_tried_again_however_long_it_was_away() -> None:
     clock = Sprinting()
     live = Live("http://127.0.0.1:9", clock=clock)
-    for _ in range(2_000):
-        await live._pause()
+    for tries in range(2_000):
+        await live._pause(tries)
     assert 3 <= clock.slept_s[-1] <= 15
 
 
@@ -423,3 +423,13 @@ async def test_large_rooms_can_be_joined_together_by_who_reads_slowly(
 ) -> None:
     monkeypatch.setattr(limits, "READER_BYTES_MAX", 10_000)
     await join_large_rooms(served.port, served.app)
+
+
+async def test_rooms_that_move_together_are_joined_again_together() -> None:
+    clock = Sprinting()
+    live = Live("http://127.0.0.1:9", clock=clock)
+    for number in range(10):
+        live.rejoin(live.room(str(number)))
+    await asyncio.gather(*live._tasks)
+    assert max(clock.slept_s) <= limits.ROOM_PAUSE_S_MIN
+    await live.close()

@@ -8,6 +8,7 @@ from onceward.client.rooms.replica import Who
 from onceward.errors import OncewardError
 from onceward.parts.rooms.frames import (
     Came,
+    Crowd,
     PresenceChanged,
     PresenceGone,
     RemovePresence,
@@ -29,6 +30,17 @@ def test_members_come_and_go() -> None:
     assert (ann.room.me, sorted(ann.room.members)) == ("m1", ["m1", "m3"])
     assert ann.room.members["m3"].user == "bob"
     assert told[:2] == [["m1", "m2"], ["m1", "m2", "m3"]]
+
+
+def test_in_a_very_large_room_members_are_counted() -> None:
+    ann = live()
+    counts: list[int] = []
+    ann.room.on_members(lambda members: counts.append(ann.room.count))
+    assert ann.room.count == 1
+    ann.hear(Crowd("r", 4_000), Came("r", "m2", "bob"), Crowd("r"))
+    assert counts == [4_000, 4_000, 2]
+    ann.hear(joined(count=300), Snapshot("r", 0, {}, {}))
+    assert ann.room.count == 300
 
 
 def test_presences_are_one_s_own_at_once_and_those_of_others_as_they_come() -> None:

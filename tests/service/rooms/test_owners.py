@@ -1,0 +1,172 @@
+"""Who serves a room changes, or two nodes think that they do: nothing is lost, or taken twice."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onceward.app import App
+from onceward.errors import Contention
+from onceward.transaction import Transaction
+from tests.service.cluster import virtual
+from tests.service.rooms.people import Person
+from tests.service.rooms.test_relay import cluster, enter
+
+ADD = {"op": "map.add", "map": "m", "key": "k", "by": 1}
+
+
+def both_serve(monkeypatch: pytest.MonkeyPatch, *apps: App) -> None:
+    """As after a pause that was longer than a lease."""
+    for app in apps:
+        monkeypatch.setattr(app.hub.owners, "own", lambda id_: True)
+
+
+def seqs(person: Person) -> list[int]:
+    return [frame["seq"] for frame in person.got if frame["t"] in ("ack", "change")]
+
+
+@virtual
+async def test_a_node_whose_lease_is_over_lets_its_rooms_go_whatever_else_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as (nodes, one, _two):
+        room = nodes.room_of(one)
+        ann = await enter(one, "ann")
+        await ann.join(room, create=True)
+        monkeypatch.setattr(one.hub.owners, "own", lambda id_: False)
+        assert (await ann.next("left"))["code"] == "room_moved"
+        assert room not in one.hub.rooms
+
+
+@virtual
+async def test_two_nodes_that_both_serve_a_room_number_its_steps_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as (nodes, one, two):
+        room = nodes.room_of(one)
+        both_serve(monkeypatch, one, two)
+        ann, ben = await enter(one, "ann"), await enter(two, "ben")
+        await ann.join(room, create=True)
+        await ben.join(room)
+        for n in range(1, 21):
+            ann.step(room, n, ADD)
+            ben.step(room, n, ADD)
+            await asyncio.sleep(0)
+        await nodes.apps.sleep(30)
+        assert seqs(ann) == seqs(ben) == list(range(1, 41))
+        late = await enter(two, "late")
+        assert (await late.join(room))["maps"] == {"m": {"k": 40}}
+
+
+@virtual
+async def test_a_step_under_way_at_the_node_before_is_taken_once_by_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as (nodes, one, two):
+        room = nodes.room_of(one)
+        ann = await enter(one, "ann")
+        epoch = (await ann.join(room, create=True))["epoch"]
+        ledger = one.hub.rooms[room].ledger
+        attempt, under_way, may_end = ledger.attempt, asyncio.Event(), asyncio.Event()
+
+        async def slow(tx: Transaction, batch: Any) -> Any:
+            answers = await attempt(tx, batch)
+            under_way.set()
+            await may_end.wait()
+            return answers
+
+        monkeypatch.setattr(ledger, "attempt", slow)
+        ann.step(room, 1, ADD)
+        await under_way.wait()
+        both_serve(monkeypatch, two)
+        one.hub.rooms[room].end("room_moved", "another node serves it")
+        assert (await ann.next("left"))["code"] == "room_moved"
+        again = await enter(two, "ann")
+        steps = [{"n": 1, "ops": [ADD]}, {"n": 2, "ops": [ADD]}]
+        await again.join(room, epoch=epoch, seq=0, steps=steps)
+        assert [(await again.next("ack"))["seq"] for _ in steps] == [1, 2]
+        may_end.set()
+        await nodes.apps.sleep(30)
+        late = await enter(two, "late")
+        joined = await late.join(room)
+        assert (joined["seq"], joined["maps"]) == (2, {"m": {"k": 2}})
+
+
+@virtual
+async def test_a_step_that_the_node_before_commits_late_is_told_by_the_next_one_and_not_taken_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as (nodes, one, two):
+        room = nodes.room_of(one)
+        both_serve(monkeypatch, one, two)
+        ann = await enter(one, "ann")
+        epoch = (await ann.join(room, create=True))["epoch"]
+        ben = await enter(two, "ben")
+        await ben.join(room, "b")
+        ledger = two.hub.rooms[room].ledger
+        attempt = ledger.attempt
+        tries = 0
+
+        async def after_the_other(tx: Transaction, batch: Any) -> Any:
+            nonlocal tries
+            answers = await attempt(tx, batch)
+            if batch and not tries:
+                tries += 1
+                ann.step(room, 1, ADD)  # the node before commits it while this one is about to
+                await ann.next("ack")
+            return answers
+
+        monkeypatch.setattr(ledger, "attempt", after_the_other)
+        again = await enter(two, "ann")
+        steps = [{"n": 1, "ops": [ADD]}, {"n": 2, "ops": [ADD]}]
+        await again.join(room, epoch=epoch, seq=0, steps=steps)
+        change = await again.next("change", "ack")
+        assert (change["t"], change["seq"], change["client"], change["n"]) == ("change", 1, "c", 1)
+        await nodes.apps.sleep(30)
+        assert tries == 1
+        assert seqs(ben) == [1, 2]
+        acks = [(frame["n"], frame["seq"]) for frame in again.got if frame["t"] == "ack"]
+        assert (2, 2) in acks
+        assert all(seq <= 2 for _, seq in acks)
+        late = await enter(two, "late")
+        assert (await late.join(room))["maps"] == {"m": {"k": 2}}
+
+
+@virtual
+async def test_who_comes_to_the_next_node_never_finds_the_room_at_an_earlier_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with cluster() as (nodes, one, two):
+        room = nodes.room_of(one)
+        both_serve(monkeypatch, one, two)
+        ann = await enter(one, "ann")
+        ben = await enter(two, "ben")
+        epoch = (await ann.join(room, create=True))["epoch"]
+        for n in range(1, 30):
+            # A copy of its head is in the other node's memory, and out of date.
+            await two.run(lambda tx: two.rooms.head(tx, room))
+            ann.step(room, n, ADD)
+            assert (await ann.next("ack"))["seq"] == n
+            joined = await ben.join(room, epoch=epoch, seq=n)
+            assert (joined.get("reset", ""), joined["seq"]) == ("", n)
+            ben.ask("leave", room=room)
+            two.hub.rooms[room].end("room_moved", "it rests")
+
+
+@virtual
+async def test_conflicts_without_end_make_members_join_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster() as (nodes, one, _two):
+        room = nodes.room_of(one)
+        ann = await enter(one, "ann")
+        await ann.join(room, create=True)
+
+        async def never(tx: Transaction, batch: Any) -> Any:
+            raise Contention("others are always faster")
+
+        monkeypatch.setattr(one.hub.rooms[room].ledger, "attempt", never)
+        ann.step(room, 1, ADD)
+        assert (await ann.next("left"))["code"] == "contention"
+        assert await ann.join(room)
+        assert "always faster" in caplog.text
