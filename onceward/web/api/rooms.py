@@ -152,16 +152,39 @@ async def list_(server: "Server", request: Request) -> Response:
         if text:
             admit_id(text)
 
-    async def fn(tx: Transaction) -> tuple[list[Found], str]:
-        return await server.app.rooms.find(tx, prefix=prefix, meta=meta, after=after, most=limit)
-
-    found, next_ = await server.app.run(fn)
-    rooms = [
+    rooms, more = await _readable(server, caller, prefix, meta, after, limit)
+    listed = [
         ListedRoom(id_, room.epoch, room.made_ms, room.by, room.meta, _members(server, id_))
-        for id_, room in found
-        if allowed(caller, "read", id_)
+        for id_, room in rooms
     ]
-    return Response.of(RoomPage(rooms, next_ or None))
+    # A room that the caller may not read is not even named here.
+    return Response.of(RoomPage(listed, listed[-1].id if more else None))
+
+
+async def _readable(
+    server: "Server", caller: Caller, prefix: str, meta: dict[str, Any], after: str, limit: int
+) -> tuple[list[Found], bool]:
+    """The next rooms that someone may read, `limit` at the most, and whether there may be more:
+    if so, there is one at the least. Looks on among those that it may not read, for as long as a
+    request may take and until there is one."""
+    found: list[Found] = []
+    clock = server.app.store.clock
+    until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
+    while True:
+
+        async def fn(tx: Transaction, after: str = after) -> tuple[list[Found], str]:
+            return await server.app.rooms.find(
+                tx, prefix=prefix, meta=meta, after=after, most=limits.LIST_MAX
+            )
+
+        rooms, after = await server.app.run(fn)
+        found += [room for room in rooms if allowed(caller, "read", room.id)]
+        if len(found) > limit:
+            return found[:limit], True
+        if not after:
+            return found, False
+        if len(found) == limit or (found and clock.elapsed_ns() > until_ns):
+            return found, True
 
 
 async def get(server: "Server", request: Request) -> Response:

@@ -192,3 +192,20 @@ async def test_scopes_say_who_may_do_what() -> None:
             assert len(found["rooms"]) == (1 if deeds else 0)
         refused = await who["reader"]("POST", "/v1/rooms", {"id": "r"})
         assert refused.verdict == (403, "not_allowed")
+
+
+@virtual
+async def test_a_page_of_rooms_names_none_that_may_not_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "LIST_MAX", 2)
+    async with serving_to(maker="write:*", reader="read:b*") as who:
+        for id_ in ("a1", "a2", "a3", "b1", "b2", "c1", "c2", "c3"):
+            await who["maker"].ok("POST", "/v1/rooms", {"id": id_})
+        pages: list[Any] = []
+        path = "/v1/rooms?limit=1"
+        while not pages or pages[-1][1]:
+            page = await who["reader"].ok("GET", path)
+            pages.append(([room["id"] for room in page["rooms"]], page["next"]))
+            path = f"/v1/rooms?limit=1&after={page['next']}"
+        assert pages == [(["b1"], "b1"), (["b2"], "b2"), ([], None)]
