@@ -53,7 +53,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 ONCE = ("idle",)
 # Beside those who never read: messages so large and so many that all ways to one of them are full
 # before the end.
-LARGE_BYTES, LARGE_PER_S, LARGE_S = 40_000, 10, 15.0
+LARGE_BYTES, LARGE_PER_S, LARGE_S = 60_000, 5, 18.0
 CUT_OFF_S = 20.0  # for the last of them to be given up
 READY_S = 300.0  # until all are back
 

@@ -20,6 +20,7 @@ _HANDSHAKE = (
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
 _PAUSE_S = 0.1
+_PRESENT_MS = 3_600_000  # no presence ends by itself
 
 
 def masked(message: bytes) -> bytes:
@@ -204,7 +205,7 @@ class Drone:
         for n, ops in sorted(self.sent.items()):
             if n > max(self._offered, told.n):
                 self._line.send(frames.Ops(self.room, n, ops))
-        self._line.send(frames.SetPresence(self.room, "here", True))
+        self._line.send(frames.SetPresence(self.room, "here", True, _PRESENT_MS))
 
     def _apply(self, seq: int, ops: list[Operation]) -> None:
         self.state.apply(ops)
