@@ -123,6 +123,7 @@ class SQLiteEngine(Engine):
             table,
             self._background,
             lambda: self._now_ms,
+            calm_bytes=self._fold_bytes // 2,
         )
         self._writer.segment_filled = self._folder.ask
         if last_seq > table.folded_seq:

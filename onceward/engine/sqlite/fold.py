@@ -39,13 +39,17 @@ class Folder:
         table: Table,
         background: Executor,
         now_ms: Callable[[], int],
+        calm_bytes: int = 0,
     ) -> None:
+        """While there is no more in memory than `calm_bytes` that is newer than what it folds, it
+        rests between steps: whoever commits needs processor and disk more urgently."""
         self._layers = layers
         self._writer = writer
         self._journal = journal
         self._table = table
         self._background = background
         self._now_ms = now_ms
+        self._calm_bytes = calm_bytes
         self._wanted = asyncio.Event()
         self._progress = asyncio.Event()
         self._rows_since_checkpoint = _CHECKPOINT_ROWS  # a crash may have left a long log
@@ -112,7 +116,8 @@ class Folder:
     async def fold(self, upto_seq: int) -> None:
         """Move what was last changed up to `upto_seq` into the table, and free the journal
         behind it. What changed again since, or is gone, is not written to the table."""
-        run = asyncio.get_running_loop().run_in_executor
+        loop = asyncio.get_running_loop()
+        run = loop.run_in_executor
         if self._layers.frozen.count == 0:
             if upto_seq <= self._table.folded_seq:
                 return
@@ -132,6 +137,7 @@ class Folder:
             if not step:
                 await asyncio.sleep(0)
                 continue
+            began_s = loop.time()
             await run(self._background, self._table.fold, step)
             self._layers.release(step)
             self._progress.set()
@@ -139,6 +145,8 @@ class Folder:
             if self._rows_since_checkpoint >= _CHECKPOINT_ROWS:
                 await run(self._background, self._table.checkpoint)
                 self._rows_since_checkpoint = 0
+            if self._layers.active.size_bytes < self._calm_bytes:
+                await asyncio.sleep(loop.time() - began_s)
         await run(self._background, self._table.fold, [], self._upto_seq)
         self._journal.retire(self._upto_seq)
         await run(self._background, self._journal.trim, 1)
@@ -153,6 +161,7 @@ class Folder:
     async def close(self) -> None:
         """Stop after the step under way."""
         self._stopping = True
+        self._calm_bytes = 0
         self._wanted.set()
         await asyncio.wait([self._task])
 

@@ -103,6 +103,30 @@ async def test_a_while_after_the_last_commit_everything_is_in_the_table(
         assert in_table(path) == {"a": b"1"}
 
 
+@pytest.mark.parametrize("calm", [True, False])
+async def test_a_fold_rests_between_steps_unless_much_is_new(
+    calm: bool, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FOLD_ROWS", 1)
+    sleep, rests = asyncio.sleep, 0
+
+    async def counted(delay_s: float) -> None:
+        nonlocal rests
+        rests += delay_s > 0
+        await sleep(0)
+
+    path = str(memory_path / "app.db")
+    async with SQLiteEngine(path) as engine:
+        for number in range(5):
+            await engine.commit([Put(("p", str(number)), b"1")], NOW_MS)
+        if not calm:
+            engine._folder._calm_bytes = 1  # and the fifth is newer than what is folded
+        monkeypatch.setattr(asyncio, "sleep", counted)
+        await engine._folder.fold(4)
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        assert rests == (4 if calm else 0)
+
+
 async def test_closing_does_not_wait_for_filters_that_are_being_made(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
