@@ -152,7 +152,7 @@ soak-seats: $(DEV) ## let 1,000 people join a table at once, also on three proce
 soak-console: $(DEV) ## watch 100,000 jobs in a browser for 10 minutes
 	@$(SOAK) -m console
 
-soak-rooms: $(DEV) ## kill a server of rooms 50 times, let 1,000 readers not read, and copies converge
+soak-rooms: $(DEV) ## kill a server of rooms 50 times, alone and as one of three; let 1,000 readers not read, and copies converge
 	@$(SOAK) -m rooms
 
 soak-browser: $(DEV) ## 1,000 changes a second in a tab for 5 minutes, and tabs and programs converge

@@ -21,6 +21,7 @@ class AsgiWire:
         self._send = send
         self._out: deque[bytes] = deque()
         self._out_bytes = 0
+        self._listener: Listener | None = None
         self._close: tuple[int, str] | None = None
         """The end that was decided on, once there is one."""
         self._news = asyncio.Event()
@@ -31,6 +32,7 @@ class AsgiWire:
         self._may_read.set()
 
     async def hear(self, listener: Listener, rate: float) -> None:
+        self._listener = listener
         reading = asyncio.create_task(self._read(listener, rate), name="onceward-wire-reads")
         writing = asyncio.create_task(self._write(), name="onceward-wire-writes")
         ending = asyncio.create_task(self._end(), name="onceward-wire-ends")
@@ -55,7 +57,8 @@ class AsgiWire:
         self._empty.clear()
         if self._out_bytes > limits.READER_BYTES_MAX and len(self._out) > 1:
             self._out.clear()
-            self.close(TABLE["slow_reader"].close, "slow_reader")
+            assert self._listener is not None
+            self._listener.cut_off()
         self._news.set()
 
     def close(self, code: int, reason: str) -> None:

@@ -259,7 +259,8 @@ class WebSocket(asyncio.Protocol):
         self._backlog_bytes += len(frames)
         if self._backlog_bytes > limits.READER_BYTES_MAX:
             self._forget()
-            self.close(TABLE["slow_reader"].close, "slow_reader")
+            assert self._listener is not None
+            self._listener.cut_off()
 
     def close(self, code: int, reason: str) -> None:
         if self._closing or self._ws.state is not OPEN:

@@ -54,6 +54,8 @@ async def test_a_request_elsewhere_is_refused(port: int) -> None:
 
 
 class Ear:
+    wire: AsgiWire
+
     def __init__(self) -> None:
         self.heard: list[bytes] = []
         self.gone = False
@@ -62,6 +64,9 @@ class Ear:
         self.heard.append(message)
 
     def drain(self) -> None: ...
+
+    def cut_off(self) -> None:
+        self.wire.close(TABLE["slow_reader"].close, "slow_reader")
 
     def lost(self) -> None:
         self.gone = True
@@ -85,8 +90,10 @@ class Far:
 
 
 async def hear(far: Far, ear: Ear, rate: float = 1e9) -> tuple[AsgiWire, "asyncio.Task[None]"]:
-    wire = AsgiWire(far.coming.get, far.send)
-    return wire, asyncio.create_task(wire.hear(ear, rate))
+    wire = ear.wire = AsgiWire(far.coming.get, far.send)
+    hearing = asyncio.create_task(wire.hear(ear, rate))
+    await asyncio.sleep(0)
+    return wire, hearing
 
 
 @pytest.mark.parametrize(

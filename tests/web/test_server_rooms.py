@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -119,6 +120,7 @@ async def test_readers_that_do_not_read_are_cut_off_and_memory_stays_bounded(
             for person in people:
                 assert (await person.until(t="said"))["event"] == str(said)  # all, in order
         await watching
+        assert await asyncio.to_thread(_closes, server.url, "slow_reader") == mutes
         grown_bytes = _resident_bytes(server.pid, "VmHWM") - before_bytes  # at its worst
         most_bytes = limits.READER_BYTES_MAX + limits.WRITE_BYTES_HIGH + 100_000
         assert grown_bytes < mutes * most_bytes + 30_000_000
@@ -157,6 +159,14 @@ async def _see_go(speaker: Peer, mutes: int) -> None:
     """Return when that many have gone."""
     for _ in range(mutes):
         await speaker.until(t="went")
+
+
+def _closes(url: str, code: str) -> float:
+    """How many connections were closed for a reason, as the server tells."""
+    with urlopen(f"{url}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    name = f'onceward_room_closes_total{{code="{code}"}} '
+    return sum(float(line.removeprefix(name)) for line in lines if line.startswith(name))
 
 
 def _resident_bytes(pid: int, what: str) -> int:

@@ -33,6 +33,9 @@ class Ear:
     def drain(self) -> None:
         self.wire.close(TABLE["node_stopped"].close, "node_stopped")
 
+    def cut_off(self) -> None:
+        self.wire.close(TABLE["slow_reader"].close, "slow_reader")
+
     def lost(self) -> None:
         self.gone.set()
 

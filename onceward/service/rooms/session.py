@@ -112,6 +112,9 @@ class Session:
         if not self._unanswered:
             self.end("node_stopped")
 
+    def cut_off(self) -> None:
+        self.end("slow_reader")
+
     def lost(self) -> None:
         self._leave_all(lost=True)
 
@@ -140,8 +143,8 @@ class Session:
 
     def end(self, code: str) -> None:
         """Close the connection for a reason of the table of errors; twice is once."""
-        if not self._over:
-            self.flush()
+        self.flush()
+        if not self._over:  # else it was cut off over that, at the latest
             self._hub.store.meters.count("room_closes", code=code)
             self._wire.close(TABLE[code].close, code)
             self._leave_all(lost=True)

@@ -15,7 +15,7 @@ class Wire(Protocol):
 
     def send(self, frames: bytes) -> None:
         """Send what `frame` made, one or several in a row. What the reader does not take in
-        time is kept for it up to a limit; then it is cut off."""
+        time is kept for it up to a limit; then it is dropped, and the listener is told."""
 
     def close(self, code: int, reason: str) -> None:
         """Send what was sent so far, then the close code, with a code of the table of errors as
@@ -39,6 +39,9 @@ class Listener(Protocol):
 
     def drain(self) -> None:
         """The server stops: finish what is under way, and close the wire."""
+
+    def cut_off(self) -> None:
+        """The far end does not read what it is sent: close the wire."""
 
     def lost(self) -> None:
         """The connection is no more."""
