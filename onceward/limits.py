@@ -1,4 +1,4 @@
-"""Every cap in one place, units last in the names.
+"""Every cap in one place, units last in the names; applications have their own.
 
 The commit and key limits are DynamoDB's, enforced on every engine, so that code
 that works on one engine works on all.
@@ -443,41 +443,6 @@ HOSTS_KNOWN_MAX = 10_000
 # When to ask again for a host that is busy, at the least and at the most.
 HOST_WAIT_S_MIN = 0.002
 HOST_WAIT_S_MAX = 1.0
-
-# The rock-paper-scissors application: nicknames, texts in and out, how many of something a reply
-# names, and how many games of one who left are taken away in one commit.
-RPS_NICK_CHARS_MAX = 32
-RPS_TEXT_CHARS_MAX = 1_600
-RPS_LISTED_MAX = 10
-RPS_CLEARED_MAX = 4
-RPS_REQUEST_BYTES_MAX = 64 << 10
-RPS_CERTIFICATES_MAX = 16  # of Amazon's: there is one for each region, and they rarely change
-# Calls to providers of texts: how long one may take, how much of an answer is read, for how long
-# a provider may ask to be left alone, and how long it is asked for a text of which nobody knows
-# whether it was sent.
-RPS_CONNECT_S = 5.0
-RPS_TOTAL_S = 20.0
-RPS_ANSWER_BYTES_MAX = 1 << 20
-RPS_AFTER_S_MAX = 3_600.0
-RPS_SETTLE_ASKS = 5
-RPS_SETTLE_PAUSE_S = 15.0
-# How long the phones page shows a text, how many at first, and how long it waits for the next.
-RPS_SHOWN_MS = 24 * 3_600_000
-RPS_SHOWN_MAX = 200
-RPS_WAIT_S = 20
-
-# What is read of an answer of a bureau or of Salesforce, and kept of a report: it fits a record.
-CREDIT_ANSWER_BYTES_MAX = 300_000
-CREDIT_CONNECT_S = 30.0
-# An envelope of outbound messages, which Salesforce fills with up to 100 notifications. What is
-# within these takes a moment to read, and each notification makes one job.
-SOAP_BYTES_MAX = 1 << 20
-SOAP_DEPTH_MAX = 12
-SOAP_ELEMENTS_MAX = 20_000
-SOAP_ATTRIBUTES_MAX = 16
-SOAP_NAMESPACE_CHARS_MAX = 256
-SOAP_NOTIFICATIONS_MAX = 100
-SOAP_NOTIFICATION_BYTES_MAX = 150_000
 
 # `onceward bench`: beyond these it is no benchmark of one machine any more.
 BENCH_SECONDS_MAX = 600.0

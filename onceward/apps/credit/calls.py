@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from onceward import limits
+from onceward.apps.credit import limits
 from onceward.apps.credit.decision import read_report
 from onceward.errors import Fail, NotDone, Retry
 
@@ -79,7 +79,7 @@ async def _post(
     Raises `Retry` for a body over the limit, of which no more is read. A connection of its own:
     pulls are few and long, and one that is kept may end just when the next request is sent on
     it."""
-    timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=limits.CREDIT_CONNECT_S)
+    timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=limits.CONNECT_S)
     given = {name: text for name, text in headers.items() if text}
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,
@@ -93,8 +93,8 @@ async def _post(
         after = answer.headers.get("Retry-After", "")
         after_s = min(float(after), _AFTER_S_MAX) if after.isdecimal() else None
         said = b""
-        while chunk := await answer.content.read(limits.CREDIT_ANSWER_BYTES_MAX + 1 - len(said)):
+        while chunk := await answer.content.read(limits.ANSWER_BYTES_MAX + 1 - len(said)):
             said += chunk
-        if len(said) > limits.CREDIT_ANSWER_BYTES_MAX:
+        if len(said) > limits.ANSWER_BYTES_MAX:
             raise Retry(f"it answered {answer.status} with too many bytes", not_before_s=after_s)
         return answer.status, said, after_s

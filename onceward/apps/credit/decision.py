@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from onceward import limits
+from onceward.apps.credit import limits
 
 SCORE_GOOD = 680
 SCORE_LEAST = 580
@@ -60,7 +60,7 @@ def report_of(recorded: Any) -> Report:
 
 
 def _admit(report: Report) -> Report:
-    size_bytes, most = len(msgspec.json.encode(report)), limits.CREDIT_ANSWER_BYTES_MAX
+    size_bytes, most = len(msgspec.json.encode(report)), limits.ANSWER_BYTES_MAX
     if size_bytes > most:
         raise msgspec.ValidationError(f"it has {size_bytes:,} bytes, and {most:,} can be kept")
     return report

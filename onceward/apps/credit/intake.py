@@ -17,8 +17,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from onceward import limits
-from onceward.apps.credit import soap
+from onceward.apps.credit import limits, soap
 from onceward.apps.credit.application import Application, Pull
 from onceward.apps.credit.credit import PULLS, Credit
 from onceward.apps.credit.outbound import wsdl

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from onceward import limits
+from onceward.apps.credit import limits
 from onceward.apps.credit.outbound import write
 from onceward.apps.credit.record_id import long_id
 from onceward.clock import Clock, boot_ns

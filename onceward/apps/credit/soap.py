@@ -12,7 +12,7 @@ from typing import NoReturn
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-from onceward import limits
+from onceward.apps.credit import limits
 from onceward.apps.credit.record_id import long_id
 from onceward.errors import BadInput, OncewardError
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from onceward import limits
 from onceward.app import App
-from onceward.apps.rps import rules, words
+from onceward.apps.rps import limits, rules, words
 from onceward.apps.rps.duels import Duels
 from onceward.apps.rps.numbers import normalise
 from onceward.apps.rps.provider import Provider, Reply
@@ -34,6 +33,7 @@ from onceward.apps.rps.records import (
 from onceward.apps.rps.rules import Command, Outcome, RockPaperScissors, Wrong
 from onceward.errors import BadInput
 from onceward.keys import Key
+from onceward.limits import SCAN_RECORDS_MAX
 from onceward.parts.games import Match
 from onceward.parts.inbox import Receipt
 from onceward.service.job import Job
@@ -42,7 +42,7 @@ from onceward.web.site import Site
 
 TEXTS = "rps-texts"
 FAREWELLS = "rps-farewells"
-_SHOWN = limits.RPS_LISTED_MAX
+_SHOWN = limits.LISTED_MAX
 # Players wait: what a node was at when it died is soon taken over.
 _LEASE_S = 10.0
 
@@ -110,7 +110,7 @@ class Game:
         if via not in self.providers:
             raise BadInput(f"no provider {via!r} delivers texts here")
         line = Line(self.providers[via].address(sender), via, ours)
-        body = msgspec.to_builtins(Text(line, text[: limits.RPS_TEXT_CHARS_MAX]))
+        body = msgspec.to_builtins(Text(line, text[: limits.TEXT_CHARS_MAX]))
         return await self.app.accept(TEXTS, body, key=id_, caller=via, order_key=line.phone, tx=tx)
 
     def number(self, text: str) -> str:
@@ -227,7 +227,7 @@ async def decide(tx: Transaction, line: Line, command: Command, id_: str, duels:
 
 async def clear(tx: Transaction, gone: Player, duels: Duels) -> Outcome:
     """Take away some of the games of a player who has left; nothing, if none are left."""
-    most = limits.RPS_CLEARED_MAX
+    most = limits.CLEARED_MAX
     thrown = await tx.scan(thrown_by(gone.id), Thrown, limit=most)
     waiting = await tx.scan(awaiting(gone.id), Awaited, limit=most)
     scores = await tx.scan(scores_of(gone.id), Score, limit=most)
@@ -283,7 +283,7 @@ async def _pending(tx: Transaction, me: Player) -> str:
 
 
 async def _score(tx: Transaction, me: Player, nick: str) -> str:
-    most = limits.SCAN_RECORDS_MAX if nick else _SHOWN + 1
+    most = SCAN_RECORDS_MAX if nick else _SHOWN + 1
     # Who has a nickname now comes before those who had it earlier.
     rows = await tx.scan(scores_of(me.id), Score, end=ALL, limit=most, reverse=bool(nick))
     versus = [row.value for row in rows]

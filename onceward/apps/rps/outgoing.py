@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import aiohttp
 
-from onceward import limits
+from onceward.apps.rps import limits
 from onceward.errors import NotDone, Unreachable
 
 
@@ -28,18 +28,18 @@ async def call(
     """Make a request, which follows no redirect. Raises `NotDone` if nothing was sent, and what
     `aiohttp` raises if something may have been."""
     timeout = aiohttp.ClientTimeout(
-        total=limits.RPS_TOTAL_S, sock_connect=limits.RPS_CONNECT_S, connect=limits.RPS_CONNECT_S
+        total=limits.TOTAL_S, sock_connect=limits.CONNECT_S, connect=limits.CONNECT_S
     )
     async with aiohttp.ClientSession(timeout=timeout) as session:
         try:
             async with session.request(
                 method, url, headers=headers, data=body, allow_redirects=False
             ) as response:
-                said = await response.content.read(limits.RPS_ANSWER_BYTES_MAX)
-                while len(said) < limits.RPS_ANSWER_BYTES_MAX and not response.content.at_eof():
-                    said += await response.content.read(limits.RPS_ANSWER_BYTES_MAX - len(said))
+                said = await response.content.read(limits.ANSWER_BYTES_MAX)
+                while len(said) < limits.ANSWER_BYTES_MAX and not response.content.at_eof():
+                    said += await response.content.read(limits.ANSWER_BYTES_MAX - len(said))
                 after = response.headers.get("Retry-After", "")
-                after_s = min(float(after), limits.RPS_AFTER_S_MAX) if after.isdecimal() else None
+                after_s = min(float(after), limits.AFTER_S_MAX) if after.isdecimal() else None
                 return Answer(response.status, said, after_s)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotDone(f"no connection to the provider: {error}") from error

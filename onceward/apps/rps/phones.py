@@ -11,10 +11,12 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from onceward import keys, limits
+from onceward import keys
+from onceward.apps.rps import limits
 from onceward.apps.rps.provider import Provider, Reply
 from onceward.errors import NotDone
 from onceward.keys import Key
+from onceward.limits import KEY_NUMBER_MAX
 from onceward.transaction import Transaction
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
@@ -48,7 +50,7 @@ class Typed(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     id: Annotated[str, Meta(min_length=8, max_length=100)]
     """Made by the page: sent again, it is the same text."""
     sender: Annotated[str, Meta(max_length=40)] = msgspec.field(name="from")
-    text: Annotated[str, Meta(max_length=limits.RPS_TEXT_CHARS_MAX)]
+    text: Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)]
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -89,7 +91,7 @@ class Phones(Provider):
     async def receive(self, site: Any, request: Request) -> Response:
         """Take in a text and show it, in one commit; again, it does neither."""
         self._insist_local(request)
-        typed = parse(await request.body(limits.RPS_REQUEST_BYTES_MAX), Typed)
+        typed = parse(await request.body(limits.REQUEST_BYTES_MAX), Typed)
         game = self.game
 
         async def accept(tx: Transaction) -> bool:
@@ -108,9 +110,9 @@ class Phones(Provider):
     async def show(self, site: Any, request: Request) -> Response:
         """What has come on any screen: at once or, after a number, when there is something."""
         self._insist_local(request)
-        asked = request.number("after", limits.KEY_NUMBER_MAX, default=-1)
+        asked = request.number("after", KEY_NUMBER_MAX, default=-1)
         after = max(asked, 0)
-        looking = self._look(after, wait_s=limits.RPS_WAIT_S if asked >= 0 else 0)
+        looking = self._look(after, wait_s=limits.WAIT_S if asked >= 0 else 0)
         server = request.scope.get("onceward")
         found = await (looking if server is None else server.patiently(request, looking))
         texts = [
@@ -153,7 +155,7 @@ class Phones(Provider):
 
 
 async def _shown(tx: Transaction, after: int) -> list[Any]:
-    most = limits.RPS_SHOWN_MAX
+    most = limits.SHOWN_MAX
     if not after:
         return (await tx.scan(_SCREEN, Shown, limit=most, reverse=True))[::-1]
     return await tx.scan(_SCREEN, Shown, start=keys.number(after + 1), limit=most)
@@ -164,7 +166,7 @@ async def _show(tx: Transaction, shown: Shown) -> None:
     if await tx.get(_id_key(shown.id)) is not None:
         return
     number = (await tx.get(_HEAD) or 0) + 1
-    until_ms = tx.now_ms + limits.RPS_SHOWN_MS
+    until_ms = tx.now_ms + limits.SHOWN_MS
     tx.put(_HEAD, number)
     tx.put((_SCREEN, keys.number(number)), shown, expires_at_ms=until_ms)
     tx.put(_id_key(shown.id), number, expires_at_ms=until_ms)

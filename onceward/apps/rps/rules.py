@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from onceward import limits
-from onceward.apps.rps import words
+from onceward.apps.rps import limits, words
 from onceward.apps.rps.records import (
     ALL,
     Awaited,
@@ -150,7 +149,7 @@ def read_play(word: str) -> str | None:
 
 def is_nick(word: str) -> bool:
     """Whether a word can be a nickname."""
-    return len(word) <= limits.RPS_NICK_CHARS_MAX and re.fullmatch(r"\w+", word) is not None
+    return len(word) <= limits.NICK_CHARS_MAX and re.fullmatch(r"\w+", word) is not None
 
 
 def fold(nick: str) -> str:

@@ -12,9 +12,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from onceward import limits
 from onceward.app import App
-from onceward.apps.rps import aws
+from onceward.apps.rps import aws, limits
 from onceward.apps.rps.outgoing import Answer, call, fetch
 from onceward.apps.rps.provider import Provider, Reply
 from onceward.apps.rps.sns_signature import Envelope, insist_amazon, insist_certificate, verify
@@ -89,7 +88,7 @@ class Sns(Provider):
 
     async def receive(self, site: Any, request: Request) -> Response:
         """Answers 200 when the text, or the topic's wish to be confirmed, is stored."""
-        raw = await request.body(limits.RPS_REQUEST_BYTES_MAX, _PLAIN)
+        raw = await request.body(limits.REQUEST_BYTES_MAX, _PLAIN)
         envelope = parse(raw, Envelope)
         app: App = self.game.app
         await self._insist_signed(envelope, app.store.clock.now_ms())
@@ -115,7 +114,7 @@ class Sns(Provider):
         # Only what has signed something of ours, and the last ones of those.
         self._certificates.pop(url, None)
         self._certificates[url] = certificate
-        if len(self._certificates) > limits.RPS_CERTIFICATES_MAX:
+        if len(self._certificates) > limits.CERTIFICATES_MAX:
             del self._certificates[next(iter(self._certificates))]
 
     async def confirm(self, job: Job) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 
-from onceward import keys, limits
+from onceward import keys
+from onceward.apps.rps import limits
 from onceward.apps.rps.outgoing import Answer, call
 from onceward.apps.rps.provider import Provider, Reply
 from onceward.errors import BadInput, NotDone
@@ -82,7 +83,7 @@ class Twilio(Provider):
 
     async def receive(self, site: Any, request: Request) -> Response:
         """Answers 200 when the text is stored, or was before."""
-        raw = await request.body(limits.RPS_REQUEST_BYTES_MAX, FORM)
+        raw = await request.body(limits.REQUEST_BYTES_MAX, FORM)
         pairs = read_form(raw)
         self.insist_signed(request, pairs)
         form = dict(pairs)
@@ -126,7 +127,7 @@ class Twilio(Provider):
     async def ask(self, id_: str, reply: Reply, made_ms: int) -> dict[str, Any]:
         """Look for a reply. A request may be on its way still, so Twilio is asked more than once,
         and must answer the last time, before it counts as not sent."""
-        for left in reversed(range(limits.RPS_SETTLE_ASKS)):
+        for left in reversed(range(limits.SETTLE_ASKS)):
             sid = None
             try:
                 sid = await self._look(id_, reply, made_ms)
@@ -138,7 +139,7 @@ class Twilio(Provider):
                 await self._note_sent(id_, reply, sid)
                 return {"sid": sid, "settled": True}
             if left:
-                await asyncio.sleep(limits.RPS_SETTLE_PAUSE_S)
+                await asyncio.sleep(limits.SETTLE_PAUSE_S)
         raise NotDone("Twilio does not have it")
 
     async def _look(self, id_: str, reply: Reply, made_ms: int) -> str | None:

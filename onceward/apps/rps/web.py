@@ -11,7 +11,8 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-from onceward import keys, limits
+from onceward import keys
+from onceward.apps.rps import limits
 from onceward.apps.rps.duels import thrown
 from onceward.apps.rps.game import TEXTS
 from onceward.apps.rps.provider import Provider, Reply
@@ -28,6 +29,7 @@ from onceward.apps.rps.records import (
 )
 from onceward.errors import BadInput, NoSuchRoom, NotDone
 from onceward.keys import Key
+from onceward.limits import ROOM_ID_BYTES_MAX
 from onceward.transaction import Transaction
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
@@ -50,8 +52,8 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
 ]
 _HEAD = "head"
-_USER_BYTES_MAX = limits.ROOM_ID_BYTES_MAX - len("rps:@")
-_SHOWN = limits.RPS_LISTED_MAX
+_USER_BYTES_MAX = ROOM_ID_BYTES_MAX - len("rps:@")
+_SHOWN = limits.LISTED_MAX
 
 
 class Typed(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -59,7 +61,7 @@ class Typed(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     id: Annotated[str, Meta(min_length=8, max_length=100)]
     """Made by the page: sent again, it is the same text."""
-    text: Annotated[str, Meta(max_length=limits.RPS_TEXT_CHARS_MAX)]
+    text: Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)]
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -120,7 +122,7 @@ class Web(Provider):
     async def receive(self, site: Any, request: Request) -> Response:
         """Take in what a player does; again, it does nothing more."""
         user = _user(request)
-        typed = parse(await request.body(limits.RPS_REQUEST_BYTES_MAX), Typed)
+        typed = parse(await request.body(limits.REQUEST_BYTES_MAX), Typed)
         # Ids are made by pages: nobody can use up another one's.
         receipt = await self.game.accept(self.name, keys.join(user, typed.id), user, typed.text)
         return Response.of({"duplicate": receipt.duplicate})
@@ -144,7 +146,7 @@ class Web(Provider):
             return
         head = (_partition(reply.to), _HEAD)
         number = (await tx.get(head) or 0) + 1
-        until_ms = tx.now_ms + limits.RPS_SHOWN_MS
+        until_ms = tx.now_ms + limits.SHOWN_MS
         tx.put(head, number)
         key = _partition(reply.to), keys.join("heard", number)
         tx.put(key, Heard(reply.text, id_, tx.now_ms), expires_at_ms=until_ms)

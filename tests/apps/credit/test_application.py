@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onceward import limits
+from onceward.apps.credit import limits
 from onceward.apps.credit.application import (
     DIFFERENCE_BYTES_MAX,
     DIFFERENCES_BYTES_MAX,

@@ -8,8 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from onceward import limits
-from onceward.apps.credit import calls
+from onceward.apps.credit import calls, limits
 from onceward.apps.credit.bureau import make_report
 from onceward.errors import Fail, NotDone, Retry
 from tests.apps.credit.served import answering, plain
@@ -63,7 +62,7 @@ async def test_anything_else_says_nothing_of_whether_it_was_pulled(answer: bytes
 
 
 async def test_no_more_is_read_of_an_answer_than_can_be_kept() -> None:
-    spaces = b" " * (limits.CREDIT_ANSWER_BYTES_MAX - len(REPORT))
+    spaces = b" " * (limits.ANSWER_BYTES_MAX - len(REPORT))
     assert (await pull(plain(200, REPORT + spaces)))["number"] == "B1"
     for status in (200, 422):
         with pytest.raises(Retry, match=f"answered {status} with too many bytes"):
@@ -81,7 +80,7 @@ async def test_nothing_was_pulled_where_nobody_listens() -> None:
 async def test_nothing_was_pulled_where_no_connection_comes_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "CREDIT_CONNECT_S", 0.1)
+    monkeypatch.setattr(limits, "CONNECT_S", 0.1)
     with socket.socket() as deaf, ExitStack() as stack:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
@@ -96,7 +95,7 @@ async def test_nothing_was_pulled_where_no_connection_comes_about(
 
 async def test_a_report_is_kept_only_if_it_fits_however_short_it_was_written() -> None:
     line = '{"kind":"","balance":9e15,"limit":9e15}'
-    lines = ",".join([line] * (limits.CREDIT_ANSWER_BYTES_MAX // (len(line) + 1) - 10))
+    lines = ",".join([line] * (limits.ANSWER_BYTES_MAX // (len(line) + 1) - 10))
     rest = '"number":"B1","score":700,"verification":{"name":true,"address":true}'
     with pytest.raises(msgspec.ValidationError, match="300,000 can be kept"):
         await pull(plain(200, f'{{{rest},"tradelines":[{lines}]}}'.encode()))

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onceward import limits
-from onceward.apps.credit import soap
+from onceward.apps.credit import limits, soap
 from onceward.apps.credit.outbound import write
 from onceward.errors import BadInput, OncewardError
 from tests.apps.credit.envelopes import (

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from onceward import limits
+from onceward.apps.rps import limits
 from onceward.apps.rps.outgoing import call, fetch
 from onceward.errors import NotDone, Unreachable
 from tests.apps.rps.fakes import Fake, hang_up, standing
@@ -34,7 +34,7 @@ async def test_nobody_is_left_alone_for_longer_than_an_hour() -> None:
     async with standing(Fake()) as fake:
         for after in ("3601", "9" * 20, "9" * 400):
             fake.answers = [answering(503, **{"Retry-After": after})]
-            assert (await call("POST", fake.url)).retry_after_s == limits.RPS_AFTER_S_MAX
+            assert (await call("POST", fake.url)).retry_after_s == limits.AFTER_S_MAX
 
 
 async def test_no_redirect_is_followed() -> None:
@@ -45,7 +45,7 @@ async def test_no_redirect_is_followed() -> None:
 
 
 async def test_of_a_long_answer_the_start_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "RPS_ANSWER_BYTES_MAX", 100_000)
+    monkeypatch.setattr(limits, "ANSWER_BYTES_MAX", 100_000)
     body = bytes(range(256)) * 1_000
     async with standing(Fake()) as fake:
         fake.answers = [answering(200, body), answering(200, body[:99_999])]

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from onceward import limits
-from onceward.apps.rps import words
+from onceward.apps.rps import limits, words
 from onceward.apps.rps.game import Game
 from onceward.apps.rps.phones import OURS, Phones
 from onceward.apps.rps.provider import Reply
@@ -73,7 +72,7 @@ async def test_the_page_waits_for_what_comes_and_not_for_ever() -> None:
         assert caller.app.store.clock.now_ms() - before_ms < 100
         assert await shown(caller, 1) == []
         waited_ms = caller.app.store.clock.now_ms() - before_ms
-        assert limits.RPS_WAIT_S <= waited_ms / 1_000 < 2 * limits.RPS_WAIT_S
+        assert limits.WAIT_S <= waited_ms / 1_000 < 2 * limits.WAIT_S
 
 
 @virtual

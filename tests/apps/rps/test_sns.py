@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from onceward import limits
 from onceward.app import App
-from onceward.apps.rps import aws, outgoing, words
+from onceward.apps.rps import aws, limits, outgoing, words
 from onceward.apps.rps.game import Game
 from onceward.apps.rps.provider import Reply
 from onceward.apps.rps.sns import CONFIRMATIONS, Sns, refused
@@ -171,7 +170,7 @@ async def test_what_else_is_on_the_host_of_amazon_is_no_certificate(url: str) ->
 async def test_of_many_certificates_those_used_last_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "RPS_CERTIFICATES_MAX", 2)
+    monkeypatch.setattr(limits, "CERTIFICATES_MAX", 2)
     apps = Apps(shared=False)
     internet = Internet(apps)
     message = signed(notification("nick Ann"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceward import limits
+from onceward.apps.rps import limits
 from onceward.apps.rps.game import Game
 from onceward.apps.rps.records import nick_key
 from onceward.apps.rps.rules import fold
@@ -160,7 +160,7 @@ async def test_what_is_no_text_of_twilio_is_refused() -> None:
         for raw in (b"\xff", b"a=%ff", b"&".join([b"a=1"] * 300)):
             answer = await caller("POST", "/rps/twilio", raw=raw, headers=headers)
             assert answer.verdict == (400, "not_text")
-        big = b"Body=" + b"x" * limits.RPS_REQUEST_BYTES_MAX
+        big = b"Body=" + b"x" * limits.REQUEST_BYTES_MAX
         answer = await caller("POST", "/rps/twilio", raw=big, headers=headers)
         assert answer.verdict == (413, "body_too_large")
         answer = await caller("POST", "/rps/twilio", {"MessageSid": SID})

@@ -11,9 +11,8 @@ from urllib.parse import parse_qsl, urlsplit
 import aiohttp
 import pytest
 
-from onceward import limits
 from onceward.app import App
-from onceward.apps.rps import words
+from onceward.apps.rps import limits, words
 from onceward.apps.rps.game import Game
 from onceward.apps.rps.outgoing import call
 from onceward.apps.rps.provider import Reply
@@ -30,7 +29,7 @@ SID = "SM0123456789abcdef0123456789abcdef"
 async def playing(
     monkeypatch: pytest.MonkeyPatch, token: str = TOKEN
 ) -> AsyncIterator[tuple[FakeTwilio, App, Game]]:
-    monkeypatch.setattr(limits, "RPS_SETTLE_PAUSE_S", 0.0)
+    monkeypatch.setattr(limits, "SETTLE_PAUSE_S", 0.0)
     async with standing(FakeTwilio()) as twilio:
         app = App("memory://")
         game = Game(app, [Twilio(ACCOUNT, token, URL, api=twilio.url)])
@@ -100,7 +99,7 @@ async def test_a_reply_without_an_answer_is_settled_by_asking(
 
 async def test_a_reply_that_nobody_can_tell_of_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     async with playing(monkeypatch) as (twilio, app, game):
-        twilio.answers = [error(500, 20500)] * (1 + limits.RPS_SETTLE_ASKS)
+        twilio.answers = [error(500, 20500)] * (1 + limits.SETTLE_ASKS)
         job = await reply_to(app, game, "1")
         assert job.state == "doubt"
         assert "could not be found out" in job.reason
@@ -146,7 +145,7 @@ async def test_a_message_that_may_be_another_reply_counts_for_neither(
 ) -> None:
     async with playing(monkeypatch) as (twilio, app, game):
         twilio.answers = [twilio.keep_and_hang_up]
-        twilio.answers += [error(500, 20500)] * limits.RPS_SETTLE_ASKS
+        twilio.answers += [error(500, 20500)] * limits.SETTLE_ASKS
         first = await reply_to(app, game, "1")
         assert first.state == "doubt"
         # What is there is the first one, of which nobody has heard; this one never was.
@@ -208,14 +207,14 @@ async def test_where_twilio_cannot_be_asked_a_reply_is_not_sent_again(
         async def calling(method: str, url: str, **options: Any) -> Any:
             nonlocal asked
             asked += method == "GET"
-            if method == "GET" and (asked < limits.RPS_SETTLE_ASKS or not back):
+            if method == "GET" and (asked < limits.SETTLE_ASKS or not back):
                 url = "http://127.0.0.1:1/"
             return await call(method, url, **options)
 
         monkeypatch.setattr("onceward.apps.rps.twilio.call", calling)
         twilio.answers = [twilio.keep_and_hang_up]
         job = await reply_to(app, game, "1")
-        assert asked == limits.RPS_SETTLE_ASKS
+        assert asked == limits.SETTLE_ASKS
         if back:
             sid = twilio.messages[0]["sid"]
             assert (job.state, job.result) == ("done", {"sid": sid, "settled": True})

@@ -1,0 +1,23 @@
+"""The limits of rock-paper-scissors by text message."""
+
+# Nicknames, texts in and out, how many of something a reply names, and how many games of one who
+# left are taken away in one commit.
+NICK_CHARS_MAX = 32
+TEXT_CHARS_MAX = 1_600
+LISTED_MAX = 10
+CLEARED_MAX = 4
+REQUEST_BYTES_MAX = 64 << 10
+CERTIFICATES_MAX = 16  # of Amazon's: there is one for each region, and they rarely change
+# Calls to providers of texts: how long one may take, how much of an answer is read, for how long
+# a provider may ask to be left alone, and how long it is asked for a text of which nobody knows
+# whether it was sent.
+CONNECT_S = 5.0
+TOTAL_S = 20.0
+ANSWER_BYTES_MAX = 1 << 20
+AFTER_S_MAX = 3_600.0
+SETTLE_ASKS = 5
+SETTLE_PAUSE_S = 15.0
+# How long the phones page shows a text, how many at first, and how long it waits for the next.
+SHOWN_MS = 24 * 3_600_000
+SHOWN_MAX = 200
+WAIT_S = 20
