@@ -6,13 +6,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from onceward.app import App
 from onceward.apps.credit import credit as credit_module
+from onceward.apps.credit.application import Pull
 from onceward.apps.credit.bureau import make_report
 from onceward.apps.credit.calls import Refused
-from onceward.apps.credit.credit import PULLS, RESULTS
+from onceward.apps.credit.credit import PULLS, RESULTS, Credit
 from onceward.apps.credit.soap import read
 from onceward.engine.base import Put
 from onceward.errors import AlreadyEnded, NotDone, Retry
+from onceward.testing.clock import Process
 from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
 from tests.apps.credit.office import World, ended, make, open_office, take
 from tests.service.apps import Apps
@@ -21,6 +24,27 @@ from tests.service.cluster import virtual
 KEYS = pytest.mark.parametrize("keys", [True, False], ids=["keys", "no keys"])
 FIRST = opportunity(1)
 REPORT = msgspec.to_builtins(make_report(FIRST, "B7"))
+
+
+async def first_pull(credit: Credit) -> Pull:
+    """The first pull for the application that most tests are about."""
+    return (await credit.find(ORGANISATION, FIRST)).pulls[0]
+
+
+async def at_work(apps: Apps, world: World, **changes: Any) -> tuple[Credit, Process]:
+    """A process that has asked the bureau, and waits for what it says."""
+    credit = make(apps, **changes)
+    process = await apps.start(credit.app)
+    await take(credit, 1)
+    await world.pulling.wait()
+    return credit, process
+
+
+async def settled_by_itself(apps: Apps, world: World, app: App, id_: str) -> None:
+    """Wait until the answer to the one request there was is the result of the job."""
+    while (job := await app.job(id_)).state != "done":
+        await apps.sleep(1)
+    assert (job.result["report"], len(world.pulls)) == ("B1", 1)
 
 
 @pytest.fixture
@@ -93,7 +117,7 @@ async def test_a_pull_may_last_far_longer_than_its_lease(
     world.pull_s = 120
     async with open_office(bureau_keys=keys) as (_, credit):
         await take(credit, 1)
-        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(credit)
         job = await ended(credit.app, pull.job)
         assert (job.state, job.attempt, len(world.pulls)) == ("done", 1, 1)
 
@@ -104,14 +128,11 @@ async def test_with_keys_a_pull_that_was_cut_off_is_asked_for_again_under_its_ke
 ) -> None:
     world, apps = World(patched), Apps()
     world.pull_s = 10
-    first = make(apps, bureau_keys=True)
-    process = await apps.start(first.app)
-    await take(first, 1)
-    await world.pulling.wait()
+    _, process = await at_work(apps, world, bureau_keys=True)
     process.kill()
     second = make(apps, bureau_keys=True)
     async with second.app:
-        pull = (await second.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(second)
         job = await ended(second.app, pull.job)
         assert (job.state, job.attempt) == ("done", 2)
         assert world.pulls == [(FIRST, pull.job)] * 2
@@ -124,14 +145,11 @@ async def test_without_keys_a_pull_that_was_cut_off_waits_for_a_person(
 ) -> None:
     world, apps = World(patched), Apps()
     world.pull_s = 10
-    first = make(apps)
-    process = await apps.start(first.app)
-    await take(first, 1)
-    await world.pulling.wait()
+    _, process = await at_work(apps, world)
     process.kill()
     second = make(apps)
     async with second.app as app:
-        pull = (await second.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(second)
         assert (await ended(app, pull.job)).state == "doubt"
         await take(second, 1)
         await apps.sleep(100)
@@ -155,16 +173,13 @@ async def test_without_keys_a_pull_that_was_cut_off_in_its_last_attempt_waits_fo
     world, apps = World(patched), Apps()
     world.pull_s = 10
     world.errors = [NotDone("503")]
-    first = make(apps)
-    process = await apps.start(first.app)
-    await take(first, 1)
-    await world.pulling.wait()
+    _, process = await at_work(apps, world)
     world.pulling.clear()
     await world.pulling.wait()
     process.kill()
     second = make(apps)
     async with second.app as app:
-        pull = (await second.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(second)
         job = await ended(app, pull.job)
         assert (job.state, job.attempt) == ("doubt", 2)
         with pytest.raises(AlreadyEnded, match="doubt"):
@@ -203,19 +218,14 @@ async def test_an_answer_that_comes_after_its_lease_settles_what_is_in_doubt(
 ) -> None:
     world, apps = World(patched), Apps()
     world.pull_s = pull_s
-    slow = make(apps)
-    process = await apps.start(slow.app)
-    await take(slow, 1)
-    await world.pulling.wait()
+    slow, process = await at_work(apps, world)
     process.pause()
     other = make(apps)
     async with other.app as app:
-        pull = (await other.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(other)
         assert (await ended(app, pull.job)).state == "doubt"
         process.resume()
-        while (job := await app.job(pull.job)).state != "done":
-            await apps.sleep(1)
-        assert (job.result["report"], len(world.pulls)) == ("B1", 1)
+        await settled_by_itself(apps, world, app, pull.job)
         await process.spawn(slow.app.stop())
     assert apps.problems == []
 
@@ -242,13 +252,11 @@ async def test_a_worker_that_stood_still_before_it_could_ask_leaves_no_doubt(
     await still.wait()
     other = make(apps)
     async with other.app as app:
-        pull = (await other.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(other)
         assert (await ended(app, pull.job)).state == "doubt"
         assert world.pulls == []
         process.resume()
-        while (job := await app.job(pull.job)).state != "done":
-            await apps.sleep(1)
-        assert (job.result["report"], len(world.pulls)) == ("B1", 1)
+        await settled_by_itself(apps, world, app, pull.job)
         await process.spawn(slow.app.stop())
     assert apps.problems == []
 
@@ -267,14 +275,12 @@ async def test_an_answer_settles_the_doubt_also_if_storage_is_away_when_it_comes
     await world.pulling.wait()
     apps.engines[0].cut_off = True
     async with other.app as app:
-        pull = (await other.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(other)
         assert (await ended(app, pull.job)).state == "doubt"
         await apps.sleep(100)
         assert (await app.job(pull.job)).state == "doubt"
         apps.engines[0].cut_off = False
-        while (job := await app.job(pull.job)).state != "done":
-            await apps.sleep(1)
-        assert (job.result["report"], len(world.pulls)) == ("B1", 1)
+        await settled_by_itself(apps, world, app, pull.job)
         await process.spawn(slow.app.stop())
     assert apps.problems == []
 
@@ -287,14 +293,11 @@ async def test_a_late_answer_that_says_nothing_leaves_it_to_a_person(
     world, apps = World(patched), Apps()
     world.pull_s = 60
     world.errors = [NotDone("not now") if late == "refused" else Retry("500")]
-    slow = make(apps)
-    process = await apps.start(slow.app)
-    await take(slow, 1)
-    await world.pulling.wait()
+    slow, process = await at_work(apps, world)
     process.pause()
     other = make(apps)
     async with other.app as app:
-        pull = (await other.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(other)
         assert (await ended(app, pull.job)).state == "doubt"
         process.resume()
         await apps.sleep(200)
@@ -310,16 +313,13 @@ async def test_a_late_answer_says_nothing_of_a_later_attempt(patched: pytest.Mon
     world, apps = World(patched), Apps()
     world.pull_s = 60
     world.errors = [NotDone("not now")]
-    slow = make(apps)
-    process = await apps.start(slow.app)
-    await take(slow, 1)
-    await world.pulling.wait()
+    slow, process = await at_work(apps, world)
     process.pause()
     second = make(apps)
     other = await apps.start(second.app)
     observer = make(apps, work=False)
     async with observer.app as app:
-        pull = (await observer.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(observer)
         assert (await ended(app, pull.job)).state == "doubt"
         # Somebody says too early that nothing was pulled; and who pulls now dies over it.
         world.pulling.clear()
@@ -343,7 +343,7 @@ async def test_a_bureau_that_refuses_is_asked_again(
     world.errors = [NotDone("503"), NotDone("429")]
     async with open_office(bureau_keys=keys) as (_, credit):
         await take(credit, 1)
-        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(credit)
         job = await ended(credit.app, pull.job)
         assert (job.state, job.attempt, len(world.pulls)) == ("done", 3, 3)
         assert len(world.reports) == 1
@@ -358,7 +358,7 @@ async def test_an_error_that_may_hide_a_pull_is_in_doubt_or_repeated_under_its_k
     world.errors = [Retry("the bureau answered 500"), TimeoutError("no answer")]
     async with open_office(bureau_keys=keys) as (_, credit):
         await take(credit, 1)
-        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(credit)
         job = await ended(credit.app, pull.job)
         assert (job.state, len(world.pulls)) == (("done", 3) if keys else ("doubt", 1))
         assert len({key for _, key in world.pulls}) == 1
@@ -373,7 +373,7 @@ async def test_a_bureau_that_refuses_for_good_is_not_asked_again(
     world.errors = [Refused("no such person"), Refused("still not")]
     async with open_office(bureau_keys=keys) as (_, credit):
         await take(credit, 1)
-        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(credit)
         job = await ended(credit.app, pull.job)
         assert (job.state, job.reason, len(world.pulls)) == ("dead", "no such person", 1)
         await credit.app.queues.redrive(pull.job)
@@ -408,7 +408,7 @@ async def test_keys_and_decisions_are_known_for_ever(patched: pytest.MonkeyPatch
     World(patched)
     async with open_office() as (apps, credit):
         await take(credit, 1)
-        pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
+        pull = await first_pull(credit)
         assert (await ended(credit.app, pull.job)).state == "done"
         kept = {
             key: record.expires_at_ms
