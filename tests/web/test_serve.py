@@ -6,7 +6,10 @@ import json
 import resource
 import signal
 import socket
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,10 +20,10 @@ from onceward.web.auth import Auth
 from onceward.web.settings import Settings
 from tests.web.wire import ANSWER_S, Connection, launch, served
 
-# Holds each commit until a file is there, so that a request is at hand for as long as it takes.
+# Holds a commit until the test lets go of the connection that it makes then, so that a request is
+# at hand for as long as it takes.
 SLOW_APP = """
 import asyncio
-from pathlib import Path
 
 import onceward
 from onceward.engine.memory import MemoryEngine
@@ -29,9 +32,11 @@ from onceward.engine.memory import MemoryEngine
 class SlowEngine(MemoryEngine):
     async def commit(self, writes, now_ms, visible=None):
         if any(write.key[0].startswith("inbox#") for write in writes):
-            Path("held").touch()
-            while not Path("go on").exists():
-                await asyncio.sleep(0.01)
+            reader, writer = await asyncio.open_connection("127.0.0.1", {port})
+            try:
+                await reader.read()
+            finally:
+                writer.close()
         return await super().commit(writes, now_ms, visible)
 
 
@@ -59,10 +64,32 @@ app = onceward.App(BrokenEngine(), node_lease_s=0.4)
 """
 
 
-async def until_exists(path: Path) -> None:
-    async with asyncio.timeout(ANSWER_S):
-        while not path.exists():
-            await asyncio.get_running_loop().run_in_executor(None, path.exists)
+class Held:
+    """The commit that an application holds until it may go on."""
+
+    def __init__(self) -> None:
+        self.came, self.go_on = asyncio.Event(), asyncio.Event()
+        self.connections: set[asyncio.Task[Any] | None] = set()
+
+    async def hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.add(asyncio.current_task())
+        self.came.set()
+        await self.go_on.wait()
+        writer.close()
+        with suppress(ConnectionError):  # its process may have ended
+            await writer.wait_closed()
+
+
+@pytest.fixture
+async def held(tmp_path: Path) -> AsyncIterator[Held]:
+    held = Held()
+    server = await asyncio.start_server(held.hold, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    (tmp_path / "shop.py").write_text(SLOW_APP.format(port=port))
+    async with server:
+        yield held
+        held.go_on.set()
+        await asyncio.gather(*filter(None, held.connections))
 
 
 async def ended(*arguments: str, folder: Path, **environment: str) -> tuple[int | None, str]:
@@ -73,20 +100,21 @@ async def ended(*arguments: str, folder: Path, **environment: str) -> tuple[int 
     return process.returncode, error.decode()
 
 
-async def test_told_to_stop_it_answers_what_is_at_hand_and_ends_well(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text(SLOW_APP)
+async def test_told_to_stop_it_answers_what_is_at_hand_and_ends_well(
+    tmp_path: Path, held: Held
+) -> None:
     async with served(tmp_path, "--app", "shop:app") as server:
         claim, idle, send = [await server.connect() for _ in range(3)]
         await claim.ask("POST", "/v1/queues/q/claim", {"wait_ms": 60_000})
         await idle.ask("GET", "/healthz")
         await idle.answer()
         await send.ask("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
-        await until_exists(tmp_path / "held")
+        await asyncio.wait_for(held.came.wait(), ANSWER_S)
         server.process.send_signal(signal.SIGTERM)
         # Who waits is let go, who does nothing is cut off, and what is at hand is finished.
         assert await claim.answer() == (200, {"jobs": []})
         assert await idle.ended()
-        (tmp_path / "go on").touch()
+        held.go_on.set()
         status, receipt = await send.answer()
         assert (status, receipt["state"]) == (202, "ready")
         assert await asyncio.wait_for(server.process.wait(), ANSWER_S) == 0
@@ -127,13 +155,12 @@ async def test_a_server_in_this_process_ends_on_a_signal() -> None:
     gc.unfreeze()
 
 
-async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text(SLOW_APP)
+async def test_a_second_signal_ends_it_at_once(tmp_path: Path, held: Held) -> None:
     async with served(tmp_path, "--app", "shop:app", "--drain-s", "3600") as server:
         claim, send = [await server.connect() for _ in range(2)]
         await claim.ask("POST", "/v1/queues/q/claim", {"wait_ms": 60_000})
         await send.ask("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
-        await until_exists(tmp_path / "held")
+        await asyncio.wait_for(held.came.wait(), ANSWER_S)
         server.process.send_signal(signal.SIGTERM)
         await claim.answer()  # it has heard the first one
         server.process.send_signal(signal.SIGTERM)
@@ -142,12 +169,11 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
             await connection.close()
 
 
-async def test_what_takes_longer_than_it_may_is_given_up(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text(SLOW_APP)
+async def test_what_takes_longer_than_it_may_is_given_up(tmp_path: Path, held: Held) -> None:
     async with served(tmp_path, "--app", "shop:app", "--drain-s", "0.1") as server:
         send = await server.connect()
         await send.ask("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
-        await until_exists(tmp_path / "held")
+        await asyncio.wait_for(held.came.wait(), ANSWER_S)
         assert await server.stop() == 0
         # Without an answer: the sender knows that it has to ask again.
         assert await send.ended()
