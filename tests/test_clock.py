@@ -139,6 +139,8 @@ def test_a_wall_clock_just_within_reach_raises_no_alarm() -> None:
     assert clock.jump_ms == 0
     sources.wall_ns -= 1
     assert clock.jump_ms == -CLOCK_JUMP_MS
+    sources.pass_ns(SECOND)
+    assert clock.now_ns() == START + SECOND, "what raises the alarm is not followed"
 
 
 class Sleeper:

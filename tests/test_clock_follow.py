@@ -71,6 +71,15 @@ def test_it_is_behind_by_what_the_answer_took_and_the_quickest_answer_counts() -
     assert world.database_ns - world.clock.now_ns() == 2 * MS
 
 
+def test_what_was_believed_stays_as_long_as_the_other_one_can_mean_it(world: World) -> None:
+    world.pass_ns(MS // 2)
+    world.ask(at_once=True)
+    assert world.clock.now_ns() == world.database_ns, "it shows whole milliseconds, as before"
+    world.off_ns = -MS
+    world.ask(at_once=True)
+    assert world.database_ns - world.clock.now_ns() == MS // 2, "that it cannot mean"
+
+
 def test_an_answer_that_took_long_moves_nothing(world: World) -> None:
     for there_s, back_s in ((0, 3), (3, 0), (50, 50)):
         world.ask(there_ns=there_s * SECOND, back_ns=back_s * SECOND)

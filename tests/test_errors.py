@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from onceward import errors
@@ -9,11 +11,14 @@ from onceward.errors import (
     Conflict,
     Contention,
     EngineStopped,
+    NotDone,
     OncewardError,
     OutcomeUnknown,
+    Retry,
     StorageFull,
     TooLarge,
     Unavailable,
+    Unreachable,
 )
 
 CLASSES = [
@@ -71,6 +76,17 @@ def test_statuses_close_codes_and_exit_codes_are_in_range(code: str) -> None:
     assert code == code.lower()
 
 
+def test_a_code_keeps_the_status_the_exit_code_and_the_advice_it_was_published_with() -> None:
+    """Programs out there act on them: a line of the file is added with a code, never changed."""
+    published = (Path(__file__).parent / "published_errors.txt").read_text().splitlines()
+    assert len(published) > 100
+    for line in published:
+        code, status, exit_, advice = line.split()
+        kind = TABLE[code]
+        assert (kind.status, kind.exit) == (int(status), int(exit_)), code
+        assert kind.retry == (advice == "retry"), code
+
+
 def test_each_storage_error_has_an_exit_code_of_its_own() -> None:
     assert len({TABLE[code].exit for code in STORAGE}) == len(STORAGE)
 
@@ -101,3 +117,24 @@ def test_what_changed_nothing_can_be_told_from_what_may_have() -> None:
     assert issubclass(TooLarge, BadInput)
     assert issubclass(StorageFull, Unavailable)
     assert not issubclass(CannotOpen, Unavailable)
+
+
+def test_an_endpoint_that_was_not_reached_was_sent_nothing_unless_it_is_said() -> None:
+    error = Unreachable("no route")
+    assert (error.sent, error.took_s, error.ours) == (0, 0.0, False)
+    error = Unreachable("cut off", code="overloaded", sent=2, took_s=1.5, ours=True, port=443)
+    assert (error.sent, error.took_s, error.ours) == (2, 1.5, True)
+    assert (error.code, error.details) == ("overloaded", {"port": 443})
+
+
+def test_a_handler_names_the_time_of_the_next_attempt_or_leaves_it_to_the_queue() -> None:
+    error = Retry()
+    assert (error.after_s, error.at_ms, error.not_before_s) == (None, None, None)
+    assert error.message
+    assert Retry("busy", after_s=2.5).after_s == 2.5
+    assert Retry("busy", at_ms=7).at_ms == 7
+    assert Retry("busy", not_before_s=9).not_before_s == 9
+    assert Retry("busy").message == NotDone("busy").message == "busy"
+    assert NotDone().message
+    assert NotDone(after_s=1).after_s == 1
+    assert NotDone(not_before_s=3).not_before_s == 3

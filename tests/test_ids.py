@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onceward.errors import BadInput
@@ -31,7 +31,18 @@ def test_an_id_is_26_characters_without_look_alikes() -> None:
     assert not set(ORDER) & set("ILOU")
 
 
+def value_of(id_: str) -> int:
+    return sum(32**n * ORDER.index(char) for n, char in enumerate(id_[::-1]))
+
+
+@given(st.integers(1, 2**48 - 1), st.binary(min_size=10, max_size=10))
+def test_an_id_is_its_time_and_eighty_random_bits_in_base_32(now_ms: int, drawn: bytes) -> None:
+    _, [id_] = ids_at(now_ms, randbytes=lambda size: drawn[:size])
+    assert value_of(id_) == now_ms << 80 | int.from_bytes(drawn)
+
+
 @given(st.integers(0, 2**48 - 1))
+@example(1)
 def test_an_id_tells_when_it_was_made(now_ms: int) -> None:
     _, [id_] = ids_at(now_ms)
     assert made_ms(id_) == now_ms
@@ -57,9 +68,15 @@ def test_when_the_clock_goes_back_ids_stay_at_the_latest_time() -> None:
 
 def test_the_next_id_of_a_millisecond_cannot_be_guessed() -> None:
     _, made = ids_at(*[5] * 50)
-    values = [sum(32**n * ORDER.index(char) for n, char in enumerate(id_[::-1])) for id_ in made]
+    values = [value_of(id_) for id_ in made]
     steps = {b - a for a, b in pairwise(values)}
     assert len(steps) > 40
+
+
+def test_ids_of_one_millisecond_are_at_most_32_bits_apart() -> None:
+    for byte, step in ((b"\x00", 1), (b"\xff", 2**32)):
+        _, [one, other] = ids_at(5, 5, randbytes=lambda size, byte=byte: byte * size)  # type: ignore[misc]
+        assert value_of(other) - value_of(one) == step
 
 
 def test_ids_sort_by_time_across_makers() -> None:
@@ -117,6 +134,17 @@ def test_a_pool_gives_each_byte_once_and_as_many_as_are_wanted(
         found = drawn.find(given, start)
         assert found >= start
         start = found + count
+
+
+def test_a_pool_that_forgets_gives_nothing_that_it_has_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pieces = iter([b"old", b"new"])
+    monkeypatch.setattr("onceward.ids.random_bytes", lambda count: next(pieces))
+    pool = Pool()
+    assert pool(1) == b"o"
+    pool.forget()
+    assert pool(1) + pool(2) == b"new"
 
 
 FORK = """

@@ -25,6 +25,7 @@ def test_keys_are_readable() -> None:
     assert join("due", 7, "01ABC") == "due#0000000000000007#01ABC"
     assert join("room", "tea & cake", "№ 5") == "room#tea$20&$20cake#№$205"
     assert join("a#b", "c$d") == "a$23b#c$24d"
+    assert join("100 %") == "100$20%"
 
 
 @given(tuples)
@@ -55,6 +56,7 @@ def test_numbers_sort_as_numbers(one: int, other: int) -> None:
 
 
 @given(tuples, tuples, st.booleans())
+@example(("a",), ("a b",), False)
 def test_below_covers_exactly_the_extensions(
     prefix: tuple[str, ...], other: tuple[str, ...], extend: bool
 ) -> None:
@@ -65,6 +67,7 @@ def test_below_covers_exactly_the_extensions(
 
 
 @given(st.text(), st.text(), st.booleans())
+@example("a", "\x01", True)
 def test_after_is_behind_a_key_and_not_behind_any_other(
     key: str, other: str, extends: bool
 ) -> None:

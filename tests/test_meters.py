@@ -41,6 +41,13 @@ def test_the_same_labels_lead_to_the_same_histogram() -> None:
     assert first.bounds == SECONDS == tuple(sorted(SECONDS))
 
 
+def test_what_takes_time_is_told_apart_from_half_a_millisecond_to_a_minute() -> None:
+    *bounds, last = SECONDS
+    steps = {round(bound / 10 ** math.floor(math.log10(bound)), 9) for bound in bounds}
+    assert steps == {1, 2.5, 5}
+    assert (bounds[0], last, len(bounds)) == (0.0005, 60, 14)
+
+
 def test_totals_are_of_all_counters_that_have_the_labels() -> None:
     meters = Meters()
     meters.count("ended", queue="a", state="done")

@@ -206,13 +206,12 @@ NO_URL = [
     "http://example-.com/",
     "http://" + "a" * 64 + ".com/",
     "http://" + ".".join(["a" * 60] * 5) + "/",
-    "http://1.2.3.4.5/",
+    "http://1.2.3.4.0/",
     "http://1.2.3.256/",
     "http://256.1.1.1/",
     "http://1.2.65536/",
     "http://1.16777216/",
     "http://4294967296/",
-    "http://0x100000000/",
     "http://08.8.8.8/",
     "http://0xg.0.0.1/",
     "http://example.1/",
@@ -225,6 +224,7 @@ NO_URL = [
     "http://[::1]x/",
     "http://[::1]]/",
     "http://[::1]80/",
+    "http://[2606:4700::1]x80/",
     "http://[127.0.0.1]/",
     "http://[1::2::3]/",
     "http://[v1.fe80::1]/",
@@ -275,6 +275,19 @@ def test_what_is_no_url_to_call_is_refused(url: str) -> None:
     assert "password" not in refused.message.replace("user or password", "")
 
 
+def test_who_names_a_user_or_no_host_is_told_so() -> None:
+    assert "user or password" in refusal("http://user@example.com/").message
+    assert "no host" in refusal("http://:80/").message
+    assert "'a*b' is no name" in refusal("http://a*b/").message
+
+
+def test_what_has_one_key_is_one_server() -> None:
+    key = GUARD.parse("http://example.com/a").key
+    assert key == GUARD.parse("HTTP://EXAMPLE.com:80/b").key
+    others = ("https://example.com/", "http://example.org/", "http://example.com:443/")
+    assert key not in {GUARD.parse(url).key for url in others}
+
+
 @pytest.mark.parametrize(
     ("url", "target"),
     [
@@ -316,6 +329,9 @@ def test_a_url_is_taken_apart(url: str, target: Target) -> None:
 def test_a_url_of_the_longest_kind_is_taken() -> None:
     url = "http://example.com/" + "a" * (2048 - 19)
     assert len(GUARD.parse(url).path) == 2048 - 18
+    name = ".".join(["a" * 63] * 3 + ["b" * 61])
+    assert GUARD.parse(f"http://{name}/").host == name
+    assert refusal(f"http://{name}b/").code == "bad_url"
 
 
 def test_ports_other_than_the_usual_ones_are_refused() -> None:
@@ -366,6 +382,8 @@ ALLOWED = {
     "::1": ({"http://[::1]/"}, {"http://127.0.0.1/", "http://[::1]:81/"}),
     "[::1]:81": ({"http://[::1]:81/"}, {"http://[::1]/"}),
     "169.254.0.0/16": ({"http://169.254.169.254/"}, {"http://[fe80::1]/"}),
+    "fe80::/10": ({"http://[fe80::1]/"}, {"http://[fe80::1%25lo]/"}),
+    "intranet:*": ({"http://intranet:8080/"}, {"http://a:8080/"}),
     "intranet:8080": ({"http://INTRANET.:8080/"}, {"http://intranet:8081/", "http://a:8080/"}),
     "example.com": ({"http://example.com/"}, {"http://example.com:81/", "http://127.0.0.1/"}),
     "b\u00fccher.example:81": ({"http://xn--bcher-kva.example:81/"}, {"http://b.example:81/"}),
@@ -401,6 +419,12 @@ def test_an_allowed_name_opens_private_addresses_for_this_name_only() -> None:
             guard.judge(address, intranet)
 
 
+def test_an_allowed_network_opens_no_address_of_one_link_and_a_name_nothing_without_it() -> None:
+    for entry, address in (("fe80::/10", "fe80::1%eth0"), ("x", "10.0.0.1")):
+        with pytest.raises(AddressRefused):
+            Guard([entry]).judge(address)
+
+
 def test_a_port_of_an_allowed_network_is_not_opened_on_public_addresses() -> None:
     guard = Guard(["10.0.0.0/8:8080"])
     target = guard.parse("http://example.com:8080/")
@@ -423,3 +447,4 @@ def test_what_is_no_port_is_refused() -> None:
     for port in (0, -1, 65536):
         with pytest.raises(BadInput, match="port"):
             Guard(ports=[port])
+    Guard(ports=[1, 65535])

@@ -1,10 +1,12 @@
 from ipaddress import IPv4Address, IPv6Address
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward.errors import AddressRefused, BadInput
 from onceward.outward.addresses import Guard
+from tests.outward.test_addresses import LOOPBACK, METADATA, PRIVATE
 
 GUARD = Guard()
 
@@ -85,3 +87,18 @@ def test_any_text_is_a_target_or_an_error_for_a_person(text: str, prefix: str) -
         assert line.count("\n") == 1
         assert line.count(" ") == 3
         assert GUARD.parse(f"{target.scheme}://{target.authority}{target.path}") == target
+
+
+USES = {
+    *("IPv4 in an outdated form", "a private translation of IPv4", "benchmarks", "broadcast"),
+    *("documentation", "future use", "metadata services", "multicast", "private networks"),
+    *("networks behind a provider", "private networks of old", "special use", "the local link"),
+    *("the machine itself", "tunnels", "what is to be dropped"),
+}
+
+
+@pytest.mark.parametrize("host", LOOPBACK + METADATA + PRIVATE)
+def test_who_is_refused_an_address_is_told_what_it_is_for(host: str) -> None:
+    with pytest.raises(AddressRefused) as refused:
+        GUARD.parse(f"http://{host}/")
+    assert refused.value.message.partition(" is reserved for ")[2] in USES
