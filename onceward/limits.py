@@ -196,6 +196,7 @@ ROOM_SKIPPED_MAX = 20  # numbers of refused steps that are remembered of a clien
 # be there without anyone noticing that it is lost.
 ROOM_CLIENTS_MAX = 1_000
 ROOM_CLIENT_MS = 600_000
+ROOM_DEPTH_MAX = 90  # of a value: the frame around it has some of JSON_DEPTH_MAX
 ROOM_NUMBER_MAX = 2**53 - 1  # what a browser counts without loss
 # Positions of items: those that would be longer make the whole list be numbered anew.
 POSITION_CHARS_MAX = 48

@@ -138,6 +138,27 @@ async def test_the_same_is_done_over_a_live_connection() -> None:
             await ann.act("join", "t")
 
 
+async def test_what_no_server_would_read_is_not_asked_for() -> None:
+    deep: Any = []
+    for _ in range(91):
+        deep = [deep]
+    async with Served() as served, Client(served.url) as client, client.live() as live:
+        for do, table, body, code in (
+            (7, "t", {}, "bad_name"),
+            ("join", 7, {}, "bad_name"),
+            ("join", "x" * 300, {}, "bad_name"),
+            ("move", "t", {"move": object()}, "bad_value"),
+            ("move", "t", {"move": deep}, "too_deep"),
+            ("move", "t", {"move": "x" * (1 << 20)}, "value_too_large"),
+        ):
+            with pytest.raises(OncewardError) as refused:
+                await live.act(do, table, **body)  # type: ignore[arg-type]
+            assert refused.value.code == code
+        await client.create_table("t")
+        assert (await live.act("join", "t"))["marker"] == "X"
+        assert live.state == "connected"
+
+
 async def test_what_was_asked_for_when_the_connection_is_lost_is_not_guessed() -> None:
     async with Served() as served, Client(served.url) as client:
         await client.create_table("t")

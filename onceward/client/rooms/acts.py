@@ -4,11 +4,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from onceward import limits
 from onceward.client.rooms.steps import error_of
-from onceward.errors import OncewardError, OutcomeUnknown
+from onceward.client.rooms.values import plain
+from onceward.errors import OncewardError, OutcomeUnknown, TooLarge
 from onceward.parts.rooms.frames import Act, Done, Failed
+from onceward.parts.rooms.names import admit_text, encoded
 
 Answer = asyncio.Future[Any]
+
+# The frame around it has room in what is left.
+_BODY_BYTES_MAX = limits.FRAME_BYTES_MAX - 4_000
 
 
 class Acts:
@@ -22,11 +28,20 @@ class Acts:
 
     async def ask(self, do: str, table: str, body: dict[str, Any], *, connected: bool) -> Any:
         """Ask for something, as soon as there is a connection; returns the answer. Raises what
-        the server says, and `OutcomeUnknown` if the connection is lost before it does."""
-        self._count += 1
-        n = self._count
+        the server says, `OutcomeUnknown` if the connection is lost before it does, and `BadInput`
+        for what no server would read."""
+        act = Act(self._count + 1, do, table, plain(body))
+        for text, what in ((do, "what is to be done"), (table, "a table's id")):
+            admit_text(text, what, limits.ROOM_ID_BYTES_MAX, empty=True)
+        size = len(encoded(act.body))
+        if size > _BODY_BYTES_MAX:
+            raise TooLarge(
+                f"what is asked for has at most {_BODY_BYTES_MAX} bytes, not {size}",
+                code="value_too_large",
+            )
+        self._count = n = act.n
         answer: Answer = asyncio.get_running_loop().create_future()
-        self._waiting[n] = Act(n, do, table, body), answer
+        self._waiting[n] = act, answer
         if connected:
             self.send_waiting()
         try:

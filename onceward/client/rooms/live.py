@@ -14,9 +14,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import aiohttp
+import msgspec
 
 from onceward import limits
 from onceward.client.rooms.acts import Acts
@@ -37,6 +38,7 @@ from onceward.parts.rooms.frames import (
     Leave,
     Ping,
     Pong,
+    ServerFrame,
     Token,
     Welcome,
     encode,
@@ -54,6 +56,10 @@ _log = logging.getLogger("onceward.client")
 _WELCOME_S = 20.0
 # A token is renewed when so much of its time has passed.
 _RENEW_AT = 0.8
+# But not all the time, if clocks differ.
+_RENEW_S_MIN = 30.0
+# As after so many attempts one waits before one connects again to who says what cannot be read.
+_UNREADABLE_ATTEMPTS = 6
 _MESSAGE_BYTES_MAX = 64 << 20
 
 
@@ -165,7 +171,7 @@ class Live:
 
     # For rooms.
 
-    def wake(self) -> None:
+    def stir(self) -> None:
         self._awake.set()
 
     def now_ms(self) -> int:
@@ -282,7 +288,11 @@ class Live:
         return socket.close_code or 1006, ""
 
     def _receive(self, text: str) -> None:
-        frame = read_server(text)
+        try:
+            frame = read_server(text)
+        except BadInput as error:
+            self._pass_over(text, error)
+            return
         if isinstance(frame, Welcome):
             self._welcome(frame)
         elif isinstance(frame, Error):
@@ -299,6 +309,22 @@ class Live:
                 if not self._settling:
                     self._settling = True
                     asyncio.get_running_loop().call_soon(self._settle)
+
+    def _pass_over(self, text: str, error: OncewardError) -> None:
+        """A frame cannot be read. One of another kind is for newer clients; a room of which one
+        cannot be read is got anew, as what it is now. Raises `Unavailable` for anything else."""
+        try:
+            frame = msgspec.json.decode(text, type=_AnyFrame)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            frame = _AnyFrame("")
+        room = self.rooms.get(frame.room)
+        if frame.t and frame.t not in _KINDS:
+            _log.info("a frame %r is passed over, which is not known here", frame.t[:50])
+        elif room is not None:
+            room.renew(error)
+        else:
+            self._attempt = _UNREADABLE_ATTEMPTS
+            raise Unavailable(f"{self._address} says what cannot be read: {error.message}")
 
     def _settle(self) -> None:
         self._settling = False
@@ -322,7 +348,7 @@ class Live:
     async def _renew(self, left_ms: int) -> None:
         """Bring a new token before the old one expires."""
         socket = self._socket
-        await self.clock.sleep(max(left_ms, 0) / 1000 * _RENEW_AT)
+        await self.clock.sleep(max(left_ms / 1000 * _RENEW_AT, _RENEW_S_MIN))
         try:
             token = await self._token()
         except Exception as error:
@@ -386,6 +412,16 @@ class Live:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+class _AnyFrame(msgspec.Struct):
+    """What can be said of a frame that is not known."""
+
+    t: str
+    room: str = ""
+
+
+_KINDS = frozenset(kind.__struct_config__.tag for kind in get_args(ServerFrame))
 
 
 async def _close(socket: aiohttp.ClientWebSocketResponse) -> None:

@@ -14,10 +14,11 @@ import msgspec
 from onceward import limits
 from onceward.client.rooms.replica import Who
 from onceward.client.rooms.steps import Step
+from onceward.client.rooms.values import plain
 from onceward.errors import BadInput, TooLarge
 from onceward.parts.rooms import operations as op
 from onceward.parts.rooms.frames import RemovePresence, SetPresence
-from onceward.parts.rooms.names import admit_name, encoded, plain
+from onceward.parts.rooms.names import admit_name, encoded
 from onceward.parts.rooms.state import Cell, Items
 from onceward.parts.schedule import milliseconds
 
@@ -57,6 +58,15 @@ class Saved:
         if self._step.error is not None:
             raise self._step.error
         return self._step.seq
+
+
+class Undone(NamedTuple):
+    """What undo or redo has come to."""
+
+    step: Saved | None
+    """The step that it was, if anything was to be done."""
+    kept: list[str]
+    """What could not be restored, and why: one sentence each."""
 
 
 class Item(NamedTuple):
@@ -167,6 +177,15 @@ class RoomList(Named):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values())
+
+    def __contains__(self, item: object) -> bool:
+        """Whether there is an item of that id here."""
+        return item in self._items().cells
+
+    def get(self, item: str, default: Any = None) -> Any:
+        """The value of an item, by its id."""
+        cell = self._items().cells.get(item)
+        return default if cell is None else _copy(cell.value)
 
     def items(self) -> list[Item]:
         """All items in order, with their ids."""

@@ -77,6 +77,8 @@ class Replica:
         self._n = 0
         self._waiting_bytes = 0
         self._sent = 0
+        self._known = 0
+        """The highest number that the server may have heard of before this connection."""
         self._joined: Joined | None = None
         self._loading: State | None = None
         self._lowered = False
@@ -181,6 +183,7 @@ class Replica:
     def join(self) -> Join:
         """What to send first on a new connection: the position, and the steps without answer."""
         self.lost()
+        self._known = max(self._known, self._sent)
         steps: list[SentStep] = []
         size = 0
         if self.epoch:
@@ -256,9 +259,10 @@ class Replica:
         self.lost()
         self.drop(OncewardError("the copy of the room was damaged", code="outcome_unknown"))
 
-    def drop(self, error: OncewardError) -> None:
-        """Give up the steps without answer: they are not sent again, nor are their numbers."""
-        self._refused(list(self.waiting), error)
+    def drop(self, error: OncewardError, most: int = limits.ROOM_NUMBER_MAX) -> None:
+        """Give up the steps without answer, up to a number: they are not sent again, nor are their
+        numbers."""
+        self._refused([step for step in self.waiting if step.n <= most], error)
         self.settle()
 
     def _advance(self, seq: int) -> None:
@@ -282,7 +286,10 @@ class Replica:
         for step in [step for step in self.waiting if step.n <= joined.n]:
             self._answer([step], error=_fate(step, joined))
         if joined.reset == "forgotten":
-            self.drop(error_of("outcome_unknown", "the server has forgotten this client"))
+            # What goes with this join for the first time was not taken: it is sent again.
+            self._sent = self._known
+            error = error_of("outcome_unknown", "the server has forgotten this client")
+            self.drop(error, self._known)
         elif joined.reset == "epoch":
             self.drop(error_of("room_deleted", "the room was deleted, and made again"))
 

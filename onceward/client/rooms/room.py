@@ -13,11 +13,13 @@ from onceward.client.rooms.objects import (
     RoomList,
     RoomMap,
     Saved,
+    Undone,
     Unsubscribe,
 )
 from onceward.client.rooms.replica import Replica, Who
 from onceward.client.rooms.steps import Step, error_of
-from onceward.client.rooms.undo import Undo, Undone
+from onceward.client.rooms.undo import Turned, Undo
+from onceward.client.rooms.values import plain
 from onceward.errors import TABLE, BadInput, OncewardError, TooLarge
 from onceward.parts.rooms.frames import (
     Came,
@@ -36,7 +38,7 @@ from onceward.parts.rooms.frames import (
     Tell,
     Went,
 )
-from onceward.parts.rooms.names import admit_name, encoded, plain
+from onceward.parts.rooms.names import admit_name, encoded
 from onceward.parts.rooms.operations import Operation
 
 Status = Literal["joining", "live", "away", "closed"]
@@ -47,7 +49,7 @@ _log = logging.getLogger("onceward.client")
 class Line(Protocol):
     """What a room needs of the connection."""
 
-    def wake(self) -> None:
+    def stir(self) -> None:
         """There is something to send."""
 
     def now_ms(self) -> int: ...
@@ -302,6 +304,12 @@ class Room:
         else:
             self._follow(frame)
 
+    def renew(self, error: OncewardError) -> None:
+        """Something came that cannot be, or cannot be read: begin with a new copy of the room."""
+        _log.warning("the copy of the room %r is made anew: %s", self.id, error)
+        self.replica.heal()
+        self._line.restart()
+
     def settle(self) -> None:
         """Show what has come, and tell subscribers."""
         self.replica.settle()
@@ -321,15 +329,13 @@ class Room:
             self._set_status("live")
             self._renew_presences()
         if self.replica.out or self._out:
-            self._line.wake()
+            self._line.stir()
 
     def _follow(self, frame: Any) -> None:
         try:
             self.replica.receive(frame)
         except OncewardError as error:
-            _log.warning("the copy of the room %r is made anew: %s", self.id, error)
-            self.replica.heal()
-            self._line.restart()
+            self.renew(error)
             return
         if isinstance(frame, Joined):
             self.me = frame.me
@@ -369,7 +375,7 @@ class Room:
                 if not (isinstance(one, SetPresence | RemovePresence) and one.name == name)
             ]
             self._out.append(frame)
-            self._line.wake()
+            self._line.stir()
 
     def _put_presence(self, name: str, user: str, value: Any, who: Who) -> None:
         self.presences.setdefault(name, {})[user] = value
@@ -397,13 +403,13 @@ class Room:
         self._undo.record(step)
         step.on_answer(self._answered)
 
-    def _turned(self, turn: Callable[[], Undone]) -> Undone:
+    def _turned(self, turn: Callable[[], Turned]) -> Undone:
         self._must_be_open()
-        undone = turn()
-        if undone.step is not None:
-            undone.step.on_answer(self._answered)
+        step, kept = turn()
+        if step is not None:
+            step.on_answer(self._answered)
         self.settle()
-        return undone
+        return Undone(None if step is None else Saved(step), kept)
 
     def _answered(self, step: Step) -> None:
         if step.error is not None:
@@ -413,6 +419,8 @@ class Room:
     def _speak(self, frame: Say | Tell) -> None:
         self._must_be_open()
         admit_name(frame.event, "an event's name")
+        if isinstance(frame, Tell):
+            admit_name(frame.to, "a member's id")
         size = len(encoded(frame.value))
         if size > limits.SAID_BYTES_MAX:
             raise TooLarge(
@@ -422,7 +430,7 @@ class Room:
         if not self.replica.live:
             raise OncewardError("there is no connection to the room now", code="not_joined")
         self._out.append(frame)
-        self._line.wake()
+        self._line.stir()
 
     def _must_be_open(self) -> None:
         if self.status == "closed":

@@ -17,7 +17,7 @@ from onceward.parts.rooms.operations import Operation
 from onceward.parts.rooms.state import Cell, same
 
 
-class Undone(NamedTuple):
+class Turned(NamedTuple):
     """What undo or redo has come to."""
 
     step: Step | None
@@ -49,15 +49,15 @@ class Undo:
             self._forget(self._undone)
             self._push(self._steps, step)
 
-    def undo(self) -> Undone:
+    def undo(self) -> Turned:
         """Undo the last step. Raises `BadInput` if there is none."""
         return self._turn(self._steps, self._undone, "undo")
 
-    def redo(self) -> Undone:
+    def redo(self) -> Turned:
         """Do again what was last undone. Raises `BadInput` if there is nothing."""
         return self._turn(self._undone, self._steps, "redo")
 
-    def _turn(self, source: list[Step], target: list[Step], what: str) -> Undone:
+    def _turn(self, source: list[Step], target: list[Step], what: str) -> Turned:
         if self._replica.open is not None:
             raise BadInput(f"a batch is being made: end it before you {what}")
         self._replica.settle()
@@ -75,7 +75,7 @@ class Undo:
         if made is not None:
             made.undone = step
             self._push(target, made)
-        return Undone(made, kept)
+        return Turned(made, kept)
 
     def _push(self, steps: list[Step], step: Step) -> None:
         step.kept = True
@@ -85,7 +85,9 @@ class Undo:
         step.on_answer(self._answered)
 
     def _answered(self, step: Step) -> None:
-        if step.error is not None:
+        if not step.kept:
+            self._part(step)
+        elif step.error is not None:
             for steps in (self._steps, self._undone):
                 if step in steps:
                     steps.remove(step)
@@ -94,8 +96,19 @@ class Undo:
         for step in steps[:count]:
             step.kept = False
             if step.answered:
-                step.below = {}
+                self._part(step)
         del steps[:count]
+
+    def _part(self, step: Step) -> None:
+        """It cannot be undone any more: so nobody needs to know that its changes are the latest,
+        unless what was before them is to be found by it."""
+        step.below = {}
+        if step.undone is None:
+            latest = self._replica.latest
+            for effect in step.effects or ():
+                place: Place = (effect.kind, effect.name, effect.key)
+                if latest.get(place) is step:
+                    del latest[place]
 
     def _inverse(self, step: Step) -> tuple[list[Operation], list[str]]:
         """The operations that undo a step, and what they leave as it is."""

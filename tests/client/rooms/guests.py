@@ -35,7 +35,7 @@ class Guest:
 
     # The line.
 
-    def wake(self) -> None:
+    def stir(self) -> None:
         pass
 
     def now_ms(self) -> int:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
-import jwt
 import pytest
 
 from onceward import limits
@@ -16,11 +15,8 @@ from onceward.client.rooms.room import Room
 from onceward.clock import Clock
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.errors import BadInput, NoSuchRoom, OncewardError, Unavailable
-from onceward.web.auth import Auth, JwtKey
 from tests.client.served import Script, Served, Sprinting, answer
 from tests.web.peer import join_large_rooms
-
-SECRET = "a secret of thirty-two characters or more"
 
 
 class Hasty(Clock):
@@ -84,8 +80,14 @@ async def test_two_share_a_room(served: Served, stack: AsyncExitStack) -> None:
     assert await batch == await item == 3
     await until(one, lambda: len(one.list("l")) == 2)
     assert one.list("l").values() == ["y", "x"]
-    assert two.undo().kept == []
+    undone = two.undo()
+    assert undone.kept == []
+    assert undone.step is not None
+    assert await undone.step == 4
     await until(one, lambda: len(one.list("l")) == 1)
+    (item_,) = one.list("l").items()
+    assert (item_.id in one.list("l"), "none" in one.list("l")) == (True, False)
+    assert (one.list("l").get(item_.id), one.list("l").get("none", 7)) == ("x", 7)
     assert one.map("m").get("k") == {"a": 1}
     heard: asyncio.Queue[Any] = asyncio.Queue()
     one.on("wave", lambda value, said: heard.put_nowait((value, said.direct)))
@@ -265,72 +267,6 @@ async def test_closing_ends_what_waits(served: Served) -> None:
     assert (live.state, room.status) == ("closed", "closed")
     with pytest.raises(BadInput):
         live.room("board")
-
-
-# Credentials.
-
-
-def token(user: str = "ann", lasts_s: float = 3_600, *scopes: str) -> str:
-    expires_s = Clock().now_ms() // 1000 + int(lasts_s)
-    claims = {"sub": user, "aud": "onceward", "exp": expires_s, "scope": " ".join(scopes)}
-    return jwt.encode(claims, SECRET, "HS256")
-
-
-@pytest.fixture
-async def guarded() -> AsyncIterator[Served]:
-    auth = Auth(jwt_keys=[JwtKey("HS256", SECRET, "onceward")])
-    async with Served(auth=auth) as served:
-        yield served
-
-
-async def test_the_token_says_who_one_is_and_what_one_may(
-    guarded: Served, stack: AsyncExitStack
-) -> None:
-    ann = await connect(stack, guarded.url, token=token("ann", 3_600, "write:board*"))
-    bob = await connect(stack, guarded.url, token=token("bob", 3_600, "read:board"))
-    one = await ann.join("board", create=True)
-    two = await bob.join("board")
-    assert (ann.user, bob.user) == ("ann", "bob")
-    one.presence("p").set("here")
-    await until(two, lambda: two.presence("p").all() == {"ann": "here"})
-    with pytest.raises(OncewardError) as refused:
-        await two.map("m").set("k", 1)
-    assert refused.value.code == "not_allowed"
-    assert two.map("m").whole() == {}
-    with pytest.raises(OncewardError) as refused:
-        await bob.join("other")
-    assert refused.value.code == "not_allowed"
-    await one.map("m").set("k", 1)
-    await until(two, lambda: "k" in two.map("m"))
-
-
-async def test_without_a_good_token_the_connection_is_closed_for_good(
-    guarded: Served, stack: AsyncExitStack
-) -> None:
-    for bad in ("", "nonsense", token("ann", -60, "all")):
-        live = await connect(stack, guarded.url, token=bad)
-        with pytest.raises(OncewardError) as refused:
-            await live.join("board")
-        assert refused.value.code == "no_credentials"
-        assert live.state == "closed"
-        with pytest.raises(OncewardError):
-            live.room("another")
-
-
-async def test_a_token_is_renewed_before_it_expires(guarded: Served, stack: AsyncExitStack) -> None:
-    lasts = [10, 3_600]  # the clock of the test does not wait for the first one
-    renewed = asyncio.Event()
-
-    async def fresh() -> str:
-        if len(lasts) == 1:
-            renewed.set()
-        return token("ann", lasts.pop(0), "all")
-
-    live = await connect(stack, guarded.url, token=fresh)
-    room = await live.join("board", create=True)
-    await renewed.wait()
-    await room.map("m").set("k", 1)
-    assert room.status == "live"
 
 
 # Servers that are away, or no servers of rooms.

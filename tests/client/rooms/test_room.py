@@ -17,6 +17,8 @@ from onceward.parts.rooms.frames import (
     Left,
     Refused,
     Snapshot,
+    encode,
+    read_client,
 )
 from tests.client.rooms.guests import Guest, guests, joined, live, pump
 from tests.client.rooms.world import Server
@@ -316,6 +318,7 @@ def test_a_room_that_was_made_again_and_a_client_that_was_forgotten_begin_anew()
         ann.room.on_refused(lambda error, ops, codes=codes: codes.append(error.code))
         ann.room.map("m").set("k", 1)
         ann.room.lost()
+        ann.replica.join()
         again = Joined("r", "f", 3, 0, "m1", [], {}, reset)  # type: ignore[arg-type]
         ann.hear(
             again, Snapshot("r", 3, {"m": {"j": 2}}, {}, True), Snapshot("r", 3, {}, {"l": []})
@@ -331,12 +334,37 @@ def test_a_room_that_was_made_again_and_a_client_that_was_forgotten_begin_anew()
 # What is not taken.
 
 
+def nested(levels: int) -> Any:
+    """A value of so many lists in each other."""
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def test_what_is_as_deep_as_may_be_can_be_read_by_a_server() -> None:
+    ann = live()
+    ann.room.map("m").set("k", nested(90))
+    (sent,) = ann.room.take_out()
+    assert read_client(encode(sent)) == sent
+    ann.replica.lost()
+    again = ann.replica.join()
+    assert again.steps
+    assert read_client(encode(again)) == again
+
+
 @pytest.mark.parametrize(
     ("call", "code"),
     [
         (lambda room: room.map("m").set("k", object()), "bad_value"),
         (lambda room: room.map("m").set("k", float("nan")), "bad_value"),
         (lambda room: room.map("m").set("k", "x" * 300_000), "value_too_large"),
+        (lambda room: room.map("m").set("k", nested(91)), "too_deep"),
+        (lambda room: room.map("m").compare("k", 1, expect=nested(91)), "too_deep"),
+        (lambda room: room.list("l").push({"a": nested(90)}), "too_deep"),
+        (lambda room: room.presence("p").set(nested(91)), "too_deep"),
+        (lambda room: room.say("e", nested(91)), "too_deep"),
+        (lambda room: room.tell(7, "e"), "bad_name"),
         (lambda room: room.map("m").set(7, 1), "bad_name"),
         (lambda room: room.map("m").add("text"), "not_countable"),
         (lambda room: room.map(""), "bad_name"),

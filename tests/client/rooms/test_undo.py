@@ -262,6 +262,19 @@ def test_in_a_batch_nothing_is_undone() -> None:
         ann.room.undo()
 
 
+def test_nothing_is_kept_of_steps_that_cannot_be_undone_any_more() -> None:
+    (ann,) = guests("ann")
+    items = ann.room.list("l")
+    for number in range(3 * limits.ROOM_UNDO_MAX):
+        items.delete(items.push(number).id)
+        if number % 2:
+            pump(ann)
+    pump(ann)
+    assert len(ann.replica.latest) <= limits.ROOM_UNDO_MAX + 1
+    assert ann.room.undo().kept == []
+    assert items.values() == [3 * limits.ROOM_UNDO_MAX - 1]
+
+
 def test_only_so_many_steps_can_be_undone() -> None:
     (ann,) = guests("ann")
     for number in range(limits.ROOM_UNDO_MAX + 5):

@@ -1,0 +1,24 @@
+"""What may be a value in a room, or goes to a server as one."""
+
+from typing import Any
+
+from onceward import limits
+from onceward.errors import BadInput
+from onceward.parts.rooms import names
+
+
+def plain(value: Any) -> Any:
+    """A value as all others will see it: plain JSON, and nobody else's object. Raises `BadInput`,
+    also for what is too deep: a server would not read a frame with it, and end the connection."""
+    found = names.plain(value)
+    _admit_depth(found, limits.ROOM_DEPTH_MAX)
+    return found
+
+
+def _admit_depth(value: Any, left: int) -> None:
+    if not isinstance(value, dict | list):
+        return
+    if not left:
+        raise BadInput(f"a value has at most {limits.ROOM_DEPTH_MAX} levels", code="too_deep")
+    for one in value.values() if isinstance(value, dict) else value:
+        _admit_depth(one, left - 1)

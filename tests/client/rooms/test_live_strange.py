@@ -1,0 +1,174 @@
+"""Connections whose server knows other tokens, or says what is not known here."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import jwt
+import pytest
+
+from onceward import limits
+from onceward.client.rooms.live import Live
+from onceward.clock import Clock
+from onceward.errors import OncewardError, Unavailable
+from onceward.web.auth import Auth, JwtKey
+from tests.client.rooms.test_live import Hasty, connect, until
+from tests.client.served import Served
+
+SECRET = "a secret of thirty-two characters or more"
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with Served() as served:
+        yield served
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+# Credentials.
+
+
+def token(user: str = "ann", lasts_s: float = 3_600, *scopes: str) -> str:
+    expires_s = Clock().now_ms() // 1000 + int(lasts_s)
+    claims = {"sub": user, "aud": "onceward", "exp": expires_s, "scope": " ".join(scopes)}
+    return jwt.encode(claims, SECRET, "HS256")
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[Served]:
+    auth = Auth(jwt_keys=[JwtKey("HS256", SECRET, "onceward")])
+    async with Served(auth=auth) as served:
+        yield served
+
+
+async def test_the_token_says_who_one_is_and_what_one_may(
+    guarded: Served, stack: AsyncExitStack
+) -> None:
+    ann = await connect(stack, guarded.url, token=token("ann", 3_600, "write:board*"))
+    bob = await connect(stack, guarded.url, token=token("bob", 3_600, "read:board"))
+    one = await ann.join("board", create=True)
+    two = await bob.join("board")
+    assert (ann.user, bob.user) == ("ann", "bob")
+    one.presence("p").set("here")
+    await until(two, lambda: two.presence("p").all() == {"ann": "here"})
+    with pytest.raises(OncewardError) as refused:
+        await two.map("m").set("k", 1)
+    assert refused.value.code == "not_allowed"
+    assert two.map("m").whole() == {}
+    with pytest.raises(OncewardError) as refused:
+        await bob.join("other")
+    assert refused.value.code == "not_allowed"
+    await one.map("m").set("k", 1)
+    await until(two, lambda: "k" in two.map("m"))
+
+
+async def test_without_a_good_token_the_connection_is_closed_for_good(
+    guarded: Served, stack: AsyncExitStack
+) -> None:
+    for bad in ("", "nonsense", token("ann", -60, "all")):
+        live = await connect(stack, guarded.url, token=bad)
+        with pytest.raises(OncewardError) as refused:
+            await live.join("board")
+        assert refused.value.code == "no_credentials"
+        assert live.state == "closed"
+        with pytest.raises(OncewardError):
+            live.room("another")
+
+
+async def test_a_token_is_renewed_before_it_expires(guarded: Served, stack: AsyncExitStack) -> None:
+    renewed = asyncio.Event()
+    asked = 0
+
+    async def fresh() -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            renewed.set()
+        return token("ann", 3_600, "all")
+
+    class Renewing(Hasty):
+        """Does not wait for the first renewal."""
+
+        async def sleep(self, seconds: float) -> None:
+            if asked != 1 or seconds == limits.ROOM_BEAT_S:
+                await super().sleep(seconds)
+            else:
+                assert 2_800 < seconds < 2_900
+
+    live = await stack.enter_async_context(Live(guarded.url, token=fresh, clock=Renewing()))
+    room = await live.join("board", create=True)
+    await renewed.wait()
+    await room.map("m").set("k", 1)
+    assert room.status == "live"
+
+
+async def test_who_has_a_clock_that_is_ahead_asks_for_tokens_now_and_then_only(
+    guarded: Served, stack: AsyncExitStack
+) -> None:
+    class Ahead(Hasty):
+        def __init__(self) -> None:
+            super().__init__()
+            self.slept_s: list[float] = []
+
+        def now_ms(self) -> int:
+            return super().now_ms() + 24 * 3_600_000
+
+        async def sleep(self, seconds: float) -> None:
+            self.slept_s.append(seconds)
+            await super().sleep(0 if seconds == 30 and len(self.slept_s) < 20 else seconds)
+
+    async def fresh() -> str:
+        return token("ann", 3_600, "all")
+
+    clock = Ahead()
+    live = await stack.enter_async_context(Live(guarded.url, token=fresh, clock=clock))
+    await live.join("board", create=True)
+    assert set(clock.slept_s) <= {30, limits.ROOM_BEAT_S}
+
+
+# What a server says that is not known here.
+
+
+async def test_frames_of_a_kind_that_is_not_known_are_passed_over(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    live = await connect(stack, served.url)
+    room = await live.join("board", create=True)
+    for text in ('{"t": "news"}', '{"t": "news", "room": "board", "seq": 9}', '{"t": "joining"}'):
+        live._receive(text)
+    await room.map("m").set("k", 1)
+    assert (live.state, room.status) == ("connected", "live")
+
+
+async def test_a_room_of_which_a_frame_cannot_be_read_is_got_anew(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    live = await connect(stack, served.url)
+    room, other = await live.join("board", create=True), await live.join("other", create=True)
+    await room.map("m").set("k", 1)
+    waiting = room.map("m").set("k", 2)
+    live._receive('{"t": "change", "room": "board", "seq": 2, "ops": [{"op": "map.turn"}]}')
+    with pytest.raises(OncewardError) as unknown:
+        await waiting
+    assert unknown.value.code == "outcome_unknown"
+    await until(room, lambda: room.status == "live")
+    assert room.map("m").get("k") in (1, 2)
+    await other.map("m").set("k", 1)
+    await room.map("m").set("k", 3)
+
+
+@pytest.mark.parametrize(
+    "text", ["nonsense", "null", "[]", '{"t": 7}', '{"t": "welcome"}', "[" * 99_999]
+)
+async def test_who_says_what_cannot_be_read_is_connected_to_again_but_not_at_once(
+    text: str,
+) -> None:
+    live = Live("http://127.0.0.1:9", clock=Hasty())
+    with pytest.raises(Unavailable, match="cannot be read"):
+        live._receive(text)
+    assert live._attempt == 6
