@@ -54,6 +54,10 @@ export class Live {
   room(id: string, options?: { create?: boolean }): Room;
   /** The same, once all of it has come. Rejects with why it cannot be joined. */
   join(id: string, options?: { create?: boolean }): Promise<Room>;
+  /** Do something at a table: `join`, `leave`, `move`, `ready` and whatever else there is over HTTP, with
+   * the same body. Body and answer are as they go over the wire. Rejects with what the server says, and
+   * with `outcome_unknown` if the connection is lost before it does. */
+  act(does: string, table?: string, body?: Record<string, any>): Promise<any>;
   /** Try to connect now, without the rest of a pause. */
   wake(): void;
   /** Leave all rooms and end the connection; twice is once. */

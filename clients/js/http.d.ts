@@ -1,203 +1,37 @@
 // The types of http.js: what a client does over HTTP.
 
-import type { Live, LiveOptions, Member, OncewardError, Operation } from "./client.js";
+import type { Live, LiveOptions, Member, OncewardError, Operation, Unsubscribe } from "./client.js";
+import type {
+  Claim,
+  Ended,
+  Endpoint,
+  Job,
+  Leader,
+  ListedRoom,
+  Lock,
+  LockStatus,
+  MatchView,
+  MessageOptions,
+  Place,
+  Queue,
+  Rated,
+  Receipt,
+  RoomInfo,
+  RoomSettings,
+  RoomState,
+  RoomStep,
+  Table,
+  Timer,
+  TimerOptions,
+} from "./views.js";
+
+export type * from "./views.js";
 
 export interface ClientOptions {
   /** An API key or a token. */
   key?: string | null;
   /** For so long calls are made again while the server does not answer (60). */
   patienceS?: number;
-}
-
-export interface MessageOptions {
-  key?: string;
-  delayMs?: number;
-  dueMs?: number;
-  orderKey?: string;
-  limitKey?: string;
-  priority?: number;
-  attemptsMax?: number;
-}
-
-/** What a sender gets, the first time and each time after. */
-export interface Receipt {
-  id: string;
-  key: string;
-  state: string;
-  duplicate: boolean;
-  result?: any;
-  reason?: string;
-  sameBody?: boolean;
-}
-
-/** A job at hand, and the token that proves it. */
-export interface Claim {
-  id: string;
-  body: any;
-  attempt: number;
-  token: string;
-  leaseUntil: number;
-  key?: string | null;
-  orderKey?: string | null;
-  madeMs?: number;
-  reason?: string;
-}
-
-/** A job as it is. It has ended if it is done, dead, in doubt or cancelled. */
-export interface Job {
-  id: string;
-  queue: string;
-  state: string;
-  body: any;
-  madeMs: number;
-  dueMs: number;
-  attempt: number;
-  attemptsMax: number;
-  priority: number;
-  key?: string | null;
-  orderKey?: string | null;
-  result?: any;
-  reason?: string;
-  endedMs?: number;
-  worker?: string;
-  history?: Record<string, any>[];
-}
-
-export interface Queue {
-  name: string;
-  /** How many jobs, by state. */
-  jobs: Record<string, number>;
-  oldestReadyMs: number | null;
-  countedMs: number | null;
-  settings: Record<string, any>;
-}
-
-/** What is held, until the lease runs out or is renewed. */
-export interface Lock {
-  id: string;
-  token: number;
-  /** By name. */
-  tokens: Record<string, number>;
-  leaseUntil: number;
-}
-
-export interface LockStatus {
-  name: string;
-  capacity: number;
-  token: number;
-  held: number;
-  waiting: number;
-  holders: { owner: string; sinceMs: number; number: number }[];
-  waiters: { owner: string; sinceMs: number; number: number }[];
-}
-
-export interface TimerOptions {
-  id?: string;
-  key?: string;
-  url?: string;
-  endpoint?: string;
-  queue?: string;
-  body?: any;
-  headers?: Record<string, string>;
-  appendId?: boolean;
-  /** A time in ms, a text as in RFC 3339, or a Date. */
-  at?: number | string | Date;
-  delayS?: number;
-  everyS?: number;
-  cron?: string;
-  zone?: string;
-  catchUp?: string;
-  attemptsMax?: number;
-  orderKey?: string;
-  limitKey?: string;
-  priority?: number;
-}
-
-/** A timer as it is: active, firing, success, failed, skipped, cancelled or ended. */
-export interface Timer {
-  id: string;
-  state: string;
-  due: string;
-  dueMs: number;
-  leftMs: number;
-  madeMs: number;
-  fired: number;
-  /** The next times of one that repeats. */
-  next?: string[];
-  /** The last time it has fired. */
-  last?: {
-    id: string;
-    number: number;
-    firedMs: number;
-    state: string;
-    attempts?: { attempt: number; at: string; atMs: number; outcome: string; said?: string }[];
-    dueMs?: number | null;
-    nextAttemptMs?: number | null;
-  } | null;
-  duplicate?: boolean;
-  [member: string]: any;
-}
-
-export interface Endpoint {
-  id: string;
-  url: string;
-  madeMs: number;
-  disabled: boolean;
-  health: { failing: boolean; since?: string | null; sinceMs?: number | null; said?: string };
-  description?: string;
-  headers?: Record<string, string>;
-  /** The newest first; only if asked for. */
-  secrets?: { secret: string; untilMs?: number | null }[];
-  duplicate?: boolean;
-}
-
-export interface RoomSettings {
-  meta?: Record<string, any>;
-  schemas?: Record<string, any>;
-  capacity?: number;
-  keep?: number;
-}
-
-export interface RoomInfo {
-  id: string;
-  epoch: string;
-  seq: number;
-  /** From here on it can be seen as it was. */
-  floor: number;
-  madeMs: number;
-  by: string;
-  meta: Record<string, any>;
-  schemas: Record<string, any>;
-  capacity: number;
-  keep: number;
-}
-
-export interface ListedRoom {
-  id: string;
-  epoch: string;
-  madeMs: number;
-  by: string;
-  meta: Record<string, any>;
-}
-
-/** All that is in a room, at a sequence number. */
-export interface RoomState {
-  id: string;
-  epoch: string;
-  seq: number;
-  maps: Record<string, Record<string, any>>;
-  /** Of each item its id, position and value, in order. */
-  lists: Record<string, [id: string, position: string, value: any][]>;
-}
-
-/** A step in the history of a room. */
-export interface RoomStep {
-  seq: number;
-  ops: Operation[];
-  by?: string;
-  client?: string;
-  n?: number;
-  atMs?: number;
 }
 
 /** A client of a server over HTTP. Calls are made again until they are answered, or patience ends;
@@ -227,7 +61,7 @@ export class Client {
     id: string,
     token: string,
     reason: string,
-    options?: { retryAfterS?: number; final?: boolean },
+    options?: { retryAfterS?: number; notBeforeS?: number; final?: boolean },
   ): Promise<string>;
   /** Renew a lease; resolves to until when, in ms. */
   extend(id: string, token: string, leaseS: number): Promise<number>;
@@ -266,17 +100,19 @@ export class Client {
   /** Let something happen at a time: a POST to a URL or endpoint, or a job in a queue. It is set
    * once for its id or key. */
   setTimer(timer: TimerOptions): Promise<Timer>;
-  timer(id: string): Promise<Timer>;
+  /** With `app` it is one of the application that is served, also in the calls below. */
+  timer(id: string, options?: { app?: boolean }): Promise<Timer>;
   timers(options?: {
     prefix?: string;
     state?: string;
+    app?: boolean;
     after?: string;
     limit?: number;
   }): Promise<[Timer[], string | null]>;
-  moveTimer(id: string, when: { at?: number | string | Date; delayS?: number }): Promise<Timer>;
-  cancelTimer(id: string): Promise<Timer>;
+  moveTimer(id: string, when: { at?: number | string | Date; delayS?: number; app?: boolean }): Promise<Timer>;
+  cancelTimer(id: string, options?: { app?: boolean }): Promise<Timer>;
   /** Let the last firing of a timer, which has failed, be tried again. */
-  resend(id: string): Promise<Timer>;
+  resend(id: string, options?: { app?: boolean }): Promise<Timer>;
   makeEndpoint(
     url: string,
     options?: {
@@ -344,6 +180,75 @@ export class Client {
     options?: { schema?: Record<string, any> },
   ): Promise<void>;
   dropInRoom(id: string, kind: "maps" | "lists" | "presences", name: string): Promise<boolean>;
+
+  // Tables. Without `user` it is about whoever the key is of.
+
+  /** Make a table; without an id one is made up. The members of `policy` are those of the API, in
+   * camelCase: `{ maxWins: 3, turnMs: 10_000 }`. */
+  createTable(
+    id?: string | null,
+    options?: { policy?: Record<string, any>; game?: string; meta?: Record<string, any> },
+  ): Promise<Table>;
+  table(id: string): Promise<Table>;
+  /** Tables in the order of their ids, and after which one the next ones come. */
+  tables(options?: {
+    prefix?: string;
+    game?: string;
+    phase?: string;
+    after?: string;
+    limit?: number;
+  }): Promise<[Table[], string | null]>;
+  /** Sit down, or stand in line; again is once. */
+  joinTable(id: string, options?: { user?: string; lane?: string; party?: string[] }): Promise<Place>;
+  /** Join a table and its room, and follow one's own place there, live. `live` is a connection of the
+   * same user. */
+  stand(id: string, live: Live, options?: { user?: string; lane?: string }): Promise<Standing>;
+  /** Get up, or out of the line; again is once. Who leaves a game has lost it. */
+  leaveTable(id: string, options?: { user?: string }): Promise<Place>;
+  /** Be a spectator. */
+  watchTable(id: string, options?: { user?: string }): Promise<Place>;
+  /** Say that one is ready, or wants to play again. */
+  ready(id: string, options?: { user?: string }): Promise<Place>;
+  /** Where someone is: seat or position, and about how long it will take. */
+  place(id: string, options?: { user?: string }): Promise<Place>;
+  /** Give a sign of life, as those who wait must. Who is in the table's room does. */
+  alive(id: string, options?: { user?: string }): Promise<void>;
+  /** Make a move, once for its key; resolves to what the referee answers. */
+  move(id: string, move: any, options?: { user?: string; key?: string }): Promise<any>;
+  /** End the game of that number; without winners it is a draw. Rejects with `outcome_unknown` if an
+   * answer was lost, and the game is over now. */
+  endGame(id: string, winners: string[], options: { game: number }): Promise<Ended>;
+  /** Stop all clocks and seat nobody, until `resumeTable`; twice is once. */
+  pauseTable(id: string): Promise<Table>;
+  resumeTable(id: string): Promise<Table>;
+  /** End it for everyone; twice is once. */
+  closeTable(id: string): Promise<Table>;
+  /** The best players, from behind one of them on. */
+  leaders(ladder?: string, options?: { limit?: number; after?: Leader }): Promise<Leader[]>;
+  /** How well someone plays; null if that is not known. */
+  rating(user: string, ladder?: string): Promise<Rated | null>;
+
+  // Matches.
+
+  /** A match as it stands, with one's own secrets and nobody else's. */
+  match(id: string): Promise<MatchView>;
+  /** What has happened in a match that is over. */
+  matchLog(id: string): Promise<Record<string, any>[]>;
+  /** A match that is over, move by move. */
+  matchReplay(id: string): Promise<MatchView[]>;
+}
+
+/** One's own place at a table, live: from the table's room, without asking again and again. */
+export class Standing {
+  private constructor();
+  /** Where one is now. */
+  readonly place: Place;
+  /** About how long one waits yet. */
+  readonly waitMs: number;
+  /** Call `hook(place)` with each change. */
+  subscribe(hook: (place: Place) => void): Unsubscribe;
+  /** Follow no longer; the place and the room stay. Twice is once. */
+  close(): void;
 }
 
 export interface LockOptions {
@@ -363,7 +268,7 @@ export interface WorkerOptions {
 /**
  * Runs a handler on the jobs of a queue, several at once, until it is stopped. What the handler
  * returns is the job's result. What it throws fails the attempt: a member `retryAfterS` of that names
- * the time to the next one, and `final: true` lets there be none. The lease is renewed meanwhile; when
+ * the time to the next one, `notBeforeS` the least of it, and `final: true` lets there be none. The lease is renewed meanwhile; when
  * it is lost, `signal` is aborted, since others may be at work by then.
  */
 export class Worker {

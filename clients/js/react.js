@@ -1,6 +1,6 @@
 // Hooks for React 18 or later: see react.d.ts.
 
-import { useEffect, useMemo, useRef, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useReducer, useRef, useSyncExternalStore } from "react";
 import { Live } from "./client.js";
 
 // What `look` sees. It is looked at again only when `subscribe` says so: React must be given the same
@@ -24,27 +24,43 @@ function useSeen(subscribe, look, dependencies) {
 
 const users = new WeakMap();
 
-// Counts who uses a thing, and ends it behind the last one. Not at once: React may take a component
-// away and put it back in one go.
-function useWhile(thing, end) {
+// A thing for as long as components use it. It is ended behind the last one, but not at once: React may
+// take a component away and put it back in one go. If it puts one back later, the thing is made anew.
+function useWhile(make, dependencies, ended, end) {
+  const [turn, again] = useReducer((turn) => turn + 1, 0);
+  const thing = useMemo(make, [...dependencies, turn]);
   useEffect(() => {
+    if (ended(thing)) return again();
     users.set(thing, (users.get(thing) ?? 0) + 1);
     return () => {
       users.set(thing, users.get(thing) - 1);
       setTimeout(() => users.get(thing) === 0 && end(thing));
     };
   }, [thing]);
+  return thing;
+}
+
+// The last connection that was made: React may render twice before a component uses it, or never show
+// one.
+let spare = null;
+
+function connected(url, token, asked) {
+  if (spare && spare.url === url && spare.token === token && !users.has(spare.live)) return spare.live;
+  const live = new Live(url, { token: typeof token === "function" ? asked : token });
+  spare = { url, token, live };
+  return live;
 }
 
 export function useLive(url, { token } = {}) {
   const latest = useRef(token);
   latest.current = token;
-  const live = useMemo(() => {
-    const asked = () => (typeof latest.current === "function" ? latest.current() : latest.current);
-    return new Live(url, { token: typeof token === "function" ? asked : token });
-  }, [url]);
-  useWhile(live, () => live.close());
-  return live;
+  const asked = () => (typeof latest.current === "function" ? latest.current() : latest.current);
+  return useWhile(
+    () => connected(url, token, asked),
+    [url],
+    (live) => live.state === "closed" && !live.error,
+    (live) => live.close(),
+  );
 }
 
 export function useConnection(live) {
@@ -56,9 +72,12 @@ export function useConnection(live) {
 }
 
 export function useRoom(live, id, options) {
-  const room = useMemo(() => live.room(id, options), [live, id]);
-  useWhile(room, () => room.leave());
-  return room;
+  return useWhile(
+    () => live.room(id, options),
+    [live, id],
+    (room) => room.status === "closed" && !room.error,
+    (room) => room.leave(),
+  );
 }
 
 export function useStatus(room) {

@@ -128,6 +128,69 @@ assert.deepEqual([await client.dropInRoom("board", "lists", "l"), await client.d
 await client.deleteRoom("board");
 await assert.rejects(client.deleteRoom("board"), refused("no_such_room"));
 
+// Tables.
+const policy = { kind: "ranked", tiers: [], maxWins: 3, seats: ["a_b", "O"], turnS: 30 };
+const table = await client.createTable("corner", { policy, meta: { a_b: 1 } });
+assert.deepEqual([table.phase, table.meta, table.policy.maxWins, table.policy.turnMs], ["waiting", { a_b: 1 }, 3, 30_000]);
+assert.deepEqual(table.seats, { a_b: null, O: null });
+await assert.rejects(client.createTable("corner"), refused("table_exists"));
+await assert.rejects(client.createTable("bad", { policy: { maxWins: -1 } }), refused("bad_policy"));
+await assert.rejects(client.joinTable("none"), refused("no_such_table"));
+for (const user of ["ann", "ben", "cas"]) await client.joinTable("corner", { user });
+const { seats } = await client.table("corner");
+assert.deepEqual([seats.a_b.user, seats.O.user, typeof seats.O.sinceMs], ["ann", "ben", "number"]);
+const place = await client.place("corner", { user: "cas" });
+assert.deepEqual([place.role, place.position], ["waiting", 1]);
+
+// One's own place, live.
+const dan = new Client(process.argv[2], { key: "dev:dan" });
+const live = dan.live();
+const standing = await dan.stand("corner", live);
+assert.deepEqual([standing.place.role, standing.place.position], ["waiting", 2]);
+const until = (wanted) =>
+  new Promise((resolve) => {
+    const end = standing.subscribe((now) => wanted(now) && (end(), resolve(now)));
+  });
+const moved = until((now) => now.position === 1);
+const ending = await client.endGame("corner", ["ben"], { game: 1 });
+assert.deepEqual([ending.winners, ending.reason, ending.players], [["ben"], "result", { a_b: "ann", O: "ben" }]);
+assert.deepEqual([(await moved).role, typeof standing.waitMs], ["waiting", "number"]);
+await assert.rejects(client.endGame("corner", [], { game: 1 }), refused("other_game"));
+const seated = until((now) => now.role === "seated");
+await client.leaveTable("corner", { user: "cas" });
+assert.equal((await seated).marker, "a_b");
+standing.close();
+standing.close();
+assert.equal((await live.act("leave", "corner")).role, "");
+await assert.rejects(live.act("dance", "corner"), refused("bad_request"));
+live.close();
+
+const [best] = await client.leaders();
+assert.equal(best.user, "ben");
+assert.deepEqual((await client.leaders("tables", { after: best, limit: 1 })).length, 1);
+assert.ok((await client.rating("ben")).won > 0);
+assert.equal(await client.rating("zoe"), null);
+assert.equal((await client.watchTable("corner", { user: "eve" })).role, "watching");
+await client.alive("corner", { user: "eve" });
+await assert.rejects(client.ready("corner", { user: "eve" }), refused("not_seated"));
+assert.deepEqual([(await client.pauseTable("corner")).paused, (await client.resumeTable("corner")).paused ?? false], [true, false]);
+assert.equal((await client.closeTable("corner")).phase, "closed");
+assert.deepEqual((await client.tables({ phase: "closed" }))[0].map((one) => one.id), ["corner"]);
+
+// Matches.
+await client.createTable("guessing", { game: "guess" });
+for (const user of ["developer", "ben"]) await client.joinTable("guessing", { user });
+const { match } = (await client.roomMap("table:guessing", "game")).now;
+await client.move("guessing", "heads");
+const seen = await client.match(match);
+assert.deepEqual([seen.seat, seen.mine, seen.awaited, seen.players], ["even", "heads", ["odd"], { even: "developer", odd: "ben" }]);
+await assert.rejects(client.matchLog(match), refused("match_on"));
+await client.move("guessing", "heads", { user: "ben", key: "my-move" });
+const log = await client.matchLog(match);
+assert.deepEqual([log.map((one) => one.type), typeof log[0].atMs], [["begun", "moved", "moved"], "number"]);
+assert.deepEqual((await client.matchReplay(match)).at(-1).outcome.winners, ["even"]);
+await assert.rejects(client.match("none"), refused("no_such_match"));
+
 // A server that is not there is asked again, until patience ends.
 await assert.rejects(new Client("http://127.0.0.1:9", { patienceS: 0.2 }).queues(), refused("unreachable"));
 console.log("well");

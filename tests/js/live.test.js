@@ -184,8 +184,6 @@ test("what cannot follow makes the copy anew", async (t) => {
   await world.pass(200);
   await world.welcome();
   assert.equal(world.sent("join")[0].epoch, undefined);
-  world.socket.onmessage({ data: "{" });
-  assert.equal(live.state, "connecting");
 });
 
 test("rooms that move together are joined again together", async () => {
@@ -273,6 +271,110 @@ test("people and what they say", async () => {
   assert.deepEqual(world.sent("leave"), [{ t: "leave", room: "r" }]);
 });
 
+test("what is asked for at tables is answered, waits for a connection, and is not guessed", async () => {
+  const live = new Live("http://here", { token: "t" });
+  const early = live.act("join", "corner", { lane: "main" });
+  await world.pass(0);
+  await world.welcome();
+  assert.deepEqual(world.sent("act"), [{ t: "act", n: 1, do: "join", table: "corner", body: { lane: "main" } }]);
+  const refused = assert.rejects(live.act("dance"), (error) => error.code === "bad_request");
+  await world.pass(0);
+  assert.deepEqual(world.sent("act"), [{ t: "act", n: 2, do: "dance", table: "", body: {} }]);
+  await world.hear({ t: "done", n: 1, value: { since_ms: 1 } }, { t: "failed", n: 2, code: "bad_request" });
+  assert.deepEqual(await early, { since_ms: 1 });
+  await refused;
+  const lost = assert.rejects(live.act("leave", "corner"), (error) => error.code === "outcome_unknown");
+  await world.pass(0);
+  world.socket.onclose({ code: 1006, reason: "" });
+  await lost;
+  const later = live.act("ready", "corner");
+  await world.pass(200);
+  await world.welcome();
+  assert.deepEqual(world.sent("act").map((frame) => frame.do), ["ready"]);
+  await world.hear({ t: "done", n: 9 }, { t: "done", n: 4 }, { t: "done", n: 4 });
+  assert.equal(await later, undefined);
+  const under = assert.rejects(live.act("leave"), (error) => error.code === "outcome_unknown");
+  await world.pass(0);
+  live.close();
+  await under;
+  await assert.rejects(live.act("leave"), (error) => error.code === "bad_request");
+});
+
+test("what no server would read is not asked for", async () => {
+  const live = await connected();
+  const deep = JSON.parse("[".repeat(91) + "]".repeat(91));
+  for (const [code, ...act] of [
+    ["bad_name", 7],
+    ["bad_name", "join", {}],
+    ["bad_name", "join", "x".repeat(257)],
+    ["bad_value", "join", "t", { a: NaN }],
+    ["too_deep", "move", "t", { move: deep }],
+    ["value_too_large", "move", "t", { move: "x".repeat(1 << 20) }],
+  ]) {
+    await assert.rejects(live.act(...act), (error) => error.code === code, String(act));
+  }
+  live.act("move", "t", ["no object"]).catch(() => {});
+  await world.pass(0);
+  assert.deepEqual(world.sent("act").map((frame) => frame.body), [{ 0: "no object" }]);
+  live.close();
+});
+
+test("frames of a kind that is not known are passed over", async () => {
+  const live = await connected();
+  const room = live.room("r");
+  await world.joined();
+  await world.hear({ t: "news" }, { t: "news", room: "r", seq: 9 }, { t: "news", room: "elsewhere" }, {});
+  await world.hear({ t: "change", room: "r", seq: 1, ops: [{ op: "map.set", map: "m", key: "k", value: 1, new: 2 }], new: 3 });
+  await world.pass(20);
+  assert.deepEqual([live.state, room.status, room.map("m").get("k"), world.sockets.length], ["connected", "live", 1, 1]);
+});
+
+test("an operation that is not known makes the copy anew", async (t) => {
+  t.mock.method(console, "warn", () => {});
+  const live = await connected();
+  const room = live.room("r");
+  await world.joined();
+  await world.hear({ t: "change", room: "r", seq: 1, ops: [{ op: "map.turn", map: "m" }] });
+  await world.pass(200);
+  await world.welcome();
+  assert.deepEqual([world.sockets.length, world.sent("join")[0].epoch, room.status], [2, undefined, "joining"]);
+  await world.joined("r", { reset: "new" });
+  assert.deepEqual([live.state, room.status], ["connected", "live"]);
+});
+
+for (const text of ["{", "null", "7"]) {
+  test(`who says ${text} is connected to again, but not at once`, async () => {
+    const live = await connected();
+    world.socket.onmessage({ data: text });
+    if (text === "7") return assert.equal(live.state, "connected"); // it says nothing
+    assert.equal(live.state, "connecting");
+    await world.pass(2000);
+    assert.equal(world.sockets.length, 1);
+    await world.pass(15_000);
+    assert.equal(world.sockets.length, 2);
+    live.close();
+  });
+}
+
+test("without WebSocket it says so, and does not try again", async () => {
+  delete globalThis.WebSocket;
+  const live = new Live("http://here");
+  await world.pass(0);
+  assert.deepEqual([live.state, live.error.code, live.error.message], ["closed", "not_allowed", "WebSocket is not defined"]);
+});
+
+test("who has a clock that is ahead asks for tokens now and then only", async () => {
+  let tokens = 0;
+  const live = await connected({ token: () => `token ${++tokens}` });
+  for (let second = 0; second < 300; second++) {
+    if (second < 1 || world.sent("token").length) await world.hear({ t: "welcome", user: "ann", until_ms: world.ms - 3_600_000 });
+    await world.hear({ t: "pong" });
+    await world.pass(1000);
+  }
+  assert.ok(tokens > 5 && tokens <= 11, String(tokens));
+  live.close();
+});
+
 for (const url of ["", "ftp://here", "http://here?x=1", "here", 7]) {
   test(`${JSON.stringify(url)} is no address`, () => {
     assert.throws(() => new Live(url), (error) => error.code === "bad_request");
@@ -292,6 +394,7 @@ test("what the types say is there", async () => {
     Presence: room.presence("p"),
     Client: client,
     Worker: client.worker("q", () => {}),
+    Standing: new http.Standing(client, room, { table: "t", user: "ann", role: "" }),
     OncewardError: new rooms.OncewardError("no"),
   };
   const found = [];

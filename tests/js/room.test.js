@@ -127,6 +127,52 @@ test("lists are undone, too, also what was moved, set and deleted", async () => 
   }
 });
 
+// Inserts where it takes a longer position each time, until the list is numbered anew.
+function numberAnew(list, count) {
+  let low = list.idAt(0);
+  for (let number = 0; number < count; number++) {
+    const { id } = list.insertAfter(low, number);
+    if (number % 2) low = id;
+  }
+}
+
+test("to number a list anew is no change of its items", async () => {
+  const list = room.list("l");
+  const [one, two, three] = ["one", "two", "three"].map((value) => list.push(value).id);
+  await acknowledge();
+  list.delete(three);
+  list.move(two, 0);
+  list.set(one, "ONE");
+  const four = list.push("four").id;
+  await acknowledge();
+  numberAnew(list, 60);
+  await acknowledge();
+  for (let number = 0; number < 60; number++) assert.deepEqual(room.undo().kept, []);
+  assert.deepEqual([room.undo().kept, list.has(four)], [[], false]);
+  assert.deepEqual([room.undo().kept, list.get(one)], [[], "one"]);
+  const order = list.items();
+  assert.deepEqual(room.undo().kept, [`"${two}" in "l" stays where it is: its list was numbered anew`]);
+  assert.deepEqual(list.items(), order);
+  assert.deepEqual([room.undo().kept, list.get(three)], [[], "three"]);
+  await acknowledge();
+  assert.equal(list.length, 3);
+});
+
+test("nor is it when others do so", async () => {
+  const list = room.list("l");
+  const [one, two] = ["one", "two"].map((value) => list.push(value).id);
+  list.move(two, 0);
+  list.set(one, "ONE");
+  await acknowledge();
+  let low = two;
+  for (let number = 0; number < 60; number++) {
+    await other({ op: "list.insert", list: "l", id: `o${number}`, value: number, after: low });
+    if (number % 2) low = `o${number}`;
+  }
+  assert.deepEqual([room.undo().kept, list.get(one)], [[], "one"]);
+  assert.deepEqual(room.undo().kept, [`"${two}" in "l" stays where it is: its list was numbered anew`]);
+});
+
 test("nothing is kept of steps that cannot be undone any more", async () => {
   const list = room.list("l");
   for (let number = 0; number < 300; number++) {

@@ -7,10 +7,12 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+from onceward.app import App
 from onceward.web.packing import pack
 from onceward.web.scripts import SCRIPTS, folder, modules
 from tests.client.served import Served
 from tests.needs import need, need_program
+from tests.parts.games.playing import Guess
 from tests.service.cluster import virtual
 from tests.web.asgi import Caller, serving_to
 
@@ -78,9 +80,11 @@ def test_node_runs_the_tests_of_the_modules(tmp_path: Path) -> None:
 
 
 async def test_node_makes_all_calls_over_http(tmp_path: Path) -> None:
-    async with Served() as served:
+    app = App("memory://", slots=4)
+    app.game(Guess())
+    async with Served(app) as served:
         run = await asyncio.create_subprocess_exec(
-            *(_node(), "tests/js/calls.js", served.url),
+            *(_node(), "--experimental-websocket", "tests/js/calls.js", served.url),
             env=_packed(tmp_path),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

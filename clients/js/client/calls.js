@@ -1,8 +1,9 @@
 // The calls of the API: messages and jobs, queues, timers, endpoints, locks, and rooms for those who
-// are in none.
+// are in none. Those about tables and matches are in tables.js.
 
 import { Live } from "./live.js";
-import { Transport, asked, milliseconds, problem } from "./transport.js";
+import { TableCalls } from "./tables.js";
+import { asked, milliseconds, problem } from "./transport.js";
 import { fault, newId } from "./values.js";
 import { Worker, keep } from "./work.js";
 
@@ -11,20 +12,9 @@ const WAIT_S = 20;
 const DAY_S = 24 * 3600;
 const ENDED = ["done", "dead", "doubt", "cancelled"];
 
-export class Client extends Transport {
+export class Client extends TableCalls {
   live({ token } = {}) {
     return new Live(this._url, { token: token ?? this._key });
-  }
-
-  // Makes a call that finds done what it asks for, if an earlier request of it has done it.
-  async #once(code, method, path, options, otherwise = () => {}) {
-    const course = {};
-    try {
-      return await this._call(method, path, { ...options, course });
-    } catch (error) {
-      if (error.code !== code || !course.lost) throw error;
-      return otherwise(error);
-    }
   }
 
   // Messages and jobs.
@@ -51,8 +41,8 @@ export class Client extends Transport {
     await this._call("POST", ["jobs", id, "complete"], { body: { token, result } });
   }
 
-  async fail(id, token, reason, { retryAfterS, final = false } = {}) {
-    const body = asked({ token, reason, final, retryAfterS });
+  async fail(id, token, reason, { retryAfterS, notBeforeS, final = false } = {}) {
+    const body = asked({ token, reason, final, retryAfterS, notBeforeS });
     return (await this._call("POST", ["jobs", id, "fail"], { body })).state;
   }
 
@@ -84,11 +74,11 @@ export class Client extends Transport {
   }
 
   async redrive(id) {
-    await this.#once("not_dead", "POST", ["jobs", id, "redrive"]);
+    await this._once("not_dead", "POST", ["jobs", id, "redrive"]);
   }
 
   async settle(id, step, { done, result = null }) {
-    await this.#once("not_dead", "POST", ["jobs", id, "settle"], { body: { step, done, result } });
+    await this._once("not_dead", "POST", ["jobs", id, "settle"], { body: { step, done, result } });
   }
 
   worker(queue, handler, options) {
@@ -149,27 +139,29 @@ export class Client extends Transport {
     return this._call("POST", ["timers"], { body: timer });
   }
 
-  timer(id) {
-    return this._call("GET", ["timers", id]);
+  timer(id, options) {
+    return this._call("GET", ["timers", id], { query: ofApp(options) });
   }
 
-  timers(options = {}) {
-    return this.#page("timers", options);
+  timers({ app, ...options } = {}) {
+    return this._page("timers", { ...options, ...ofApp({ app }) });
   }
 
-  moveTimer(id, options) {
-    return this.#once("already_ended", "PATCH", ["timers", id], { body: asked(when(options)) }, (error) => {
+  moveTimer(id, { app, ...options }) {
+    const call = { body: asked(when(options)), query: ofApp({ app }) };
+    return this._once("already_ended", "PATCH", ["timers", id], call, (error) => {
       if (error.details.state === "cancelled") throw error;
-      return this.timer(id); // it was moved, and has fired since
+      return this.timer(id, { app }); // it was moved, and has fired since
     });
   }
 
-  cancelTimer(id) {
-    return this._call("DELETE", ["timers", id]);
+  cancelTimer(id, options) {
+    return this._call("DELETE", ["timers", id], { query: ofApp(options) });
   }
 
-  resend(id) {
-    return this.#once("not_dead", "POST", ["timers", id, "resend"], {}, () => this.timer(id));
+  resend(id, options) {
+    const call = { query: ofApp(options) };
+    return this._once("not_dead", "POST", ["timers", id, "resend"], call, () => this.timer(id, options));
   }
 
   makeEndpoint(url, { id = newId(), ...options } = {}) {
@@ -181,7 +173,7 @@ export class Client extends Transport {
   }
 
   endpoints(options = {}) {
-    return this.#page("endpoints", options);
+    return this._page("endpoints", options);
   }
 
   changeEndpoint(id, changes) {
@@ -202,11 +194,6 @@ export class Client extends Transport {
 
   testEndpoint(id) {
     return this._call("POST", ["endpoints", id, "test"], { key: newId() });
-  }
-
-  async #page(what, options) {
-    const found = await this._call("GET", [what], { query: { limit: 100, ...options } });
-    return [found[what], found.next ?? null];
   }
 
   // Locks.
@@ -254,7 +241,7 @@ export class Client extends Transport {
 
   createRoom(id, settings = {}) {
     const body = asked({ id: id ?? newId(), ...settings });
-    return this.#once("room_exists", "POST", ["rooms"], { body }, () => this.roomInfo(body.id));
+    return this._once("room_exists", "POST", ["rooms"], { body }, () => this.roomInfo(body.id));
   }
 
   roomInfo(id) {
@@ -262,7 +249,7 @@ export class Client extends Transport {
   }
 
   rooms({ meta, ...options } = {}) {
-    return this.#page("rooms", { ...options, meta: meta && JSON.stringify(meta) });
+    return this._page("rooms", { ...options, meta: meta && JSON.stringify(meta) });
   }
 
   configureRoom(id, settings) {
@@ -270,7 +257,7 @@ export class Client extends Transport {
   }
 
   async deleteRoom(id) {
-    await this.#once("no_such_room", "DELETE", ["rooms", id]);
+    await this._once("no_such_room", "DELETE", ["rooms", id]);
   }
 
   async roomMembers(id) {
@@ -320,6 +307,9 @@ export class Client extends Transport {
 }
 
 const when = ({ at, ...options }) => ({ at: at instanceof Date ? at.toISOString() : at, ...options });
+
+// Of the application that is served, or the server's own.
+const ofApp = ({ app } = {}) => ({ app: app ? "true" : null });
 
 const newSecret = () =>
   `whsec_${btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(24))))}`;

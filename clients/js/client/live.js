@@ -3,7 +3,7 @@
 import { reconnects } from "./errors.js";
 import { Replica } from "./replica.js";
 import { Room } from "./room.js";
-import { addressOf, admitName, call, fault, hidden, hooked, newId } from "./values.js";
+import { addressOf, admitName, admitSize, call, fault, hidden, hooked, newId, plain } from "./values.js";
 
 const PAUSE_MS = 200;
 const PAUSE_MS_MAX = 15_000;
@@ -18,6 +18,12 @@ const FRAME_MS = 16;
 const RENEW_AT = 0.8;
 const RENEW_MS_MIN = 30_000;
 const TIMER_MS_MAX = 2 ** 31 - 1;
+// The frame around it has room in what is left.
+const ACT_BYTES = (1 << 20) - 4000;
+// As after so many attempts one waits before one connects again to who says what cannot be read.
+const UNREADABLE = 6;
+
+const closed = () => fault("bad_request", "the connection is closed");
 
 export class Live {
   state = "connecting";
@@ -35,6 +41,8 @@ export class Live {
   #beat = null;
   #heard = false;
   #out = [];
+  #acts = new Map(); // by number: what was asked for at tables, and has no answer yet
+  #act = 0;
   #stirred = false;
   #settling = false;
   #restMs = 0; // until when they are left alone
@@ -60,7 +68,7 @@ export class Live {
 
   room(id, { create = false } = {}) {
     admitName(id, "a room's id", 256);
-    if (this.state === "closed") throw this.error ?? fault("bad_request", "the connection is closed");
+    this.#mustBeOpen();
     if (!this.rooms.has(id)) {
       const replica = new Replica(id, newId(), create);
       const room = new Room(this, replica);
@@ -80,6 +88,17 @@ export class Live {
     });
     if (room.status === "live") return room;
     throw room.error ?? fault("not_joined", "the room was left meanwhile");
+  }
+
+  async act(does, table = "", body = {}) {
+    this.#mustBeOpen();
+    for (const text of [does, table]) admitName(text, "what is to be done, and where,", 256, 0);
+    const frame = { t: "act", n: ++this.#act, do: does, table, body: { ...plain(body) } };
+    admitSize(frame.body, "what is asked for", ACT_BYTES);
+    return new Promise((resolve, reject) => {
+      this.#acts.set(frame.n, { frame, resolve, reject });
+      if (this.state === "connected") this.#sendActs();
+    });
   }
 
   wake() {
@@ -129,6 +148,24 @@ export class Live {
     this._stir();
   }
 
+  #sendActs() {
+    for (const act of this.#acts.values()) {
+      if (!act.sent) this.#send(act.frame);
+      act.sent = true;
+    }
+  }
+
+  #acted({ t, n, value, code, detail }) {
+    const act = this.#acts.get(n);
+    this.#acts.delete(n);
+    if (t === "done") act?.resolve(value);
+    else act?.reject(fault(code, detail));
+  }
+
+  #mustBeOpen() {
+    if (this.state === "closed") throw this.error ?? closed();
+  }
+
   // How it runs.
 
   async #connect() {
@@ -136,8 +173,9 @@ export class Live {
     this.#pause = null;
     const trying = (this.#trying = {});
     const now = (hook) => (event) => this.#trying === trying && hook(event);
+    let token = null;
     try {
-      const token = await this.#token();
+      token = await this.#token();
       if (this.#trying !== trying) return;
       const socket = (this.#socket = new WebSocket(this.#address, ["onceward.rooms.1"]));
       socket.onopen = now(() => socket.send(JSON.stringify({ t: "hello", token })));
@@ -148,8 +186,8 @@ export class Live {
       });
     } catch (error) {
       // Who has no network gets no token, and that passes. What is said to be final does not, nor
-      // that a page may not connect there at all.
-      const barred = error instanceof DOMException && fault("not_allowed", error.message);
+      // that one may not connect there at all, or has nothing to do so with.
+      const barred = token !== null && fault("not_allowed", error.message);
       if (this.#trying === trying) this.#lost(error.retry === false ? error : barred);
     }
   }
@@ -185,10 +223,13 @@ export class Live {
     let frame;
     try {
       frame = JSON.parse(data);
+      frame.t; // there is one
     } catch {
+      this.#attempts = UNREADABLE;
       return this.#lost();
     }
     if (frame.t === "welcome") this.#welcome(frame);
+    else if (/done|failed/.test(frame.t)) this.#acted(frame);
     else if (frame.t === "error") console.warn(`the server refused something: ${frame.detail} [${frame.code}]`);
     else if (this.rooms.has(frame.room)) {
       this.rooms.get(frame.room)._receive(frame);
@@ -232,6 +273,7 @@ export class Live {
       room.user = room._replica.user = user;
       this.#send(room._replica.join());
     }
+    this.#sendActs();
     this.#ask(BEAT_MS);
     this.#setState("connected");
   }
@@ -284,6 +326,9 @@ export class Live {
     this.#pause = null;
     for (const timer of this.#timers) clearTimeout(timer);
     this.#timers.clear();
+    for (const [n, { sent }] of this.#acts) {
+      if (sent) this.#acted({ n, code: "outcome_unknown", detail: "the connection was lost before an answer" });
+    }
   }
 
   #end(error) {
@@ -292,6 +337,8 @@ export class Live {
     this.#ending.abort();
     this.error = error;
     this.state = "closed"; // before rooms tell theirs: nothing more is sent
+    for (const { reject } of this.#acts.values()) reject(error ?? closed());
+    this.#acts.clear();
     for (const room of [...this.rooms.values()]) room._close(error);
     this.rooms.clear();
     call(this.#hooks, this.state);

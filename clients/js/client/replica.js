@@ -32,6 +32,7 @@ export class Replica {
   #n = 0;
   #bytes = 0;
   #sent = 0;
+  #known = 0; // the highest number that the server may have heard of before this connection
   #joined = null;
   #loading = null;
   #lowered = false; // whether the own steps are taken back for now
@@ -137,6 +138,7 @@ export class Replica {
   // The frame to send first on a new connection: the position, and the steps without answer.
   join() {
     this.lost();
+    this.#known = Math.max(this.#known, this.#sent);
     const steps = [];
     let size = 0;
     for (const step of this.epoch ? this.waiting : []) {
@@ -221,9 +223,10 @@ export class Replica {
     this.drop(fault("outcome_unknown", "this copy of the room has gone astray"));
   }
 
-  // Gives up the steps without answer: they are not sent again, nor are their numbers.
-  drop(error) {
-    this.#refused([...this.waiting], error);
+  // Gives up the steps without answer, up to a number: they are not sent again, nor are their
+  // numbers.
+  drop(error, most = Infinity) {
+    this.#refused(this.waiting.filter(({ n }) => n <= most), error);
     this.settle();
   }
 
@@ -250,7 +253,9 @@ export class Replica {
       this.#answer([step], null, fate(step, joined));
     }
     if (joined.reset === "forgotten") {
-      this.drop(fault("outcome_unknown", "the server has forgotten this client"));
+      // What goes with this join for the first time was not taken: it is sent again.
+      this.#sent = this.#known;
+      this.drop(fault("outcome_unknown", "the server has forgotten this client"), this.#known);
     } else if (joined.reset === "epoch") {
       this.drop(fault("room_deleted", "the room was deleted, and made again"));
     }
@@ -283,7 +288,7 @@ export class Replica {
     this.#lower(who);
     for (const effect of this.#state.apply(ops)) {
       this.#saw(effect, who);
-      this.latest.delete(effect.place);
+      if (!effect.aside) this.latest.delete(effect.place);
     }
   }
 
@@ -325,7 +330,8 @@ export class Replica {
 
   // Its changes are the latest now.
   #note(step, effects) {
-    for (const { place } of effects) {
+    for (const { place, aside } of effects) {
+      if (aside) continue;
       if (!step.below.has(place)) step.below.set(place, this.latest.get(place));
       this.latest.set(place, step);
     }

@@ -8,7 +8,7 @@ const THERE = { value: null };
 const countable = (value) => typeof value === "number" && Math.abs(value) <= Number.MAX_SAFE_INTEGER;
 
 // Where something stands, as one text. Without a key it is the map or list itself.
-const placeOf = (kind, name, key) => `${kind}${name.length} ${name}${key === null ? "" : ` ${key}`}`;
+export const placeOf = (kind, name, key) => `${kind}${name.length} ${name}${key === null ? "" : ` ${key}`}`;
 
 // Cells by key or id; and, if they have positions, their order. No two have the same one.
 class Table {
@@ -61,6 +61,7 @@ class Table {
 export class State {
   map = new Map();
   list = new Map();
+  numbered = new Map(); // how often lists were numbered anew: positions from before say little
 
   // Applies operations, all or none; returns what has changed, as effects that can be taken back.
   apply(ops) {
@@ -120,7 +121,9 @@ export class State {
     const name = does[kind];
     const key = (kind === "map" ? does.key : does.id) ?? null;
     const found = this.get({ kind, name, key });
-    const change = (key, cell) => this.#change(effects, kind, name, key, cell);
+    // An item that another one's place is about is only numbered anew, and stands where it stood.
+    const change = (at, cell) =>
+      this.#change(effects, kind, name, at, cell, at !== null && at !== key && verb !== "drop");
     const told = () => `"${key}" in "${name}"`;
     if (verb === "make") {
       if (!found) change(null, THERE);
@@ -156,10 +159,11 @@ export class State {
     }
   }
 
-  #change(effects, kind, name, key, cell) {
+  #change(effects, kind, name, key, cell, aside) {
     const place = placeOf(kind, name, key);
     if (key !== null && !this[kind].has(name)) this.#change(effects, kind, name, null, THERE);
-    effects.push({ kind, name, key, place, old: this.get({ kind, name, key }), new: cell });
+    const [old, numbered] = [this.get({ kind, name, key }), this.numbered.get(name)];
+    effects.push({ kind, name, key, place, old, new: cell, aside, numbered });
     this.put(kind, name, key, cell);
   }
 
@@ -171,17 +175,17 @@ export class State {
     if (fits(position)) return position;
     // All are numbered anew. They go before they come: no two may have one position on the way. And
     // from the end on, since there nothing has to move up.
+    this.numbered.set(list, (this.numbered.get(list) ?? 0) + 1);
     const index = low === null ? 0 : table.find(low) + 1;
     const items = table.order.map((one) => table.ids.get(one)).map((id) => [id, table.cells.get(id)]);
     for (const [id] of [...items].reverse()) change(id);
+    items.splice(index, 0, null);
     let next = FIRST;
     let found;
-    for (let number = 0; number <= items.length; number++, next = following(next)) {
-      if (number === index) found = next;
-      else {
-        const [id, cell] = items[number - (number > index)];
-        change(id, { ...cell, position: next });
-      }
+    for (const item of items) {
+      if (item) change(item[0], { ...item[1], position: next });
+      else found = next;
+      next = following(next);
     }
     return found;
   }

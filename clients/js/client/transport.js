@@ -8,11 +8,14 @@ const PAUSE_MS_MAX = 2000;
 // How long a request may take beyond the time that the server is asked to wait.
 const ANSWER_MS = 30_000;
 // After these, trying again may help, but is for the caller to decide.
-const TOLD = ["lock_held", "line_full", "storage_full", "conflict"];
+const TOLD = ["lock_held", "line_full", "storage_full", "conflict", "table_full", "table_paused"];
 // Of proxies that stand in for a server for a while.
 const STAND_INS = [408, 425, 429, 502, 503, 504];
-// Members whose inside is the user's own, or has names for members.
-const OPAQUE = /^(body|result|meta|schemas|headers|values|maps|lists|items|ops|tokens)$/;
+// Members whose inside is the user's own, or has names for members …
+const OPAQUE =
+  /^(body|result|meta|schemas|headers|values|maps|lists|items|ops|tokens|players|lanes|ratings|state|moves?|mine|answer)$/;
+// … and one with names for members that are not the user's own inside.
+const NAMED = "seats";
 
 export const milliseconds = (seconds, what) =>
   typeof seconds === "number" && seconds >= 0 && seconds < 4e9
@@ -29,9 +32,10 @@ export const sleep = (ms, signal) =>
 function shown(value, name = "") {
   if (value === null || typeof value !== "object" || OPAQUE.test(name)) return value;
   if (Array.isArray(value)) return value.map((one) => shown(one));
-  const camel = (key) => key.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
+  const camel = (key) =>
+    name === NAMED ? key : key.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
   return Object.fromEntries(
-    Object.entries(value).map(([key, one]) => [camel(key), shown(one, key)]),
+    Object.entries(value).map(([key, one]) => [camel(key), shown(one, name === NAMED ? "" : key)]),
   );
 }
 
@@ -128,5 +132,22 @@ export class Transport {
       await sleep(leftMs, signal);
       signal?.throwIfAborted();
     }
+  }
+
+  // Makes a call that finds done what it asks for, if an earlier request of it has done it.
+  async _once(code, method, path, options, otherwise = () => {}) {
+    const course = {};
+    try {
+      return await this._call(method, path, { ...options, course });
+    } catch (error) {
+      if (error.code !== code || !course.lost) throw error;
+      return otherwise(error);
+    }
+  }
+
+  // A page of a list, and after which one the next ones come.
+  async _page(what, options) {
+    const found = await this._call("GET", [what], { query: { limit: 100, ...options } });
+    return [found[what], found.next ?? null];
   }
 }

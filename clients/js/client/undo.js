@@ -3,6 +3,7 @@
 // stays as it is, and is told. Counting is undone by counting back, whoever has counted since.
 
 import { OncewardError } from "./errors.js";
+import { placeOf } from "./state.js";
 import { refuse, same } from "./values.js";
 
 const UNDO_MAX = 100;
@@ -157,7 +158,13 @@ export class Undo {
       } else if (at.key === null && !at.old && this.#filled(at, ops)) {
         kept.push(`${told(at)} is in use`);
       } else {
-        ops.push(...restore(at, after.get(at.place)));
+        const now = after.get(at.place);
+        // A position from before its list was numbered anew says nothing any more.
+        const stays = at.old && now && at.numbered !== this.#replica.state.numbered.get(at.name);
+        if (stays && now.position !== at.old.position) {
+          kept.push(`${told(at)} stays where it is: its list was numbered anew`);
+        }
+        ops.push(...restore(at, now, stays));
       }
     }
     // What was dropped must be there before it can be filled.
@@ -188,17 +195,15 @@ export class Undo {
 const told = ({ kind, name, key }) =>
   key === null ? `the ${kind} "${name}"` : `"${key}" in "${name}"`;
 
-const kindOf = (does) => ("map" in does ? "map" : "list");
-const whole = (does) => /\.(make|drop)$/.test(does.op);
-
 // The places that operations are about, of those that have changed.
 function targets(ops, changed) {
   const named = new Set(
-    ops.map((does) => JSON.stringify([does.map ?? does.list, kindOf(does), whole(does) || (does.key ?? does.id)])),
+    ops.map((does) => {
+      const [kind] = does.op.split(".");
+      return placeOf(kind, does[kind], does.key ?? does.id ?? null);
+    }),
   );
-  return changed.filter(({ kind, name, key }) =>
-    [true, key].some((one) => named.has(JSON.stringify([name, kind, one]))),
-  );
+  return changed.filter(({ kind, name, place }) => named.has(place) || named.has(placeOf(kind, name, null)));
 }
 
 // How much was added at a place, if nothing else was done to it.
@@ -212,8 +217,8 @@ function count(ops, { kind, name, key }) {
   return total;
 }
 
-// What brings a place from what is there now back to what was.
-function restore({ kind, name, key, old }, now) {
+// What brings a place from what is there now back to what was; or the value alone, if an item stays.
+function restore({ kind, name, key, old }, now, stays) {
   const op = (verb, more) => ({ op: `${kind}.${verb}`, [kind]: name, ...more });
   if (key === null) return [op(old ? "make" : "drop")];
   if (kind === "map") return [old ? op("set", { key, value: old.value }) : op("delete", { key })];
@@ -221,6 +226,6 @@ function restore({ kind, name, key, old }, now) {
   if (!now) return [op("insert", { id: key, value: old.value, at: old.position })];
   const ops = [];
   if (!same(now.value, old.value)) ops.push(op("set", { id: key, value: old.value }));
-  if (now.position !== old.position) ops.push(op("move", { id: key, at: old.position }));
+  if (now.position !== old.position && !stays) ops.push(op("move", { id: key, at: old.position }));
   return ops;
 }

@@ -108,6 +108,7 @@ export class Worker {
     const fail = (error) =>
       client.fail(id, token, String(error?.message ?? error).slice(0, 1000) || "it failed", {
         retryAfterS: error?.retryAfterS,
+        notBeforeS: error?.notBeforeS,
         final: error?.final === true,
       });
     try {

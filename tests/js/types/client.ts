@@ -1,7 +1,7 @@
 // Programs for the client: what is right compiles, and what is wrong does not.
 
 import { Live, OncewardError, Room, RoomList, RoomMap, type Json, type Saved, type Who } from "onceward";
-import { Client, type Claim } from "onceward/http";
+import { Client, type Claim, type Standing } from "onceward/http";
 import { useEvent, useList, useLive, useMap, usePresence, useRoom, useSteps } from "onceward/react";
 
 type Note = { text: string; x: number };
@@ -31,6 +31,11 @@ const receipt = await client.accept("q", value, { key: "k", waitS: 1, orderKey: 
 client.worker("q", async (claim: Claim, signal) => !signal.aborted && claim.body, { concurrency: 2 }).stop();
 const held: number = await client.hold(["a", "b"], (lock) => lock.token, { leaseS: 5 });
 const [steps, next] = await client.roomHistory("board");
+const { seats } = await client.createTable("corner", { policy: { maxWins: 3 } });
+const standing: Standing = await client.stand("corner", live, { lane: "main" });
+standing.subscribe((place) => place.position ?? seats.X?.user);
+const moved: Json = await live.act("move", "corner", { move: 1 });
+const outcome = (await client.match("m")).outcome?.winners;
 (await client.acceptMany("q", [{ body: 1 }])).map((one) => (one instanceof OncewardError ? one.code : one.id));
 
 export function Component() {
@@ -55,4 +60,7 @@ new Room();
 // @ts-expect-error: it may be gone
 notes.get("a").text;
 
-export { end, held, next, receipt, seq, steps };
+// @ts-expect-error: which game
+client.endGame("corner", ["ann"]);
+
+export { end, held, moved, next, outcome, receipt, seq, steps };

@@ -1,0 +1,307 @@
+// The types of what http.js is asked with and answers, in the order of its calls.
+
+import type { Operation } from "./client.js";
+
+export interface MessageOptions {
+  key?: string;
+  delayMs?: number;
+  dueMs?: number;
+  orderKey?: string;
+  limitKey?: string;
+  priority?: number;
+  attemptsMax?: number;
+}
+
+/** What a sender gets, the first time and each time after. */
+export interface Receipt {
+  id: string;
+  key: string;
+  state: string;
+  duplicate: boolean;
+  result?: any;
+  reason?: string;
+  sameBody?: boolean;
+}
+
+/** A job at hand, and the token that proves it. */
+export interface Claim {
+  id: string;
+  body: any;
+  attempt: number;
+  token: string;
+  leaseUntil: number;
+  key?: string | null;
+  orderKey?: string | null;
+  madeMs?: number;
+  reason?: string;
+}
+
+/** A job as it is. It has ended if it is done, dead, in doubt or cancelled. */
+export interface Job {
+  id: string;
+  queue: string;
+  state: string;
+  body: any;
+  madeMs: number;
+  dueMs: number;
+  attempt: number;
+  attemptsMax: number;
+  priority: number;
+  key?: string | null;
+  orderKey?: string | null;
+  result?: any;
+  reason?: string;
+  endedMs?: number;
+  worker?: string;
+  history?: Record<string, any>[];
+}
+
+export interface Queue {
+  name: string;
+  /** How many jobs, by state. */
+  jobs: Record<string, number>;
+  oldestReadyMs: number | null;
+  countedMs: number | null;
+  settings: Record<string, any>;
+}
+
+/** What is held, until the lease runs out or is renewed. */
+export interface Lock {
+  id: string;
+  token: number;
+  /** By name. */
+  tokens: Record<string, number>;
+  leaseUntil: number;
+}
+
+export interface LockStatus {
+  name: string;
+  capacity: number;
+  token: number;
+  held: number;
+  waiting: number;
+  holders: { owner: string; sinceMs: number; number: number }[];
+  waiters: { owner: string; sinceMs: number; number: number }[];
+}
+
+export interface TimerOptions {
+  id?: string;
+  key?: string;
+  url?: string;
+  endpoint?: string;
+  queue?: string;
+  body?: any;
+  headers?: Record<string, string>;
+  appendId?: boolean;
+  /** A time in ms, a text as in RFC 3339, or a Date. */
+  at?: number | string | Date;
+  delayS?: number;
+  everyS?: number;
+  cron?: string;
+  zone?: string;
+  catchUp?: string;
+  attemptsMax?: number;
+  orderKey?: string;
+  limitKey?: string;
+  priority?: number;
+}
+
+/** A timer as it is: active, firing, success, failed, skipped, cancelled or ended. */
+export interface Timer {
+  id: string;
+  state: string;
+  due: string;
+  dueMs: number;
+  leftMs: number;
+  madeMs: number;
+  fired: number;
+  url?: string | null;
+  endpoint?: string | null;
+  queue?: string | null;
+  headers?: Record<string, string>;
+  body?: any;
+  appendId?: boolean;
+  attemptsMax?: number | null;
+  orderKey?: string | null;
+  limitKey?: string | null;
+  priority?: number | null;
+  everyMs?: number | null;
+  cron?: string | null;
+  zone?: string | null;
+  catchUp?: string;
+  /** The next times of one that repeats. */
+  next?: string[];
+  /** The last time it has fired. */
+  last?: {
+    id: string;
+    number: number;
+    firedMs: number;
+    state: string;
+    attempts?: { attempt: number; at: string; atMs: number; outcome: string; said?: string }[];
+    dueMs?: number | null;
+    nextAttemptMs?: number | null;
+  } | null;
+  /** Whether it was set before, by the same call. */
+  duplicate?: boolean;
+}
+
+export interface Endpoint {
+  id: string;
+  url: string;
+  madeMs: number;
+  disabled: boolean;
+  health: { failing: boolean; since?: string | null; sinceMs?: number | null; said?: string };
+  description?: string;
+  headers?: Record<string, string>;
+  /** The newest first; only if asked for. */
+  secrets?: { secret: string; untilMs?: number | null }[];
+  duplicate?: boolean;
+}
+
+export interface RoomSettings {
+  meta?: Record<string, any>;
+  schemas?: Record<string, any>;
+  capacity?: number;
+  keep?: number;
+}
+
+export interface RoomInfo {
+  id: string;
+  epoch: string;
+  seq: number;
+  /** From here on it can be seen as it was. */
+  floor: number;
+  madeMs: number;
+  by: string;
+  meta: Record<string, any>;
+  schemas: Record<string, any>;
+  capacity: number;
+  keep: number;
+}
+
+export interface ListedRoom {
+  id: string;
+  epoch: string;
+  madeMs: number;
+  by: string;
+  meta: Record<string, any>;
+}
+
+/** All that is in a room, at a sequence number. */
+export interface RoomState {
+  id: string;
+  epoch: string;
+  seq: number;
+  maps: Record<string, Record<string, any>>;
+  /** Of each item its id, position and value, in order. */
+  lists: Record<string, [id: string, position: string, value: any][]>;
+}
+
+/** A step in the history of a room. */
+export interface RoomStep {
+  seq: number;
+  ops: Operation[];
+  by?: string;
+  client?: string;
+  n?: number;
+  atMs?: number;
+}
+
+/** Who sits under a marker. */
+export interface TableSeat {
+  user: string;
+  sinceMs?: number;
+  wins?: number;
+  bot?: boolean;
+  ready?: boolean;
+  turn?: boolean;
+  dueMs?: number;
+  warned?: boolean;
+  awayMs?: number;
+}
+
+/** A table as it is. */
+export interface Table {
+  id: string;
+  phase: string;
+  /** Of the game that is on, or was the last. */
+  number: number;
+  /** By marker; null: empty. */
+  seats: Record<string, TableSeat | null>;
+  waiting: number;
+  spectators: number;
+  policy: Record<string, any>;
+  game?: string;
+  madeMs?: number;
+  beganMs?: number;
+  paused?: boolean;
+  paceMs?: number;
+  lanes?: Record<string, number>;
+  by?: string;
+  meta?: Record<string, any>;
+  pool?: string;
+}
+
+/** Where someone is at a table. */
+export interface Place {
+  table: string;
+  user: string;
+  role: string;
+  phase: string;
+  game?: number;
+  marker?: string;
+  lane?: string;
+  number?: number;
+  position?: number;
+  went?: number;
+  ahead?: number;
+  waiting?: number;
+  waitMs?: number;
+  opened?: string;
+}
+
+/** How a game has ended. */
+export interface Ended {
+  number: number;
+  /** By marker. */
+  players: Record<string, string>;
+  winners: string[];
+  reason: string;
+  ratings?: Record<string, number>;
+}
+
+/** Someone on a ladder. */
+export interface Leader {
+  user: string;
+  rating: number;
+  games?: number;
+  won?: number;
+  drawn?: number;
+}
+
+/** How well someone plays. */
+export interface Rated {
+  rating: number;
+  games?: number;
+  won?: number;
+  drawn?: number;
+}
+
+/** A match as whoever asks may see it. */
+export interface MatchView {
+  match: string;
+  game: string;
+  /** By seat. */
+  players: Record<string, string>;
+  number: number;
+  state: any;
+  /** The seats whose moves have yet to come. */
+  awaited: string[];
+  /** What one may do now. */
+  moves: any[];
+  /** One's own move of this round, while it is hidden from others. */
+  mine?: any;
+  dueMs?: number | null;
+  outcome?: { winners?: string[]; why?: string } | null;
+  seat?: string | null;
+}
