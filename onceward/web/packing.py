@@ -4,6 +4,9 @@ No names change but those that nobody outside can see: of private members, `#nam
 `_name`, and of variables. All modules of a pack share one scope, so no two may have the same name
 at their top; their statements end with semicolons; and no variable is called like something global
 that is used.
+
+This understands the JavaScript of our own modules, and not any other. `tests/js/packed.js` proves
+of each pack, by a compiler's parser, that it is the same program.
 """
 
 import re
@@ -31,8 +34,14 @@ _NAMES = [*ascii_letters, *(high + low for high in ascii_uppercase for low in as
 
 
 def pack(modules: Mapping[str, str], entry: str, outside: Mapping[str, str]) -> str:
-    """One module that does what `entry` does, with all that it imports. `modules` are texts by
-    path. What comes from a module in `outside` is imported from the address given there."""
+    """One module that does what `entry` does, with all that it imports, in few bytes. `modules` are
+    texts by path. What comes from a module in `outside` is imported from the address given
+    there."""
+    return shrink(joined(modules, entry, outside)) + "\n"
+
+
+def joined(modules: Mapping[str, str], entry: str, outside: Mapping[str, str]) -> str:
+    """The same as one text, in which nothing else is changed."""
     texts: list[str] = []
     begun: set[str] = set()
     imported: dict[str, set[str]] = {}
@@ -58,7 +67,7 @@ def pack(modules: Mapping[str, str], entry: str, outside: Mapping[str, str]) -> 
         for source, names in sorted(imported.items())
     ]
     tail = f"export {{{','.join(sorted(exported))}}};"
-    return shrink("\n".join([*heads, *texts, tail])) + "\n"
+    return "\n".join([*heads, *texts, tail])
 
 
 def shrink(text: str) -> str:
@@ -67,18 +76,28 @@ def shrink(text: str) -> str:
 
 
 def _shorter(text: str) -> dict[str, str]:
-    """Shorter names for private members and for variables. A word gets the same one everywhere: so
-    whatever it means, it means the same as before."""
+    """Shorter names for private members and for variables. A word gets the same one everywhere, and
+    no two words that are in one function, or at the top, get the same: so whatever a word means, it
+    means the same as before."""
     pieces = _Pieces([";", *_inside(text), ";"])
     counts = Counter(pieces.all)
     found = {word for word in counts if _PRIVATE.fullmatch(word)}
     for place, word in enumerate(pieces.all):
         if re.fullmatch(r"[A-Za-z]\w*", word) and pieces.is_declared(place):
             found.add(word)
-    free = (name for name in _NAMES if name not in counts)
-    hidden = (f"#{name}" for name in _NAMES)
-    often = sorted(found - pieces.shared(), key=lambda word: (-counts[word], word))
-    return {word: next(hidden if word[0] == "#" else free) for word in often}
+    where = pieces.where()
+    taken: dict[tuple[str, int], set[str]] = {}
+    names: dict[str, str] = {}
+    for word in sorted(found - pieces.shared(), key=lambda word: (-counts[word], word)):
+        kind = word[0] if word[0] in "#_" else ""
+        # Members by agreement are seen from anywhere.
+        units = {0} if kind == "_" else {unit[kind == "#"] for unit in where[word]}
+        used = {name for unit in units for name in taken.get((kind, unit), ())}
+        short = next(name for name in _NAMES if name not in used and name not in counts)
+        for unit in units:
+            taken.setdefault((kind, unit), set()).add(short)
+        names[word] = f"#{short}" if kind == "#" else short
+    return names
 
 
 class _Pieces:
@@ -89,9 +108,11 @@ class _Pieces:
         self._opens: list[int] = []
         """For each piece, where the bracket is that it stands in; 0 if there is none."""
         self._closes: dict[int, int] = {}
+        self._began: dict[int, int] = {}
         inside = [0]
         for place, piece in enumerate(pieces):
             if piece in ("}", "]", ")"):
+                self._began[place] = inside[-1]
                 self._closes[inside.pop()] = place
             self._opens.append(inside[-1])
             if piece in ("{", "[", "("):
@@ -114,13 +135,30 @@ class _Pieces:
             if self.all[opens - 1] in ("import", "export")
         }
 
+    def where(self) -> dict[str, set[tuple[int, int]]]:
+        """For each word the functions that it is in: by number, and with the class or function at
+        the top that they are in. What is declared at the top is in number 0, too."""
+        found: dict[str, set[tuple[int, int]]] = {}
+        outer = inner = 1
+        for place, piece in enumerate(self.all):
+            opens = self._opens[place]
+            at_top = not opens
+            in_class = self._is_class(opens) and not self._opens[opens]
+            found.setdefault(piece, set()).add((inner, outer))
+            if self.is_declared(place) and (at_top or self._unpacks_at_top(opens)):
+                found[piece].add((0, 0))
+            if (at_top or in_class) and (piece == ";" or (piece == "}" and self._ends(place))):
+                inner += 1
+                outer += at_top
+        return found
+
     def named(self, place: int, short: str) -> str:
         """What to write for a word that has a shorter name: that, where it is a variable."""
         before, word, after = self.all[place - 1 : place + 2]
         opens = self._opens[place]
         if before in (".", "?."):
             return word
-        if self.all[opens] == "{" and "class" in self.all[max(opens - 4, 0) : opens]:
+        if self._is_class(opens):
             if before in ("{", "}", ";"):
                 return word
         elif self.all[opens] == "{" and self.all[opens - 1] not in _BEFORE_BLOCK:
@@ -130,6 +168,18 @@ class _Pieces:
                 return word
         defined = after == "(" and before != "function" and self._defines(place + 1)
         return word if defined else short
+
+    def _unpacks_at_top(self, opens: int) -> bool:
+        """Whether a bracket is what a statement at the top takes apart."""
+        return self.all[opens - 1] in _DECLARE and not self._opens[opens]
+
+    def _is_class(self, opens: int) -> bool:
+        return self.all[opens] == "{" and "class" in self.all[max(opens - 4, 0) : opens]
+
+    def _ends(self, closes: int) -> bool:
+        """Whether a brace closes a function or a class."""
+        opens = self._began[closes]
+        return self.all[opens - 1] == ")" or self._is_class(opens)
 
     def _defines(self, opens: int) -> bool:
         """Whether a bracket has the parameters of a function."""
@@ -143,8 +193,9 @@ def _inside(text: str) -> Iterator[str]:
         yield piece
         if piece[0] == "`":
             for start, end in _holes(piece):
+                yield "("
                 yield from _inside(piece[start:end])
-                yield ";"
+                yield ")"
 
 
 def _shrunk(text: str, names: dict[str, str]) -> str:

@@ -38,12 +38,16 @@ def scripts(modules: dict[str, str]) -> dict[str, Script]:
     """The scripts of a folder by name: one for each module at its top."""
     found: dict[str, Script] = {}
     for name in sorted(path for path in modules if "/" not in path):
-        outside = {"client.js": "./client.js", **_SHARED} if name != "client.js" else {}
-        text = pack(modules, name, outside).encode()
+        text = pack(modules, name, outside_of(name)).encode()
         found[name] = Script(
             text, gzip.compress(text, 9, mtime=0), f'"{sha256(text).hexdigest()[:20]}"'
         )
     return found
+
+
+def outside_of(name: str) -> dict[str, str]:
+    """What a script leaves to another one."""
+    return {} if name == "client.js" else {"client.js": "./client.js", **_SHARED}
 
 
 def modules() -> dict[str, str]:

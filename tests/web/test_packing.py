@@ -18,7 +18,7 @@ from onceward.web.packing import pack, shrink
         ("if (a) { b(); }\nelse { c([1, 2,], {d: 1,}); }", "if(a){b()}else{c([1,2],{d:1})}"),
         (
             "xs.map((x) => x); ys.map((y, z) => y); zs.map(() => 1);",
-            "xs.map(a=>a);ys.map((b,c)=>b);zs.map(()=>1);",
+            "xs.map(a=>a);ys.map((a,b)=>a);zs.map(()=>1);",
         ),
         ("wait(1_000);", "wait(1000);"),
         ("return a in b;", "return a in b;"),
