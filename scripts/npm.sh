@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what tests of types take from npm into .venv-npm, where that is possible. Without it those tests
+# Installs what tests of types, packs and hooks take from npm into .venv-npm, where that is possible. Without it they
 # are skipped, or fail in CI.
 cd "$(dirname "$0")/.." || exit 1
 lock=tests/js/types/package-lock.json

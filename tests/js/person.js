@@ -1,5 +1,7 @@
 // A person who edits a room at random, and notes what became of it. `tests.client.rooms` has the same.
 
+const ITEMS = 300;
+
 export class Person {
   outcomes = {};
   #saved = [];
@@ -36,7 +38,8 @@ export class Person {
     const shared = room.map("shared");
     const any = () => items.idAt(Math.floor(chance() * items.length));
     this.#saved.push(room.map("counts").add(name, 1));
-    if (items.length < 20 || chance() < 0.3) {
+    // So that it stays about as long as it is.
+    if (items.length < 20 || chance() < (items.length < ITEMS ? 0.3 : 0.05)) {
       items.insert(Math.floor(chance() * (items.length + 1)), `${name} ${number}`);
     } else if (chance() < 0.4) items.move(any(), Math.floor(chance() * items.length));
     else if (chance() < 0.5) items.set(any(), { by: name, number });

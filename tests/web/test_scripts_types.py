@@ -1,6 +1,7 @@
 """The types of the client for browsers are sound, and say what programs may do."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,6 +10,13 @@ from tests.needs import missing, need_program
 ROOT = Path(__file__).parents[2]
 COMPILER = ROOT / ".venv-npm" / "node_modules" / "typescript" / "bin" / "tsc"
 TYPES = {"onceward": "client", "onceward/http": "http", "onceward/react": "react"}
+PROGRAM = """\
+import { Live } from "onceward";
+import { Client } from "onceward/http";
+import { useRoom } from "onceward/react";
+import { RoomService } from "onceward/roomservice";
+console.log(...[Live, Client, useRoom, RoomService].map((one) => typeof one));
+"""
 # What they need of a browser, without all that one has.
 BROWSER = """\
 interface AbortSignal { readonly aborted: boolean }
@@ -43,6 +51,30 @@ def test_a_program_may_do_what_the_types_say_and_nothing_else(tmp_path: Path) ->
         check=False,
     )
     assert (done.stdout, done.returncode) == ("", 0)
+
+
+def test_what_npm_would_publish_can_be_imported_by_name(tmp_path: Path) -> None:
+    source, package = ROOT / "clients" / "js", tmp_path / "node_modules" / "onceward"
+    package.mkdir(parents=True)
+    shutil.copy(source / "package.json", package)
+    for pattern in json.loads((source / "package.json").read_text())["files"]:
+        for path in source.glob(pattern):
+            if path.is_dir():
+                shutil.copytree(path, package / path.name)
+            else:
+                shutil.copy(path, package)
+    (package.parent / "react").symlink_to(COMPILER.parents[2] / "react")
+    (tmp_path / "program.mjs").write_text(PROGRAM)
+    if not (COMPILER.parents[2] / "react").is_dir():
+        missing("there is no React here: scripts/npm.sh installs it")
+    done = subprocess.run(
+        [need_program("node"), tmp_path / "program.mjs"],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("function function function function\n", "")
 
 
 def test_the_package_for_npm_has_this_version_and_all_its_scripts() -> None:
