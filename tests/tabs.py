@@ -15,13 +15,25 @@ SCRIPTS = Path(__file__).parent / "js"
 LOST = r"WebSocket connection to|net::ERR_"
 
 
+# What playwright tells Chromium so that pages go on as if they were seen.
+_ALWAYS_SEEN = [
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+]
+
+
 @asynccontextmanager
-async def launched() -> AsyncIterator[Any]:
-    """A new browser."""
+async def launched(*, hides: bool = False) -> AsyncIterator[Any]:
+    """A new browser. If it hides pages they are as for people: timers of one that is not seen come
+    late; see `Tab`."""
     playwright = need("playwright.async_api")
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(
-            executable_path=need_program(*NAMES), chromium_sandbox=os.geteuid() != 0, timeout=60_000
+            executable_path=need_program(*NAMES),
+            chromium_sandbox=os.geteuid() != 0,
+            timeout=60_000,
+            ignore_default_args=_ALWAYS_SEEN if hides else None,
         )
         yield browser
         await browser.close()
