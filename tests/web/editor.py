@@ -18,6 +18,9 @@ class Hasty(Clock):
         await super().sleep(min(seconds, 0.05) if seconds < limits.ROOM_BEAT_S else seconds)
 
 
+ITEMS = 300
+
+
 class Editor:
     """Edits a room, and notes what became of it."""
 
@@ -32,7 +35,8 @@ class Editor:
         items, shared = room.list("items"), room.map("shared")
         for number in range(count):
             saved.append(room.map("counts").add(self.name, 1))
-            if len(items) < 20 or chance.random() < 0.3:
+            # So that it stays about as long as it is.
+            if len(items) < 20 or chance.random() < (0.3 if len(items) < ITEMS else 0.05):
                 items.insert(chance.randint(0, len(items)), f"{self.name} {number}")
             elif chance.random() < 0.5:
                 items.move(items.id_at(chance.randrange(len(items))), 0)

@@ -3,6 +3,7 @@ Python programs in one room while connections are lost and the server is killed.
 
 import asyncio
 import json
+import os
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -32,7 +33,8 @@ pytestmark = [
 ]
 
 TABS, PROGRAMS = 2, 1
-# How often all edit, and how much; `make soak-browser` takes the larger numbers.
+# How often all edit, and how much; `make soak-browser` takes the larger numbers, or as many rounds
+# as ONCEWARD_ROUNDS says.
 ROUNDS, EDITS = 1, 30
 SOAK_ROUNDS, SOAK_EDITS = 40, 300
 
@@ -42,7 +44,8 @@ ENTER = """async ([name, seed]) => {
 }"""
 
 USERS, KEYS = 2, 200
-# Changes a second of all users, and for how many seconds; `make soak-browser` takes the larger one.
+# Changes a second of all users, and for how many seconds; `make soak-browser` takes the larger one,
+# or as many as ONCEWARD_SECONDS says.
 RATE, SECONDS, SOAK_SECONDS = 1_000, 2, 300
 # So much more a tab may have in the end than when it had all keys: noise, and not what it received.
 GROWTH_BYTES = 1_500_000
@@ -82,7 +85,7 @@ async def test_the_vectors_are_played_as_they_should(browser: Any) -> None:
 async def test_a_tab_in_which_very_much_happens_stays_small_and_responsive(
     browser: Any, tmp_path: Path, soak: bool
 ) -> None:
-    seconds = SOAK_SECONDS if soak else SECONDS
+    seconds = int(os.environ.get("ONCEWARD_SECONDS", SOAK_SECONDS)) if soak else SECONDS
     with ServerProcess(tmp_path) as server:
         async with tabs(browser, server.url) as [page]:
             await page.evaluate(WATCH)
@@ -118,7 +121,9 @@ async def test_a_tab_in_which_very_much_happens_stays_small_and_responsive(
 async def test_browsers_and_programs_see_the_same_whatever_happens(
     browser: Any, tmp_path: Path, soak: bool
 ) -> None:
-    rounds, edits = (SOAK_ROUNDS, SOAK_EDITS) if soak else (ROUNDS, EDITS)
+    rounds = int(os.environ.get("ONCEWARD_ROUNDS", SOAK_ROUNDS)) if soak else ROUNDS
+    edits = SOAK_EDITS if soak else EDITS
+    clock = Clock()
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -137,6 +142,7 @@ async def test_browsers_and_programs_see_the_same_whatever_happens(
             users.append(Editor(f"user {number}", await live.join("r"), chance))
         everyone = TABS + PROGRAMS
         for round_ in range(1, rounds + 1):
+            begun_ns = clock.elapsed_ns()
             work = [asyncio.create_task(user.edit(edits)) for user in users]
             work += [
                 asyncio.create_task(page.evaluate("count => person.edit(count)", edits))
@@ -165,6 +171,9 @@ async def test_browsers_and_programs_see_the_same_whatever_happens(
             assert all(one == seen[0] for one in seen), f"seed {seed}"
             names = [f"user {n}" for n in range(PROGRAMS)] + [f"tab {n}" for n in range(TABS)]
             assert seen[0]["counts"] == dict.fromkeys(names, round_ * edits)
+            took_s = (clock.elapsed_ns() - begun_ns) / 1e9
+            items, position = len(seen[0]["items"]), seen[0]["position"]
+            print(f"round {round_}: {took_s:.1f} s, {items} items, {position[1]} steps", flush=True)
         outcomes = [dict(user.outcomes) for user in users]
         outcomes += [await page.evaluate("person.outcomes") for page in pages]
         assert outcomes == [{"taken": rounds * edits}] * everyone
