@@ -276,7 +276,7 @@ async function come() {
 }
 
 function tableButton({ id, kind }) {
-  const button = Object.assign(document.createElement("button"), { type: "button", textContent: id === kind ? id : `${id} (${kind})` });
+  const button = Object.assign(document.createElement("button"), { type: "button", className: "quiet", textContent: id === kind ? id : `${id} (${kind})` });
   button.dataset.table = id;
   button.addEventListener("click", () => sit(id));
   return button;
