@@ -46,8 +46,8 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
 
-demo: $(RUN) ## run the server with a small shop, a board and games to play (PORT=8080)
-	@$(PY) examples/demo.py $(PORT)
+demo: $(RUN) ## run all systems with a page to try them on, and to break them (PORT=8080)
+	@$(PY) -m onceward demo --port $(PORT)
 
 demo-crash: $(RUN) ## commit, be killed, and show that nothing was lost
 	@$(PY) examples/crash.py

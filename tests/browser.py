@@ -4,11 +4,15 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.needs import need, need_program
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+AXE = """async () => (await axe.run({
+    resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
+})).violations"""
 
 
 @contextmanager
@@ -37,6 +41,18 @@ def visiting(browser: Any, forgive: str = "never", **options: Any) -> Iterator[A
     yield context.new_page()
     context.close()
     assert [said for said in wrong if not re.search(forgive, said)] == []
+
+
+def grievances(page: Any) -> list[str]:
+    """What axe finds on a page that keeps people from using it: what is serious or critical."""
+    module = need("axe_playwright_python.base")
+    page.evaluate(Path(module.__file__).with_name("axe.min.js").read_text())
+    return [
+        f"{one['id']}: {node['target']} {node['failureSummary']}"
+        for one in page.evaluate(AXE)
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
 
 
 @contextmanager

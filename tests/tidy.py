@@ -81,7 +81,6 @@ NO_MIRROR = {
     "tests/test_audit.py",
     "tests/test_mutants.py",
     "tests/examples/test_crash.py",
-    "tests/examples/test_demo.py",
     "tests/examples/test_mounted.py",
 }
 

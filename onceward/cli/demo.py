@@ -1,8 +1,9 @@
-"""Demonstrations of the applications, as commands."""
+"""Demonstrations, as commands: all systems on a page, and the storm of credit applications."""
 
 import argparse
 import asyncio
-from contextlib import AsyncExitStack
+import signal
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,14 @@ from rich.table import Table
 
 from onceward.cli.calls import print_json
 from onceward.cli.display import console
-from onceward.errors import BadInput
+from onceward.errors import BadInput, OncewardError
 
 if TYPE_CHECKING:
     from onceward.apps.credit.storm import Course, Plan
+    from onceward.apps.demo.stage import Stage
 
 _EXIT_WRONG = 1
+_APPLICATIONS, _APPLICATIONS_MAX = 60, 500
 # Numbers that a storm is told: as in `Plan`, with their defaults and meanings.
 _OPTIONS: tuple[tuple[str, float, str], ...] = (
     ("applications", 200, "how many there are"),
@@ -39,10 +42,31 @@ _OPTIONS: tuple[tuple[str, float, str], ...] = (
 def add_commands(commands: Any) -> None:
     """Add them to the parser."""
     demo: argparse.ArgumentParser = commands.add_parser(
-        "demo", help="show what an application withstands", description="Demonstrations."
+        "demo",
+        help="run a server with applications to try, and to break",
+        description="Run a server with five applications and two workers on this machine alone, "
+        "with a page that leads through them: play, set a timer, share a board; kill a worker, "
+        "send everything ten times, pull the plug on the server. Counters outside the server tell "
+        "whether anything was lost or doubled. Ctrl-C ends all of it.",
+        epilog="example: onceward demo --port 8081",
     )
-    actions = demo.add_subparsers(title="what to show", metavar="WHAT")
-    demo.set_defaults(run=lambda _: demo.error(f"say what to show: {', '.join(actions.choices)}"))
+    demo.add_argument("--port", type=int, default=8080, help="of the page; 0 takes any (8080)")
+    demo.add_argument("--folder", help="where to keep everything; else it goes when this ends")
+    demo.add_argument(
+        "--traffic",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether orders, timers, bots and cursors come by themselves from the start",
+    )
+    demo.add_argument(
+        "--applications",
+        type=int,
+        default=_APPLICATIONS,
+        metavar="N",
+        help=f"how many credit applications the storm of the page has ({_APPLICATIONS})",
+    )
+    demo.set_defaults(run=_demo)
+    actions = demo.add_subparsers(title="or show one thing in the terminal", metavar="WHAT")
     storm: argparse.ArgumentParser = actions.add_parser(
         "credit-storm",
         help="senders repeat themselves, workers die, and credit is pulled once",
@@ -69,6 +93,57 @@ def add_commands(commands: Any) -> None:
         )
     storm.add_argument("--json", action="store_true", help="write JSON, for programs")
     storm.set_defaults(run=_storm)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    if not 1 <= arguments.applications <= _APPLICATIONS_MAX:
+        raise BadInput(f"--applications is 1 to {_APPLICATIONS_MAX}, not {arguments.applications}")
+    from onceward.apps.demo.stage import Stage  # here: it takes long to load
+    from onceward.apps.demo.storm import Plan as StormPlan
+    from onceward.web.serve import listen
+
+    with ExitStack() as stack:
+        if arguments.folder is None:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="onceward-demo-")))
+        else:
+            folder = _made(arguments.folder)
+        try:
+            with listen("127.0.0.1", arguments.port) as listening:
+                port: int = listening.getsockname()[1]
+        except OncewardError as error:
+            raise OncewardError(
+                f"{error.message}; --port (or make demo PORT=8081) takes another one",
+                code=error.code,
+            ) from error
+        plan = StormPlan(applications=arguments.applications)
+        stage = Stage(port, folder, traffic=arguments.traffic, plan=plan)
+        asyncio.run(_show(stage))
+        print(f"Everything has ended: {stage.summary()}")
+    return 0
+
+
+def _made(folder: str) -> Path:
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OncewardError(f"--folder cannot be used: {error}", code="bad_settings") from error
+    return Path(folder)
+
+
+async def _show(stage: "Stage") -> None:
+    """Until SIGINT or SIGTERM."""
+
+    def announce(url: str, link: str) -> None:
+        print(f"Open {url} in a browser: five applications to try, and to break.")
+        print(f"  {link} opens the console, once")
+        print(f"  {url}/docs shows the API; Ctrl-C ends everything", flush=True)
+
+    running = asyncio.create_task(stage.run(announce))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    await asyncio.wait([running])
+    if not running.cancelled():
+        running.result()
 
 
 def _storm(arguments: argparse.Namespace) -> int:

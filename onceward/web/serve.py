@@ -116,7 +116,7 @@ async def _serve(
     welcome: Callable[[str], None] = lambda link: None,
     found: Sequence[Setting] = (),
 ) -> None:
-    listening = _listen(settings.host, settings.port)
+    listening = listen(settings.host, settings.port)
     try:
         async with Server(
             app,
@@ -195,7 +195,8 @@ class _Listener(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; 0 takes any port that is free. Raises `bad_settings`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

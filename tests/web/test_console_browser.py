@@ -14,8 +14,7 @@ import pytest
 
 from onceward.client import Client
 from onceward.web.auth import digest_of
-from tests.browser import launched, visiting
-from tests.needs import need
+from tests.browser import grievances, launched, visiting
 from tests.server_process import ServerProcess
 from tests.web.showroom import MARKUP, SCRIPT, Shop, open_shop
 from tests.web.watching import growth
@@ -45,11 +44,6 @@ PAGES = {
 }
 
 
-AXE = """async () => (await axe.run({
-    resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
-})).violations"""
-
-
 class Console:
     """A browser that is signed in, and the server behind it."""
 
@@ -58,8 +52,6 @@ class Console:
         self.browser = browser
         self.link = link
         self.state = state
-        axe = need("axe_playwright_python.base")
-        self.axe = Path(axe.__file__).with_name("axe.min.js").read_text()
 
     def visit(self, forgive: str = "never", **options: Any) -> Any:
         return visiting(self.browser, forgive, storage_state=self.state, **options)
@@ -69,17 +61,6 @@ class Console:
         page.goto(f"{self.server.url}/#/{path}")
         page.get_by_role("heading", level=1, name=heading).wait_for()
         page.locator(".light").get_by_text("Live").wait_for()
-
-    def grievances(self, page: Any) -> list[str]:
-        """What axe finds that is serious."""
-        page.evaluate(self.axe)
-        found = page.evaluate(AXE)
-        return [
-            f"{one['id']}: {node['target']} {node['failureSummary']}"
-            for one in found
-            if one["impact"] in ("serious", "critical")
-            for node in one["nodes"]
-        ]
 
     def get(self, path: str) -> Any:
         with urlopen(f"{self.server.url}/v1/{path}") as answer:
@@ -124,7 +105,7 @@ def test_every_page_is_there_for_everyone(console: Console) -> None:
                 assert wide <= 0, f"{path} is wider than the screen"
                 # Pages have their parts in common: so each is looked at closely once, by turns.
                 if (size, scheme) == ((DESKTOP, "light"), (PHONE, "dark"))[number % 2]:
-                    assert console.grievances(page) == [], (path, size, scheme)
+                    assert grievances(page) == [], (path, size, scheme)
             assert page.title().endswith("· Onceward")
 
 
@@ -175,7 +156,7 @@ def test_a_jobs_story_leads_to_what_it_has_caused(console: Console) -> None:
         page.locator(".story").get_by_role("link", name="of orders").click()
         page.get_by_role("heading", level=1, name="order-1042").wait_for()
         assert page.evaluate("document.activeElement.tagName") == "H1"
-        assert console.grievances(page) == []
+        assert grievances(page) == []
         page.locator(".story").get_by_role("link", name="ask order-1042").click()
         page.get_by_text("sends to mail").wait_for()
 
@@ -202,7 +183,7 @@ def test_a_doubt_is_settled_by_a_person(console: Console) -> None:
         console.open(page, "queues/orders?tab=dead", "orders")
         page.get_by_role("link", name="Settle").click()
         page.get_by_role("heading", name="Was “charge card” done?").wait_for()
-        assert console.grievances(page) == []
+        assert grievances(page) == []
         page.get_by_label("what it returned").fill("{amount")
         page.get_by_role("button", name="It was done").click()
         page.get_by_text("The result is not JSON").wait_for()
@@ -317,7 +298,7 @@ def test_a_key_is_shown_once_and_can_be_removed(console: Console) -> None:
         page.get_by_role("button", name="Make a key").click()
         key = page.locator(".secret").inner_text()
         assert key.startswith("ow_")
-        assert console.grievances(page) == []
+        assert grievances(page) == []
         page.reload()
         page.get_by_role("cell", name="billing", exact=True).wait_for()
         assert key not in page.content()
@@ -385,7 +366,7 @@ def test_with_keys_one_signs_in_by_a_key_and_out(console: Console, tmp_path: Pat
         field.fill("ow_eve")
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("alert").get_by_text("not known").wait_for()
-        assert console.grievances(page) == []
+        assert grievances(page) == []
         field.fill("ow_bob")
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("heading", level=1, name="Overview").wait_for()

@@ -38,6 +38,7 @@ class Child:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
+                start_new_session=True,  # Ctrl-C is for the parent, which ends its children
             )
 
     async def line(self) -> str:

@@ -28,7 +28,7 @@ def test_the_applications_of_the_guide_can_be_declared(
 
 
 def test_the_lines_in_the_readme_are_lines_of_the_code() -> None:
-    sources = [*FOLDER.glob("*.py"), ROOT / "examples" / "demo.py"]
+    sources = [*FOLDER.glob("*.py"), FOLDER.parent / "demo" / "systems.py"]
     code = {line for path in sources for line in statements(path.read_text())}
     quoted = [
         line for block in blocks(FOLDER / "README.md", "python") for line in statements(block)

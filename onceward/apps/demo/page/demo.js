@@ -1,0 +1,133 @@
+// The landing page. What it shows is counted outside the server, by what has started it; what is
+// clicked is passed on to there. While the server is away the page says so, and waits.
+
+import { mark, put } from "/console/dom.js";
+import { plural, span } from "/console/format.js";
+import { showStorm, showTimers } from "./cards.js";
+import { watch } from "./crowd.js";
+import { showProof } from "./proof.js";
+
+const EVERY_MS = 400;
+const AWAY_MS = 250;
+const byId = (id) => document.getElementById(id);
+const buttons = ["worker", "tenfold", "plug", "blow", "traffic"].map(byId);
+const set = document.querySelector("#timer button");
+
+let token = "";
+let storm = { state: "calm", wrong: [] };
+let goneAt = null;
+let starts = 0;
+let timer = 0;
+let busy = false;
+
+/** Ask the server. Raises what it says, or that it does not answer. */
+async function call(method, path, body) {
+  const headers = { "content-type": "application/json", "onceward-demo": token };
+  const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body), cache: "no-store" })
+    .catch(() => null);
+  const said = await answer?.json().catch(() => null);
+  if (answer?.ok && said) return said;
+  throw Object.assign(new Error(said?.detail ?? "The server does not answer."), { away: !said });
+}
+
+function show(state) {
+  token = state.token;
+  const { machines } = state;
+  storm = state.storm;
+  showProof(state);
+  showTimers(state);
+  showStorm(storm);
+  byId("traffic").checked = state.traffic;
+  byId("tenfold").setAttribute("aria-pressed", String(state.tenfold));
+  put(byId("worker-said"), machines.worker_kills === 0 ? "In the middle of its jobs, by SIGKILL."
+    : `${machines.workers_up} of ${machines.workers} at work; ${plural(machines.worker_kills, "was", "were")} killed.`);
+  const stopped = state.orders.stopped + state.timers.stopped;
+  put(byId("tenfold-said"), stopped === 0 ? "All at once, and under the same keys."
+    : `${plural(stopped, "repeat was", "repeats were")} known by ${stopped === 1 ? "its key" : "their keys"}, and stopped.`);
+  put(byId("plug-said"), machines.server_kills === 0 ? "Of the server, by SIGKILL. This page waits for it."
+    : `Killed ${plural(machines.server_kills, "time")}; the last time it was away for ${span(machines.away_ms)}.`);
+  put(byId("running"), `Running: the server, ${plural(machines.workers, "worker")}, and the program that keeps them`
+    + " and does the counting. Ctrl-C in its terminal ends all of it.");
+}
+
+/** Say whether the server is there, and for how long it was not. */
+function lit(there, awayMs = 0) {
+  const light = byId("light");
+  for (const button of [...buttons, set]) button.disabled = !there;
+  if (there) {
+    showStorm(storm);
+    put(light, goneAt === null ? "The server is there" : `The server is back, after ${span(awayMs)}`);
+    goneAt = null;
+  } else {
+    goneAt ??= performance.now();
+    put(light, `The server is away, for ${span(performance.now() - goneAt)} by now`);
+  }
+  mark(light, "good", there);
+  mark(light, "bad", !there);
+}
+
+async function look() {
+  if (busy) return;
+  busy = true;
+  clearTimeout(timer);
+  let pause = EVERY_MS;
+  try {
+    if (!document.hidden) {
+      const state = await call("GET", "/demo/state");
+      show(state);
+      if (!byId("light").classList.contains("good")) lit(true, away(state.machines));
+    }
+  } catch {
+    lit(false);
+    pause = AWAY_MS;
+  }
+  busy = false;
+  timer = setTimeout(look, pause);
+}
+
+/** How long the server was away: as its keeper says, or else as it was seen from here. */
+function away({ server_starts: now, away_ms: ms }) {
+  const again = now > starts;
+  starts = now;
+  return again ? ms : performance.now() - goneAt;
+}
+
+/** Want something to be done. What is refused is said where it was wanted. */
+async function want(order, wrong = byId("wrong")) {
+  put(wrong, "");
+  try {
+    await call("POST", "/demo/do", order);
+    await look();
+  } catch (error) {
+    put(wrong, error.message);
+  }
+}
+
+byId("worker").addEventListener("click", () => want({ what: "worker" }));
+byId("plug").addEventListener("click", () => want({ what: "plug" }));
+byId("blow").addEventListener("click", () => want({ what: "storm" }));
+byId("tenfold").addEventListener("click", ({ currentTarget }) =>
+  want({ what: "tenfold", on: currentTarget.getAttribute("aria-pressed") !== "true" }));
+byId("traffic").addEventListener("change", ({ currentTarget }) => want({ what: "traffic", on: currentTarget.checked }));
+byId("timer").addEventListener("submit", (event) => {
+  event.preventDefault();
+  want({ what: "timer", delay_s: byId("delay").valueAsNumber }, byId("timer-wrong"));
+});
+byId("console").addEventListener("click", async () => {
+  try {
+    location.assign((await call("POST", "/demo/console", {})).address);
+  } catch (error) {
+    put(byId("wrong"), error.message);
+  }
+});
+document.addEventListener("visibilitychange", look);
+const server = location.port === "8080" ? "" : ` --server ${location.origin}`;
+put(byId("commands"), [
+  `onceward send orders '{"item": "lamp"}' --key order-1 --wait-s 5${server}`,
+  `curl '${location.origin}/v1/inbox/orders?wait_ms=5000' -H 'Idempotency-Key: order-1' \\`,
+  `    -H 'Content-Type: application/json' -d '{"body": {"item": "lamp"}}'`,
+  `onceward timers set --delay-s 3 --queue orders --body '{"item": "rug"}'${server}`,
+  `onceward queues${server}`,
+].join("\n"));
+look();
+watch();

@@ -1,0 +1,84 @@
+"""All systems as one application on one embedded database."""
+
+from typing import Any
+
+from onceward.app import App
+from onceward.apps.board import Board
+from onceward.apps.credit import calls
+from onceward.apps.credit.credit import Credit
+from onceward.apps.credit.intake import Intake
+from onceward.apps.credit.settings import Settings as CreditSettings
+from onceward.apps.credit.storm import ORGANISATION
+from onceward.apps.demo.landing import Landing
+from onceward.apps.demo.settings import BOTS, PULLS, Settings
+from onceward.apps.demo.shop import open_shop
+from onceward.apps.rps import Game, Phones, Web
+from onceward.apps.tictactoe import Club
+from onceward.apps.tictactoe.club import TABLES
+from onceward.errors import NotDone
+
+_THROW_S = 600.0
+_LEASE_S = 2.0
+_DRAIN_S = 1.0
+_PULLS_AT_ONCE = 64
+_ATTEMPTS = 100
+
+
+def make_app(settings: Settings) -> App:
+    """The application of the server."""
+    app = App(settings.database, name="demo", drain_s=_DRAIN_S)
+    open_shop(app)
+    game = Game(app, [Phones(), Web()], throw_s=_THROW_S)
+    app.mount("/rps", game.site())
+    club = Club(app, {**TABLES, BOTS: {"turn_ms": 30_000, "grace_ms": 20_000}})
+    app.mount("/tictactoe", club.site())
+    app.mount("/board", Board(app).site())
+    _take_credit(app, settings)
+    landing = Landing(settings.control)
+    app.mount("/", landing.front())
+    app.mount("/demo", landing.site())
+    return app
+
+
+def _take_credit(app: App, settings: Settings) -> None:
+    """Take credit applications in, and leave the pulls to workers."""
+    app.queue(PULLS, attempts_max=_ATTEMPTS, retry_first_ms=200, retry_max_ms=500)
+    told = CreditSettings(
+        organisations=(ORGANISATION,),
+        secret=settings.secret,
+        bureau=f"{settings.outside}/bureau/pulls",
+        bureau_keys=True,
+        salesforce=f"{settings.outside}/salesforce/results",
+        lease_s=_LEASE_S,
+        concurrency=_PULLS_AT_ONCE,
+        retry_first_ms=200,
+    )
+    Intake(Credit(told, app, Pullers(app)))
+
+
+class Pullers:
+    """The outside of credit intake: a pull is a job for a worker, one for its key."""
+
+    deliver = staticmethod(calls.deliver)
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def pull(
+        self,
+        url: str,
+        reference: str,
+        fields: dict[str, Any],
+        *,
+        key: str | None,
+        timeout_s: float,
+        authorization: str = "",
+    ) -> Any:
+        """The report that a worker brings. Asked again under the same key, it is the same job.
+        Raises `NotDone` if it is given up."""
+        asked = {"reference": reference, "fields": fields}
+        receipt = await self._app.accept(PULLS, asked, key=key)
+        job = await self._app.wait(receipt.id)
+        if job.state != "done":
+            raise NotDone(f"the pull is {job.state}: {job.reason}")
+        return job.result
