@@ -122,14 +122,14 @@ def test_a_timer_arrives_on_the_page_and_the_storm_blows_over(demo: Demo, browse
         status, problem = demo.ask({"what": "storm"}, onceward_demo=demo.state()["token"])
         assert (status, problem["detail"]) == (409, "the storm is blowing already")
 
-        page.get_by_label("seconds").fill("0.5")
+        page.get_by_role("spinbutton", name="seconds").fill("0.5")
         page.get_by_role("button", name="Set a timer").click()
         late = page.locator("#yours .came").first
         late.wait_for()
         assert re.fullmatch(r"\d+\.\d ms late", late.inner_text())
         # What the browser would refuse, the server refuses, too.
         page.locator("#timer").evaluate("form => form.noValidate = true")
-        page.get_by_label("seconds").fill("61")
+        page.get_by_role("spinbutton", name="seconds").fill("61")
         page.get_by_role("button", name="Set a timer").click()
         page.locator("#timer-wrong").get_by_text("delay_s").wait_for()
 
