@@ -170,8 +170,9 @@ soak-simulate: $(DEV) ## run the simulator over 50,000 seeds
 soak-power: $(DEV) ## cut the power 100 times
 	@$(SOAK) -m power
 
-pictures: $(DEV) ## make the pictures of the console anew, for the README and its guide
+pictures: $(DEV) ## make the pictures of the console and of the demonstration anew, for the guides
 	@$(PY) scripts/console_pictures.py docs
+	@$(PY) scripts/demo_pictures.py docs
 
 docs: $(DOCS) ## build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
