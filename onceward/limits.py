@@ -167,6 +167,7 @@ OUTWARD_HEADS_BYTES = 16_384
 # Locks. A commit takes what sixteen names need, and one request for as many in their place.
 LOCK_NAMES_MAX = 16
 LOCK_NAME_BYTES_MAX = 256  # three times that when escaped, so it fits into a sort key
+LOCK_KEYS_KEPT = 4_096  # keys of locks used lately, which a process need not make again
 LOCK_CAPACITY_MAX = 10_000
 LOCK_WAITERS_MAX = 10_000
 LOCK_LEASE_MS = 30_000

@@ -1,6 +1,7 @@
 """The records of locks: what they hold, where they stand, what they may contain."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 from zlib import crc32
 
@@ -123,6 +124,7 @@ def renewed_key(id_: str) -> Key:
     return f"ask#{slot_of(id_):04d}", id_
 
 
+@lru_cache(limits.LOCK_KEYS_KEPT)
 def head_key(name: str, slots: int) -> Key:
     return lock_partition(name, slots), keys.join(name, "head")
 
@@ -135,6 +137,7 @@ def wait_key(name: str, place: int, slots: int) -> Key:
     return lock_partition(name, slots), keys.join(name, "wait", place)
 
 
+@lru_cache(limits.LOCK_KEYS_KEPT)
 def lock_partition(name: str, slots: int) -> str:
     return partition_of(name_slot(name, slots))
 
@@ -171,9 +174,10 @@ def admit_names(capacities: Mapping[str, int]) -> None:
 def admit_name(name: Any, what: str) -> None:
     if type(name) is not str:
         raise BadInput(f"{what} is text, not {type(name).__name__}", code="bad_name")
-    if any("\ud800" <= char <= "\udfff" for char in name):
-        raise BadInput(f"{what} may not contain lone surrogates", code="bad_name")
-    name_bytes = len(name.encode())
+    try:
+        name_bytes = len(name.encode())
+    except UnicodeEncodeError:
+        raise BadInput(f"{what} may not contain lone surrogates", code="bad_name") from None
     if not 0 < name_bytes <= limits.LOCK_NAME_BYTES_MAX:
         raise BadInput(
             f"{what} has 1 to {limits.LOCK_NAME_BYTES_MAX} bytes, not {name_bytes}",

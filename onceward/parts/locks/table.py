@@ -138,8 +138,7 @@ class LockTable:
 
     def _read_to_ask(self, capacities: Mapping[str, int], id_: str | None) -> list[Key]:
         heads = [head_key(name, self.slots) for name in capacities]
-        fences = {fence_key(name_slot(name, self.slots)): None for name in capacities}
-        return [*heads, *fences, *([] if id_ is None else [request_key(id_)])]
+        return [*heads, *([] if id_ is None else [request_key(id_)])]
 
     async def _known(
         self, tx: Transaction, id_: str, capacities: Mapping[str, int]
@@ -155,14 +154,16 @@ class LockTable:
         self, tx: Transaction, capacities: Mapping[str, int]
     ) -> tuple[dict[str, Head], list[str]]:
         """The heads of these names; those that are new are not written yet."""
+        known = {name: await tx.get(head_key(name, self.slots), Head) for name in capacities}
+        new = [name for name, head in known.items() if head is None]
+        if new:
+            await tx.fetch(list({fence_key(name_slot(name, self.slots)): None for name in new}))
         heads: dict[str, Head] = {}
-        new: list[str] = []
         for name, capacity in capacities.items():
-            head = await tx.get(head_key(name, self.slots), Head)
+            head = known[name]
             if head is None:
                 fence = await tx.get(fence_key(name_slot(name, self.slots)), int)
                 head = Head(capacity, fence or 0)
-                new.append(name)
             elif head.capacity != capacity and (head.held or head.waiting):
                 raise BadInput(
                     f"the lock {name!r} is in use with a capacity of {head.capacity}, not "
