@@ -132,7 +132,7 @@ def main() -> int:
     # So that the servers and the files go away, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     options.save.parent.mkdir(exist_ok=True)
-    bench = Bench(plan, options.seconds or (2.0 if options.full else 1.0), console)
+    bench = Bench(plan, options.seconds or (1.5 if options.full else 1.0), console)
     minutes = options.minutes or (39.0 if options.full else 9.5)
     with Workshop(options.folder) as workshop:
         done = run(bench, options.rounds, minutes, options.save, workshop)

@@ -16,7 +16,7 @@ from onceward.bench.ours import BODY
 
 WAIT_S = 60
 POOL = 40
-READY = "ready"
+BATCH = 1_000
 
 
 def application(url: str) -> Any:
@@ -94,8 +94,15 @@ class Celery:
         del self.ended[name]
 
     def fill(self, count: int) -> None:
-        for number in range(count):
-            self.accept(f"waiting-{number}")
+        """Send one task, and copy its message: nothing else would be in the others."""
+        import redis
+
+        self.accept("waiting")
+        client = redis.Redis.from_url(self.url)
+        [message] = client.lrange("waiting", 0, -1)
+        for start in range(1, count, BATCH):
+            client.lpush("waiting", *[message] * min(BATCH, count - start))
+        assert client.llen("waiting") == count
 
     def close(self) -> None:
         self.stopping.set()

@@ -23,8 +23,8 @@ LOOK_S = 0.05
 
 class DurableObjects:
     durable = (
-        "an answer waits until the object's write is in its SQLite file; workerd on a machine of "
-        "one's own, not the service"
+        "an answer waits until the object's write is in its SQLite file, synced; workerd on this "
+        "machine, not the service"
     )
 
     def __init__(self, url: str, callers: int) -> None:
@@ -43,7 +43,8 @@ class DurableObjects:
         command += [str(self.folder), str(port)]
         environment = {"NODE_PATH": str(NODE_MODULES)}
         self.server = await asyncio.to_thread(Server, command, self.folder, port, environment)
-        connector = aiohttp.TCPConnector(limit=max(self.callers, CALLERS))
+        # Shorter than servers keep one that is idle: else it is closed as it is used again.
+        connector = aiohttp.TCPConnector(limit=max(self.callers, CALLERS), keepalive_timeout=1.0)
         self.http = aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=connector)
         if measure == "timers":
             self.looking = asyncio.create_task(self._look())

@@ -166,11 +166,11 @@ HUEY_AHEAD = (
 def embedded(measure: str, callers: int) -> list[Contender]:
     """Those that accept jobs and work on them without PostgreSQL."""
     many = callers > 1
-    huey = [
-        side("huey", "peers:Huey", ahead=HUEY_AHEAD),
-        side("huey, one thread", "peers:HueyOnLoop", ahead=HUEY_AHEAD, quick=False),
-    ]
-    if measure == "work":
+    huey = [side("huey", "peers:Huey", ahead=HUEY_AHEAD)]
+    if many:
+        one_thread = side("huey, one thread", "peers:HueyOnLoop", ahead=HUEY_AHEAD, quick=False)
+        huey.append(one_thread)
+    if many and measure == "work":
         huey.append(side("huey, results", "peers:HueyResults", quick=False))
     return [
         ours(),
@@ -203,7 +203,7 @@ def objects(*, quick: bool = True) -> Contender:
         "objects:DurableObjects",
         "folder",
         quick=quick,
-        ahead="Its server is compiled; and whether miniflare syncs its files is said below.",
+        ahead="Its server is compiled, and an object is in the process that keeps its file.",
     )
 
 

@@ -62,7 +62,8 @@ class Restate:
         )
         self.stopped = asyncio.Event()
         self.service = asyncio.create_task(self._serve(ports["service"]))
-        connector = aiohttp.TCPConnector(limit=max(self.callers, CALLERS))
+        # Shorter than servers keep one that is idle: else it is closed as it is used again.
+        connector = aiohttp.TCPConnector(limit=max(self.callers, CALLERS), keepalive_timeout=1.0)
         self.http = aiohttp.ClientSession(
             f"http://127.0.0.1:{ports['ingress']}", connector=connector
         )

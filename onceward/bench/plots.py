@@ -11,7 +11,7 @@ from onceward.bench.figures import OURS, Case, Side, spread
 
 WIDTH = 760
 _NAMES = 190
-_VALUES = 130
+_VALUES = 160
 _ROW = 28
 _HEAD = 44
 _STYLE = """<style>

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from onceward.bench.measure import (
     caller_number,
+    cpu_seconds,
     measure_tasks,
     measure_threads,
     memory_mib,
@@ -87,6 +88,24 @@ def test_memory_counts_what_a_process_has_started() -> None:
         assert both > alone + 32
         assert child.stdin is not None
         child.stdin.close()
+
+
+def test_the_processor_counts_what_a_process_has_started() -> None:
+    # Until it has run for a while by its own clock, whatever else goes on.
+    script = (
+        "import sys, time\nwhile time.process_time() < 0.1: pass\n"
+        "print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        with_child = cpu_seconds()
+        assert child.stdin is not None
+        child.stdin.close()
+    # Ended and waited for, it counts no more.
+    assert with_child - cpu_seconds() > 0.05
 
 
 def test_memory_of_a_process_that_is_gone_is_not_known() -> None:
