@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from servers import Server
 
-from onceward.bench.ours import BODY
+from onceward.bench.measure import BODY
 
 WAIT_S = 60
 POOL = 40

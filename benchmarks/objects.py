@@ -11,12 +11,10 @@ from typing import Any
 from servers import Server, free_port
 
 from onceward.bench import punctual
-from onceward.bench.measure import caller_number
+from onceward.bench.measure import BODY, ORDER_KEYS, caller_number
 
 HERE = Path(__file__).parent
 NODE_MODULES = HERE.parent / ".venv-node" / "node_modules"
-BODY = "x" * 100
-ORDER_KEYS = 10
 CALLERS = 64
 LOOK_S = 0.05
 
@@ -58,7 +56,7 @@ class DurableObjects:
 
     async def ordered(self, name: str) -> None:
         key = caller_number(name) % ORDER_KEYS
-        assert int(await self._call("POST", f"/line/{key}", BODY)) > 0
+        assert int(await self._call("POST", f"/line/{key}", BODY["text"])) > 0
 
     async def set(self, timers: list[punctual.Timer]) -> None:
         waiting = iter(timers)

@@ -14,10 +14,8 @@ from typing import Any
 from servers import Server, free_port
 
 from onceward.bench import punctual
-from onceward.bench.measure import caller_number
+from onceward.bench.measure import BODY, ORDER_KEYS, caller_number
 
-BODY = {"text": "x" * 100}
-ORDER_KEYS = 10
 CALLERS = 64
 # Of the service, when nothing is to be worked on: a day.
 NEVER_MS = 24 * 3_600_000

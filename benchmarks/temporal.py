@@ -13,10 +13,8 @@ from typing import Any
 from servers import Server, free_port
 
 from onceward.bench import punctual
-from onceward.bench.measure import caller_number
+from onceward.bench.measure import BODY, ORDER_KEYS, caller_number
 
-BODY = {"text": "x" * 100}
-ORDER_KEYS = 10
 CALLERS = 64
 READY_S = 30.0
 try:

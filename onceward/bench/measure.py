@@ -13,6 +13,9 @@ from pathlib import Path
 
 from onceward.clock import boot_ns
 
+# What all sides are given, and how many keys they work for in order.
+BODY = {"text": "x" * 100}
+ORDER_KEYS = 10
 # For so much of the time, at first, nothing is counted.
 WARM_PART = 0.2
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096

@@ -7,12 +7,10 @@ from itertools import islice
 from typing import Any
 
 from onceward.app import App
-from onceward.bench.measure import caller_number
+from onceward.bench.measure import BODY, ORDER_KEYS, caller_number
 from onceward.bench.punctual import Timer, fires
 from onceward.transaction import Transaction
 
-BODY = {"text": "x" * 100}
-ORDER_KEYS = 10
 TIMER_CALLERS = 64
 # Far more than a call takes.
 WAIT_S = 60
