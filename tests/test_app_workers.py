@@ -17,7 +17,7 @@ from onceward.clock import Clock, boot_ns
 from onceward.parts.schedule import Job
 from onceward.testing.postgres import PostgresServer
 from onceward.transaction import Transaction
-from tests.worker_child import POISON_ATTEMPTS, STEPS, Line, effect_key, read
+from tests.worker_child import POISON_ATTEMPTS, STEPS, Line, effect_key, paid, read
 
 pytestmark = pytest.mark.workers
 
@@ -144,7 +144,7 @@ def judge_steps(folder: Path, id_: str, job: Job, still: list[Still]) -> int:
     lines = read(folder, id_)
     repeated = 0
     for name in (*STEPS, "pay"):
-        ran = [line for line in lines if line.what == name]
+        ran = paid(lines) if name == "pay" else [line for line in lines if line.what == name]
         recorded = [line.at_ns for line in lines if line.what == f"recorded {name}"]
         assert ran, f"{id_}: {name} never ran"
         # Who runs the next step has found this one recorded.
@@ -157,7 +157,7 @@ def judge_steps(folder: Path, id_: str, job: Job, still: list[Still]) -> int:
         assert not late, f"{id_}: {name} ran again once it was recorded: {lines}"
         assert job.result[name] in {line.token for line in ran}
         repeated += len(ran) > 1
-    assert sum(line.what == "pay" for line in lines) == 1, f"{id_} was paid twice: {lines}"
+    assert len(paid(lines)) == 1, f"{id_} was paid twice: {lines}"
     return repeated
 
 

@@ -59,6 +59,19 @@ def read(folder: Path, id_: str) -> list[Line]:
     return [msgspec.json.decode(text, type=Line) for text in file.read_bytes().splitlines()]
 
 
+def paid(lines: list[Line]) -> list[Line]:
+    """The payments that were taken: not those of an attempt which come after a later one has asked
+    about them."""
+    taken: list[Line] = []
+    asked = 0
+    for told in lines:
+        if told.what == "asked":
+            asked = max(asked, told.attempt)
+        elif told.what == "pay" and told.attempt >= asked:
+            taken.append(told)
+    return taken
+
+
 class Child:
     """The application, with its handlers."""
 
@@ -83,11 +96,12 @@ class Child:
         return self.step(job, name, at_ns)
 
     def ask(self, job: Job) -> str:
-        """What became of a payment: the file tells."""
-        for told in read(self.folder, job.id):
-            if told.what == "pay":
-                return told.token
-        raise NotDone("nothing was paid")
+        """What became of a payment: the file tells. Like a bank that is asked so, it takes none
+        of the attempts before any more (`paid`): one may only stand still and come later."""
+        write(self.folder, job.id, line(job, "asked", boot_ns()))
+        for told in paid(read(self.folder, job.id)):
+            return told.token
+        raise NotDone("nothing was paid, and nothing will be")
 
     async def work(self, job: Job) -> dict[str, str]:
         done: dict[str, str] = {}

@@ -119,7 +119,9 @@ class Job:
         A step that was cut off before it was recorded runs again. With `at_most_once` it does
         not: its intent is recorded before, and an intent without a result is in doubt. Then
         `ask`, if given, finds out: it returns the result, or raises `NotDone` if nothing was
-        done. If it cannot be found out the job is held for someone to settle. Also `fn` may
+        done and nothing will be: a call of an earlier attempt, whose process may only stand
+        still, can still be on its way, and is to be refused from then on by who was asked.
+        If it cannot be found out the job is held for someone to settle. Also `fn` may
         raise `NotDone`; any other error of an `at_most_once` step leaves it in doubt, and `ask`
         finds out at once.
 
