@@ -33,8 +33,9 @@ class Disk:
         return fd
 
     def open(self, path: str, *, create: bool = False) -> int:
+        """What is made anew is for its owner alone: it has messages and secrets in it."""
         flags = os.O_CREAT | os.O_EXCL if create else 0
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
 
     def bypass_cache(self, fd: int, block_bytes: int) -> bool:
         """Let later writes go straight to the device, if it takes blocks of that size; says

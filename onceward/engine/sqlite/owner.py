@@ -27,7 +27,7 @@ class Owner:
 
     def __init__(self, database_path: str) -> None:
         self.path = f"{database_path}-owner"
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not _lock(self._fd):
             holder = describe(database_path)
             os.close(self._fd)

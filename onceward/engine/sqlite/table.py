@@ -181,12 +181,23 @@ class Table:
 
 
 def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> apsw.Connection:
-    """A connection in WAL mode to a file that exists or, by default, is created."""
+    """A connection in WAL mode to a file that exists or, by default, is created: for its owner
+    alone, since it has messages and secrets in it. SQLite gives its logs the rights of the file."""
     if flags is None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        if vfs is None and not os.path.lexists(path):
+            make_private(path)
     connection = apsw.Connection(path, flags=flags, vfs=vfs)
     connection.set_busy_timeout(5_000)
     return connection
+
+
+def make_private(path: str) -> None:
+    """Make an empty file that nobody else may read; what hinders it is for SQLite to tell."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError:
+        pass
 
 
 def is_ours(connection: apsw.Connection, path: str) -> bool:

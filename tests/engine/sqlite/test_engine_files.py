@@ -1,6 +1,7 @@
 """What an engine does about the files of its database beyond their contents."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -52,3 +53,28 @@ async def test_a_database_has_one_owner_under_all_its_names(tmp_path: Path) -> N
             await SQLiteEngine(str(path)).open()
         assert caught.value.code == "database_in_use"
         assert {file.name for file in tmp_path.glob("link*")} == {"link.db"}
+
+
+async def test_files_are_for_their_owner_alone_whatever_the_system_would_allow(
+    tmp_path: Path,
+) -> None:
+    before = os.umask(0)
+    try:
+        async with SQLiteEngine(str(tmp_path / "a.db")) as engine:
+            await commit(engine, {("p", "a"): b"1"})
+            files = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert {"a.db", "a.db-owner", "a.db-wal", "a.db-shm"} < files.keys()
+    assert any(name.startswith("a.db-log.") for name in files)
+    assert set(files.values()) == {0o600}, files
+
+
+async def test_a_file_that_is_shared_on_purpose_stays_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with SQLiteEngine(str(path)):
+        pass
+    path.chmod(0o640)
+    async with SQLiteEngine(str(path)) as engine:
+        await commit(engine, {("p", "a"): b"1"})
+    assert path.stat().st_mode & 0o777 == 0o640
