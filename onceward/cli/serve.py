@@ -28,6 +28,7 @@ from onceward.web.settings import (
     SWITCHES,
     Settings,
     load,
+    without_password,
 )
 
 # 256 random bits.
@@ -113,7 +114,8 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     def announce(url: str) -> None:
         mode = "dev mode: no keys, this machine only" if settings.dev else _callers(settings)
-        print(f"onceward serves {settings.app or settings.database} at {url} ({mode})")
+        served = settings.app or without_password(settings.database)
+        print(f"onceward serves {served} at {url} ({mode})")
         print(f"  {links[0]} opens the console{', once' if settings.dev else ''}")
         print(f"  {url}/docs shows the API; Ctrl-C stops it", flush=True)
 

@@ -2,6 +2,7 @@
 that the last one counts."""
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,8 +81,23 @@ MEANING = {
     "frame_rate": "how many frames a second are read from one WebSocket connection",
 }
 SECRET = ("keys", "jwt")
+# Of the query of a database's address: `password`, `sslpassword`, `passfile` and the like.
+_SECRET_PARAMETER = re.compile("pass|secret|token", re.IGNORECASE)
 SWITCHES = ("telemetry", "webhooks", "timers_append_id")
 LISTS = ("webhook_allow", "webhook_ports", "origins")
+
+
+def without_password(url: str) -> str:
+    """An engine's address that may be shown: without its user, and what is secret in its query."""
+    scheme, colon, rest = url.partition("://")
+    place, mark, query = rest.partition("?")
+    if "@" in place:
+        place = f"…@{place.rpartition('@')[2]}"
+    shown = [
+        f"{name}=…" if _SECRET_PARAMETER.search(name) else f"{name}{is_}{value}"
+        for name, is_, value in (one.partition("=") for one in query.split("&"))
+    ]
+    return f"{scheme}{colon}{place}{mark}{'&'.join(shown)}"
 
 
 class Setting(NamedTuple):
@@ -99,10 +115,7 @@ class Setting(NamedTuple):
             return [{"name": key.name, "scopes": list(key.scopes)} for key in value]
         if self.name == "jwt":
             return [{"algorithm": key.algorithm, "audience": key.audience} for key in value]
-        if self.name == "database" and "@" in value:
-            scheme, _, rest = value.partition("://")
-            return f"{scheme}://…@{rest.rpartition('@')[2]}"
-        return value
+        return without_password(value) if self.name == "database" else value
 
     @property
     def shown(self) -> str:

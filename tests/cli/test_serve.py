@@ -145,6 +145,21 @@ def test_who_may_call_is_said_at_the_start(
     assert once is (not keys and not issuers)
 
 
+def test_the_password_of_the_database_is_not_printed(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(settings: Any, announce: Any, welcome: Any, found: Any) -> None:
+        welcome("http://here/console")
+        announce("http://here")
+
+    monkeypatch.setattr("onceward.web.serve.serve", serve)
+    database = "postgresql://ann:hush@db/x?sslpassword=hush"
+    assert run("serve", "--database", database) == 0
+    said = capsys.readouterr().out
+    assert "onceward serves postgresql://…@db/x?sslpassword=… at http://here" in said
+    assert "hush" not in said
+
+
 def test_an_application_that_cannot_be_imported_is_told(capsys: Capture) -> None:
     Path("wrong_app.py").write_text("import nothing_there")
     assert run("serve", "--app", "wrong_app:app") == TABLE["bad_settings"].exit

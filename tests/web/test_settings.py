@@ -129,3 +129,20 @@ def test_a_file_that_cannot_be_used_is_refused() -> None:
         assert f"{name}.toml" in refusal({}, {}, f"{name}.toml")
     assert "prot" in refusal({}, {}, "unknown.toml")
     assert "missing.toml" in refusal({}, {}, "missing.toml", code="no_such_file")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("postgresql://db/x?schema=s", "postgresql://db/x?schema=s"),
+        ("postgresql://u:hush@db/x", "postgresql://…@db/x"),
+        ("postgresql://u:hu@sh@db/x", "postgresql://…@db/x"),
+        ("postgresql://db/x?user=u&password=hush", "postgresql://db/x?user=u&password=…"),
+        ("postgresql://u@a,b/x?sslpassword=hush", "postgresql://…@a,b/x?sslpassword=…"),
+    ],
+)
+def test_a_database_is_shown_without_its_password(url: str, shown: str) -> None:
+    _, found = load({"database": url}, {})
+    [database] = [setting for setting in found if setting.name == "database"]
+    assert (database.plain, database.shown) == (shown, shown)
