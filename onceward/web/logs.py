@@ -21,13 +21,25 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line)  # in ASCII: it may hold what is no text
 
 
+class TextFormatter(logging.Formatter):
+    """A record as one line for people, and below it where an error was raised. What a message
+    quotes of others can neither begin another line nor speak to the terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        record.message = "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode()
+            for char in record.message
+        )
+        return super().formatMessage(record)
+
+
 def set_up(form: str, level: str) -> None:
     """Log to standard error in a form, from a level on."""
     handler = logging.StreamHandler()
     if form == "json":
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

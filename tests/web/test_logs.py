@@ -73,3 +73,13 @@ def test_what_uvicorn_says_of_its_start_is_left_out(capsys: pytest.CaptureFixtur
     logging.getLogger("uvicorn.error").error("but this is said")
     [line] = capsys.readouterr().err.splitlines()
     assert line.endswith("but this is said")
+
+
+def test_what_a_message_quotes_begins_no_line_and_does_not_speak_to_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.set_up("text", "info")
+    quoted = "a\n2026-01-01 ERROR forged\r\x1b[2J\u2028\udc80é"
+    logging.getLogger("onceward.x").warning("no queue %s", quoted)
+    [line] = capsys.readouterr().err.split("\n")[:-1]
+    assert line.endswith(r"no queue a\n2026-01-01 ERROR forged\r\x1b[2J\u2028\udc80é")
