@@ -73,3 +73,16 @@ def test_no_script_makes_markup_of_text(script: Path) -> None:
     assert ("createElement" in text) is (script.name == "dom.js")
     for name in re.findall(r'from "\./([^"]+)"|import\("\./([^"]+)"\)', text):
         assert (FOLDER / "".join(name)).exists()
+
+
+@virtual
+async def test_no_page_can_be_framed_or_loads_anything_from_elsewhere() -> None:
+    async with serving() as caller:
+        for path in ("/", "/console", "/docs"):
+            answer = await caller("GET", path)
+            policy = answer.headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'"), path
+            assert "frame-ancestors 'none'" in policy, path
+            assert "unsafe" not in policy, path
+            assert answer.headers["x-content-type-options"] == "nosniff", path
+            assert re.findall(rb"(?:src|href)=\"(?:https?:)?//", answer.body) == [], path
