@@ -1,4 +1,6 @@
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,3 +49,26 @@ def test_an_audit_without_a_connection_is_not_complete() -> None:
 def test_any_other_failure_of_the_auditor_is_an_error() -> None:
     with pytest.raises(ValueError, match="invalid requirements"):
         judge("", "ERROR: invalid requirements input")
+
+
+LOCKS = sorted((Path(__file__).parent.parent / "requirements").glob("*.lock"))
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_everything_is_locked_to_a_version_and_hashes_and_comes_from_no_named_place(
+    lock: Path,
+) -> None:
+    text = lock.read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    assert lines
+    for line in lines:
+        assert re.match(r"[a-z0-9._-]+(\[[a-z,]+\])?==\S+ ", line), line
+        assert re.findall(r"--hash=sha256:[0-9a-f]{64}\b", line), line
+        assert "://" not in line
+
+
+def test_what_is_installed_must_have_its_hash() -> None:
+    makefile = (LOCKS[0].parent.parent / "Makefile").read_text()
+    installs = re.findall(r"pip install .*", makefile)
+    assert len(installs) == 2
+    assert all("--require-hashes" in line or "--no-deps" in line for line in installs)

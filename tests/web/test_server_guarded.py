@@ -1,0 +1,135 @@
+"""No route is forgotten: each asks who calls, and shows nobody what is another's."""
+
+from typing import Any
+
+import pytest
+
+from onceward.web.api import ROUTES
+from onceward.web.routes import Route
+from tests.service.cluster import virtual
+from tests.web.asgi import Answer, Caller, serving_to
+
+GUARDED = [route for route in ROUTES if not route.public and route.path != "/v1/session"]
+PUBLIC = [route for route in ROUTES if route.public]
+# Every name of what is planted has this in it, and no program has.
+MARK = "hush"
+BODIES: dict[str, Any] = {
+    "/v1/inbox/{queue}": {"body": 1, "key": "k"},
+    "/v1/inbox/{queue}/batch": {"messages": [{"body": 1, "key": "k"}]},
+    "/v1/locks/acquire": {"names": [f"{MARK}-lock"]},
+    "/v1/timers": {"queue": f"{MARK}-queue", "delay_ms": 1},
+    "/v1/rooms": {"id": f"{MARK}-other"},
+    "/v1/tables": {"id": f"{MARK}-other"},
+    "/v1/keys": {"name": "eve", "scopes": ["all"]},
+    "/v1/endpoints": {"url": "https://example.com/"},
+    "/timers": {"hours": 0, "minutes": 0, "seconds": 1, "url": "https://example.com/"},
+}
+
+
+async def planted(owner: Caller) -> dict[str, str]:
+    """One of everything, and how each is called."""
+    sent = await owner.ok("POST", f"/v1/inbox/{MARK}-queue", {"body": MARK, "key": f"{MARK}-key"})
+    await owner.ok("PUT", f"/v1/queues/{MARK}-queue", {"limit": 3})
+    timer = {"id": f"{MARK}-timer", "queue": f"{MARK}-queue", "delay_ms": 60_000}
+    await owner.ok("POST", "/v1/timers", timer)
+    await owner.ok("POST", "/v1/rooms", {"id": f"{MARK}-room"})
+    step = {"ops": [{"op": "map.set", "map": "m", "key": "k", "value": MARK}]}
+    await owner.ok("POST", f"/v1/rooms/{MARK}-room/ops", step)
+    await owner.ok("POST", "/v1/tables", {"id": f"{MARK}-table"})
+    await owner.ok("POST", f"/v1/tables/{MARK}-table/join", {"user": f"{MARK}-user"})
+    await owner.ok("POST", "/v1/locks/acquire", {"names": [f"{MARK}-lock"], "owner": MARK})
+    await owner.ok(
+        "POST", "/v1/endpoints", {"id": f"{MARK}-endpoint", "url": "https://example.com/"}
+    )
+    await owner.ok("POST", "/v1/keys", {"name": f"{MARK}-program", "scopes": ["send:x"]})
+    return {
+        "/v1/jobs": sent["id"],
+        "/v1/inbox": f"{MARK}-queue",
+        "/v1/queues": f"{MARK}-queue",
+        "/v1/timers": f"{MARK}-timer",
+        "/timers": f"{MARK}-timer",
+        "/v1/rooms": f"{MARK}-room",
+        "/v1/tables": f"{MARK}-table",
+        "/v1/locks": f"{MARK}-lock",
+        "/v1/endpoints": f"{MARK}-endpoint",
+        "/v1/keys": f"{MARK}-program",
+        "/v1/ladders": MARK,
+        "/v1/matches": MARK,
+    }
+
+
+async def ask(caller: Caller, route: Route, names: dict[str, str]) -> Answer:
+    """A request for what is planted, as a route takes it."""
+    path = route.path
+    for prefix, name in names.items():
+        if path.startswith(f"{prefix}/"):
+            words = [name if word[:1] == "{" else word for word in path.split("/")]
+            path = "/".join(words)
+            break
+    body = None if route.takes is None else BODIES.get(route.path, {})
+    query = "?queue=hush-queue" if route.path == "/v1/jobs" else ""
+    return await caller(route.method, f"{path}{query}", body)
+
+
+@virtual
+async def test_every_route_asks_who_calls_but_those_that_say_so() -> None:
+    async with serving_to(owner="all") as callers:
+        names = await planted(callers["owner"])
+        nobody = Caller(callers["owner"].server)
+        for route in GUARDED:
+            if route.path == "/v1/ws":
+                continue  # which answers to no plain request
+            answer = await ask(nobody, route, names)
+            assert answer.verdict == (401, "no_credentials"), (route.method, route.path)
+        for route in PUBLIC:
+            assert (await ask(nobody, route, names)).status == 200, route.path
+    assert len(GUARDED) > 60
+
+
+@virtual
+async def test_who_has_no_scope_learns_and_changes_nothing() -> None:
+    async with serving_to(owner="all", eve="") as callers:
+        names = await planted(callers["owner"])
+        before = await _state(callers["owner"])
+        for route in GUARDED:
+            answer = await ask(callers["eve"], route, names)
+            if answer.status < 300:
+                # A list of what one may see, which is nothing.
+                assert route.method == "GET", (route.method, route.path)
+                assert MARK.encode() not in answer.body, (route.path, answer.body)
+            else:
+                assert answer.status in (400, 403, 404, 409, 422, 426), (route.path, answer.status)
+        assert await _state(callers["owner"]) == before
+
+
+@virtual
+async def test_what_is_public_tells_nothing_of_what_is_stored() -> None:
+    async with serving_to(owner="all") as callers:
+        names = await planted(callers["owner"])
+        nobody = Caller(callers["owner"].server)
+        for route in PUBLIC:
+            body = (await ask(nobody, route, names)).body.decode(errors="replace")
+            # Metrics name queues, which is said in the guide, and nothing else.
+            assert MARK not in body.replace(f'queue="{MARK}-queue"', ""), route.path
+            assert "ow_" not in body
+
+
+async def _state(owner: Caller) -> list[Any]:
+    paths = [
+        *(f"/v1/queues/{MARK}-queue", f"/v1/timers/{MARK}-timer", f"/v1/tables/{MARK}-table"),
+        *(f"/v1/rooms/{MARK}-room/snapshot", f"/v1/endpoints/{MARK}-endpoint", "/v1/keys"),
+        *("/v1/rooms", "/v1/tables", f"/v1/locks/{MARK}-lock", f"/v1/jobs?queue={MARK}-queue"),
+    ]
+    return [(await owner.ok("GET", path)) for path in paths]
+
+
+@pytest.mark.parametrize("name", ["access_token", "token", "key", "api_key", "authorization"])
+@virtual
+async def test_credentials_in_an_address_count_for_nothing(name: str) -> None:
+    async with serving_to(owner="all") as callers:
+        nobody = Caller(callers["owner"].server)
+        key = callers["owner"].token
+        for path in ("/v1/queues", "/v1/timers", "/v1/keys", "/v1/overview"):
+            answer = await nobody("GET", f"{path}?{name}={key}")
+            assert answer.verdict == (401, "no_credentials")
+            assert str(key) not in answer.body.decode()
