@@ -174,7 +174,8 @@ pictures: $(DEV) ## make the pictures of the console and of the demonstration an
 	@$(PY) scripts/console_pictures.py docs
 	@$(PY) scripts/demo_pictures.py docs
 
-docs: $(DOCS) ## build the documentation into site/
+docs: $(DOCS) $(RUN) ## build the documentation into site/, its reference from the code
+	@$(PY) -m scripts.reference docs/reference
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 

@@ -57,12 +57,13 @@ class Console:
 
     def run(self, command: str) -> list[str]:
         """The lines that a command prints; it must go well."""
-        lines = self._until(f"{command}\necho; echo {_DONE} $?\n", _DONE)
+        lines = self._until(f"{command}\ncode=$?; echo; echo {_DONE} $code\n", _DONE)
         assert lines.pop() == f"{_DONE} 0", (command, lines)
         return lines
 
     def start(self, command: str, until: str) -> list[str]:
-        """Run a command in the background; the lines that it prints until one has a text in it."""
+        """Run a command in the background; the lines that it prints until one has in it what a
+        pattern says."""
         return self._until(f"{command} &\n", until)
 
     def _until(self, text: str, end: str) -> list[str]:
@@ -73,7 +74,7 @@ class Console:
         lines: list[str] = []
         for line in self._shell.stdout:
             lines.append(line.rstrip("\n"))
-            if end in line:
+            if re.search(end, line):
                 return lines
         raise AssertionError(f"the shell has ended: {lines}")
 

@@ -75,13 +75,18 @@ LINES_MAX = 450
 # A table is looked things up in, and has no parts.
 TABLES_LINES_MAX = {"onceward/limits.py": 500}
 SOURCE_SUFFIXES = {".py", ".js", ".ts", ".css", ".html", ".sql"}
-# Tests of the repository itself and of its examples, which have no module to mirror.
+# Tests of the repository itself, its examples and its pages, which have no module to mirror.
 NO_MIRROR = {
     "tests/test_tidy.py",
     "tests/test_audit.py",
     "tests/test_mutants.py",
     "tests/examples/test_crash.py",
     "tests/examples/test_mounted.py",
+    "tests/docs/test_dashboard.py",
+    "tests/docs/test_pages.py",
+    "tests/docs/test_pages_scripts.py",
+    "tests/docs/test_reference.py",
+    "tests/docs/test_security.py",
 }
 
 

@@ -1,16 +1,12 @@
 """The game of the guide is a game: it is played as it stands there."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward.parts.games import Begun, Rules, replay
 from onceward.parts.games import match as referee
 from tests.console import blocks
-from tests.server_process import ROOT, environment
+from tests.server_process import ROOT
 
 GUIDE = ROOT / "docs" / "games.md"
 
@@ -27,29 +23,6 @@ NIM = nim()
 def test_the_game_is_a_dozen_lines() -> None:
     lines = [line for line in blocks(GUIDE, "python")[0].splitlines() if line.strip()]
     assert len(lines) <= 13
-
-
-def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
-    rules, play, _ = blocks(GUIDE, "python")
-    (tmp_path / "nim.py").write_text(rules + play)
-    done = subprocess.run(
-        [sys.executable, "nim.py"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
-    assert said[:3] == [
-        "this move cannot be made now",
-        "('second',) wins: {'first': 'ann', 'second': 'ben'}",
-        "then {'first': 'cas', 'second': 'ben'}",
-    ]
-    assert said[3] == "0 {'left': 12, 'taker': None} ['first']"
-    assert said[-1] == "6 {'left': 0, 'taker': 'second'} []"
-    assert len(said) == 10
 
 
 @given(st.data())

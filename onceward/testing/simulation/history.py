@@ -29,6 +29,7 @@ class Violation(AssertionError):
 
 
 def violated(kind: str, message: str) -> NoReturn:
+    """For judges: a promise was broken, of this kind and in this way. Raises `Violation`."""
     raise Violation(kind, message)
 
 

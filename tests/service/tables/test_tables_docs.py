@@ -1,8 +1,6 @@
 """What the guide says is so."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from onceward.parts.seats import KINDS, Policy, Seats
@@ -10,21 +8,6 @@ from onceward.service.tables.acts import DEEDS
 from onceward.web.api.tables import ROUTES
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "seats.md").read_text()
-
-
-def test_the_example_in_the_guide_works(tmp_path: Path) -> None:
-    example, *_ = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-    shown = subprocess.run(
-        [sys.executable, "-c", example], capture_output=True, text=True, timeout=50, cwd=tmp_path
-    )
-    assert shown.stderr == ""
-    assert shown.stdout.splitlines() == [
-        "ann seated X",
-        "ben seated O",
-        "cas waiting 1",
-        "game 1 {'X': 'ann', 'O': 'ben'}",
-        "game {'X': 'ann', 'O': 'cas'}",
-    ]
 
 
 def test_the_guide_names_every_rule_and_its_default() -> None:

@@ -1,0 +1,394 @@
+"""Makes the pages of the reference from the code: commands, settings, errors, limits, the HTTP API
+and the Python API. `make docs` runs it before it builds the pages.
+
+    python -m scripts.reference docs/reference
+"""
+
+import argparse
+import ast
+import dataclasses
+import importlib
+import inspect
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from onceward import errors as error_table
+from onceward import limits as limit_table
+from onceward.cli import _parser
+from onceward.web.api import ROUTES
+from onceward.web.openapi import document
+from onceward.web.routes import Routes
+from onceward.web.settings import MEANING, PREFIX, SECRET, SWITCHES, Settings
+
+# What users of the package import from, and in which order it is told.
+MODULES = {
+    "onceward": "The way in.",
+    "onceward.service.queues": "`app.queues`: queues, for operators.",
+    "onceward.service.locks": "`app.locks`: locks and semaphores.",
+    "onceward.service.timers": "`app.timers`: what is to happen at a time.",
+    "onceward.parts.rooms": "`app.rooms`: rooms, each call in a transaction.",
+    "onceward.service.tables.tables": "`app.tables`: tables, each call a transaction of its own.",
+    "onceward.parts.seats": "`app.seats`: the same, in a transaction of yours.",
+    "onceward.parts.games": "Rules of games.",
+    "onceward.service.games": "`app.games`: matches, each call in a transaction.",
+    "onceward.transaction": "`job.tx`, and the `tx` of `app.run`.",
+    "onceward.keys": "Keys of records.",
+    "onceward.errors": "What is raised.",
+    "onceward.client": "The client, over HTTP and WebSocket.",
+    "onceward.web.server": "The server as an ASGI application.",
+    "onceward.web.auth": "Who calls, and what they may do.",
+    "onceward.web.site": "Routes of one's own, beside those of the server.",
+    "onceward.web.routes": "A table of routes.",
+    "onceward.web.http": "Requests and answers.",
+    "onceward.testing": "The testing kit.",
+    "onceward.testing.simulation": "The simulator.",
+    "onceward.testing.simulation.handlers": "Handlers in the simulator.",
+}
+# Of modules that have more in them than users need.
+ONLY = {
+    "onceward.service.queues": ("Queues",),
+    "onceward.service.locks": ("Locks",),
+    "onceward.service.timers": ("Timers",),
+    "onceward.parts.rooms": ("Rooms", "Schemas", "Info", "Item", "Entry"),
+    "onceward.service.tables.tables": ("Tables",),
+    "onceward.parts.seats": ("Seats", "Policy", "Table", "Seat", "Place", "Ending", "Referee"),
+    "onceward.parts.games": ("Rules", "Outcome", "View", "won", "drawn", "shuffled"),
+    "onceward.service.games": ("Games",),
+    "onceward.transaction": ("Transaction", "Row"),
+    "onceward.web.server": ("Server",),
+    "onceward.web.auth": ("Auth", "ApiKey", "JwtKey", "Caller"),
+    "onceward.web.site": ("Site",),
+    "onceward.web.routes": ("Route",),
+    "onceward.web.http": ("Request", "Response"),
+}
+_MADE = "*Made from the code by `make docs`.*\n"
+
+
+def table(*rows: tuple[str, ...]) -> str:
+    """Rows of cells, the first of which are the heads."""
+    lines = [f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows]
+    lines.insert(1, "|" + "---|" * len(rows[0]))
+    return "\n".join(lines) + "\n"
+
+
+def commands() -> str:
+    """Every command, with its arguments."""
+    os.environ["COLUMNS"] = "100"
+    whole = _parser()
+    parts = ["# Commands\n", _MADE, f"{whole.epilog}\n"]
+    for names, parser in _commands(whole, ("onceward",)):
+        parts.append(f"{'#' * len(names)} {' '.join(names)}\n")
+        parts.append(f"{parser.description or ''}\n")
+        usage = textwrap.dedent(parser.format_usage().removeprefix("usage: "))
+        parts.append(f"```text\n{usage}```\n")
+        rows = [
+            (_argument(action), action.help or "")
+            for action in parser._actions
+            if not isinstance(action, argparse._SubParsersAction | argparse._HelpAction)
+        ]
+        if rows:
+            parts.append(table(("argument", ""), *rows))
+        if parser.epilog:
+            parts.append(f"`{parser.epilog.removeprefix('example: ')}`\n")
+    return "\n".join(parts)
+
+
+def _commands(
+    parser: argparse.ArgumentParser, names: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield (*names, name), inner
+                yield from _commands(inner, (*names, name))
+
+
+def _argument(action: argparse.Action) -> str:
+    if not action.option_strings:
+        return f"`{action.metavar or action.dest}`"
+    value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
+    return ", ".join(f"`{option}{value}`" for option in action.option_strings)
+
+
+def settings() -> str:
+    """Every setting of the server, with where it may be set."""
+    rows = []
+    for field in msgspec.structs.fields(Settings):
+        flag = f"--{field.name.replace('_', '-')}"
+        flags = f"`{flag}`, `--no-{flag[2:]}`" if field.name in SWITCHES else f"`{flag}`"
+        where = f"`{PREFIX}{field.name.upper()}`"
+        where = f"{where} as JSON" if field.name in SECRET else f"{flags}, {where}"
+        default = "none" if field.default in ("", ()) else f"`{_plain(field.default)}`"
+        rows.append((f"`{field.name}`", where, default, MEANING[field.name]))
+    intro = (
+        "In `onceward.toml` or the file that `--config` names, in the environment, or as flags; "
+        "the last one counts. `onceward config` shows what counts, and where it comes from. "
+        "[The server](../server.md#settings) has an example.\n"
+    )
+    return "\n".join(
+        ["# Settings\n", _MADE, intro, table(("setting", "where", "default", ""), *rows)]
+    )
+
+
+def _plain(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def errors() -> str:
+    """Every code, and what it means to each kind of caller."""
+    classes: dict[str, str] = {}
+    for name, one in vars(error_table).items():
+        if inspect.isclass(one) and issubclass(one, error_table.OncewardError):
+            classes.setdefault(one.default_code, name)
+    rows = [
+        (
+            f"`{code}`",
+            kind.title,
+            str(kind.status),
+            str(kind.close),
+            str(kind.exit),
+            "yes" if kind.retry else "no",
+            f"`{classes[code]}`" if code in classes else "",
+        )
+        for code, kind in error_table.TABLE.items()
+    ]
+    intro = (
+        "A code never changes its meaning; texts may. Over HTTP it is the `code` of a problem "
+        "document (RFC 9457), on a WebSocket the reason of a close or the `code` of a frame, in "
+        "Python `error.code`, and of a command the word in brackets and the exit code. *Again* says "
+        "whether the same call may succeed later.\n"
+    )
+    heads = ("code", "", "HTTP", "close", "exit", "again", "class")
+    return "\n".join(["# Errors\n", _MADE, intro, table(heads, *rows)])
+
+
+def limits() -> str:
+    """Every limit, in its group."""
+    text = inspect.getsource(limit_table)
+    parts = ["# Limits\n", _MADE, f"{inspect.getdoc(limit_table)}\n"]
+    said: list[str] = []
+    rows: list[tuple[str, ...]] = []
+
+    def group() -> None:
+        if rows:
+            words = " ".join(said) or "Others."
+            parts.append(f"{words}\n\n{table(('limit', 'is', ''), *rows)}")
+        rows.clear()
+        said.clear()
+
+    for line in text.splitlines():
+        name = line.partition(" = ")[0].partition(":")[0]
+        if line.startswith("# "):
+            if rows:
+                group()
+            said.append(line.removeprefix("# "))
+        elif name.isupper() and hasattr(limit_table, name):
+            comment = line.partition("  # ")[2]
+            rows.append((f"`{name}`", _number(getattr(limit_table, name)), comment))
+    group()
+    return "\n".join(parts)
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and value > 9_999 else str(value)
+
+
+def http() -> str:
+    """Every call of the API."""
+    whole = json.loads(document(Routes(ROUTES)))
+    schemas = whole["components"]["schemas"]
+    parts = ["# HTTP\n", _MADE]
+    parts.append(
+        "A server shows the same at `/docs`, and as OpenAPI at `/openapi.json`. Bodies are JSON; "
+        "[errors](errors.md) are problem documents. [The server](../server.md) explains it.\n"
+    )
+    for path, methods in whole["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"## {method.upper()} {path}\n\n{operation['summary']}.\n")
+            if operation.get("security") == []:
+                parts.append("Asks for no credentials.\n")
+            found = [
+                (f"`{one['name']}`", f"in the {one['in']}")
+                for one in operation.get("parameters", ())
+            ]
+            if found:
+                parts.append(table(("parameter", ""), *found))
+            if "requestBody" in operation:
+                schema = _schema(operation["requestBody"]["content"], schemas)
+                parts.append(_members("it takes", schema, schemas))
+            for status, answer in operation["responses"].items():
+                if int(status) < 300 and "content" in answer:
+                    parts.append(_members(status, _schema(answer["content"], schemas), schemas))
+            problems = [
+                f"{status}: `{answer['description'].replace(', ', '`, `')}`"
+                for status, answer in operation["responses"].items()
+                if int(status) >= 400
+            ]
+            parts.append("Problems: " + "; ".join(problems) + "\n")
+    return "\n".join(parts)
+
+
+def _schema(content: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    [kind] = content.values()
+    found: dict[str, Any] = kind["schema"]
+    return _resolved(found, schemas)
+
+
+def _resolved(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return schemas[name] if name else schema
+
+
+def _members(title: str, schema: dict[str, Any], schemas: dict[str, Any]) -> str:
+    rows = [
+        (f"`{name}`", _type(one), "must be there" if name in schema.get("required", ()) else "")
+        for name, one in schema.get("properties", {}).items()
+    ]
+    return table((title, "", ""), *rows) if rows else f"{title}: {_type(schema)}\n"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        return schema["$ref"].rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join(f"`{one}`" for one in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items') or {})}"
+    bounds = [f"{word} {schema[name]}" for name, word in _BOUNDS.items() if name in schema]
+    return ", ".join([str(schema.get("type", "anything")), *bounds])
+
+
+_BOUNDS = {
+    "minimum": "from",
+    "maximum": "to",
+    "exclusiveMinimum": "above",
+    "minLength": "of at least",
+    "maxLength": "of at most",
+}
+
+
+def python() -> str:
+    """Every public name, with its docstring."""
+    parts = ["# Python\n", _MADE]
+    for module_name, words in MODULES.items():
+        module = importlib.import_module(module_name)
+        parts.append(f"## {module_name}\n\n{words}\n")
+        for name in public(module):
+            parts.append(_documented(name, getattr(module, name)))
+    return "\n".join(parts)
+
+
+def public(module: ModuleType) -> list[str]:
+    """The names of a module that are for users."""
+    if module.__name__ in ONLY:
+        return list(ONLY[module.__name__])
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    return [
+        name
+        for name, one in vars(module).items()
+        if not name.startswith("_") and getattr(one, "__module__", "") == module.__name__
+    ]
+
+
+def _documented(name: str, one: Any) -> str:
+    if not inspect.isclass(one):
+        return f"### {name}\n\n{_code(name, one)}{_doc(one)}"
+    parts = [f"### {name}\n\n{_code(name, one)}{_doc(one)}"]
+    fields = _fields(one)
+    if fields:
+        rows = [(f"`{field}`", f"`{kind}`", words) for field, (kind, words) in fields.items()]
+        parts.append(table(("", "", ""), *rows))
+    for method, function in methods(one).items():
+        parts.append(f"#### {name}.{method}\n\n{_code(method, function)}{_doc(function)}")
+    return "\n".join(parts)
+
+
+def methods(one: type) -> dict[str, Any]:
+    """The public methods of a class, those of its bases in the package included."""
+    found: dict[str, Any] = {}
+    for base in reversed(one.__mro__):
+        if base.__module__.startswith("onceward"):
+            for name, member in vars(base).items():
+                inner = member.fget if isinstance(member, property) else member
+                inner = getattr(inner, "__func__", inner)
+                if not name.startswith("_") and inspect.isfunction(inner):
+                    found[name] = inner
+    return found
+
+
+def _code(name: str, one: Any) -> str:
+    """How it is called."""
+    try:
+        signature = str(inspect.signature(one)).replace("onceward.", "")
+    except (TypeError, ValueError):
+        return ""
+    if inspect.isclass(one) and issubclass(one, Exception):
+        signature = signature.replace("*args, **kwargs", "message")
+    words = "async " if inspect.iscoroutinefunction(one) else ""
+    wrapped = textwrap.wrap(f"{words}{name}{signature}", 96, subsequent_indent="    ")
+    return "```text\n" + "\n".join(wrapped) + "\n```\n\n"
+
+
+def _doc(one: Any) -> str:
+    """The docstring; what is indented in it is code."""
+    words = inspect.getdoc(one) or ""
+    own = getattr(one, "__doc__", None)
+    if inspect.isclass(one) and (not own or own.startswith(f"{one.__name__}(")):
+        words = ""  # made up by a dataclass
+    init = vars(one).get("__init__") if inspect.isclass(one) else None
+    if init is not None and init.__doc__ and "See help(type(self))" not in init.__doc__:
+        words += f"\n\n{inspect.getdoc(init)}"
+    return f"{words.strip()}\n"
+
+
+def _fields(one: type) -> dict[str, tuple[str, str]]:
+    """The fields of a struct or dataclass, each with its type and what is said of it."""
+    if not (dataclasses.is_dataclass(one) or issubclass(one, msgspec.Struct)):
+        return {}
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
+    except (OSError, TypeError):
+        return {}
+    assert isinstance(body, ast.ClassDef)
+    found: dict[str, tuple[str, str]] = {}
+    for number, node in enumerate(body.body):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            behind = body.body[number + 1] if number + 1 < len(body.body) else None
+            said = isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant)
+            words = str(behind.value.value) if said else ""  # type: ignore[union-attr]
+            if not node.target.id.startswith("_"):
+                kind = ast.unparse(node.annotation).replace("|", "or")
+                found[node.target.id] = (kind, " ".join(words.split()))
+    return found
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "settings": settings,
+    "errors": errors,
+    "limits": limits,
+    "http": http,
+    "python": python,
+}
+
+
+def main() -> None:
+    [folder] = map(Path, sys.argv[1:])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        (folder / f"{name}.md").write_text(make(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The dashboard for Grafana shows what a server measures, and nothing that there is not."""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import aiohttp
+
+from onceward.app import App
+from onceward.client import Client
+from onceward.service.delivery import Outward
+from onceward.transaction import Transaction
+from tests.client.served import Served
+from tests.docs.book import ROOT
+
+DASHBOARD = json.loads((ROOT / "docs" / "grafana-dashboard.json").read_text())
+NAME = re.compile(r"\bonceward_[a-z_]+")
+
+
+def panels() -> list[dict[str, Any]]:
+    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+async def measured(served: Served) -> dict[str, set[str]]:
+    """The metrics of a server that has done a little of everything, each with its labels."""
+    app = served.app
+
+    async def bump(tx: Transaction) -> None:
+        count = await tx.get(("count", "a")) or 0
+        await asyncio.sleep(0)  # let the other one read, too
+        tx.put(("count", "a"), count + 1)
+
+    async with Client(served.url) as client:
+        for _ in range(2):
+            await client.accept("orders", 1, key="a")
+        [job] = await client.claim("orders")
+        await client.complete(job.id, job.token)
+        await client.set_timer(url=f"{served.url}/healthz", delay_s=0)
+        await asyncio.gather(app.run(bump), app.run(bump))
+        async with client.live() as live:
+            room = await live.join("room", create=True)
+            await room.map("m").set("k", 1)
+        async with aiohttp.ClientSession() as session:
+            async with session.ws_connect(f"{served.url}/v1/ws") as way:
+                await way.send_str("no frame")
+                await way.receive()
+            while True:
+                async with session.get(f"{served.url}/metrics") as answer:
+                    found = await answer.text()
+                if set(wanted()) <= set(_read(found)):
+                    return _read(found)
+                await asyncio.sleep(0)
+
+
+def wanted() -> list[str]:
+    return [
+        name for panel in panels() for one in panel["targets"] for name in NAME.findall(one["expr"])
+    ]
+
+
+def _read(text: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name = re.split(r"[{ ]", line)[0]
+            found.setdefault(name, set()).update(re.findall(r'[{,](\w+)="', line))
+    return found
+
+
+async def test_every_metric_and_label_of_the_dashboard_is_one_that_a_server_shows() -> None:
+    app = App("memory://", slots=4, outward=Outward(allow=["127.0.0.1:*"]))
+    async with Served(app) as served, asyncio.timeout(50):
+        found = await measured(served)
+    for panel in panels():
+        for target in panel["targets"]:
+            expression = target["expr"]
+            for name in NAME.findall(expression):
+                labels = re.findall(rf"{name}\{{([^}}]*)\}}", expression)
+                used = {one for text in labels for one in re.findall(r"(\w+)=", text)}
+                used |= {
+                    word
+                    for by in re.findall(r"by \(([^)]+)\)", expression)
+                    for word in by.split(", ")
+                }
+                assert used - {"instance"} <= found[name], (panel["title"], name, used)
+
+
+def test_the_dashboard_has_no_panel_twice_and_leaves_nothing_out() -> None:
+    from onceward.web.metrics import HELP
+
+    titles = [panel["title"] for panel in panels()]
+    assert len(set(titles)) == len(titles)
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+    shown = {re.sub(r"_(total|bucket|sum|count)$", "", name) for name in wanted()}
+    assert shown == {f"onceward_{name}" for name in HELP}
