@@ -24,7 +24,7 @@ def commands(block: str) -> list[tuple[str, list[str]]]:
             found.append((line.removeprefix(PROMPT), []))
         elif goes_on:
             found[-1] = (f"{found[-1][0]}\n{line}", [])
-        else:
+        elif found:  # before the first command there is nothing that was printed
             found[-1][1].append(line)
         goes_on = line.endswith("\\")
     return found

@@ -131,7 +131,7 @@ async def a_handler_that_changes_a_room(text: str, reader: Reader) -> None:
 
 def a_simulation(text: str, reader: Reader) -> None:
     """With few seeds; and a handler that pays without a step is found out."""
-    from onceward.testing.simulation import simulate
+    from onceward.testing.simulation import simulate, simulate_many
 
     definition = text[: text.index("\nsimulate_many(")]
     careless = re.sub(r"job\.step\(\s*\"pay\", outside\.call, ", "outside.call(", definition)
@@ -142,8 +142,7 @@ def a_simulation(text: str, reader: Reader) -> None:
         for seed in range(2):
             simulate(declare(definition)["Payments"], seed=seed)
         with pytest.raises(AssertionError, match="paid twice"):
-            for seed in range(50):
-                simulate(declare(careless)["Payments"], seed=seed)
+            simulate_many(declare(careless)["Payments"], range(50))
     finally:
         logging.disable(logging.NOTSET)
 
@@ -344,6 +343,7 @@ CANNOT: dict[tuple[str, str], str] = {
         "*",
     ): "needs a PostgreSQL at another machine; tests/service have nodes",
     ("console.md", "onceward serve"): "the same as in server.md, word for word",
+    ("demo.md", "*"): "tests/apps/demo run it, and kill and press what there is to press",
     ("credit.md", "*"): "tests/apps/credit run the same as processes, with a storm of minutes",
     ("rps.md", "*"): "needs a reply in doubt; tests/apps/rps make some",
 }

@@ -185,7 +185,7 @@ def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> a
     alone, since it has messages and secrets in it. SQLite gives its logs the rights of the file."""
     if flags is None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        if vfs is None and not os.path.lexists(path):
+        if vfs is None and path != ":memory:" and not os.path.lexists(path):
             make_private(path)
     connection = apsw.Connection(path, flags=flags, vfs=vfs)
     connection.set_busy_timeout(5_000)
