@@ -1,12 +1,13 @@
 """A server of rooms that is killed again and again under load, and readers that do not read.
 
-`ONCEWARD_KILLS=5` makes a short piece of the long run.
+`ONCEWARD_KILLS=5 ONCEWARD_CLIENTS=40` makes a short piece of the long run.
 """
 
 import asyncio
 import os
 import random
 import socket
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -25,7 +26,7 @@ SOAK = os.environ.get("ONCEWARD_SOAK") == "1"
 KILLS = int(os.environ.get("ONCEWARD_KILLS", "50")) if SOAK else 3
 GHOSTS_S = 10 if SOAK else 60
 """How long someone who is gone may be seen."""
-CLIENTS, ROOMS = 200, 20
+CLIENTS, ROOMS = int(os.environ.get("ONCEWARD_CLIENTS", "200")) if SOAK else 200, 20
 STEPS = 10 if SOAK else 5
 """Of each client between two kills."""
 
@@ -69,7 +70,7 @@ async def test_a_server_killed_under_load_loses_nothing_and_applies_nothing_twic
 async def test_three_nodes_lose_nothing_when_the_one_that_serves_a_room_is_killed(
     tmp_path: Path,
 ) -> None:
-    kills, clients, rooms = (KILLS, 200, 20) if SOAK else (1, 30, 6)
+    kills, clients, rooms = (KILLS, CLIENTS, ROOMS) if SOAK else (1, 30, 6)
     seed = random.randrange(1 << 32) if SOAK else 7
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -104,7 +105,7 @@ async def test_three_nodes_lose_nothing_when_the_one_that_serves_a_room_is_kille
 async def test_readers_that_do_not_read_are_cut_off_and_memory_stays_bounded(
     tmp_path: Path,
 ) -> None:
-    mutes, readers = (1_000, 100) if SOAK else (15, 3)
+    mutes, readers = (5 * CLIENTS, 100) if SOAK else (15, 3)
     with ServerProcess(tmp_path, "--frame-rate", "1000000") as server:
         speaker = await _enter(server.port, "speaker")
         people = [await _enter(server.port, f"u{number}") for number in range(readers)]
@@ -193,12 +194,14 @@ async def _see_ghosts_go(by_room: dict[str, list[Drone]], crash: Callable[[], No
     server crashes, soon nobody sees that one any more."""
     for members in by_room.values():
         await _see_each_other(members)
+    begun = time.monotonic()
     crash()
     for gone, *_ in by_room.values():
         gone.stop()
     async with asyncio.timeout(GHOSTS_S):
         for _, *members in by_room.values():
             await _see_each_other(members)
+    print(f"nobody sees them after {time.monotonic() - begun:.1f} s")
 
 
 async def _see_each_other(members: list[Drone]) -> None:
