@@ -5,7 +5,6 @@ a piece, with the names that it takes from the text around it; `CANNOT` is what 
 """
 
 import asyncio
-import builtins
 import json
 import logging
 import re
@@ -32,7 +31,6 @@ Names = dict[str, Any]
 
 # (page, words in the block): what it prints.
 PRINTS: dict[tuple[str, str], list[str]] = {
-    ("README.md", "shop.db"): ["1 job", "sold, 4 left"],
     ("messages.md", "SM-77"): ["1"],
     ("locks.md", "invoice-run"): [
         "token 1",
@@ -228,20 +226,6 @@ async def a_place_in_line(text: str, reader: Reader) -> None:
     assert (place.role, place.marker) == ("seated", "X")
 
 
-def names_it_knows(*allowed: str) -> Callable[[str, Reader], None]:
-    """Of lines that stand for themselves: they can be compiled, and use nothing but what is
-    said to be there, whose members are there."""
-
-    def check(text: str, reader: Reader) -> None:
-        indented = "".join(f"    {line}\n" for line in text.splitlines())
-        code = compile(f"async def piece():\n{indented}", "page", "exec")
-        [body] = [const for const in code.co_consts if hasattr(const, "co_names")]
-        unknown = set(body.co_names) - set(allowed) - set(dir(builtins)) - set(body.co_varnames)
-        assert not unknown, unknown
-
-    return check
-
-
 def _signed() -> tuple[str, dict[str, str]]:
     clock = Clock()
     secret = new_secret(Ids(clock.now_ms))
@@ -322,12 +306,6 @@ PARTS: dict[tuple[str, str], Callable[[str, Reader], Any]] = {
     ("guides/react.md", "def token_for"): a_token_for_a_board,
     ("guides/react.md", "list_push"): a_handler_that_adds_to_a_list,
     ("guides/postgresql.md", "async def copy"): a_move_of_records,
-    ("README.md", "client.live()"): names_it_knows(
-        "Client", "live", "join", "list", "subscribe", "push", "user"
-    ),
-    ("README.md", "max_wins"): names_it_knows(
-        "app", "tables", "create", "join", "place", "marker", "position", "wait_ms"
-    ),
 }
 
 
@@ -337,7 +315,6 @@ CANNOT: dict[tuple[str, str], str] = {
     ("*", "make "): "a target of the repository, which tests of its own run",
     ("*", "npm install"): "needs the package index; the types are checked against the checkout",
     ("*", "python3 -m venv"): "makes the environment that the tests run in",
-    ("*", "PATH="): "of the environment that `make` has made",
     (
         "guides/postgresql.md",
         "*",
