@@ -4,7 +4,8 @@ So many people wait (1,000 and 100,000); then one caller at a time joins, asks f
 leaves from anywhere, and lets the first in line sit down, hundreds of times in turn. All of it is
 durable (fsync) when it is answered; beside it a bare synced write is measured. The sides and lines
 alternate, so that whatever else the disk does at times does it to all of them. Before that is a
-rest, in which what was written in a hurry is folded into the table, or vacuumed.
+rest, in which what was written in a hurry is folded into the table, or vacuumed. All of it is done
+several times, each with new databases; what is told are the medians of these runs.
 
     onceward    a table on SQLite: join, place, leave and result, live view included
     skip-locked rows with a serial number in PostgreSQL, on the same machine: INSERT; count(*) of
@@ -33,7 +34,10 @@ from rich.table import Table
 from onceward.app import App
 from onceward.testing.postgres import PostgresServer
 
+HERE = Path(__file__).parent
 DEEDS = ("join", "position", "leave", "next")
+JUDGED = ("join", "position", "leave")
+MEDIAN_MS, P99_MS, TIMES = 2.0, 10.0, 2.0  # what is aimed at with the longest line
 SYNC = "bare sync"
 FILLERS = 64
 TURN = 10  # rounds of one side before it is another's turn
@@ -135,13 +139,13 @@ async def fill(side: Any, count: int) -> float:
 class Measured:
     """What each deed took at one side, in seconds, and a synced write of 4 KiB beside it."""
 
-    def __init__(self, side: Any, count: int, folder: Path) -> None:
+    def __init__(self, side: Any, count: int, rounds: int, folder: Path) -> None:
         self.took: dict[str, list[float]] = {name: [] for name in (*DEEDS, SYNC)}
         self.joins_per_s = 0.0
         self._side = side
         self._chance = random.Random(1)
         # Those in front come to sit down: they are not asked for, and do not leave.
-        self._there = [f"w{number}" for number in range(count * 9 // 10, count)]
+        self._there = [f"w{number}" for number in range(rounds + FILLERS, count)]
         self._number = 0
         self._file = os.open(folder / "sync", os.O_CREAT | os.O_WRONLY)
         os.pwrite(self._file, bytes(4_096), 0)
@@ -189,7 +193,7 @@ async def run(options: argparse.Namespace, url: str, folder: Path) -> dict[str, 
                 side: Any = Ours(own) if name == "onceward" else SkipLocked(url, count)
                 await side.open()
                 stack.push_async_callback(side.close)
-                one = measured[f"{name} {count}"] = Measured(side, count, own)
+                one = measured[f"{name} {count}"] = Measured(side, count, options.rounds, own)
                 one.joins_per_s = await fill(side, count)
         await asyncio.sleep(options.rest)
         for _ in range(0, options.rounds, TURN):
@@ -201,8 +205,16 @@ async def run(options: argparse.Namespace, url: str, folder: Path) -> dict[str, 
     }
 
 
+def middle(runs: list[Any]) -> Any:
+    """The median of each figure."""
+    if isinstance(runs[0], dict):
+        return {key: middle([run[key] for run in runs]) for key in runs[0]}
+    return statistics.median(runs)
+
+
 def show(options: argparse.Namespace, results: dict[str, Any]) -> None:
-    table = Table(title=f"{options.rounds} of each, one caller; median / p99 in ms")
+    title = f"{options.rounds} of each, one caller; median / p99 in ms, of {options.runs} runs"
+    table = Table(title=title)
     table.add_column("line", justify="right")
     table.add_column("")
     for name in (*DEEDS, SYNC):
@@ -222,6 +234,15 @@ def show(options: argparse.Namespace, results: dict[str, Any]) -> None:
             f"{name} {after[name]['median_ms'] / before[name]['median_ms']:.2f}" for name in DEEDS
         )
         console.print(f"{side}: {many:,} against {few:,}, times the median: {ratios}")
+    ours = results[f"onceward {many}"]
+    for name in JUDGED:
+        times = ours[name]["median_ms"] / results[f"onceward {few}"][name]["median_ms"]
+        median, p99 = ours[name]["median_ms"], ours[name]["p99_ms"]
+        fine = median < MEDIAN_MS and p99 < P99_MS and times <= TIMES
+        console.print(
+            f"{name}: {median:.2f} ms (aim: {MEDIAN_MS:g}), p99 {p99:.2f} ms (aim: {P99_MS:g}), "
+            f"{times:.2f} times (aim: {TIMES:g}): {'reached' if fine else 'missed'}"
+        )
 
 
 def main() -> None:
@@ -230,20 +251,32 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=800, help="of each deed (800)")
     parser.add_argument("--rest", type=float, default=15.0, help="seconds before measuring (15)")
     parser.add_argument("--folder", help="for the database; on the disk that is to be measured")
-    parser.add_argument("--json", help="write the figures there")
+    parser.add_argument("--runs", type=int, default=3, help="of all of it (3)")
+    parser.add_argument("--save", type=Path, default=HERE / "results" / "seats.json")
     options = parser.parse_args()
     if options.rounds > min(options.lines) * 8 // 10:
         parser.error("rounds must be fewer than those who wait in front")
+    runs = [once(options) for _ in range(options.runs)]
+    results = middle(runs)
+    show(options, results)
+    machine = {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
+    options.save.parent.mkdir(exist_ok=True)
+    facts = {"machine": machine, "rounds": options.rounds, "results": results, "runs": runs}
+    options.save.write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def once(options: argparse.Namespace) -> dict[str, Any]:
+    """One run, with new databases."""
     with (
         PostgresServer() as server,
-        tempfile.TemporaryDirectory(dir=options.folder) as folder,
+        tempfile.TemporaryDirectory(dir=options.folder or HERE, prefix="tmp-") as folder,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        results = runner.run(run(options, server.url, Path(folder)))
-    show(options, results)
-    if options.json:
-        facts = {"machine": platform.platform(), "rounds": options.rounds, "results": results}
-        Path(options.json).write_text(json.dumps(facts, indent=1))
+        return runner.run(run(options, server.url, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,16 @@ class Row(NamedTuple, Generic[T]):
     value: T
 
 
+class Mark(NamedTuple):
+    """What a transaction was about to write at some point."""
+
+    writes: "dict[Key, Put | Delete]"
+    added: set[Key]
+    hooks: int
+    end_hooks: int
+    changes: int
+
+
 class Transaction:
     """The view of one run of a function: reads are repeatable and see its own writes.
 
@@ -252,6 +262,29 @@ class Transaction:
         admit_key(key)
         self._writes[key] = Delete(key, self._expectation(key))
         self.changes += 1
+
+    def mark(self) -> Mark:
+        """Where it is, for `undo`."""
+        return Mark(
+            dict(self._writes),
+            set(self._added),
+            len(self.hooks),
+            len(self.end_hooks or ()),
+            self.changes,
+        )
+
+    def undo(self, mark: Mark) -> None:
+        """Write nothing of what was written since a mark; hooks of then hear that it failed. What
+        was read stays so, and is checked at the commit: what came of it depends on that."""
+        self._must_be_running()
+        self._writes, self._added = dict(mark.writes), set(mark.added)
+        self.changes = mark.changes
+        del self.hooks[mark.hooks :]
+        if self.end_hooks:
+            failed = self.end_hooks[mark.end_hooks :]
+            del self.end_hooks[mark.end_hooks :]
+            for hook in failed:
+                hook(False)
 
     @property
     def size(self) -> int:

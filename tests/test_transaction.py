@@ -385,3 +385,32 @@ async def test_after_its_end_nothing_can_be_done_with_it() -> None:
     ):
         with pytest.raises(BadInput, match="over"):
             act()
+
+
+# Marks.
+
+
+async def test_what_is_undone_is_not_written_and_what_was_read_is_checked() -> None:
+    tx = await begin("a")
+    tx.end_hooks = []
+    heard: list[Any] = []
+    tx.put(B, 1)
+    mark = tx.mark()
+    assert await tx.get(A) == "a"
+    tx.put(A, 2)
+    tx.put(B, 2)
+    tx.add(C, 2)
+    tx.on_durable(lambda: heard.append("durable"))
+    tx.on_end(heard.append)
+    tx.undo(mark)
+    assert heard == [False]
+    assert (await tx.get(A), await tx.get(B), await tx.get(C)) == ("a", 1, None)
+    assert (tx.hooks, tx.end_hooks, tx.changes) == ([], [], 1)
+    tx.add(C, 3)
+    assert tx.finish(write=True) == [
+        Put(B, b"1", None, ANY),
+        Put(C, b"3", None, ABSENT),
+        Check(A, version_in(tx, A)),
+    ]
+    with pytest.raises(BadInput):
+        tx.undo(mark)

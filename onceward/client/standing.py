@@ -96,12 +96,20 @@ class Standing:
             for other in lanes.values()
             if other["priority"] < lane["priority"] and other["tier"] == lane["tier"]
         )
+        ahead = (position - 1) * lane["size"] + before
+        alike = (lane["priority"], lane["tier"])
+        if any(
+            other["waiting"] and key != place.lane and (other["priority"], other["tier"]) == alike
+            for key, other in lanes.items()
+        ):
+            # Parties of other sizes come in between; the server has told how many.
+            ahead = max(place.ahead - (place.position - position) * lane["size"], 0)
         waiting = (self._room.map("table").get("state") or {}).get("waiting", place.waiting)
         return msgspec.structs.replace(
             place,
             position=position,
             went=lane["went"],
-            ahead=(position - 1) * lane["size"] + before,
+            ahead=ahead,
             waiting=waiting,
         )
 

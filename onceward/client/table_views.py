@@ -1,22 +1,24 @@
-"""What the client returns about tables."""
+"""What the client returns about tables: as the server has it, and what that comes in."""
 
 from typing import Any
 
 import msgspec
 
+from onceward.parts.seats import Leader, Place
+from onceward.parts.seats import Seat as TableSeat
 
-class TableSeat(msgspec.Struct):
-    """Who sits under a marker."""
-
-    user: str
-    since_ms: int = 0
-    wins: int = 0
-    bot: bool = False
-    ready: bool = False
-    turn: bool = False
-    due_ms: int = 0
-    warned: bool = False
-    away_ms: int = 0
+__all__ = [
+    "Ended",
+    "Ladder",
+    "Leader",
+    "Moved",
+    "Place",
+    "Rated",
+    "RatedView",
+    "Table",
+    "TableSeat",
+    "Tables",
+]
 
 
 class Table(msgspec.Struct):
@@ -53,25 +55,6 @@ class Tables(msgspec.Struct):
     next: str | None
 
 
-class Place(msgspec.Struct):
-    """Where someone is at a table."""
-
-    table: str
-    user: str
-    role: str
-    phase: str
-    game: int = 0
-    marker: str = ""
-    lane: str = ""
-    number: int = 0
-    position: int = 0
-    went: int = 0
-    ahead: int = 0
-    waiting: int = 0
-    wait_ms: int = 0
-    opened: str = ""
-
-
 class Ended(msgspec.Struct):
     """How a game has ended."""
 
@@ -86,16 +69,6 @@ class Moved(msgspec.Struct):
     """What a referee has answered."""
 
     answer: Any = None
-
-
-class Leader(msgspec.Struct):
-    """Someone on a ladder."""
-
-    user: str
-    rating: int
-    games: int = 0
-    won: int = 0
-    drawn: int = 0
 
 
 class Ladder(msgspec.Struct):

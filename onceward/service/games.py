@@ -3,9 +3,10 @@
 Turn clocks are entries in due: whoever owns the slot lets those lose who have not moved in time.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from onceward import limits
 from onceward.errors import BadInput, OncewardError
 from onceward.keys import Key
 from onceward.parts.games import (
@@ -19,6 +20,7 @@ from onceward.parts.games import (
     replay,
     view,
 )
+from onceward.parts.seats.policy import names_fit
 from onceward.service.dispatcher import Dispatcher
 from onceward.transaction import Transaction
 
@@ -83,17 +85,21 @@ class Games:
         rules = self.rules(match.begun.game)
         return await self.matches.play(tx, rules, match, seat, move, number)
 
-    async def leave(self, tx: Transaction, match: Match, seat: str) -> Match:
-        """Let a player give up: the others win. Once it has ended, it changes nothing."""
-        return await self.matches.leave(tx, self.rules(match.begun.game), match, seat)
+    async def leave(self, tx: Transaction, match: Match, seat: str, *others: str) -> Match:
+        """Let a player give up, or several: the others win. Once it has ended, it changes
+        nothing."""
+        return await self.matches.leave(tx, self.rules(match.begun.game), match, seat, others)
 
-    async def expire(self, tx: Transaction, match: Match) -> Match:
-        """Let those lose who have yet to move; not before its time, if it has a clock."""
-        return await self.matches.expire(tx, self.rules(match.begun.game), match)
+    async def expire(self, tx: Transaction, match: Match, *seats: str) -> Match:
+        """Let those lose who have yet to move, or some of them; not before its time, if it has a
+        clock."""
+        return await self.matches.expire(tx, self.rules(match.begun.game), match, seats)
 
-    async def stop(self, tx: Transaction, match: Match) -> Match:
-        """End a match so that it counts for nobody."""
-        return await self.matches.stop(tx, self.rules(match.begun.game), match)
+    async def stop(
+        self, tx: Transaction, match: Match, winners: Sequence[str] | None = None
+    ) -> Match:
+        """End a match from outside: these seats have won, or it counts for nobody."""
+        return await self.matches.stop(tx, self.rules(match.begun.game), match, winners)
 
     def view(self, match: Match, user: str | None = None) -> View:
         """What someone sees of a match: a player what that player may, everyone else what all
@@ -136,7 +142,15 @@ class Games:
 def admit(rules: Any) -> None:
     """Raise `BadInput` for what can be no game."""
     name, seats = getattr(rules, "name", ""), getattr(rules, "seats", ())
-    if not isinstance(rules, Rules) or not isinstance(name, str) or not name:
-        raise BadInput("a game is an object of a class of `Rules` that has a name")
-    if not isinstance(seats, tuple) or not seats or len(set(seats)) < len(seats):
-        raise BadInput(f"the seats of {name} are a tuple of names, each there once")
+    bytes_max = limits.SEATS_NAME_BYTES_MAX
+    if not isinstance(rules, Rules) or not names_fit(name, bytes_max):
+        raise BadInput(
+            f"a game is an object of a class of `Rules` that has a name, of at most {bytes_max} "
+            "bytes"
+        )
+    fit = isinstance(seats, tuple) and all(names_fit(seat, bytes_max) for seat in seats)
+    if not fit or not seats or len(set(seats)) < len(seats):
+        raise BadInput(
+            f"the seats of {name} are a tuple of names of at most {bytes_max} bytes, each there "
+            "once"
+        )

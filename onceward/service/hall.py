@@ -34,3 +34,4 @@ class Hall:
     async def close(self) -> None:
         """Notice no connections any more; twice is once."""
         await self._presence.close()
+        await self.tables.finish()

@@ -34,6 +34,8 @@ class TableReferee:
     def __init__(self, rules: Rules, games: Games, seats: Seats, board: Board) -> None:
         self.seats = rules.seats
         """Those that tables of this game have."""
+        self.answers = View
+        """What a move is answered by."""
         self._rules = rules
         self._games = games
         self._part = seats
@@ -56,7 +58,7 @@ class TableReferee:
         if made.match not in (None, match.begun.id):
             raise BadInput("another game is on by now", code="other_game", match=match.begun.id)
         after = await self._games.play(tx, match, seat, made.move, made.number)
-        if after is not match:
+        if after.entries > match.entries:
             after = await self._bots_move(tx, table, after)
             await self._go_on(tx, table, after, keep=after.number == match.number)
         return self._games.view(after, user)
@@ -66,13 +68,15 @@ class TableReferee:
         match = await self._games.at(tx, place(table.id))
         if match is None:
             return
-        losers = [seat for seat, user in ending.players.items() if user not in ending.winners]
+        won = [seat for seat, user in ending.players.items() if user in ending.winners]
+        lost = [seat for seat in ending.players if seat not in won]
         if ending.reason == "idle":
-            match = await self._games.expire(tx, match)
-        elif ending.reason in ("left", "lost") and losers:
-            match = await self._games.leave(tx, match, losers[0])
+            match = await self._games.expire(tx, match, *lost)
+        elif ending.reason in ("left", "lost") and lost:
+            match = await self._games.leave(tx, match, *lost)
         else:
-            match = await self._games.stop(tx, match)
+            told = won if ending.reason == "result" else None
+            match = await self._games.stop(tx, match, told)
         await self._show(tx, table, match)
 
     async def _bots_move(self, tx: Transaction, table: Table, match: Match) -> Match:

@@ -139,7 +139,13 @@ async def test_what_can_be_no_game_is_refused() -> None:
     class Twice(Nim):
         seats = ("a", "a")
 
-    for rules in (None, Nim, Rules(), Nameless(), Twice()):
+    class Long(Nim):
+        name = "x" * 33
+
+    class Numbered(Nim):
+        seats = (1, 2)  # type: ignore[assignment]
+
+    for rules in (None, Nim, Rules(), Nameless(), Twice(), Long(), Numbered()):
         with pytest.raises(BadInput):
             app.game(rules)  # type: ignore[arg-type]
     app.game(Nim())
@@ -148,3 +154,30 @@ async def test_what_can_be_no_game_is_refused() -> None:
     async with app:
         with pytest.raises(BadInput):
             app.game(Guess())
+
+
+@virtual
+async def test_a_match_that_was_read_before_undoes_nothing_that_has_happened_since() -> None:
+    async with playing() as (_, app):
+        stale = await begin(app)
+        id_ = stale.begun.id
+        await play(app, id_, "first", 3)
+        with pytest.raises(BadInput) as error:
+            await app.run(lambda tx: app.games.play(tx, stale, "first", 1))
+        assert error.value.code == "not_your_turn"
+        after = await app.run(lambda tx: app.games.play(tx, stale, "second", 3))
+        assert (after.state["left"], after.entries) == (1, 3)
+        await app.run(lambda tx: app.games.leave(tx, stale, "second"))
+        for over in (app.games.stop, app.games.expire):
+            assert (await app.run(lambda tx, over=over: over(tx, stale))).outcome == Outcome(
+                ("first",), "left"
+            )
+        assert len(await app.run(lambda tx: app.games.log(tx, id_))) == 4
+
+
+@virtual
+async def test_players_without_names_are_refused() -> None:
+    async with playing() as (_, app):
+        for players in ({"first": "ann", "second": ""}, {"first": "ann", "second": 5}):
+            with pytest.raises(BadInput):
+                await app.run(lambda tx, players=players: app.games.begin(tx, "nim", players))  # type: ignore[misc]

@@ -318,6 +318,53 @@ async def test_whatever_people_try_logs_tell_the_games_and_the_view_is_the_match
         assert {Late, Left} <= kinds
 
 
+@virtual
+async def test_of_three_two_can_be_lost_at_the_same_time_and_the_log_says_so() -> None:
+    async with hall("ann", "ben", "cas", game=Trumps(), turn_ms=0, grace_ms=20_000) as here:
+        match = (await here.live())["now"]["match"]
+        for user in ("ann", "cas"):
+            await here.app.tables.away("t", user)
+        await here.apps.sleep(21)
+        last = (await here.live())["last"]
+        assert (last["match"], last["outcome"]) == (match, {"winners": ["b"], "why": "left"})
+        assert await here.players() == {"b": "ben"}
+        assert (await here.log(match))[-1].others == ("c",)
+
+
+@virtual
+async def test_of_three_those_who_are_late_lose_and_who_has_moved_wins() -> None:
+    async with hall("ann", "ben", "cas", game=Trumps(), turn_ms=20_000) as here:
+        now = (await here.live())["now"]
+        found = await here.app.run(lambda tx: here.app.games.get(tx, now["match"]))
+        await here.app.tables.move("t", "ben", found.state["hands"]["b"][0])
+        await here.apps.sleep(21)
+        assert (await here.live())["last"]["outcome"] == {"winners": ["b"], "why": "timeout"}
+
+
+@virtual
+async def test_a_result_that_is_told_from_outside_is_in_the_log_as_that() -> None:
+    async with hall("ann", "ben", "cas") as here:
+        match = (await here.live())["now"]["match"]
+        await here.app.tables.result("t", ["ben"])
+        last = (await here.live())["last"]
+        assert (last["match"], last["outcome"]) == (match, {"winners": ["O"], "why": "told"})
+        assert await here.players() == {"X": "cas", "O": "ben"}
+        [_, end] = await here.log(match)
+        assert replay(TicTacToe(), await here.log(match))[-1].outcome == Outcome(("O",), "told")
+        assert end.winners == ("O",)
+
+
+@virtual
+async def test_a_move_whose_answer_was_lost_gets_the_same_one_again() -> None:
+    async with hall("ann", "ben", "cas") as here:
+        await here.play(X_WINS[:-1])
+        first = await here.app.tables.move("t", "ann", 2, key="last")
+        again = await here.app.tables.move("t", "ann", 2, key="last")
+        assert first == again
+        assert again.outcome == Outcome(("X",))
+        assert (await here.app.tables.get("t")).number == 2
+
+
 class Crowd(Rules):
     """Whoever moves first has won; as many play as may."""
 

@@ -20,6 +20,7 @@ from onceward.limits import KEY_NUMBER_MAX
 from onceward.transaction import Transaction
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
+from onceward.web.pages import pages
 from onceward.web.routes import Route
 from onceward.web.server import insist_local
 
@@ -29,19 +30,10 @@ _SCREEN = "rps-screen"
 _HEAD: Key = ("rps-screen-head", "head")
 _FOLDER = files("onceward.apps.rps").joinpath("page")
 _FILES = {
-    "/phones": ("phones.html", b"text/html; charset=utf-8"),
-    "/phones/phones.js": ("phones.js", b"text/javascript; charset=utf-8"),
-    "/phones/phones.css": ("phones.css", b"text/css; charset=utf-8"),
+    "/phones": "phones.html",
+    "/phones/phones.js": "phones.js",
+    "/phones/phones.css": "phones.css",
 }
-_HEADERS = [
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-]
 
 
 class Typed(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -75,18 +67,11 @@ class Phones(Provider):
         self._changed = asyncio.Event()
 
     def routes(self) -> list[Route]:
-        pages = [
-            Route("GET", path, self.page, "Phones to play with", public=True) for path in _FILES
-        ]
         return [
-            *pages,
+            *pages(_FOLDER, _FILES, "Phones to play with"),
             Route("POST", "/phones/texts", self.receive, "A phone sends a text", public=True),
             Route("GET", "/phones/texts", self.show, "What phones show", public=True),
         ]
-
-    async def page(self, site: Any, request: Request) -> Response:
-        name, kind = _FILES[request.route]
-        return Response(200, _FOLDER.joinpath(name).read_bytes(), kind, _HEADERS)
 
     async def receive(self, site: Any, request: Request) -> Response:
         """Take in a text and show it, in one commit; again, it does neither."""

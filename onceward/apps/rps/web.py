@@ -33,24 +33,16 @@ from onceward.limits import ROOM_ID_BYTES_MAX
 from onceward.transaction import Transaction
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
+from onceward.web.pages import pages
 from onceward.web.routes import Route
 from onceward.web.server import insist_local
 
 _FOLDER = files("onceward.apps.rps").joinpath("page")
 _FILES = {
-    "/play": ("play.html", b"text/html; charset=utf-8"),
-    "/play/play.js": ("play.js", b"text/javascript; charset=utf-8"),
-    "/play/play.css": ("play.css", b"text/css; charset=utf-8"),
+    "/play": "play.html",
+    "/play/play.js": "play.js",
+    "/play/play.css": "play.css",
 }
-_HEADERS = [
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-]
 _HEAD = "head"
 _USER_BYTES_MAX = ROOM_ID_BYTES_MAX - len("rps:@")
 _SHOWN = limits.LISTED_MAX
@@ -108,16 +100,11 @@ class Web(Provider):
         return f"@{sender}"  # no phone number begins like this
 
     def routes(self) -> list[Route]:
-        pages = [Route("GET", path, self.page, "A page to play on", public=True) for path in _FILES]
         return [
-            *pages,
+            *pages(_FOLDER, _FILES, "A page to play on"),
             Route("POST", "/play/texts", self.receive, "A player does something", public=True),
             Route("GET", "/play/me", self.me, "What a player sees", public=True),
         ]
-
-    async def page(self, site: Any, request: Request) -> Response:
-        name, kind = _FILES[request.route]
-        return Response(200, _FOLDER.joinpath(name).read_bytes(), kind, _HEADERS)
 
     async def receive(self, site: Any, request: Request) -> Response:
         """Take in what a player does; again, it does nothing more."""

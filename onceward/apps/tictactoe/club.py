@@ -12,6 +12,7 @@ from onceward.errors import NoSuchTable
 from onceward.service.tables.board import room_of
 from onceward.transaction import Transaction
 from onceward.web.http import Request, Response
+from onceward.web.pages import pages
 from onceward.web.routes import Route
 from onceward.web.site import Site
 
@@ -23,19 +24,10 @@ TABLES: dict[str, dict[str, Any]] = {
 """Tables by their ids, and the policy of each."""
 _FOLDER = files("onceward.apps.tictactoe").joinpath("page")
 _FILES = {
-    "/": ("tictactoe.html", b"text/html; charset=utf-8"),
-    "/page.js": ("page.js", b"text/javascript; charset=utf-8"),
-    "/page.css": ("page.css", b"text/css; charset=utf-8"),
+    "/": "tictactoe.html",
+    "/page.js": "page.js",
+    "/page.css": "page.css",
 }
-_HEADERS = [
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-]
 
 
 class Listed(msgspec.Struct):
@@ -65,17 +57,13 @@ class Club:
 
     def site(self) -> Site:
         """The page, to be mounted."""
-        routes = [Route("GET", path, self._page, "The page", public=True) for path in _FILES]
+        routes = pages(_FOLDER, _FILES, "The page")
         routes.append(Route("GET", "", self._front, "Leads to the page", public=True))
         routes.append(Route("GET", "/tables", self._list, "The tables", public=True))
         return Site(routes)
 
     async def _front(self, site: Any, request: Request) -> Response:
         return Response.elsewhere(request.scope["root_path"] + "/")
-
-    async def _page(self, site: Any, request: Request) -> Response:
-        name, kind = _FILES[request.route]
-        return Response(200, _FOLDER.joinpath(name).read_bytes(), kind, _HEADERS)
 
     async def _list(self, site: Any, request: Request) -> Response:
         return Response.of(await self.app.run(self._hall))

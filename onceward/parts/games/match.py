@@ -41,6 +41,8 @@ class Late(msgspec.Struct, frozen=True, omit_defaults=True, tag="late"):
     """The time for a round was over."""
 
     at_ms: int
+    seats: tuple[str, ...] = ()
+    """Who lost by that; none: all who had yet to move."""
 
 
 class Left(msgspec.Struct, frozen=True, omit_defaults=True, tag="left"):
@@ -48,12 +50,16 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True, tag="left"):
 
     seat: str
     at_ms: int
+    others: tuple[str, ...] = ()
+    """Who went at the same time."""
 
 
 class Stopped(msgspec.Struct, frozen=True, omit_defaults=True, tag="stopped"):
-    """It was ended from outside, and does not count."""
+    """It was ended from outside."""
 
     at_ms: int
+    winners: tuple[str, ...] | None = None
+    """Who has won, as was said there; None: it does not count."""
 
 
 Entry = Begun | Moved | Late | Left | Stopped
@@ -147,22 +153,26 @@ def play(
     raise BadInput("this move cannot be made now", code="bad_move")
 
 
-def late(match: Match, at_ms: int) -> Late | None:
-    """The entry of a time that is over; None if it is not, or the game has ended. Of a match
-    that has no clock of its own, another one says when."""
+def late(match: Match, at_ms: int, seats: Iterable[str] = ()) -> Late | None:
+    """The entry of a time that is over, for some or all who have yet to move; None if it is not,
+    or the game has ended. Of a match that has no clock of its own, another one says when."""
     over = match.outcome is None and (match.due_ms is None or at_ms >= match.due_ms)
-    return Late(at_ms) if over else None
+    return Late(at_ms, tuple(seats)) if over else None
 
 
-def stop(match: Match, at_ms: int) -> Stopped | None:
-    """The entry of an end that does not count; None if the game has ended before."""
-    return Stopped(at_ms) if match.outcome is None else None
+def stop(match: Match, at_ms: int, winners: Iterable[str] | None = None) -> Stopped | None:
+    """The entry of an end that is said from outside, with winners or so that it does not count;
+    None if the game has ended before."""
+    if match.outcome is not None:
+        return None
+    return Stopped(at_ms, None if winners is None else tuple(winners))
 
 
-def leave(match: Match, seat: str, at_ms: int) -> Left | None:
-    """The entry of a player who goes away; None if the game has ended, or nobody sits there."""
+def leave(match: Match, seat: str, at_ms: int, others: Iterable[str] = ()) -> Left | None:
+    """The entry of a player who goes away, alone or at the same time as others; None if the game
+    has ended, or nobody sits there."""
     here = seat in match.begun.players and match.outcome is None
-    return Left(seat, at_ms) if here else None
+    return Left(seat, at_ms, tuple(others)) if here else None
 
 
 def step(rules: Rules, match: Match, entry: Entry) -> Match:
@@ -173,12 +183,14 @@ def step(rules: Rules, match: Match, entry: Entry) -> Match:
             after.pending = {**match.pending, seat: move}
             after.last = {**match.last, seat: (match.number, move)}
             return after if after.awaited else _reveal(rules, after, at_ms)
-        case Late(at_ms):
-            return _ended(after, _losing(match, match.awaited, "timeout"), at_ms)
-        case Left(seat, at_ms):
-            return _ended(after, _losing(match, [seat], "left"), at_ms)
-        case Stopped(at_ms):
+        case Late(at_ms, seats):
+            return _ended(after, _losing(match, seats or match.awaited, "timeout"), at_ms)
+        case Left(seat, at_ms, others):
+            return _ended(after, _losing(match, [seat, *others], "left"), at_ms)
+        case Stopped(at_ms, None):
             return _ended(after, Outcome((), "stopped"), at_ms)
+        case Stopped(at_ms, winners):
+            return _ended(after, Outcome(winners or (), "told"), at_ms)
     raise BadInput(f"a log begins once, not again with {entry}")
 
 

@@ -5,7 +5,7 @@ writes both. While someone has a limited time to move, one entry in due stands f
 match has ended, the same kind of entry stands for the day when it is forgotten.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -50,6 +50,8 @@ class Matches:
         Raises `BadInput` if a seat is empty, there is no such seat, or the place is taken."""
         if set(players) != set(rules.seats):
             raise BadInput(f"{rules.name} is played from the seats {', '.join(rules.seats)}")
+        if not all(type(player) is str and player for player in players.values()):
+            raise BadInput("players are known by their names", code="bad_name")
         if place and await tx.get(playing_key(place)) is not None:
             raise BadInput(f"a game is on at {place!r}", code="other_game")
         begun = Begun(
@@ -68,10 +70,10 @@ class Matches:
     async def get(self, tx: Transaction, id_: str) -> Match:
         """A match as it stands. Raises `NoSuchMatch`."""
         found = None
-        if len(id_) == LENGTH:
+        if type(id_) is str and len(id_) == LENGTH:
             found = await tx.get(match_key(id_), Match)
         if found is None:
-            raise NoSuchMatch(f"there is no match {id_[:100]!r}", id=id_[:100])
+            raise NoSuchMatch(f"there is no match {str(id_)[:100]!r}", id=str(id_)[:100])
         return found
 
     async def at(self, tx: Transaction, place: str) -> Match | None:
@@ -90,29 +92,56 @@ class Matches:
     ) -> Match:
         """Make a move, once for its round if `number` says which one that is: sent again, it
         changes nothing. Raises `BadInput` for a move that may not be made."""
+        match = await self._now(tx, match)
         entry = referee.play(rules, match, seat, move, tx.now_ms, number)
         return self._step(tx, rules, match, entry)
 
-    async def leave(self, tx: Transaction, rules: Rules, match: Match, seat: str) -> Match:
-        """Let a player give up; once the match has ended it changes nothing."""
-        return self._step(tx, rules, match, referee.leave(match, seat, tx.now_ms))
+    async def leave(
+        self, tx: Transaction, rules: Rules, match: Match, seat: str, others: Sequence[str] = ()
+    ) -> Match:
+        """Let a player give up, or several; once the match has ended it changes nothing."""
+        match = await self._now(tx, match)
+        return self._step(tx, rules, match, referee.leave(match, seat, tx.now_ms, others))
 
-    async def stop(self, tx: Transaction, rules: Rules, match: Match) -> Match:
-        """End a match so that it does not count; one that has ended stays as it is."""
-        return self._step(tx, rules, match, referee.stop(match, tx.now_ms))
+    async def stop(
+        self,
+        tx: Transaction,
+        rules: Rules,
+        match: Match,
+        winners: Sequence[str] | None = None,
+    ) -> Match:
+        """End a match so that it does not count, or as is said from outside; one that has ended
+        stays as it is."""
+        match = await self._now(tx, match)
+        return self._step(tx, rules, match, referee.stop(match, tx.now_ms, winners))
 
-    async def expire(self, tx: Transaction, rules: Rules, match: Match) -> Match:
+    async def expire(
+        self, tx: Transaction, rules: Rules, match: Match, seats: Sequence[str] = ()
+    ) -> Match:
         """Let those lose who have not moved in time; changes nothing if the match has a clock of
         its own, and that is not at its end."""
-        return self._step(tx, rules, match, referee.late(match, tx.now_ms))
+        match = await self._now(tx, match)
+        return self._step(tx, rules, match, referee.late(match, tx.now_ms, seats))
 
     async def log(self, tx: Transaction, id_: str) -> list[Entry]:
         """What has happened in a match, with its secrets. Raises `NoSuchMatch`."""
         match = await self.get(tx, id_)
         start, end = keys.below(LOG)
         kind: Any = Entry
-        rows = await tx.scan(_partition(id_), kind, start=start, end=end, limit=match.entries)
-        return [row.value for row in rows]
+        log: list[Entry] = []
+        while len(log) < match.entries:
+            limit = min(match.entries - len(log), limits.SCAN_RECORDS_MAX)
+            rows = await tx.scan(_partition(id_), kind, start=start, end=end, limit=limit)
+            if not rows:
+                break
+            log += [row.value for row in rows]
+            start = keys.after(rows[-1].key[1])
+        return log
+
+    async def _now(self, tx: Transaction, match: Match) -> Match:
+        """A match as it is by this transaction, whenever it was read: a step from how it was
+        before would undo what has happened since."""
+        return await self.get(tx, match.begun.id)
 
     async def fall_due(
         self, tx: Transaction, entry: Key, rules_of: Callable[[str], Rules]

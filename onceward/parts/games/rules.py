@@ -28,7 +28,8 @@ class Outcome(msgspec.Struct, frozen=True):
     winners: tuple[str, ...] = ()
     """Seats; none: a draw."""
     why: str = ""
-    """`timeout`, `left` or `stopped`, if it is not the rules that have ended it."""
+    """`timeout`, `left`, `stopped` (it does not count) or `told` (from outside), if it is not the
+    rules that have ended it."""
 
 
 DRAW = Outcome()

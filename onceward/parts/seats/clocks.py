@@ -31,6 +31,7 @@ from onceward.parts.seats.records import (
     stands_partition,
 )
 from onceward.parts.seats.sitting import Sitting
+from onceward.parts.seats.whole import whole
 from onceward.transaction import Transaction, encode
 
 CLOCK_WRITES = 80
@@ -41,6 +42,7 @@ PURGE_WRITES = limits.SEATS_PURGE_RECORDS + 6
 class Clocks(Games):
     """What happens to whole tables, and by the clock."""
 
+    @whole
     async def create(
         self,
         tx: Transaction,
@@ -56,9 +58,11 @@ class Clocks(Games):
         if nothing here knows that game."""
         id_ = id_ or self._ids.new()
         if game and game not in self.referees:
-            raise BadInput(f"nothing here knows the game {game[:100]!r}", code="no_game")
+            raise BadInput(f"nothing here knows the game {str(game)[:100]!r}", code="no_game")
         seats: tuple[str, ...] = getattr(self.referees.get(game), "seats", ())
         if not isinstance(policy, Policy):
+            if not isinstance(policy, Mapping | None):
+                raise BadInput("a policy is an object of rules", code="bad_policy")
             policy = policy_of({**({"seats": seats} if seats else {}), **(policy or {})})
         admit(policy)
         if seats and policy.seats != seats:
@@ -118,6 +122,7 @@ class Clocks(Games):
             await sitting.save()
         return sitting.table()
 
+    @whole
     async def resume(self, tx: Transaction, id_: str) -> Table:
         """Go on where it was paused; twice is once."""
         sitting = await self._load(tx, id_)
@@ -128,6 +133,7 @@ class Clocks(Games):
             await self._settle(sitting)
         return await self.get(tx, id_)
 
+    @whole
     async def close(self, tx: Transaction, id_: str) -> Table:
         """End it for everyone, at once; a game that is on does not count. Twice is once."""
         sitting = await self._load(tx, id_)
@@ -153,6 +159,8 @@ class Clocks(Games):
         start = ""
         if after is not None:
             rating, user = after
+            if type(rating) is not int or not 0 <= rating <= limits.SEATS_RATING_MAX:
+                raise BadInput(f"a rating is 0 to {limits.SEATS_RATING_MAX}", code="bad_value")
             start = keys.after(keys.join(limits.SEATS_RATING_MAX - rating, user))
         rows = await tx.scan(ladder_partition(ladder), Rating, start=start, limit=most)
         return [
@@ -196,8 +204,11 @@ class Clocks(Games):
         for seat in sitting.head.seats.values():
             if seat.user in late:
                 lost = 0 < seat.away_ms <= sitting.now_ms
-                gone[seat.user] = "leave" if lost else sitting.policy.idle
                 reason = "lost" if lost else reason
+                # Or games would begin and end for ever among those who are not there.
+                seat.idle += 1
+                away = lost or seat.idle >= limits.SEATS_IDLE_MAX
+                gone[seat.user] = "leave" if away else sitting.policy.idle
         winners = [s.user for s in sitting.head.seats.values() if s.user not in late]
         await self._finish(sitting, winners, reason if winners else "void", gone)
 

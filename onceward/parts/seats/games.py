@@ -105,6 +105,7 @@ class Games:
         await sitting.save()
         referee = self._referee(sitting) if begins else None
         if referee is not None:
+            sitting.judged = True
             await referee.begin(sitting.tx, sitting.table())
 
     async def _fill(self, sitting: Sitting) -> None:
@@ -199,6 +200,18 @@ class Games:
     async def _opened(self, sitting: Sitting, user: str) -> str:
         stand = await sitting.tx.get(stand_key(sitting.id, sitting.head.epoch, user), Stand)
         return "" if stand is None else stand.opened
+
+    async def _plays_at(self, sitting: Sitting, user: str) -> str:
+        """The table that was opened from here for one who is there still; empty: none. Or to ask
+        twice for a table would open two."""
+        opened = await self._opened(sitting, user)
+        if not opened:
+            return ""
+        try:
+            there = await self._load(sitting.tx, opened, looks=True)
+        except NoSuchTable:
+            return ""
+        return opened if there.seat_of(user) is not None else ""
 
     # The end of a game.
 

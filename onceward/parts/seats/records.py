@@ -54,6 +54,8 @@ class Seat(msgspec.Struct, omit_defaults=True):
     """Until when the seat is kept while the connection is lost; 0: it is there."""
     party: int = 0
     """The same for those who came together."""
+    idle: int = 0
+    """How many games in a row it has lost on time, and done nothing since."""
 
 
 class Front(msgspec.Struct):
@@ -148,6 +150,8 @@ class Stand(msgspec.Struct, omit_defaults=True):
     """When a sign of life is looked for; 0: never."""
     opened: str = ""
     """The table that was opened for it from here."""
+    idle: int = 0
+    """As of its last seat."""
     key: str = ""
     """Of its last move …"""
     answer: Any = None

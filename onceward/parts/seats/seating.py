@@ -1,8 +1,10 @@
 """The rules of a table, as functions on values: who is next, who gets up, what time brings."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from onceward import limits
 from onceward.parts.seats.policy import Policy, Then
 from onceward.parts.seats.records import Head, Lane, Seat, Wait
 
@@ -138,6 +140,18 @@ def free_marker(policy: Policy, seats: Mapping[str, Seat]) -> str:
     return next(marker for marker in policy.seats if seats[marker].bot)
 
 
+def before(lane: Lane, other: Lane, order: int, orders: int) -> int:
+    """About how many people of another lane sit down before one who came to this lane as the
+    `order`th, of so many who have come to any."""
+    if other.front is None or other.tier != lane.tier or other.priority > lane.priority:
+        return 0
+    if other.priority < lane.priority:
+        return other.waiting * other.size
+    # Whoever came earlier does: the share of that time, as if they had come evenly.
+    share = max(order - other.front.order, 0) / max(orders - other.front.order, 1)
+    return math.ceil(other.waiting * share) * other.size
+
+
 def group(
     policy: Policy, lanes: Mapping[str, Lane], waits: Mapping[str, Sequence[Wait]], now_ms: int
 ) -> list[str] | None:
@@ -147,42 +161,70 @@ def group(
         (key for key, found in waits.items() if found),
         key=lambda key: (lanes[key].priority, waits[key][0].order),
     )
-    for anchor in fronts:
-        chosen = _group_of(policy, lanes, waits, fronts, anchor, now_ms)
-        if chosen is not None:
-            return chosen
-    return None
+    sums = 1  # a bit for each number of people that some of them make up
+    for key in fronts:
+        for _ in waits[key]:
+            sums |= sums << lanes[key].size
+    if not sums >> len(policy.seats) & 1:
+        return None
+    groups = _Groups(policy, lanes, waits, fronts, now_ms)
+    found = (groups.complete([anchor]) for anchor in fronts)
+    return next((chosen for chosen in found if chosen is not None), None)
 
 
-def _group_of(
-    policy: Policy,
-    lanes: Mapping[str, Lane],
-    waits: Mapping[str, Sequence[Wait]],
-    fronts: Sequence[str],
-    anchor: str,
-    now_ms: int,
-) -> list[str] | None:
-    chosen: list[str] = []
-    members: list[tuple[int, int]] = []  # tier, and reach
-    free = len(policy.seats)
+class _Groups:
+    """Looks for lanes whose first ones make up a whole table."""
 
-    def matches(key: str) -> bool:
-        taken = chosen.count(key)
-        if taken >= len(waits[key]) or lanes[key].size > free:
-            return False
-        tier, far = lanes[key].tier, reach(policy, waits[key][taken].since_ms, now_ms)
-        return all(abs(tier - other) <= max(far, theirs) for other, theirs in members)
+    def __init__(
+        self,
+        policy: Policy,
+        lanes: Mapping[str, Lane],
+        waits: Mapping[str, Sequence[Wait]],
+        fronts: Sequence[str],
+        now_ms: int,
+    ) -> None:
+        self._policy = policy
+        self._lanes = lanes
+        self._waits = waits
+        self._fronts = fronts
+        self._now_ms = now_ms
+        self._dead: set[tuple[str, ...]] = set()
+        """Those of which nothing comes, in whatever order they were taken."""
 
-    while free:
-        able = [anchor] if not chosen else [key for key in fronts if matches(key)]
-        if not able or not matches(able[0]):
+    def complete(self, chosen: list[str]) -> list[str] | None:
+        """Some who fit, and others beside them until the table is full; those who came first
+        before others, and None if there is no way."""
+        free = len(self._policy.seats) - sum(self._lanes[key].size for key in chosen)
+        if free <= 0:
+            return chosen if free == 0 else None
+        those = tuple(sorted(chosen))
+        if those in self._dead or len(self._dead) >= limits.SEATS_GROUPS_MAX:
             return None
-        key = min(able, key=lambda key: (lanes[key].priority, waits[key][chosen.count(key)].order))
-        wait = waits[key][chosen.count(key)]
-        members.append((lanes[key].tier, reach(policy, wait.since_ms, now_ms)))
-        chosen.append(key)
-        free -= lanes[key].size
-    return chosen
+        able = [key for key in self._fronts if self._fits(key, chosen, free)]
+        for key in sorted(able, key=lambda key: self._precedence(key, chosen.count(key))):
+            found = self.complete([*chosen, key])
+            if found is not None:
+                return found
+        self._dead.add(those)
+        return None
+
+    def _fits(self, key: str, chosen: Sequence[str], free: int) -> bool:
+        """Whether the next one of a lane may sit beside those who are chosen."""
+        at = chosen.count(key)
+        if at >= len(self._waits[key]) or self._lanes[key].size > free:
+            return False
+        far = self._reach(key, at)
+        for number, other in enumerate(chosen):
+            theirs = self._reach(other, chosen[:number].count(other))
+            if abs(self._lanes[key].tier - self._lanes[other].tier) > max(far, theirs):
+                return False
+        return True
+
+    def _reach(self, key: str, at: int) -> int:
+        return reach(self._policy, self._waits[key][at].since_ms, self._now_ms)
+
+    def _precedence(self, key: str, at: int) -> tuple[int, int]:
+        return self._lanes[key].priority, self._waits[key][at].order
 
 
 # What time brings.

@@ -3,29 +3,36 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import msgspec
+
 from onceward import keys, limits
 from onceward.errors import BadInput
 from onceward.keys import Key
 from onceward.parts.seats import seating
 from onceward.parts.seats.clocks import Clocks
+from onceward.parts.seats.policy import names_fit
 from onceward.parts.seats.records import (
     WAIT_DUE,
     Ending,
+    Info,
     Place,
     Stand,
     admit_move_key,
     admit_user,
     alive_key,
+    info_key,
     stand_key,
 )
 from onceward.parts.seats.sitting import Sitting
+from onceward.parts.seats.whole import whole
 from onceward.transaction import Transaction
 
 
 class Seats(Clocks):
     """The tables of one database. All raise `NoSuchTable`; those that change something raise
-    `table_closed` for a closed one, and change nothing then."""
+    `table_closed` for a closed one. What raises has changed nothing, also for who goes on."""
 
+    @whole
     async def join(
         self,
         tx: Transaction,
@@ -36,8 +43,9 @@ class Seats(Clocks):
         party: Sequence[str] = (),
     ) -> Place:
         """Take the first free seat, or stand at the back of a lane; who is there stays where it
-        is. With a party all sit down at the same time or wait together. Raises `BadInput`,
-        with the code `table_full` if as many wait as may."""
+        is, and so does who plays at a table that was opened from here. With a party all sit down
+        at the same time or wait together. Raises `BadInput`, with the code `table_full` if as
+        many wait as may."""
         users = [user, *party]
         for name in users:
             admit_user(name)
@@ -46,7 +54,8 @@ class Seats(Clocks):
         policy = sitting.policy
         lane = lane or policy.lanes[-1]
         if lane not in policy.lanes:
-            raise BadInput(f"the lanes here are {', '.join(policy.lanes)}, not {lane[:100]!r}")
+            lanes = ", ".join(policy.lanes)
+            raise BadInput(f"the lanes here are {lanes}, not {str(lane)[:100]!r}")
         if len(users) > policy.party_max or len(set(users)) < len(users):
             raise BadInput(f"a party is of 1 to {policy.party_max} different people here")
         if policy.bot_ms and not set(users).isdisjoint(policy.bots):
@@ -55,6 +64,8 @@ class Seats(Clocks):
         if stand is not None and stand.role != "watching":
             await self._is_here(sitting, user, acts=True)
             return await self._place(sitting, user, stand)
+        if stand is None and await self._plays_at(sitting, user):
+            return await self._place(sitting, user, None)
         await self._admit_party(sitting, users)
         tier = await self._tier(sitting, users)
         if self._sits_at_once(sitting, len(users), tier):
@@ -62,7 +73,7 @@ class Seats(Clocks):
         else:
             await sitting.stand_back(users, lane, tier)
         await self._settle(sitting)
-        place = await self.place(tx, id_, user)
+        place = await self._placed(sitting, user)
         if place.role == "waiting" and place.waiting > policy.line_max:
             raise BadInput(f"{policy.line_max} wait at {id_!r}, and no more may", code="table_full")
         return place
@@ -71,6 +82,9 @@ class Seats(Clocks):
         for name in users:
             known = await sitting.stand(name)
             if known is None:
+                opened = await self._plays_at(sitting, name)
+                if opened:
+                    raise BadInput(f"{name!r} is at the table {opened!r}, which was opened here")
                 continue
             if known.role != "watching":
                 raise BadInput(f"{name!r} is {known.role} at the table {sitting.id!r} already")
@@ -85,9 +99,11 @@ class Seats(Clocks):
         free = len(policy.seats) - len(seated)
         return size <= free and all(seat.tier == tier for seat in seated)
 
+    @whole
     async def leave(self, tx: Transaction, id_: str, user: str) -> Place:
         """Get up, or out of the line, with all of one's party there; who is not there stays away.
         Who leaves a game has lost it."""
+        admit_user(user)
         sitting = await self._load(tx, id_)
         sitting.must_be_open()
         stand = await sitting.stand(user)
@@ -108,8 +124,9 @@ class Seats(Clocks):
         else:
             await sitting.rise(self._marker(sitting, user), "leave")
             await self._settle(sitting)
-        return await self.place(tx, id_, user)
+        return await self._placed(sitting, user)
 
+    @whole
     async def watch(self, tx: Transaction, id_: str, user: str) -> Place:
         """Be a spectator; who sits or waits there stays where it is. Raises `table_full`."""
         admit_user(user)
@@ -122,29 +139,35 @@ class Seats(Clocks):
                 raise BadInput(f"{most} watch {id_!r}, and no more may", code="table_full")
             await sitting.watch(user)
             await sitting.save()
-        return await self.place(tx, id_, user)
+        return await self._placed(sitting, user)
 
+    @whole
     async def ready(self, tx: Transaction, id_: str, user: str) -> Place:
         """Say that one is ready, or wants to play again. When all are, the game begins. It means
         nothing while nobody is asked. Raises `not_seated`."""
         sitting = await self._seated(tx, id_, user)
         seat = sitting.seat_of(user)
         assert seat is not None
-        seat.away_ms = 0
         if sitting.head.phase == "ready" and not seat.ready:
-            seat.ready, seat.due_ms = True, 0
+            seat.ready, seat.due_ms, seat.away_ms = True, 0, 0
             await self._settle(sitting)
+        else:
+            await self._is_here(sitting, user)
         return await self.place(tx, id_, user)
 
+    @whole
     async def move(self, tx: Transaction, id_: str, user: str, move: Any, *, key: str = "") -> Any:
         """Let the referee judge a move of someone who is seated; returns its answer. With a key
         it is made once: the last one again gets the same answer. Raises `not_seated`, `no_game`,
-        `not_your_turn`, `table_paused`, and what the referee raises."""
+        `not_your_turn`, `out_of_time`, `table_paused`, and what the referee raises."""
+        admit_user(user)
         if key:
             admit_move_key(key)
-            known = await (await self._load(tx, id_)).stand(user)
-            if known is not None and known.key == key:
-                return known.answer
+            known = await self._load(tx, id_, looks=True)
+            stand = await known.stand(user)
+            if stand is not None and stand.key == key:
+                kind = getattr(self.referees.get(known.info.game), "answers", Any)
+                return msgspec.convert(stand.answer, kind)
         sitting = await self._seated(tx, id_, user)
         self._must_play(sitting)
         if sitting.head.paused_ms:
@@ -153,6 +176,8 @@ class Seats(Clocks):
         assert seat is not None
         if not seat.turn and any(other.turn for other in sitting.head.seats.values()):
             raise BadInput("it is someone else's turn", code="not_your_turn")
+        if seat.turn and 0 < seat.due_ms <= sitting.now_ms:
+            raise BadInput("the time for this move is over", code="out_of_time")
         referee = self._referee(sitting)
         if referee is None:
             raise BadInput(f"the table {id_!r} has no game with moves", code="no_game")
@@ -166,6 +191,7 @@ class Seats(Clocks):
                 after.put_stand(user, stand)
         return answer
 
+    @whole
     async def turn(
         self, tx: Transaction, id_: str, users: Collection[str], *, keep: bool = False
     ) -> None:
@@ -177,11 +203,12 @@ class Seats(Clocks):
             waits = seat.user in users
             if not (keep and waits and seat.turn):
                 clock_ms = 0 if seat.bot or not waits else sitting.policy.turn_ms
-                seat.due_ms = sitting.now_ms + clock_ms if clock_ms else 0
+                seat.due_ms = sitting.clock_ms + clock_ms if clock_ms else 0
                 seat.warned = False
             seat.turn = waits
         await sitting.save()
 
+    @whole
     async def result(
         self, tx: Transaction, id_: str, winners: Sequence[str], *, game: int | None = None
     ) -> Ending:
@@ -189,6 +216,8 @@ class Seats(Clocks):
         draw. Losers get up, others sit down, ratings change, and the next game begins, all with
         this commit. With `game` it must be that one. Raises `no_game`, `other_game`,
         `not_seated`. For referees and servers: no client says who has lost."""
+        if isinstance(winners, str) or not isinstance(winners, Collection):
+            raise BadInput("winners are a list of names")
         sitting = await self._load(tx, id_)
         sitting.must_be_open()
         if game is not None and game != sitting.head.game:
@@ -209,11 +238,12 @@ class Seats(Clocks):
 
     async def away(self, tx: Transaction, id_: str, user: str) -> Place:
         """The connection is lost: the seat is kept for the time of grace. Once for several."""
+        admit_user(user)
         sitting = await self._load(tx, id_)
         seat = sitting.seat_of(user)
         grace_ms = sitting.policy.grace_ms
         if seat is not None and not seat.bot and not seat.away_ms and grace_ms:
-            seat.away_ms = sitting.now_ms + grace_ms
+            seat.away_ms = sitting.clock_ms + grace_ms
             await sitting.save()
         return await self.place(tx, id_, user)
 
@@ -225,6 +255,7 @@ class Seats(Clocks):
     async def alive(self, tx: Transaction, id_: str, user: str) -> None:
         """Give a sign of life. Of those who wait it touches nothing but their own record; for
         those who play it does not count as a move."""
+        admit_user(user)
         info = await self._info(tx, id_)
         stand = await tx.get(stand_key(id_, info.epoch, user), Stand)
         if stand is None or not stand.role:
@@ -244,6 +275,8 @@ class Seats(Clocks):
         if seat is None or seat.bot:
             return
         changed, seat.away_ms = seat.away_ms > 0, 0
+        if acts and seat.idle:
+            changed, seat.idle = True, 0
         # Not with every sign, but when a share of the time has passed.
         fresh_ms = now_ms + policy.waiting_ms - policy.waiting_ms // limits.SEATS_SIGNS
         runs = not head.paused_ms
@@ -284,12 +317,26 @@ class Seats(Clocks):
         _, id_, epoch, user, _ = keys.split(entry[1])
         return [stand_key(id_, epoch, user), alive_key(id_, epoch, user)]
 
+    async def fetch(self, tx: Transaction, id_: str, users: Sequence[str]) -> None:
+        """Read what most of what these users do will read, with one call; whoever cannot be one,
+        and a table that is not there, is for that to find out."""
+        info = await tx.get(info_key(id_), Info, cached=True)
+        if info is not None:
+            known = [user for user in users if names_fit(user, limits.SEATS_USER_BYTES_MAX)]
+            await tx.fetch([stand_key(id_, info.epoch, user) for user in known])
+
     # Looking.
 
     async def place(self, tx: Transaction, id_: str, user: str) -> Place:
         """Where someone is at a table: exact, at the cost of a few records."""
         admit_user(user)
         sitting = await self._load(tx, id_, looks=True)
+        return await self._place(sitting, user, await sitting.stand(user))
+
+    async def _placed(self, sitting: Sitting, user: str) -> Place:
+        """Where someone is by what was done here."""
+        if sitting.judged:
+            sitting = await self._load(sitting.tx, sitting.id, looks=True)
         return await self._place(sitting, user, await sitting.stand(user))
 
     async def _place(self, sitting: Sitting, user: str, stand: Stand | None) -> Place:
@@ -307,11 +354,12 @@ class Seats(Clocks):
             lane = head.lanes[stand.lane]
             place.lane, place.number, place.went = stand.lane, stand.number, lane.went
             place.position = await sitting.line.position(stand.lane, lane, stand.number)
-            place.ahead = (place.position - 1) * lane.size + sum(
-                other.waiting * other.size
-                for other in head.lanes.values()
-                if other.priority < lane.priority and other.tier == lane.tier
-            )
+            place.ahead = (place.position - 1) * lane.size
+            others = [other for key, other in head.lanes.items() if key != stand.lane]
+            if any(other.waiting for other in others):
+                order = (await sitting.line.get(stand.lane, stand.number)).order
+                for other in others:
+                    place.ahead += seating.before(lane, other, order, head.order)
             place.wait_ms = seating.estimate_ms(sitting.policy, head, place.ahead, sitting.now_ms)
         return place
 

@@ -52,6 +52,8 @@ class Sitting:
         self.line = Line(tx, id_, head.epoch)
         self.more = False
         """Whether there is more to do than one commit holds: then it is looked at again at once."""
+        self.judged = False
+        """Whether a referee has acted since it was read: then it may be as it was no longer."""
         self._board = board
         self._slots = slots
         self._shown = {} if new else _view(self)
@@ -77,6 +79,11 @@ class Sitting:
     @property
     def now_ms(self) -> int:
         return self.tx.now_ms
+
+    @property
+    def clock_ms(self) -> int:
+        """What the clocks of the table show: they stand still while it is paused."""
+        return self.head.paused_ms or self.now_ms
 
     @property
     def rests(self) -> bool:
@@ -164,9 +171,7 @@ class Sitting:
         key = stand_key(self.id, self.head.epoch, user)
         self.tx.put(key, stand, expires_at_ms=expires_at_ms)
 
-    async def stand_back(
-        self, users: Sequence[str], name: str, tier: int, since_ms: int | None = None
-    ) -> None:
+    async def stand_back(self, users: Sequence[str], name: str, tier: int, idle: int = 0) -> None:
         """Stand at the back of a lane, alone or as a party."""
         head, policy, now_ms = self.head, self.policy, self.now_ms
         key = seating.lane_key(name, tier, len(users))
@@ -174,13 +179,12 @@ class Sitting:
         if lane is None:
             lane = head.lanes[key] = Lane(policy.lanes.index(name), tier, len(users))
         if not head.waiting:
-            head.paced_ms = now_ms
-        since_ms = now_ms if since_ms is None else since_ms
-        number = self.line.stand(key, lane, Wait(tuple(users), since_ms, head.order, name))
+            head.paced_ms = self.clock_ms
+        number = self.line.stand(key, lane, Wait(tuple(users), now_ms, head.order, name))
         head.order += 1
         self._lanes[key] = None
         for user in users:
-            await self._wait(user, Stand("waiting", now_ms, key, number))
+            await self._wait(user, Stand("waiting", now_ms, key, number, idle=idle))
 
     async def _wait(self, user: str, stand: Stand) -> None:
         """Let signs of life be looked for, beside whatever else is new of someone."""
@@ -222,13 +226,14 @@ class Sitting:
         """Let people sit down under the first free markers."""
         for user in users:
             known = await self.tx.get(stand_key(self.id, self.head.epoch, user), Stand)
-            due_ms = 0 if known is None else known.due_ms
-            stand = Stand("seated", self.now_ms, due_ms=due_ms)
-            if known is not None:
-                stand.key, stand.answer = known.key, known.answer
-            self.put_stand(user, stand)
             party = self.head.order + 1 if len(users) > 1 else 0
-            self._take(Seat(user, self.now_ms, lane, tier, party=party))
+            seat = Seat(user, self.now_ms, lane, tier, party=party)
+            stand = Stand("seated", self.now_ms)
+            if known is not None:
+                stand.due_ms, stand.key, stand.answer = known.due_ms, known.key, known.answer
+                seat.idle = known.idle
+            self.put_stand(user, stand)
+            self._take(seat)
 
     def sit_bot(self, name: str) -> None:
         self._take(Seat(name, self.now_ms, bot=True))
@@ -238,14 +243,14 @@ class Sitting:
         seats[seating.free_marker(self.policy, seats)] = seat
         self.head.again = False
 
-    async def rise(self, marker: str, then: Then, tier: int | None = None) -> None:
+    async def rise(self, marker: str, then: Then) -> None:
         """Let someone get up, and go to the back of the line or away."""
         seat = self.head.seats.pop(marker)
         self.head.again = False
         if seat.bot:
             return
         if then == "back":
-            await self.stand_back([seat.user], seat.lane, seat.tier if tier is None else tier)
+            await self.stand_back([seat.user], seat.lane, seat.tier, seat.idle)
         else:
             await self.forget(seat.user)
 

@@ -1,9 +1,8 @@
-"""Tables of an application: each call runs a transaction, and callers of one table take turns."""
+"""Tables of an application: each call is one transaction, in the turn of its table."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-from onceward.errors import BadInput
 from onceward.parts.seats import (
     CLOCK_DUE,
     CLOCK_WRITES,
@@ -20,6 +19,7 @@ from onceward.parts.seats import (
     Table,
 )
 from onceward.service.dispatcher import Dispatcher
+from onceward.service.tables.turns import Turns
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -32,9 +32,23 @@ class Tables:
     def __init__(self, store: Store, part: Seats, dispatcher: Dispatcher) -> None:
         self.part = part
         self._store = store
+        self._turns = Turns(store, part.fetch)
         dispatcher.on_due(CLOCK_DUE, part.tick, writes=CLOCK_WRITES)
         dispatcher.on_due(WAIT_DUE, part.expire, reads=part.read_to_expire, writes=EXPIRE_WRITES)
         dispatcher.on_due(PURGE_DUE, part.purge, writes=PURGE_WRITES)
+
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+        await self._turns.finish()
+
+    async def run(
+        self, id_: str, fn: Callable[[Transaction], Awaitable[T]], users: Collection[str] = ()
+    ) -> T:
+        """Run a transaction of one's own that changes a table, as `App.run` does; it may help to
+        say which users it is about. Callers of one table take turns instead of racing, and share
+        commits where many come at once: so `fn` may run again for the sake of others, and its
+        transaction may hold what others have done."""
+        return await self._turns.run(id_, fn, users)
 
     def new_id(self) -> str:
         """For a table without a name of its own."""
@@ -53,7 +67,7 @@ class Tables:
     ) -> Table:
         """Make a table; without an id it gets a new one."""
         made = id_ or self._store.ids.new()
-        return await self._change(
+        return await self.run(
             made,
             lambda tx: self.part.create(tx, made, policy=policy, game=game, by=by, meta=meta),
         )
@@ -70,15 +84,15 @@ class Tables:
 
     async def pause(self, id_: str) -> Table:
         """Stop all clocks, begin no game and seat nobody, until `resume`."""
-        return await self._change(id_, lambda tx: self.part.pause(tx, id_))
+        return await self.run(id_, lambda tx: self.part.pause(tx, id_))
 
     async def resume(self, id_: str) -> Table:
         """Go on where it was paused."""
-        return await self._change(id_, lambda tx: self.part.resume(tx, id_))
+        return await self.run(id_, lambda tx: self.part.resume(tx, id_))
 
     async def close(self, id_: str) -> Table:
         """End it for everyone."""
-        return await self._change(id_, lambda tx: self.part.close(tx, id_))
+        return await self.run(id_, lambda tx: self.part.close(tx, id_))
 
     # People.
 
@@ -86,35 +100,33 @@ class Tables:
         self, id_: str, user: str, *, lane: str = "", party: Sequence[str] = ()
     ) -> Place:
         """Take the first free seat, or stand in line."""
-        return await self._change(
-            id_, lambda tx: self.part.join(tx, id_, user, lane=lane, party=party)
+        return await self.run(
+            id_, lambda tx: self.part.join(tx, id_, user, lane=lane, party=party), [user]
         )
 
     async def leave(self, id_: str, user: str) -> Place:
         """Get up, or out of the line."""
-        return await self._change(id_, lambda tx: self.part.leave(tx, id_, user))
+        return await self.run(id_, lambda tx: self.part.leave(tx, id_, user), [user])
 
     async def watch(self, id_: str, user: str) -> Place:
         """Be a spectator."""
-        return await self._change(id_, lambda tx: self.part.watch(tx, id_, user))
+        return await self.run(id_, lambda tx: self.part.watch(tx, id_, user), [user])
 
     async def ready(self, id_: str, user: str) -> Place:
         """Say that one is ready, or wants to play again."""
-        return await self._change(id_, lambda tx: self.part.ready(tx, id_, user))
+        return await self.run(id_, lambda tx: self.part.ready(tx, id_, user), [user])
 
     async def move(self, id_: str, user: str, move: Any, *, key: str = "") -> Any:
         """Let the referee judge a move; returns its answer."""
-        return await self._change(id_, lambda tx: self.part.move(tx, id_, user, move, key=key))
+        return await self.run(id_, lambda tx: self.part.move(tx, id_, user, move, key=key), [user])
 
     async def turn(self, id_: str, users: Collection[str], *, keep: bool = False) -> None:
         """Say for whom the game waits."""
-        await self._change(id_, lambda tx: self.part.turn(tx, id_, users, keep=keep))
+        await self.run(id_, lambda tx: self.part.turn(tx, id_, users, keep=keep))
 
     async def result(self, id_: str, winners: Sequence[str], *, game: int | None = None) -> Ending:
         """End the game that is on; without winners it is a draw."""
-        if isinstance(winners, str):
-            raise BadInput("winners are a list of names")
-        return await self._change(id_, lambda tx: self.part.result(tx, id_, winners, game=game))
+        return await self.run(id_, lambda tx: self.part.result(tx, id_, winners, game=game))
 
     async def draw(self, id_: str, *, game: int | None = None) -> Ending:
         """End the game that is on: nobody has won."""
@@ -122,11 +134,11 @@ class Tables:
 
     async def away(self, id_: str, user: str) -> Place:
         """The connection is lost."""
-        return await self._change(id_, lambda tx: self.part.away(tx, id_, user))
+        return await self.run(id_, lambda tx: self.part.away(tx, id_, user), [user])
 
     async def back(self, id_: str, user: str) -> Place:
         """The connection is there again."""
-        return await self._change(id_, lambda tx: self.part.back(tx, id_, user))
+        return await self.run(id_, lambda tx: self.part.back(tx, id_, user), [user])
 
     async def alive(self, id_: str, users: Collection[str]) -> None:
         """Signs of life of some who are at a table, with one commit."""
@@ -135,7 +147,7 @@ class Tables:
             for user in users:
                 await self.part.alive(tx, id_, user)
 
-        await self._change(id_, fn)
+        await self.run(id_, fn, users)
 
     async def place(self, id_: str, user: str) -> Place:
         """Where someone is at a table."""
@@ -154,6 +166,3 @@ class Tables:
         return await self._store.run(
             lambda tx: self.part.leaders(tx, ladder, most=most, after=after)
         )
-
-    async def _change(self, id_: str, fn: Callable[[Transaction], Awaitable[T]]) -> T:
-        return await self._store.run(fn, line=f"table {id_}")

@@ -107,7 +107,15 @@ ROUTES = [
     _post(
         "move",
         "Make a move, which the referee judges",
-        *(*_SEATED, "no_game", "not_your_turn", "bad_move", "table_paused", "bad_key"),
+        *(
+            *_SEATED,
+            "no_game",
+            "not_your_turn",
+            "bad_move",
+            "out_of_time",
+            "table_paused",
+            "bad_key",
+        ),
     ),
     _post("result", "End the game that is on", *_SEATED, "no_game", "other_game"),
     _post("pause", "Stop all clocks, and seat nobody", *_OPEN),

@@ -142,19 +142,19 @@ class Tab:
             return
         self.may_not_move()
 
-    def call(self, path: str, body: Any = None) -> tuple[int, Any]:
-        """A request of one's own making, with the token of the page."""
+    def call(self, path: str, body: Any = None, token: str = "") -> tuple[int, Any]:
+        """A request of one's own making, with the token of the page or another one."""
         status, said = self.page.evaluate(
-            """async ([path, body]) => {
+            """async ([path, body, token]) => {
                 const headers = {
-                    Authorization: `Bearer ${sessionStorage.getItem("token")}`,
+                    Authorization: `Bearer ${token || sessionStorage.getItem("token")}`,
                     "Content-Type": "application/json",
                 };
                 const method = body === null ? "GET" : "POST";
                 const answer = await fetch(path, { method, headers, body });
                 return [answer.status, await answer.json()];
             }""",
-            [path, None if body is None else json.dumps(body)],
+            [path, None if body is None else json.dumps(body), token],
         )
         return status, said
 
@@ -180,7 +180,11 @@ def test_two_play_and_a_third_waits_in_three_tabs(tmp_path: Path) -> None:
         ann.may_not_move()
         ben.join()
         ann.sees("Your turn: you are X")
+        # Someone else waits in front for a while, and goes again.
+        assert ben.call("/v1/tables/main/join", {}, token("dan"))[0] == 200
         cas.join()
+        cas.sees("You are number 2 of 2 in line, about 120\u00a0min to wait.")
+        assert ben.call("/v1/tables/main/leave", {}, token("dan"))[0] == 200
         cas.sees("You are number 1 of 1 in line, about 60\u00a0min to wait.")
         cas.may_not_move()
         ben.may_not_move()
@@ -199,6 +203,8 @@ def test_two_play_and_a_third_waits_in_three_tabs(tmp_path: Path) -> None:
 
         # The server is killed in the middle of a game, and comes back: they go on.
         ann.move(4)
+        for tab, cell, code in ((ann, 0, "not_your_turn"), (cas, 4, "bad_move")):
+            assert tab.call("/v1/tables/main/move", {"move": cell})[1]["code"] == code
         server.kill()
         server.start()
         server.until_ready()
