@@ -217,7 +217,12 @@ class FaultEngine(Engine):
             self._happened("late commit failed")
 
     def _send(self, arrival: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(arrival, context=self._context.copy())
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            arrival.close()  # by a `finally` of someone dead, when the world has ended
+            raise
+        task = loop.create_task(arrival, context=self._context.copy())
         self._on_their_way[task] = None
         # In the same context: a dead caller's callback would never run.
         task.add_done_callback(self._on_their_way.pop, context=self._context.copy())
