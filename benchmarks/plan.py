@@ -104,7 +104,8 @@ class Program(Contender):
             saved = Path(own) / "figures.json"
             command = [str(python_of("bench")), str(HERE / self.program), *self.arguments]
             command += ["--sides", self.name, "--seconds", str(seconds), "--rounds", "1"]
-            out = run([*command, "--folder", own, "--save", str(saved)], seconds * 3 + GRACE_S)
+            command += ["--folder", own, "--save", str(saved)]
+            out = run(command, seconds * 3 + GRACE_S, alone=False)
             try:
                 return self.pick(json.loads(saved.read_text())["results"], self.name)
             except (OSError, KeyError, IndexError, ValueError):

@@ -158,6 +158,6 @@ class Restate:
 
     async def close(self) -> None:
         await self.http.close()
+        await asyncio.to_thread(self.server.stop)  # first: the service waits for its connections
         self.stopped.set()
         await asyncio.wait([self.service], timeout=5)
-        await asyncio.to_thread(self.server.stop)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,23 +111,38 @@ def step(
     size: int = 0,
     bound_s: float = 0.0,
 ) -> Figures:
-    """One run of one side in a process of its own; what went wrong is told as `failed`."""
+    """One run of one side in a process of its own; what went wrong is told as `failed`. Only one
+    that uses a server of ours is on the same network."""
     options = {"side": side, "measure": measure, "url": url, "callers": callers}
     options |= {"seconds": seconds, "size": size}
     command = [str(python_of(python)), str(HERE / "step.py"), json.dumps(options)]
     try:
-        out = run(command, bound_s or seconds * 3 + GRACE_S)
+        out = run(
+            command, bound_s or seconds * 3 + GRACE_S, alone=not url.startswith("postgresql:")
+        )
     except RuntimeError as error:
         return {"failed": str(error)}
     return last_json(out)
 
 
-def run(command: Sequence[str], bound_s: float) -> str:
-    """What a program prints. Raises `RuntimeError` if it fails, or takes longer than it may: then
-    all that it has started is ended, too."""
+@cache
+def secluded() -> list[str]:
+    """What lets a command see no network but a loopback of its own, where that can be had: some
+    servers ask the world for newer versions of themselves."""
+    prefix = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "secluded"]
+    try:
+        tried = subprocess.run([*prefix, "true"], capture_output=True, check=False)
+    except OSError:
+        return []
+    return prefix if tried.returncode == 0 else []
+
+
+def run(command: Sequence[str], bound_s: float, *, alone: bool = True) -> str:
+    """What a program prints, on a network of its own if it is to be alone. Raises `RuntimeError`
+    if it fails, or takes longer than it may: then all that it has started is ended, too."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        command,
+        [*(secluded() if alone else []), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

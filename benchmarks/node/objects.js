@@ -75,6 +75,7 @@ const server = new Miniflare({
   modules: true,
   script,
   compatibilityDate: "2025-06-01",
+  cf: false, // it would be fetched
   durableObjects: {
     LINE: { className: "Line", useSQLite: true },
     TIMER: { className: "Timer", useSQLite: true },
