@@ -79,6 +79,10 @@ SOURCE_SUFFIXES = {".py", ".js", ".ts", ".css", ".html", ".sql"}
 NO_MIRROR = {
     "tests/test_tidy.py",
     "tests/test_audit.py",
+    "tests/chaos/test_auditor.py",
+    "tests/chaos/test_chaos.py",
+    "tests/chaos/test_report.py",
+    "tests/chaos/test_wire.py",
     "tests/test_mutants.py",
     "tests/examples/test_crash.py",
     "tests/examples/test_mounted.py",

@@ -71,6 +71,11 @@ class PostgresServer:
         return self._process.pid
 
     @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself; then `stop` and `start` start it again."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
     def log(self) -> str:
         """What the server has written about itself."""
         file = self._folder / "log"

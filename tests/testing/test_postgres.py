@@ -1,6 +1,8 @@
 """The server for tests can be started, stopped in every way, and started again."""
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from onceward.clock import Clock
 from onceward.testing.postgres import PostgresServer, StopMode, _open_to_all, programs
 
 
@@ -27,6 +30,7 @@ async def test_a_server_keeps_its_data_however_it_is_stopped() -> None:
         for number, mode in enumerate(modes):
             await ask(server, f"INSERT INTO kept VALUES ({number})")
             url = server.url
+            assert not server.ended
             server.stop(mode)
             with pytest.raises(ConnectionRefusedError):
                 await ask(server, "SELECT 1")
@@ -34,6 +38,12 @@ async def test_a_server_keeps_its_data_however_it_is_stopped() -> None:
             assert server.url == url
             assert await ask(server, "SELECT count(*) FROM kept") == number + 1
         assert "was not properly shut down" in server.log
+        os.kill(server.pid, signal.SIGQUIT)
+        while not server.ended:
+            await Clock().sleep(0.01)
+        server.stop("immediate")
+        server.start()
+        assert await ask(server, "SELECT count(*) FROM kept") == len(modes)
         folder = server._folder
     assert not folder.exists()
 
