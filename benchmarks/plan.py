@@ -210,10 +210,14 @@ def objects(*, quick: bool = True) -> Contender:
 
 def locks(callers: int) -> list[Contender]:
     nothing = "Nothing is on a disk when it answers, and there is no fencing token."
+    little = (
+        "Its server is compiled, and a lock is one small value in its log. Ours writes the place "
+        "in a fair line, the end of the lease and a token that is never given out again."
+    )
     return [
         ours(),
         side("onceward over HTTP", "lockers:Served", "folder", quick=callers > 16),
-        side("redis-py, synced", "lockers:RedisLockSynced", "folder"),
+        side("redis-py, synced", "lockers:RedisLockSynced", "folder", ahead=little),
         side("redis-py", "lockers:RedisLock", "folder", ahead=nothing),
         side("PostgreSQL advisory", "lockers:AdvisoryLock", "postgres", ahead=nothing),
         replace(ours(where="postgres"), name="onceward on PostgreSQL", quick=False),
