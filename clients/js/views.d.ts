@@ -218,6 +218,12 @@ export interface TableSeat {
   dueMs?: number;
   warned?: boolean;
   awayMs?: number;
+  lane?: string;
+  tier?: number;
+  /** The same for those who came together. */
+  party?: number;
+  /** How many games in a row it has lost on time, and done nothing since. */
+  idle?: number;
 }
 
 /** A table as it is. */

@@ -21,9 +21,8 @@ function compared(joined, packed) {
   const wrong = [];
   for (const file of Object.keys(texts)) {
     const source = program.getSourceFile(file);
-    // A name that is declared twice, or what is constant and assigned to.
-    const meant = program.getSemanticDiagnostics(source).filter(({ code }) => [2300, 2451, 2588].includes(code));
-    for (const { messageText } of [...program.getSyntacticDiagnostics(source), ...meant]) {
+    program.getTypeChecker(); // which finds names that are declared twice
+    for (const { messageText } of [...program.getSyntacticDiagnostics(source), ...source.bindDiagnostics]) {
       wrong.push(`${file}: ${ts.flattenDiagnosticMessageText(messageText, " ")}`);
     }
   }
@@ -45,6 +44,7 @@ function compared(joined, packed) {
   const made = new Set(before.filter(({ makes }) => makes).map(({ text }) => text));
   for (const { kind, text } of before) {
     if (kind === "member" && text.startsWith("_") && !made.has(text)) wrong.push(`${text} is not made here`);
+    if (kind === "constant") wrong.push(`${text} is assigned to`);
     if (kind === "global" && !(text in globalThis) && !BROWSERS.includes(text)) wrong.push(`there is no ${text}`);
   }
   return wrong;
@@ -90,7 +90,8 @@ function leaves(program, source) {
   const hidden = (name) => add("private", name.text, { is: `${classOf(name)} ${name.text}` });
   const variable = (name, symbol = checker.getSymbolAtLocation(name)) => {
     const bound = symbol?.declarations?.some((one) => one.getSourceFile() === source);
-    if (bound) add("variable", name.text, { is: symbol });
+    if (bound && isAssignedTo(name) && isConstant(symbol)) add("constant", name.text);
+    else if (bound) add("variable", name.text, { is: symbol });
     else add("global", name.text);
   };
   const visit = (node) => {
@@ -132,6 +133,18 @@ function leaves(program, source) {
   };
   visit(source);
   return found;
+}
+
+// In a pack nothing is constant: so nobody may rely on that.
+const isConstant = ({ valueDeclaration: one }) =>
+  ts.isVariableDeclaration(one) && Boolean(ts.getCombinedNodeFlags(one) & ts.NodeFlags.Const);
+
+function isAssignedTo(name) {
+  const { parent } = name;
+  if (ts.isPrefixUnaryExpression(parent) || ts.isPostfixUnaryExpression(parent)) {
+    return [ts.SyntaxKind.PlusPlusToken, ts.SyntaxKind.MinusMinusToken].includes(parent.operator);
+  }
+  return ts.isBinaryExpression(parent) && parent.left === name && ts.isAssignmentOperator(parent.operatorToken.kind);
 }
 
 // A number for the class that has a private member.

@@ -48,7 +48,7 @@ WANTED = {
     "Room": Wanted(
         python={
             *("replica", "presences", "change", "newItem", "setPresence", "removePresence"),
-            *("call", "takeOut", "lost", "close", "receive", "renew", "settle"),
+            *("call", "takeOut", "lost", "close", "receive", "renew", "settle", "tries"),
         },
         browser={"gesture", "onSteps"},
     ),

@@ -61,7 +61,12 @@ export class Standing {
     const before = Object.values(lanes)
       .filter(({ priority, tier }) => priority < lane.priority && tier === lane.tier)
       .reduce((sum, { waiting, size }) => sum + waiting * size, 0);
-    const ahead = (position - 1) * lane.size + before;
+    const alike = (other) => other !== lane && other.priority === lane.priority && other.tier === lane.tier;
+    // Parties of other sizes come in between; the server has told how many.
+    const mixed = Object.values(lanes).some((other) => alike(other) && other.waiting);
+    const ahead = mixed
+      ? Math.max((place.ahead ?? 0) - (place.position - position) * lane.size, 0)
+      : (position - 1) * lane.size + before;
     const { waiting = place.waiting } = this.#room.map("table").get("state", {});
     const found = { ...place, position, went: lane.went, ahead, waiting };
     return Object.keys(found).every((name) => found[name] === place[name]) ? place : found;
