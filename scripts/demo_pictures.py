@@ -65,7 +65,7 @@ def worn(demo: Demo, browser: Any) -> None:
 def tictactoe(demo: Demo, browser: Any, to: Path) -> None:
     """Ann has won once, and is to move; Ben and Dan are in line."""
     pages = {}
-    with visiting(browser, viewport={"width": 390, "height": 760}, device_scale_factor=2) as page:
+    with visiting(browser, viewport={"width": 390, "height": 860}, device_scale_factor=2) as page:
         for name in ("Ann", "Ben", "Cas", "Dan"):
             pages[name] = one = page.context.new_page()
             one.goto(f"{demo.url}/tictactoe/#token=dev:{name}")
@@ -118,16 +118,16 @@ def board(demo: Demo, browser: Any, to: Path, size: Any) -> None:
             one.keyboard.press("0")
         ben, cas = pages[1], pages[2]
         ben.bring_to_front()
-        box = ben.locator(".note").nth(3).bounding_box()
-        ben.mouse.move(box["x"] + 60, box["y"] + 60)
+        box = ben.locator(".note", has_text="Lunch").bounding_box()
+        ben.mouse.move(box["x"] + box["width"] / 3, box["y"] + box["height"] / 3)
         ben.mouse.down()
-        ben.mouse.move(box["x"] + 75, box["y"] + 66, steps=4)
+        ben.mouse.move(box["x"] + box["width"] / 2.6, box["y"] + box["height"] / 2.8, steps=4)
         cas.bring_to_front()
-        box = cas.locator(".note").nth(4).bounding_box()
-        cas.mouse.dblclick(box["x"] + 80, box["y"] + 100)
-        cas.mouse.move(box["x"] + 110, box["y"] + 70, steps=4)
+        box = cas.locator(".note", has_text="Offline").bounding_box()
+        cas.mouse.dblclick(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        cas.mouse.move(box["x"] + box["width"] / 1.7, box["y"] + box["height"] / 2.5, steps=4)
         page.bring_to_front()
-        page.locator(".note").nth(2).click()
+        page.locator(".note", has_text="Demo on").click()
         page.wait_for_timeout(1_000)
         page.screenshot(path=str(to))
 

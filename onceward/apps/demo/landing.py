@@ -10,7 +10,7 @@ import aiohttp
 
 from onceward.errors import BadInput, Unavailable
 from onceward.web.auth import DEVELOPER
-from onceward.web.http import Request, Response
+from onceward.web.http import Request, Response, problem
 from onceward.web.routes import Route
 from onceward.web.server import insist_local
 from onceward.web.sessions import insist_own_page
@@ -98,8 +98,9 @@ class Landing:
                 session.request(method, self._control + path, data=body, headers=sent) as said,
             ):
                 answer = Response(said.status, await said.read(), said.content_type.encode())
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unavailable("the demonstration does not answer: is it ending?") from error
+        except (aiohttp.ClientError, TimeoutError):
+            away = "the demonstration does not answer: is it ending?"
+            return problem(Unavailable(away, code="node_stopped"))
         answer.headers += [(b"x-content-type-options", b"nosniff"), _HEADERS[-1]]
         return answer
 

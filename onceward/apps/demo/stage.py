@@ -86,8 +86,8 @@ class Stage:
 
     async def run(self, announce: Callable[[str, str], None]) -> None:
         """Run until cancelled, and then end everything. `announce` hears the address and a link
-        into the console, once the server answers. Raises `OncewardError` if a process cannot be
-        started."""
+        into the console, once the server answers and workers work. Raises `OncewardError` if a
+        process cannot be started."""
         try:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(
@@ -107,6 +107,8 @@ class Stage:
                         group.create_task(self._switch.while_on(crowd.run, self._clock, leave))
                     group.create_task(self._beat())
                     self._group = group
+                    for worker in self._workers:
+                        await worker.up.wait()
                     announce(self._settings.server, self._server.said)
         except ExceptionGroup as failed:
             for error in failed.exceptions:

@@ -27,6 +27,12 @@ _ATTEMPTS = 100
 def make_app(settings: Settings) -> App:
     """The application of the server."""
     app = App(settings.database, name="demo", drain_s=_DRAIN_S)
+    declare(app, settings)
+    return app
+
+
+def declare(app: App, settings: Settings) -> None:
+    """Let an application be all of it, before it starts."""
     open_shop(app)
     game = Game(app, [Phones(), Web()], throw_s=_THROW_S)
     app.mount("/rps", game.site())
@@ -37,7 +43,6 @@ def make_app(settings: Settings) -> App:
     landing = Landing(settings.control)
     app.mount("/", landing.front())
     app.mount("/demo", landing.site())
-    return app
 
 
 def _take_credit(app: App, settings: Settings) -> None:

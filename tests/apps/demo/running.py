@@ -1,56 +1,39 @@
-"""The demonstration as a process, as `onceward demo` runs it."""
+"""The demonstration, as it runs in this process or as `onceward demo` runs it."""
 
+import asyncio
 import json
 import os
 import re
 import select
 import signal
 import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from onceward.apps.demo.stage import Stage
+from onceward.apps.demo.storm import Plan
 from tests.server_process import ONCEWARD, environment, free_port
 
 
-class Demo:
-    """A demonstration, once it says that it is there."""
+class Shown:
+    """A demonstration that runs."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.log = folder / "demo.log"
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                [*ONCEWARD, "demo", "--port", str(self.port), *options],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=folder,
-                env=environment(),
-            )
-        self.said = self._read("Ctrl-C")
-
-    def _read(self, end: str) -> str:
-        assert self.process.stdout is not None
-        text = ""
-        while end not in text:
-            line = self.process.stdout.readline()
-            assert line, self.log.read_text()
-            text += line
-        return text
-
-    @property
-    def console(self) -> str:
-        found = re.search(r"(\S+#enter=\S+) opens the console", self.said)
-        assert found is not None
-        return found[1]
+    def __init__(self, pid: int, port: int) -> None:
+        """`pid` is the process of its stage."""
+        self.pid = pid
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
 
     def crew(self) -> dict[int, str]:
-        """Its processes, once the server and both workers are there."""
-        while len(found := children(self.process.pid)) < 3:
-            pass
+        """Its processes, the server and two workers, and how each was started."""
+        found = {pid: how for pid, how in children(self.pid).items() if "apps.demo" in how}
+        assert len(found) == 3, found
         return found
 
     def state(self) -> Any:
@@ -68,6 +51,66 @@ class Demo:
         except HTTPError as refused:
             with refused:
                 return refused.code, json.load(refused)
+
+
+@contextmanager
+def staged(folder: Path, plan: Plan) -> Iterator[Shown]:
+    """One whose stage is in this process, in a thread of its own."""
+    port = free_port()
+    stage = Stage(port, folder, plan=plan)
+    there: Future[None] = Future()
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
+
+    async def run() -> None:
+        task = asyncio.create_task(stage.run(lambda url, link: there.set_result(None)))
+        running.append((asyncio.get_running_loop(), task))
+        await asyncio.wait([task])
+        if not task.cancelled():
+            there.set_exception(task.exception() or AssertionError("it has ended"))
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    try:
+        there.result(timeout=100)
+        yield Shown(os.getpid(), port)
+    finally:
+        for loop, task in running:
+            loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+
+
+class Demo(Shown):
+    """One as `onceward demo` runs it, once it says that it is there."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        port = free_port()
+        self.log = folder / "demo.log"
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [*ONCEWARD, "demo", "--port", str(port), *options],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=folder,
+                env=environment(),
+            )
+        super().__init__(self.process.pid, port)
+        self.said = self._read("Ctrl-C")
+
+    def _read(self, end: str) -> str:
+        assert self.process.stdout is not None
+        text = ""
+        while end not in text:
+            line = self.process.stdout.readline()
+            assert line, self.log.read_text()
+            text += line
+        return text
+
+    @property
+    def console(self) -> str:
+        found = re.search(r"(\S+#enter=\S+) opens the console", self.said)
+        assert found is not None
+        return found[1]
 
     def stop(self, number: signal.Signals) -> tuple[str, int]:
         """What it says in the end, and its exit code."""
