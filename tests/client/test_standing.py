@@ -79,3 +79,18 @@ async def test_a_place_is_asked_for_where_too_much_has_happened() -> None:
                 await served.app.run(some)  # type: ignore[arg-type]
             await until(lambda: standing.place.position == 19)
             standing.close()
+
+
+async def test_parties_that_came_before_are_still_counted_when_the_line_changes() -> None:
+    async with Served() as served, Client(served.url) as client:
+        await client.create_table("t", policy={"idle_ms": 0, "party_max": 2})
+        for user in ("u0", "u1"):
+            await client.join_table("t", user=user)
+        await client.join_table("t", user="p", party=["q"])
+        async with client.live(token="dev:me") as live:
+            standing = await client.stand("t", live)
+            assert (standing.place.position, standing.place.ahead) == (1, 2)
+            await client.join_table("t", user="late")
+            await until(lambda: standing.place.waiting == 4)
+            assert (standing.place.position, standing.place.ahead) == (1, 2)
+            standing.close()

@@ -9,7 +9,7 @@ from onceward.testing.simulation.games import Playings
 from tests.testing.planted import find
 from tests.testing.simulation.planted_games import PLANTED
 
-SOAK_SEEDS = 5_000
+SOAK_SEEDS = 1_500
 
 
 @pytest.mark.parametrize("mode", ["shared", "local"])

@@ -76,6 +76,7 @@ function show(me) {
   const { wins, losses, ties } = me.score;
   byId("score").textContent = `${wins} won, ${losses} lost, ${ties} tied`;
   byId("none").hidden = me.games.length > 0;
+  byId("hears").hidden = me.heard.length === 0;
   due = [];
   byId("games").replaceChildren(...me.games.map(gameItem));
   for (const { id, text } of me.heard) {
@@ -126,6 +127,7 @@ function tell(text, wrong = false) {
 async function come() {
   byId("enter").hidden = token() !== null;
   if (token() === null) {
+    tell("");
     byId("name").focus();
     return;
   }
