@@ -12,6 +12,7 @@ from heapq import merge
 import apsw
 
 from onceward import limits
+from onceward.clock import boot_ns
 from onceward.engine.base import Record
 from onceward.engine.memtable import ROWS_AT_ONCE, Memtable
 from onceward.engine.sqlite.journal import Journal
@@ -116,8 +117,7 @@ class Folder:
     async def fold(self, upto_seq: int) -> None:
         """Move what was last changed up to `upto_seq` into the table, and free the journal
         behind it. What changed again since, or is gone, is not written to the table."""
-        loop = asyncio.get_running_loop()
-        run = loop.run_in_executor
+        run = asyncio.get_running_loop().run_in_executor
         if self._layers.frozen.count == 0:
             if upto_seq <= self._table.folded_seq:
                 return
@@ -137,7 +137,7 @@ class Folder:
             if not step:
                 await asyncio.sleep(0)
                 continue
-            began_s = loop.time()
+            began_ns = boot_ns()
             await run(self._background, self._table.fold, step)
             self._layers.release(step)
             self._progress.set()
@@ -146,10 +146,13 @@ class Folder:
                 await run(self._background, self._table.checkpoint)
                 self._rows_since_checkpoint = 0
             if self._layers.active.size_bytes < self._calm_bytes:
-                await asyncio.sleep(loop.time() - began_s)
+                await self._rest(boot_ns() - began_ns)
         await run(self._background, self._table.fold, [], self._upto_seq)
         self._journal.retire(self._upto_seq)
         await run(self._background, self._journal.trim, 1)
+
+    async def _rest(self, for_ns: int) -> None:
+        await asyncio.sleep(for_ns / 1e9)
 
     async def _make_filters(self) -> None:
         for _ in self._layers.filters.make():

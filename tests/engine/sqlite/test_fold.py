@@ -108,12 +108,11 @@ async def test_a_fold_rests_between_steps_unless_much_is_new(
     calm: bool, memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "FOLD_ROWS", 1)
-    sleep, rests = asyncio.sleep, 0
+    rests = 0
 
-    async def counted(delay_s: float) -> None:
+    async def counted(for_ns: int) -> None:
         nonlocal rests
-        rests += delay_s > 0
-        await sleep(0)
+        rests += for_ns > 0
 
     path = str(memory_path / "app.db")
     async with SQLiteEngine(path) as engine:
@@ -121,9 +120,8 @@ async def test_a_fold_rests_between_steps_unless_much_is_new(
             await engine.commit([Put(("p", str(number)), b"1")], NOW_MS)
         if not calm:
             engine._folder._calm_bytes = 1  # and the fifth is newer than what is folded
-        monkeypatch.setattr(asyncio, "sleep", counted)
+        monkeypatch.setattr(engine._folder, "_rest", counted)
         await engine._folder.fold(4)
-        monkeypatch.setattr(asyncio, "sleep", sleep)
         assert rests == (4 if calm else 0)
 
 
