@@ -1,10 +1,12 @@
-"""The client in a real browser: the vectors, a tab in whose room very much happens, and tabs and
-Python programs in one room while connections are lost and the server is killed."""
+"""The client in a real browser: the vectors, the page of the guide, a tab in whose room very much
+happens, and tabs and Python programs in one room while connections are lost and the server is
+killed."""
 
 import asyncio
 import json
 import os
 import random
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -80,6 +82,32 @@ async def test_the_vectors_are_played_as_they_should(browser: Any) -> None:
         count, wrong = await page.evaluate(PLAY, [packed, vectors])
     assert count > 50
     assert wrong == []
+
+
+async def test_the_page_of_the_guide_is_shared_by_all_who_have_it_open(
+    browser: Any, tmp_path: Path
+) -> None:
+    guide = Path("docs/browser.md").read_text()
+    for kind, name in (("html", "index.html"), ("python", "shopping.py")):
+        (code,) = re.findall(rf"^```{kind}\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+        (tmp_path / name).write_text(code)
+    assert "onceward serve --app shopping:app" in guide
+    with ServerProcess(tmp_path, "--app", "shopping:app") as server:
+        async with tabs(browser, server.url, 2) as [ann, ben]:
+            for page in (ann, ben):
+                await page.route("**/favicon.ico", lambda route: route.fulfill(status=204))
+                await page.goto(f"{server.url}/shopping")
+            async with ann.expect_console_message(lambda said: said.text == "step 1"):
+                await ann.locator("input").fill("milk")
+                await ann.keyboard.press("Enter")
+            await ben.get_by_text("milk").wait_for()
+            await ben.locator("input").fill("bread")
+            await ben.keyboard.press("Enter")
+            await ann.get_by_text("bread").wait_for()
+            assert await ann.locator("li").all_text_contents() == ["milk", "bread"]
+            await ann.get_by_text("milk").click()
+            await ben.get_by_text("milk").wait_for(state="detached")
+            assert await ben.locator("li").all_text_contents() == ["bread"]
 
 
 async def test_a_tab_in_which_very_much_happens_stays_small_and_responsive(
