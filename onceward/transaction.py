@@ -107,6 +107,23 @@ class Transaction:
                 self._heads.put(record)
         return None if record is None else decode(record.value, type, key)
 
+    def glance(self, key: Key) -> bytes | None:
+        """What stands under a key as JSON, if this transaction has put it there or a copy is in
+        memory: then it is checked at the commit, as by `get`. None says nothing."""
+        self._must_be_running()
+        own = self._writes.get(key)
+        if own is not None:
+            return own.value if self._shows(own) else None
+        record = self.seen.get(key)
+        if record is None:
+            record = self._heads.get(key)
+            if record is None or key in self.seen or record.absent_at(self.now_ms):
+                return None
+            self.seen[key] = record
+        self._checked[key] = None
+        self.heads_used.add(key)
+        return record.value
+
     @overload
     async def get_many(self, keys: Sequence[Key]) -> list[Any]: ...
     @overload

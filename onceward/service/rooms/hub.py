@@ -339,6 +339,8 @@ class Hub:
         if room is None:
             return
         if write.key[1] == "head" and type(write) is Put:
+            if room.ledger.knows(write.value):
+                return
             head: Head = decode(write.value, Head, write.key)
             if head.seq <= room.ledger.room.seq and head.epoch == room.ledger.room.epoch:
                 return

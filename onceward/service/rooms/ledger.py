@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from onceward import limits
 from onceward.errors import TABLE, BadInput, NoSuchRoom, TooLarge
 from onceward.parts.rooms.frames import Ack, Refused, Step, encode
-from onceward.parts.rooms.records import Head, Info
+from onceward.parts.rooms.records import Head, Info, head_key, info_key
 from onceward.parts.rooms.room import Entry, Greeting, Room, Taken, refusal
 from onceward.parts.rooms.rooms import Rooms
 from onceward.parts.rooms.schemas import Shapes
@@ -86,6 +86,9 @@ class Ledger:
         self._rooms = rooms
         self._id = id_
         self._head = head
+        self._keys = info_key(id_), head_key(id_)
+        self._texts: tuple[bytes | None, bytes | None] = (None, None)
+        """What `info` and `_head` are as JSON, as far as that is known."""
         self._taken: list[Taken] = []
         """Those of the commit under way."""
         self._followed: list[Entry] = []
@@ -182,9 +185,17 @@ class Ledger:
             self._head = await self._rooms.append(
                 tx, self._id, self.room, entries, read=(self.info, self._head)
             )
+            self._texts = self._texts[0], tx.glance(self._keys[1])
         return answers
 
+    def knows(self, head: bytes) -> bool:
+        """Whether this is the head, as JSON, of the room as it is here."""
+        return head == self._texts[1] and self._head.seq == self.room.seq
+
     async def _catch_up(self, tx: Transaction) -> None:
+        texts = tx.glance(self._keys[0]), tx.glance(self._keys[1])
+        if None not in texts and texts == self._texts and self._head.seq == self.room.seq:
+            return  # nobody else has changed anything, or the commit finds out
         info = await self._rooms.info(tx, self._id, known=self.info)
         head = await self._rooms.head(tx, self._id)
         if head.epoch != self.room.epoch:
@@ -192,6 +203,7 @@ class Ledger:
         if info is not self.info:
             self.info, self.room.shapes = info, Shapes(info.schemas)
         self._head = head
+        self._texts = tx.glance(self._keys[0]), tx.glance(self._keys[1])
         if head.seq > self.room.seq:
             for entry in await self._rooms.log(tx, self._id, self.room.seq):
                 self.room.follow(entry)

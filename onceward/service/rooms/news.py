@@ -50,8 +50,11 @@ class News(Generic[R]):
                 reader.put(frames)
             return
         for reader in readers:
-            own, rest = others.get(reader), frames
-            if own is not None:
-                rest = b"".join([own.get(at, frame) for at, frame in enumerate(shared)])
+            if reader not in others:
+                if frames:
+                    reader.put(frames)
+                continue
+            own = others[reader]
+            rest = b"".join([own.get(at, frame) for at, frame in enumerate(shared)])
             if rest:
                 reader.put(rest)

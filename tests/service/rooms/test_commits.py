@@ -7,6 +7,7 @@ import pytest
 
 from onceward import limits
 from onceward.errors import Unavailable
+from onceward.parts.rooms.operations import MapAdd
 from onceward.parts.rooms.records import Head
 from onceward.store import Commit
 from onceward.transaction import Transaction
@@ -99,6 +100,26 @@ async def test_others_who_change_a_room_at_the_same_time_hold_up_no_other(
     for room in ROOMS:
         expected = 20 + 2_000 * (room == "r5")
         assert (await late.join(room))["maps"] == {"m": {"k": expected}}
+
+
+async def test_steps_of_the_same_size_by_others_are_not_taken_for_one_s_own(
+    house: House, people: dict[str, Person]
+) -> None:
+    async def change(tx: Transaction, n: int) -> None:
+        add = MapAdd("m", "k", 1)
+        await house.parts.change(tx, "r5", [add], by="user of r5", client="d", n=n)
+
+    for n in range(1, 11):
+        racing = asyncio.create_task(house.store.run(lambda tx, n=n: change(tx, n)))
+        people["r4"].step("r4", n, ADD)
+        people["r5"].step("r5", n, ADD)
+        await racing
+        assert (await people["r5"].next("ack"))["n"] == n
+    await house.until(lambda: people["r5"].got[-1].get("seq") == 20)
+    told = [frame["seq"] for frame in people["r5"].got if frame["t"] in ("ack", "change")]
+    assert told == list(range(1, 21))
+    late = await house.enter("late")
+    assert (await late.join("r5"))["maps"] == {"m": {"k": 20}}
 
 
 async def test_a_step_that_is_refused_is_so_alone(people: dict[str, Person]) -> None:
