@@ -146,6 +146,7 @@ def test_a_timer_arrives_on_the_page_and_the_storm_blows_over(demo: Shown, brows
         page.get_by_text("100 of 100").wait_for()
         assert figure(page, "storm-stopped") == 90
         assert (figure(page, "storm-kills"), figure(page, "storm-most")) == (1, 1)
+        page.locator("#worker-said").get_by_text("2 of 2 at work").wait_for()
         assert grievances(page) == []
 
 

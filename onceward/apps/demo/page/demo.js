@@ -9,6 +9,7 @@ import { showProof } from "./proof.js";
 
 const EVERY_MS = 400;
 const AWAY_MS = 250;
+const SOON_MS = 100;
 const byId = (id) => document.getElementById(id);
 const buttons = ["worker", "tenfold", "plug", "blow", "traffic"].map(byId);
 const set = document.querySelector("#timer button");
@@ -19,6 +20,7 @@ let goneAt = null;
 let starts = 0;
 let timer = 0;
 let busy = false;
+let plugged = false; // whether the server is about to go
 
 /** Ask the server. Raises what it says, or that it does not answer. */
 async function call(method, path, body) {
@@ -50,13 +52,13 @@ function show(state) {
     + " and does the counting. Ctrl-C in its terminal ends all of it.");
 }
 
-/** Say whether the server is there, and for how long it was not. */
-function lit(there, awayMs = 0) {
+/** Say whether the server is there, and for how long it was not, if it was away. */
+function lit(there, awayMs = null) {
   const light = byId("light");
   for (const button of [...buttons, set]) button.disabled = !there;
   if (there) {
     showStorm(storm);
-    put(light, goneAt === null ? "The server is there" : `The server is back, after ${span(awayMs)}`);
+    put(light, awayMs === null ? "The server is there" : `The server is back, after ${span(awayMs)}`);
     goneAt = null;
   } else {
     goneAt ??= performance.now();
@@ -75,21 +77,25 @@ async function look() {
     if (!document.hidden) {
       const state = await call("GET", "/demo/state");
       show(state);
-      if (!byId("light").classList.contains("good")) lit(true, away(state.machines));
+      const awayMs = away(state.machines);
+      if (awayMs !== null || !byId("light").classList.contains("good")) lit(true, awayMs);
     }
+    if (plugged) pause = SOON_MS;
   } catch {
     lit(false);
+    plugged = false;
     pause = AWAY_MS;
   }
   busy = false;
   timer = setTimeout(look, pause);
 }
 
-/** How long the server was away: as its keeper says, or else as it was seen from here. */
+/** How long the server was away, if it was: as its keeper says, or else as it was seen from here. */
 function away({ server_starts: now, away_ms: ms }) {
-  const again = now > starts;
+  const again = starts > 0 && now > starts;
   starts = now;
-  return again ? ms : performance.now() - goneAt;
+  if (again) return ms;
+  return goneAt === null ? null : performance.now() - goneAt;
 }
 
 /** Want something to be done. What is refused is said where it was wanted. */
@@ -97,6 +103,7 @@ async function want(order, wrong = byId("wrong")) {
   put(wrong, "");
   try {
     await call("POST", "/demo/do", order);
+    plugged = order.what === "plug";
     await look();
   } catch (error) {
     put(wrong, error.message);
