@@ -25,32 +25,34 @@ def panels() -> list[dict[str, Any]]:
 async def measured(served: Served) -> dict[str, set[str]]:
     """The metrics of a server that has done a little of everything, each with its labels."""
     app = served.app
+    both = asyncio.Barrier(2)
 
     async def bump(tx: Transaction) -> None:
         count = await tx.get(("count", "a")) or 0
-        await asyncio.sleep(0)  # let the other one read, too
+        if count == 0:
+            await both.wait()  # until the other one has read it, too
         tx.put(("count", "a"), count + 1)
 
     async with Client(served.url) as client:
-        for _ in range(2):
-            await client.accept("orders", 1, key="a")
+        for key in ("a", "a", "b"):
+            await client.accept("orders", 1, key=key)
         [job] = await client.claim("orders")
         await client.complete(job.id, job.token)
-        await client.set_timer(url=f"{served.url}/healthz", delay_s=0)
+        hook = {"url": f"{served.url}/v1/inbox/heard", "body": {"key": "k", "body": 1}}
+        timer = await client.set_timer(**hook, delay_s=0)
         await asyncio.gather(app.run(bump), app.run(bump))
         async with client.live() as live:
             room = await live.join("room", create=True)
             await room.map("m").set("k", 1)
-        async with aiohttp.ClientSession() as session:
-            async with session.ws_connect(f"{served.url}/v1/ws") as way:
-                await way.send_str("no frame")
-                await way.receive()
-            while True:
-                async with session.get(f"{served.url}/metrics") as answer:
-                    found = await answer.text()
-                if set(wanted()) <= set(_read(found)):
-                    return _read(found)
-                await asyncio.sleep(0)
+        while (await client.timer(timer.id)).state != "success":  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+    async with aiohttp.ClientSession(served.url) as session:
+        async with session.ws_connect("/v1/ws") as way:
+            await way.send_str("no frame")
+            await way.receive()
+        await served.server.census.count()
+        async with session.get("/metrics") as answer:
+            return _read(await answer.text())
 
 
 def wanted() -> list[str]:
