@@ -108,8 +108,9 @@ class Program(Contender):
             out = run(command, seconds * 3 + GRACE_S, alone=False)
             try:
                 return self.pick(json.loads(saved.read_text())["results"], self.name)
-            except (OSError, KeyError, IndexError, ValueError):
-                raise RuntimeError(f"it saved no figures, and printed {out[-200:]!r}") from None
+            except (OSError, KeyError, IndexError, ValueError) as error:
+                told = f"{type(error).__name__} {error}, and it printed {out[-200:]!r}"
+                raise RuntimeError(f"its figures are not as they should be: {told}") from None
 
 
 @dataclass

@@ -158,6 +158,7 @@ class Bench:
             result["per_cpu_second"] = result["delivered"] / max(result["cpu_s"], 0.01)
             result["grown_bytes"] = grown
             result["bytes_per_connection"] = grown / (readers + rooms)
+            result["resident_bytes"] = resident_bytes(pid)
             if mutes:
                 result["mutes"] = mutes
                 result["cut_off"] = mutes - connections_left(port)
