@@ -115,7 +115,7 @@ class Playings(Scenario):
             "waiting_ms": 6_000,
         }
         # Nobody is there any more: games are lost on time, and then all have gone.
-        self.calm_s = 45.0
+        self.calm_s = 70.0
         self._tables: dict[str, Tables] = {}
 
     async def prepare(self, store: Store) -> None:

@@ -35,5 +35,5 @@ def test_many_worlds_have_no_violation(soak):
         print(f"\n{summary}")
     else:
         assert simulate(Playings, 999).digest == simulate(Playings, 999).digest
-        for seed in range(1_000, 1_006):
+        for seed in range(1_000, 1_004):
             simulate(Playings, seed)
