@@ -1,6 +1,8 @@
 """What goes wrong, drawn from a seed: each kind once in a round, in any order, some at a time."""
 
 import asyncio
+import errno
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -9,7 +11,7 @@ from random import Random
 from onceward.client import Client
 from onceward.errors import OncewardError
 from tests.chaos.history import Message
-from tests.chaos.processes import Process
+from tests.chaos.processes import FAKETIME, Process
 from tests.chaos.terms import LEASE_S
 from tests.chaos.wire import DOWN, UP, Wire
 from tests.chaos.world import Node, World
@@ -22,8 +24,11 @@ PROGRESS = 8
 """So many calls are answered between the beginnings of two."""
 DELAY_S = 0.1
 JUMPS_S = (3_600, -3_600, 86_400, -600, 45)
+NO_SPACE = os.strerror(errno.ENOSPC)
+FULL_S = 300.0
+"""So long it may take until somebody was refused, on a busy machine."""
 LOAD_BYTES = 300_000
-LOADS = 10
+LOADS = 5
 """Of the messages that fill a disk: how large, and how many go at once."""
 
 
@@ -36,11 +41,10 @@ class Faults:
         self._seed = seed
         self.tally: Counter[str] = Counter()
         self.kinds = dict(SQLITE if world.engine == "sqlite" else POSTGRES)
-        self.left_out: list[str] = []
-        if world.disk is None:
-            self.left_out = [kind for kind in self.kinds if kind.startswith("disk full")]
-            for kind in self.left_out:
-                del self.kinds[kind]
+        hindered = ("disk full",) * (world.disk is None) + ("wall clock",) * (FAKETIME is None)
+        self.left_out = [kind for kind in self.kinds if kind.startswith(hindered)]
+        for kind in self.left_out:
+            del self.kinds[kind]
         self.tally.update(dict.fromkeys(self.kinds, 0))
         self._lasting = lasting
         self._database = asyncio.Lock()
@@ -199,14 +203,20 @@ class Faults:
             pass
 
     async def _load_until_refused(self, chance: Random) -> None:
-        """Send what is large, and note what of it was accepted."""
-        world = self.world
-        before = world.history.troubles["storage_full"]
-        while world.history.troubles["storage_full"] == before:
-            if world.postgres is not None and world.postgres.ended:
-                world.history.troubles["storage_full"] += 1  # it has stopped at once
-                return
-            await self._load(chance.choice(world.clients), chance)
+        """Send what is large, until the disk was found full."""
+        before = self._refusals
+        async with asyncio.timeout(FULL_S):
+            while self._refusals == before:
+                await self._load(chance.choice(self.world.clients), chance)
+
+    @property
+    def _refusals(self) -> int:
+        """How often callers, or the log of PostgreSQL, were told that a disk is full."""
+        postgres = self.world.postgres
+        told = self.world.history.troubles["storage_full"]
+        if postgres is None:
+            return told
+        return told + postgres.log.count(NO_SPACE) + postgres.ended
 
     async def _load(self, client: Client, chance: Random) -> bool:
         """Send messages at once; says whether some were accepted."""

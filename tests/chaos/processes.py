@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import platform
 import signal
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +16,17 @@ from tests.server_process import ROOT, environment
 
 _PAUSE_S = 0.3
 _TAIL_CHARS = 2_000
+
+
+def _faketime() -> Path | None:
+    """The library, where there is one for this machine."""
+    found = find_spec("libfaketime")
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64") or found is None:
+        return None
+    return Path(found.origin or "").parent / "vendor/libfaketime/src/libfaketime.so.1"
+
+
+FAKETIME = _faketime()
 
 
 class Wall:
@@ -31,12 +43,10 @@ class Wall:
         new.replace(self._file)
 
     def environment(self) -> dict[str, str]:
-        found = find_spec("libfaketime")
-        assert found is not None
-        assert found.origin is not None
-        library = Path(found.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"
+        if FAKETIME is None:
+            return {}
         return {
-            "LD_PRELOAD": str(library),
+            "LD_PRELOAD": str(FAKETIME),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_CACHE_DURATION": "1",
             "DONT_FAKE_MONOTONIC": "1",

@@ -27,7 +27,7 @@ def save(outcome: Outcome, folder: Path = RESULTS) -> dict[str, Any]:
     plan, soak = outcome.plan, outcome.plan.soak
     document = {
         "engine": plan.engine,
-        "command": "make soak-chaos" if soak else "make test",
+        "command": "make soak-chaos" if soak else "pytest tests/chaos",
         "seed": plan.seed,
         "seconds": round(outcome.seconds, 1),
         "drained_s": round(outcome.drained_s, 1),

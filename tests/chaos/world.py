@@ -34,8 +34,8 @@ NODES = {"sqlite": 1, "postgres": 3}
 WORKERS = {"sqlite": 2, "postgres": 2}
 # Enough for all that is written, and small enough to keep in memory.
 DISK_MEGABYTES = {"sqlite": 1_024, "postgres": 2_048}
-# When it is full there is so much left, for some messages.
-LEFT_BYTES = {"sqlite": 256 << 10, "postgres": 8 << 20}
+# When it is full there is so much left.
+LEFT_BYTES = 256 << 10
 POSTGRES = {"fsync": "off", "max_wal_size": "128MB", "min_wal_size": "32MB"}
 # Whoever hears nothing for so long asks again, maybe another node.
 PATIENCE_S = 2.0
@@ -131,7 +131,7 @@ class World:
         place = Path(tempfile.mkdtemp(prefix="onceward-chaos-"))
         stack.callback(place.rmdir)
         place.chmod(0o755)
-        disk = Disk(place / "disk", DISK_MEGABYTES[self.engine], LEFT_BYTES[self.engine])
+        disk = Disk(place / "disk", DISK_MEGABYTES[self.engine], LEFT_BYTES)
         if disk.mount():
             stack.callback(disk.unmount)
             self.disk = disk
