@@ -85,8 +85,8 @@ def read_retry_after(value: str, date: str | None, now_ms: int) -> float | None:
     """
     value = value.strip()
     if re.fullmatch(r"[0-9]+", value):
-        # So many digits are beyond the limit in any case, and long ones take long to read.
-        return min(float(value[:9]) if len(value) < 10 else 1e9, limits.RETRY_AFTER_S_MAX)
+        # So many digits are beyond the limit in any case, and more take long to read.
+        return min(float(value.lstrip("0")[:10] or 0), limits.RETRY_AFTER_S_MAX)
     at_s = _read_date(value)
     if at_s is None:
         return None

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onceward import limits
@@ -22,6 +22,10 @@ def answer(
 
 
 @given(status=st.integers(100, 999))
+@example(status=199)
+@example(status=200)
+@example(status=299)
+@example(status=300)
 def test_2xx_is_delivered_410_is_gone_and_all_else_is_tried_again(status: int) -> None:
     verdict = judge(answer(status))
     assert verdict.answered
@@ -31,6 +35,10 @@ def test_2xx_is_delivered_410_is_gone_and_all_else_is_tried_again(status: int) -
         assert verdict.outcome is Outcome.GONE
     else:
         assert verdict.outcome is Outcome.AGAIN
+
+
+def test_outcomes_are_told_by_the_words_that_logs_are_searched_for() -> None:
+    assert [*Outcome] == ["delivered", "again", "gone", "never"]
 
 
 @pytest.mark.parametrize("status", [301, 404, 429, 500, 503])
@@ -76,6 +84,8 @@ def test_what_cannot_be_called_at_all_is_never_tried_again(code: str) -> None:
         (answer(200), "200 OK in 12 ms"),
         (answer(599, took_s=0.0), "599 in 0 ms"),
         (answer(204, took_s=1.25), "204 No Content in 1.2 s"),
+        (answer(200, took_s=0.999), "200 OK in 999 ms"),
+        (answer(200, took_s=1.0), "200 OK in 1.0 s"),
         (
             answer(503, b"<h1>Over\r\n capacity</h1>\n"),
             "503 Service Unavailable in 12 ms: <h1>Over capacity</h1>",
@@ -105,6 +115,7 @@ def test_a_line_is_printable_and_short_whatever_was_answered(status: int, body: 
     [
         ("0", None, 0.0),
         ("120", None, 120.0),
+        ("000000000120", None, 120.0),
         (" 120 ", NOW, 120.0),
         ("9" * 1_000, None, limits.RETRY_AFTER_S_MAX),
         ("86401", None, limits.RETRY_AFTER_S_MAX),
