@@ -130,11 +130,11 @@ def test_an_endpoint_that_was_not_reached_was_sent_nothing_unless_it_is_said() -
 def test_a_handler_names_the_time_of_the_next_attempt_or_leaves_it_to_the_queue() -> None:
     error = Retry()
     assert (error.after_s, error.at_ms, error.not_before_s) == (None, None, None)
-    assert error.message
+    assert error.message == "the handler asked for another attempt"
     assert Retry("busy", after_s=2.5).after_s == 2.5
     assert Retry("busy", at_ms=7).at_ms == 7
     assert Retry("busy", not_before_s=9).not_before_s == 9
     assert Retry("busy").message == NotDone("busy").message == "busy"
-    assert NotDone().message
+    assert NotDone().message == "nothing was done"
     assert NotDone(after_s=1).after_s == 1
     assert NotDone(not_before_s=3).not_before_s == 3

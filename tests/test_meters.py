@@ -72,6 +72,8 @@ def test_a_quantile_lies_within_its_bounds() -> None:
     assert histogram.quantile(0.5, before) is None
     histogram.observe(100.0)
     assert histogram.quantile(0.5, before) == 4.0
+    with pytest.raises(ValueError, match="shorter"):
+        histogram.quantile(0.5, before[1:])  # of another histogram
 
 
 @given(

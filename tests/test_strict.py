@@ -84,9 +84,13 @@ def test_a_bad_body_is_refused_with_the_code_of_its_fault(what: str) -> None:
     assert code(raw) == expected
 
 
-def test_a_member_that_is_missing_is_named() -> None:
+def test_a_member_that_is_missing_unknown_or_there_twice_is_named() -> None:
     with pytest.raises(BadInput, match="the object lacks the member `body`"):
         parse(b'{"count":1}', Thing)
+    with pytest.raises(BadInput, match="the object contains unknown member `other`"):
+        parse(b'{"body":1,"other":2}', Thing)
+    with pytest.raises(BadInput, match="the member 'b' is there twice"):
+        parse(b'{"body":{"a":1,"b":2,"b":3}}', Thing)
 
 
 GOOD = {
@@ -103,6 +107,7 @@ GOOD = {
     "wide": b'{"body":[' + b"[]," * 500 + b"[]]}",
     "brackets in texts": b'{"body":"' + b"[{" * 200 + b'"}',
     "quotes and brackets in texts": b'{"body":["' + rb"\"[\\" * 200 + b'"]}',
+    "a quote and brackets in a text": b'{"body":"\\"' + b"[" * 200 + b"]" * 200 + b'"}',
     "NUL": rb'{"body":"\u0000"}',
 }
 

@@ -68,7 +68,6 @@ class Partition:
             if len(gone) * _REBUILD_PART > len(index) + STALE_KEYS_MAX:
                 # A fold has moved them, maybe. To build the index anew is quicker than to clean it.
                 self.index = None
-                self.added.clear()
             else:
                 for sort in gone:
                     index.discard(sort)

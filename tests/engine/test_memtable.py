@@ -170,9 +170,34 @@ def test_keys_that_come_and_go_unscanned_do_not_pile_up() -> None:
         table.drop(key)
         if version % 100 == 0:
             assert scan(table, start="x") == [], "scans that never come by those keys"
-    partition = table.partitions["p"]
-    assert len(partition.index or ()) + len(partition.added) <= STALE_KEYS_MAX + 10
+        partition = table.partitions["p"]
+        assert len(partition.index or ()) + len(partition.added) <= STALE_KEYS_MAX + 10
     assert scan(table) == ["head"]
+
+
+def test_the_key_that_made_an_index_too_large_is_in_the_next_one() -> None:
+    table = filled("head")
+    assert scan(table) == ["head"]
+    for version in range(2 * STALE_KEYS_MAX):
+        table.drop(("p", f"job{version - 1}"))
+        table.put(Record(("p", f"job{version}"), b"1", version))
+        if not table.partitions["p"].added:
+            break
+    assert table.partitions["p"].added == []
+    assert scan(table) == ["head", f"job{version}"]
+
+
+@pytest.mark.parametrize("count", [2, 2_000])
+def test_an_index_is_kept_as_long_as_most_of_it_is_there(count: int) -> None:
+    table = filled(*[f"{number:04}" for number in range(count)])
+    scan(table)
+    index = table.partitions["p"].index
+    table.put(Record(("p", "new"), b"1", 9_000))
+    for _ in range(2):
+        assert scan(table)[-1] == "new"
+        assert table.partitions["p"].index is index
+        assert index is not None
+        assert len(index) == count + 1, "each key is there once"
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -215,6 +240,22 @@ def test_older_rows_move_while_others_come_and_go(monkeypatch: pytest.MonkeyPatc
     assert older.size_bytes + table.size_bytes == whole - row_bytes(Record(("w", "a"), b"1", 6))
     table.put(Record(("x", "a"), b"1", 10))
     assert not table.drop_fresh(("x", "a")), "it is in the older table too"
+
+
+def test_rows_move_on_behind_a_partition_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memtable, "ROWS_AT_ONCE", 1)
+    table, older = Memtable(), Memtable()
+    for version, key in enumerate(["xa", "ya", "za", "zb"], 1):
+        table.put(Record((key[0], key[1]), b"1", version))
+    table.partitions["z"].fresh.add("a")
+    move = table.move_older(3, older)
+    next(move)
+    table.drop(("y", "a"))
+    for _ in move:
+        pass
+    assert {record.key for record in rows_of(older)} == {("x", "a"), ("z", "a")}
+    table.put(Record(("z", "a"), b"1", 5))
+    assert not table.drop_fresh(("z", "a")), "it is in the older table too"
 
 
 def test_a_row_known_to_be_nowhere_else_can_be_dropped_for_good() -> None:

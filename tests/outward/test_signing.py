@@ -4,7 +4,7 @@ import re
 from itertools import count
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -101,6 +101,7 @@ def test_a_secret_is_made_of_the_given_randomness() -> None:
 
 
 @given(key=keys)
+@example(key=base64.b64decode("A" * 31 + "x"))
 def test_padding_may_be_missing_and_is_stored(key: bytes) -> None:
     assert admit_secret(written(key).rstrip("=")) == written(key)
 
@@ -131,11 +132,20 @@ def test_what_is_no_secret_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("id_", ["", "a.b", "a b", "a\r\nx: y", "é", "x" * 257])
 def test_an_id_that_could_be_misread_is_refused(id_: str) -> None:
-    with pytest.raises(BadInput, match="cannot be the id"):
+    with pytest.raises(BadInput, match="cannot be the id") as refused:
         headers([], id_, 0, b"")
+    assert refused.value.code == "bad_header"
+
+
+def test_an_id_may_have_256_characters_of_any_kind_that_cannot_be_misread() -> None:
+    for id_ in ("x" * 256, "!-/~"):
+        assert headers([], id_, 0, b"")["webhook-id"] == id_
 
 
 def test_more_secrets_than_ever_needed_are_refused() -> None:
     secrets = [new_secret(IDS) for _ in range(limits.SECRETS_MAX + 1)]
-    with pytest.raises(BadInput, match="secrets sign"):
+    with pytest.raises(BadInput, match="secrets sign") as refused:
         headers(secrets, MESSAGE, 0, b"")
+    assert refused.value.code == "bad_secret"
+    signed = headers(secrets[1:], MESSAGE, 0, b"")
+    assert signed["webhook-signature"].count("v1,") == limits.SECRETS_MAX

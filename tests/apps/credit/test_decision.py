@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceward.apps.credit import limits
 from onceward.apps.credit.decision import (
     Report,
     Tradeline,
@@ -36,6 +37,7 @@ def changed(**fields: object) -> Report:
         ),
         (changed(tradelines=[Tradeline("loan", 0, 0, 90)]), "approved", "the score is 720"),
         (changed(tradelines=[]), "approved", "the score is 720"),
+        (changed(tradelines=[Tradeline("card", 900, 1_000)]), "approved", "the score is 720"),
         (
             changed(tradelines=[Tradeline("card", 901, 1_000)]),
             "review",
@@ -56,7 +58,22 @@ def test_every_report_leads_to_a_decision_with_reasons(report: Report) -> None:
     assert report_of(msgspec.to_builtins(report)) == report
 
 
+def test_an_account_of_which_nothing_else_is_said_is_not_late() -> None:
+    plain = msgspec.to_builtins(GOOD)
+    del plain["tradelines"][0]["late_days"]
+    assert report_of(plain).tradelines[0].late_days == 0
+
+
 def test_what_is_no_report_is_refused() -> None:
     for answer in (b"", b"{}", b"[]", b'{"score": "good"}'):
         with pytest.raises(msgspec.DecodeError):
             read_report(answer)
+
+
+def test_a_report_may_be_as_large_as_can_be_kept_and_no_larger() -> None:
+    read = read_report(msgspec.json.encode(GOOD))
+    room = limits.ANSWER_BYTES_MAX - len(msgspec.json.encode(read))
+    fits, longer = (changed(number=GOOD.number + "x" * size) for size in (room, room + 1))
+    assert read_report(msgspec.json.encode(fits)) == fits
+    with pytest.raises(msgspec.ValidationError, match="300,001 bytes, and 300,000 can be kept"):
+        read_report(msgspec.json.encode(longer))
