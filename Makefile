@@ -41,7 +41,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .NOTPARALLEL:
 .PHONY: help demo demo-crash test coverage check lint types tidy deps audit size bench bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
-	soak-simulate soak-power soak-chaos pictures docs lock clean
+	soak-simulate soak-power soak-chaos soak-mutants pictures docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -172,6 +172,9 @@ soak-power: $(DEV) ## cut the power 100 times
 
 soak-chaos: $(DEV) ## let everything fail at once for 40 minutes, and fill in docs/reliability.md
 	@$(SOAK) -m chaos
+
+soak-mutants: $(DEV) ## make small mistakes in pure modules, and see that their tests notice
+	@$(PY) -m scripts.mutants
 
 pictures: $(DEV) ## make the pictures of the console and of the demonstration anew, for the guides
 	@$(PY) scripts/console_pictures.py docs

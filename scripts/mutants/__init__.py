@@ -1,0 +1,1 @@
+"""Mutation testing of pure modules: `python -m scripts.mutants`."""

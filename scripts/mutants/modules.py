@@ -1,0 +1,49 @@
+"""Which modules are tried, and which tests are theirs.
+
+Tests mirror the package: a module's own are those that carry its name; a module of a part or an
+application that has none has those of the whole. Tests that start processes, databases or browsers
+are left out: what they find out is whether all works together, not where a bound lies.
+"""
+
+import re
+from pathlib import Path
+
+PATTERNS = (
+    "clock errors heads ids keys meters strict",
+    "engine/memtable engine/rules",
+    "outward/addresses outward/answers outward/headers outward/places outward/signing",
+    "parts/games/checks apps/credit/decision",
+)
+LEFT_OUT = re.compile(
+    r"_(browser|certified|docs|engines|fuzz|kill|load|many|power|simulated|soak|tls|types)\.py$"
+)
+WHOLE = {"parts", "apps"}
+
+
+def modules(root: Path) -> list[str]:
+    """The paths of the modules, as in the repository."""
+    found = {
+        path.relative_to(root).as_posix()
+        for patterns in PATTERNS
+        for pattern in patterns.split()
+        for path in (root / "onceward").glob(f"{pattern}.py")
+    }
+    return sorted(path for path in found if "def " in (root / path).read_text())
+
+
+def tests_of(root: Path, module: str) -> list[str]:
+    """The paths of the tests of a module."""
+    first, *folders, name = Path(module).with_suffix("").parts
+    folder = root.joinpath("tests", *folders)
+    found = {*folder.glob(f"test_{name}.py"), *folder.glob(f"test_{name}_*.py")}
+    if not found and len(folders) == 2 and folders[0] in WHOLE:
+        found = {*folder.glob("test_*.py"), *folder.parent.glob(f"test_{folders[1]}*.py")}
+    assert first == "onceward"
+    return sorted(
+        path.relative_to(root).as_posix() for path in found if not LEFT_OUT.search(path.name)
+    )
+
+
+def dotted(module: str) -> str:
+    """The name that a module is imported by."""
+    return module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
