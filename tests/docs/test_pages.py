@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from onceward import limits
 from onceward.cli import _parser
 from onceward.web.settings import load
 from scripts.reference import PAGES as PAGES_MADE
@@ -147,6 +148,30 @@ def test_nothing_is_excused_or_expected_that_is_not_there() -> None:
             for page, command in typed
         ), (where, beginning)
     assert len(CANNOT) <= 12
+
+
+LEASE = f"{limits.NODE_LEASE_MS / 1000:g} s"
+SAID = {
+    "concepts.md": (LEASE, f"at most {limits.COMMIT_WRITES_MAX} writes and 4 MB"),
+    "credit.md": (f"`credit`, {limits.NODE_LEASE_MS / 1000:g}, {limits.SLOTS_DEFAULT} |",),
+    "internals.md": (f"There are {limits.SLOTS_DEFAULT}, chosen",),
+    "guides/deployment.md": (LEASE, f"{limits.MEMTABLE_BYTES >> 20} MiB for what is not"),
+    "guides/postgresql.md": (LEASE, f"({limits.SLOTS_DEFAULT}, `App(slots=…)`)"),
+    "guides/workers.md": (f"`drain_s` ({limits.DRAIN_S:g})",),
+    "security.md": (
+        f"{limits.FRAME_BYTES_MAX >> 20} MiB",
+        f"431 at {limits.HEAD_BYTES_MAX >> 10} KiB",
+        f"{limits.ANSWER_BODY_BYTES_MAX >> 10} KiB are read",
+        f"{limits.OUTWARD_TOTAL_S:g} s in all",
+        f"at most {limits.ROOMS_PER_CONNECTION_MAX}",
+    ),
+}
+
+
+@pytest.mark.parametrize("page", SAID)
+def test_what_a_page_says_of_limits_is_so(page: str) -> None:
+    text = " ".join(paths()[page].read_text().split())
+    assert [words for words in SAID[page] if words not in text] == []
 
 
 def test_every_link_leads_to_a_page_and_every_page_is_found() -> None:
