@@ -146,7 +146,7 @@ def main() -> int:
     save(bench.report, options.save)
     table.show(bench.report, console)
     console.print(f"saved to {options.save}")
-    if done < RUNS_MIN:
+    if done < RUNS_MIN and not (options.page or options.no_page):
         console.print(f"no page: {done} rounds are too few (--of {options.save} writes it anyway)")
     if options.page or (done >= RUNS_MIN and not options.no_page):
         write_page(bench.report, options.page or PAGE)
