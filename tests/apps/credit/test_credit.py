@@ -15,6 +15,7 @@ from onceward.apps.credit.credit import PULLS, RESULTS, Credit
 from onceward.apps.credit.soap import read
 from onceward.engine.base import Put
 from onceward.errors import AlreadyEnded, NotDone, Retry
+from onceward.parts.schedule import Job
 from onceward.testing.clock import Process
 from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
 from tests.apps.credit.office import World, ended, make, open_office, take
@@ -29,6 +30,13 @@ REPORT = msgspec.to_builtins(make_report(FIRST, "B7"))
 async def first_pull(credit: Credit) -> Pull:
     """The first pull for the application that most tests are about."""
     return (await credit.find(ORGANISATION, FIRST)).pulls[0]
+
+
+async def pulled(credit: Credit) -> tuple[Pull, Job]:
+    """Take that application in, and wait for what becomes of its pull."""
+    await take(credit, 1)
+    pull = await first_pull(credit)
+    return pull, await ended(credit.app, pull.job)
 
 
 async def at_work(apps: Apps, world: World, **changes: Any) -> tuple[Credit, Process]:
@@ -116,9 +124,7 @@ async def test_a_pull_may_last_far_longer_than_its_lease(
     world = World(patched)
     world.pull_s = 120
     async with open_office(bureau_keys=keys) as (_, credit):
-        await take(credit, 1)
-        pull = await first_pull(credit)
-        job = await ended(credit.app, pull.job)
+        _, job = await pulled(credit)
         assert (job.state, job.attempt, len(world.pulls)) == ("done", 1, 1)
 
 
@@ -342,9 +348,7 @@ async def test_a_bureau_that_refuses_is_asked_again(
     world = World(patched)
     world.errors = [NotDone("503"), NotDone("429")]
     async with open_office(bureau_keys=keys) as (_, credit):
-        await take(credit, 1)
-        pull = await first_pull(credit)
-        job = await ended(credit.app, pull.job)
+        _, job = await pulled(credit)
         assert (job.state, job.attempt, len(world.pulls)) == ("done", 3, 3)
         assert len(world.reports) == 1
 
@@ -357,9 +361,7 @@ async def test_an_error_that_may_hide_a_pull_is_in_doubt_or_repeated_under_its_k
     world = World(patched)
     world.errors = [Retry("the bureau answered 500"), TimeoutError("no answer")]
     async with open_office(bureau_keys=keys) as (_, credit):
-        await take(credit, 1)
-        pull = await first_pull(credit)
-        job = await ended(credit.app, pull.job)
+        _, job = await pulled(credit)
         assert (job.state, len(world.pulls)) == (("done", 3) if keys else ("doubt", 1))
         assert len({key for _, key in world.pulls}) == 1
 
@@ -372,9 +374,7 @@ async def test_a_bureau_that_refuses_for_good_is_not_asked_again(
     world = World(patched)
     world.errors = [Refused("no such person"), Refused("still not")]
     async with open_office(bureau_keys=keys) as (_, credit):
-        await take(credit, 1)
-        pull = await first_pull(credit)
-        job = await ended(credit.app, pull.job)
+        pull, job = await pulled(credit)
         assert (job.state, job.reason, len(world.pulls)) == ("dead", "no such person", 1)
         await credit.app.queues.redrive(pull.job)
         job = await ended(credit.app, pull.job)
@@ -407,9 +407,8 @@ async def test_a_result_is_told_until_it_is_heard_under_one_id(
 async def test_keys_and_decisions_are_known_for_ever(patched: pytest.MonkeyPatch) -> None:
     World(patched)
     async with open_office() as (apps, credit):
-        await take(credit, 1)
-        pull = await first_pull(credit)
-        assert (await ended(credit.app, pull.job)).state == "done"
+        pull, job = await pulled(credit)
+        assert job.state == "done"
         kept = {
             key: record.expires_at_ms
             for key, record in apps.records.items()
