@@ -109,6 +109,7 @@ class Tab:
         self.name = name
         self.page = page
         page.goto(f"{url}/tictactoe/#token={token(name)}")
+        assert page.locator("#board.inactive").count() == 1, "before it knows anything, too"
         self.sees(f"here as {name}")
 
     def join(self, table: str = "main") -> None:

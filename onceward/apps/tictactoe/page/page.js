@@ -225,6 +225,7 @@ async function sit(id) {
   room = null; // until the other one is there
   table = id;
   place = { role: "" };
+  drawBoard(Array(9).fill(""), false, false); // nobody may move before all is there
   for (const button of byId("tables").children) {
     button.setAttribute("aria-current", String(button.dataset.table === id));
   }
@@ -300,6 +301,7 @@ for (let number = 0; number < 9; number++) {
   cells.push(cell);
   byId("board").append(cell);
 }
+drawBoard(Array(9).fill(""), false, false);
 byId("board").addEventListener("keydown", (event) => {
   const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -3, ArrowDown: 3 }[event.key];
   const from = cells.indexOf(document.activeElement);
