@@ -1,35 +1,69 @@
-"""Pages of an application: files that browsers get as they are, and that load nothing else."""
+"""Pages: files of a folder that browsers get as they are, and that load nothing from elsewhere."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib.resources.abc import Traversable
+from pathlib import PurePosixPath
 from typing import Any
 
+from onceward.errors import BadInput
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 
+Headers = Sequence[tuple[bytes, bytes]]
+
 _KINDS = {
-    "html": b"text/html; charset=utf-8",
-    "js": b"text/javascript; charset=utf-8",
-    "css": b"text/css; charset=utf-8",
+    ".html": b"text/html; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".css": b"text/css; charset=utf-8",
+    ".svg": b"image/svg+xml",
 }
-_HEADERS = [
+_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_PLAIN = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+GUARDED: Headers = [(b"content-security-policy", _POLICY), *_PLAIN]
+"""Scripts and styles run only from this server, none of them within a page."""
+ISOLATED: Headers = [
     (
         b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        _POLICY + b"; require-trusted-types-for 'script'; trusted-types 'none'",
     ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
+    *_PLAIN,
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
 ]
+"""For pages that may do much: besides, scripts make no markup of text, and pages of other sites
+hold no window of theirs and load nothing of them."""
 
 
-def pages(folder: Traversable, files: Mapping[str, str], summary: str) -> list[Route]:
-    """Routes to files of a folder, by their paths, for everyone. Scripts and styles run only from
-    this server, none of them within a page."""
+class Pages:
+    """The files of a folder, for everyone. They are read once, and there are no others."""
 
-    async def page(site: Any, request: Request) -> Response:
-        name = files[request.route]
-        kind = _KINDS[name.rpartition(".")[2]]
-        return Response(200, folder.joinpath(name).read_bytes(), kind, _HEADERS)
+    def __init__(self, folder: Traversable, headers: Headers = GUARDED) -> None:
+        self._folder = folder
+        self._headers = headers
 
-    return [Route("GET", path, page, summary, public=True) for path in files]
+    def answer(self, name: str) -> Response:
+        """A file. Raises `BadInput` if there is none of that name."""
+        body = self._files.get(name)
+        if body is None:
+            raise BadInput("there is nothing at this address", code="not_found")
+        return Response(200, body, _KINDS[PurePosixPath(name).suffix], self._headers)
+
+    def routes(self, files: Mapping[str, str], summary: str) -> list[Route]:
+        """Routes to files by their paths. `{"/{file}": "{file}"}` leads to all of them."""
+
+        async def page(site: Any, request: Request) -> Response:
+            return self.answer(files[request.route].format_map(request.parameters))
+
+        return [Route("GET", path, page, summary, public=True) for path in files]
+
+    @cached_property
+    def _files(self) -> dict[str, bytes]:
+        return {
+            one.name: one.read_bytes()
+            for one in self._folder.iterdir()
+            if PurePosixPath(one.name).suffix in _KINDS
+        }

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from onceward.web.pages import pages
+from onceward.web.pages import ISOLATED, Pages
 from onceward.web.site import Site
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
@@ -17,7 +17,7 @@ async def test_a_page_is_served_with_what_belongs_to_it_and_may_load_nothing_els
         (tmp_path / name).write_text(name)
     app = Apps(shared=False).make()
     files = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}
-    app.mount("/own", Site(pages(tmp_path, files, "A page")))
+    app.mount("/own", Site(Pages(tmp_path).routes(files, "A page")))
     async with serving(app) as caller:
         for path, name in files.items():
             answer = await caller("GET", f"/own{path}")
@@ -30,3 +30,24 @@ async def test_a_page_is_served_with_what_belongs_to_it_and_may_load_nothing_els
             assert "unsafe" not in policy
         for path in ("/secret.txt", "/../secret.txt", "/page.html"):
             assert (await caller("GET", f"/own{path}")).status == 404
+
+
+@virtual
+async def test_all_files_of_a_folder_can_be_asked_for_by_name_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "page.svg").write_text("drawn")
+    for name in ("folder/notes.txt", "secret.js"):
+        (tmp_path / name).write_text("secret")
+    app = Apps(shared=False).make()
+    pages = Pages(tmp_path / "folder", ISOLATED)
+    app.mount("/own", Site(pages.routes({"/{file}": "{file}"}, "A file")))
+    async with serving(app) as caller:
+        answer = await caller("GET", "/own/page.svg")
+        assert (answer.status, answer.body) == (200, b"drawn")
+        assert answer.headers["content-type"] == "image/svg+xml"
+        assert "trusted-types 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+        for path in ("notes.txt", "..%2Fsecret.js", "%7Bfile%7D", "page", ""):
+            assert (await caller("GET", f"/own/{path}")).verdict == (404, "not_found")

@@ -20,27 +20,13 @@ from onceward.transaction import Transaction
 from onceward.web.auth import Auth, JwtKey
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
+from onceward.web.pages import Pages
 from onceward.web.routes import Route
 from onceward.web.server import insist_local
 from onceward.web.site import Site
 
-_FOLDER = files("onceward.apps.board").joinpath("page")
+_PAGES = Pages(files("onceward.apps.board").joinpath("page"))
 _PAGE = "board.html"
-_KINDS = {
-    "css": b"text/css; charset=utf-8",
-    "html": b"text/html; charset=utf-8",
-    "js": b"text/javascript; charset=utf-8",
-    "svg": b"image/svg+xml",
-}
-_HEADERS = [
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _DEV = "dev:"
 # Between a guest's name and what makes it unique.
@@ -82,7 +68,6 @@ class Board:
         self._key = key
         self._keep = keep
         self._auth = None if key is None else Auth(jwt_keys=[key])
-        self._files = {path.name: path.read_bytes() for path in _FOLDER.iterdir()}
 
     def site(self) -> Site:
         """What to mount, below a prefix of one word: `app.mount("/board", board.site())`."""
@@ -91,7 +76,7 @@ class Board:
                 Route("GET", "", self.front, "Leads to a board for all", public=True),
                 Route("GET", "/", self.front, "Leads to a board for all", public=True),
                 Route("GET", "/{name}", self.page, "A board", public=True),
-                Route("GET", "/page/{file}", self.file, "What its page needs", public=True),
+                *_PAGES.routes({"/page/{file}": "{file}"}, "What its page needs"),
                 Route(
                     "POST",
                     "/{name}/ticket",
@@ -109,13 +94,7 @@ class Board:
 
     async def page(self, site: Any, request: Request) -> Response:
         _named(request)
-        return self._answer(_PAGE)
-
-    async def file(self, site: Any, request: Request) -> Response:
-        name = request.parameters["file"]
-        if name not in self._files:
-            raise BadInput("there is nothing at this address", code="not_found")
-        return self._answer(name)
+        return _PAGES.answer(_PAGE)
 
     async def ticket(self, site: Any, request: Request) -> Response:
         """Let a guest in: the room is there, and the token is good for that room."""
@@ -165,10 +144,6 @@ class Board:
             claims["iss"] = self._key.issuer
         header = None if self._key.id is None else {"kid": self._key.id}
         return jwt.encode(claims, self._key.key, algorithm="HS256", headers=header)
-
-    def _answer(self, name: str) -> Response:
-        kind = _KINDS[name.rpartition(".")[2]]
-        return Response(200, self._files[name], kind, _HEADERS)
 
 
 def _named(request: Request) -> str:

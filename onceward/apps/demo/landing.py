@@ -1,9 +1,7 @@
 """The landing page: where a newcomer begins. What it shows and does is the stage's business: to it
 questions and orders are passed on, for pages of this server on this machine alone."""
 
-from functools import cache
 from importlib.resources import files
-from pathlib import PurePosixPath
 from typing import Any
 
 import aiohttp
@@ -11,6 +9,7 @@ import aiohttp
 from onceward.errors import BadInput, Unavailable
 from onceward.web.auth import DEVELOPER
 from onceward.web.http import Request, Response, problem
+from onceward.web.pages import ISOLATED, Pages
 from onceward.web.routes import Route
 from onceward.web.server import insist_local
 from onceward.web.sessions import insist_own_page
@@ -19,25 +18,7 @@ from onceward.web.site import Site
 TOKEN = "onceward-demo"  # noqa: S105
 """The header in which the page repeats what it was told with the state: other sites cannot read it,
 and cannot send it."""
-_FOLDER = files("onceward.apps.demo").joinpath("page")
-_PAGE = "demo.html"
-_KINDS = {
-    ".html": b"text/html; charset=utf-8",
-    ".js": b"text/javascript; charset=utf-8",
-    ".css": b"text/css; charset=utf-8",
-}
-_HEADERS = [
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-        b"require-trusted-types-for 'script'; trusted-types 'none'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-]
+_PAGES = Pages(files("onceward.apps.demo").joinpath("page"), ISOLATED)
 _ORDER_BYTES_MAX = 1_000
 _ANSWER_S = 10.0
 
@@ -51,7 +32,7 @@ class Landing:
 
     def front(self) -> Site:
         """The front page of the server."""
-        return Site([Route("GET", "/", self._page, "The landing page", public=True)])
+        return Site(_PAGES.routes({"/": "demo.html"}, "The landing page"))
 
     def site(self) -> Site:
         """What the page needs, below a prefix."""
@@ -60,15 +41,9 @@ class Landing:
                 Route("GET", "/state", self._state, "How all of it goes", public=True),
                 Route("POST", "/do", self._do, "Break something", public=True),
                 Route("POST", "/console", self._console, "A way into the console", public=True),
-                Route("GET", "/{file}", self._file, "A file of the page", public=True),
+                *_PAGES.routes({"/{file}": "{file}"}, "A file of the page"),
             ]
         )
-
-    async def _page(self, site: Any, request: Request) -> Response:
-        return _answer(_PAGE)
-
-    async def _file(self, site: Any, request: Request) -> Response:
-        return _answer(request.parameters["file"])
 
     async def _state(self, site: Any, request: Request) -> Response:
         _insist_ours(request)
@@ -101,7 +76,7 @@ class Landing:
         except (aiohttp.ClientError, TimeoutError):
             away = "the demonstration does not answer: is it ending?"
             return problem(Unavailable(away, code="node_stopped"))
-        answer.headers += [(b"x-content-type-options", b"nosniff"), _HEADERS[-1]]
+        answer.headers += [(b"x-content-type-options", b"nosniff"), ISOLATED[-1]]
         return answer
 
 
@@ -112,20 +87,3 @@ def _insist_ours(request: Request) -> None:
         raise BadInput("the demonstration runs in dev mode alone", code="no_credentials")
     insist_local(request)
     insist_own_page(request)
-
-
-def _answer(name: str) -> Response:
-    body = _files().get(name)
-    if body is None:
-        raise BadInput("there is nothing at this address", code="not_found")
-    return Response(200, body, _KINDS[PurePosixPath(name).suffix], _HEADERS)
-
-
-@cache
-def _files() -> dict[str, bytes]:
-    """All files by name: no other one can be asked for."""
-    return {
-        one.name: one.read_bytes()
-        for one in _FOLDER.iterdir()
-        if PurePosixPath(one.name).suffix in _KINDS
-    }

@@ -20,7 +20,7 @@ from onceward.limits import KEY_NUMBER_MAX
 from onceward.transaction import Transaction
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
-from onceward.web.pages import pages
+from onceward.web.pages import Pages
 from onceward.web.routes import Route
 from onceward.web.server import insist_local
 
@@ -28,7 +28,7 @@ OURS = "+12025550100"
 """The number of the game, on the page."""
 _SCREEN = "rps-screen"
 _HEAD: Key = ("rps-screen-head", "head")
-_FOLDER = files("onceward.apps.rps").joinpath("page")
+_PAGES = Pages(files("onceward.apps.rps").joinpath("page"))
 _FILES = {
     "/phones": "phones.html",
     "/phones/phones.js": "phones.js",
@@ -68,7 +68,7 @@ class Phones(Provider):
 
     def routes(self) -> list[Route]:
         return [
-            *pages(_FOLDER, _FILES, "Phones to play with"),
+            *_PAGES.routes(_FILES, "Phones to play with"),
             Route("POST", "/phones/texts", self.receive, "A phone sends a text", public=True),
             Route("GET", "/phones/texts", self.show, "What phones show", public=True),
         ]

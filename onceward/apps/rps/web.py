@@ -33,11 +33,11 @@ from onceward.limits import ROOM_ID_BYTES_MAX
 from onceward.transaction import Transaction
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
-from onceward.web.pages import pages
+from onceward.web.pages import Pages
 from onceward.web.routes import Route
 from onceward.web.server import insist_local
 
-_FOLDER = files("onceward.apps.rps").joinpath("page")
+_PAGES = Pages(files("onceward.apps.rps").joinpath("page"))
 _FILES = {
     "/play": "play.html",
     "/play/play.js": "play.js",
@@ -101,7 +101,7 @@ class Web(Provider):
 
     def routes(self) -> list[Route]:
         return [
-            *pages(_FOLDER, _FILES, "A page to play on"),
+            *_PAGES.routes(_FILES, "A page to play on"),
             Route("POST", "/play/texts", self.receive, "A player does something", public=True),
             Route("GET", "/play/me", self.me, "What a player sees", public=True),
         ]

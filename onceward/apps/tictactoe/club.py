@@ -12,7 +12,7 @@ from onceward.errors import NoSuchTable
 from onceward.service.tables.board import room_of
 from onceward.transaction import Transaction
 from onceward.web.http import Request, Response
-from onceward.web.pages import pages
+from onceward.web.pages import Pages
 from onceward.web.routes import Route
 from onceward.web.site import Site
 
@@ -22,7 +22,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "ranked": {"kind": "ranked"},
 }
 """Tables by their ids, and the policy of each."""
-_FOLDER = files("onceward.apps.tictactoe").joinpath("page")
+_PAGES = Pages(files("onceward.apps.tictactoe").joinpath("page"))
 _FILES = {
     "/": "tictactoe.html",
     "/page.js": "page.js",
@@ -57,7 +57,7 @@ class Club:
 
     def site(self) -> Site:
         """The page, to be mounted."""
-        routes = pages(_FOLDER, _FILES, "The page")
+        routes = _PAGES.routes(_FILES, "The page")
         routes.append(Route("GET", "", self._front, "Leads to the page", public=True))
         routes.append(Route("GET", "/tables", self._list, "The tables", public=True))
         return Site(routes)
