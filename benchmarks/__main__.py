@@ -5,8 +5,9 @@
     python benchmarks --only work,locks     only these families or cases
     python benchmarks --of benchmarks/results/bench.json    only the page, of what was measured
 
-Prints a table, saves the figures as JSON, and writes docs/benchmarks.md with its plots. Cases and
-sides are in plan.py. A side that is not installed, or fails, is told of and delays nobody.
+Prints a table and verdicts, saves the figures as JSON, and writes docs/benchmarks.md with its
+plots. Cases and sides are in plan.py. A side that is not installed, or fails, is told of and delays
+nobody.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from plan import PACKAGES, Contender, Entry, entries, peers
 from rich.console import Console
 from workshop import ROOT, Workshop
 
-from onceward.bench import page, table
+from onceward.bench import page, table, targets
 from onceward.bench.figures import FORMAT, RUNS_MIN, Report, Run, load, run_of, save
 from onceward.bench.machine import limits_case, measure_limit, this_machine
 from onceward.errors import OncewardError
@@ -129,7 +130,7 @@ def main() -> int:
     if options.list:
         for entry in plan:
             names = ", ".join(contender.name for contender in entry.contenders)
-            console.print(f"{entry.case.family} / {entry.case.id}: {names}")
+            console.print(f"{entry.case.family} / {entry.case.id}: {names}", soft_wrap=True)
         return 0
     if options.of:
         write_page(load(options.of), options.page or PAGE)
@@ -145,6 +146,8 @@ def main() -> int:
     bench.machine.packages.update(peers())
     save(bench.report, options.save)
     table.show(bench.report, console)
+    for line in targets.verdicts(bench.report):
+        console.print(line, markup=False, soft_wrap=True)
     console.print(f"saved to {options.save}")
     if done < RUNS_MIN and not (options.page or options.no_page):
         console.print(f"no page: {done} rounds are too few (--of {options.save} writes it anyway)")
