@@ -249,6 +249,7 @@ SEATS_RECENT = 32
 SEATS_SIGNS = 4
 SEATS_GROUPS_MAX = 300  # so many ways to fill a table are tried in one commit
 SEATS_IDLE_MAX = 2  # who loses so many games in a row on time, and did nothing, is gone
+SEATS_UNPLAYED_MAX = 10  # after so many games in a row in which nobody could move, a table pauses
 SEATS_CLOSED_MS = 24 * 3_600_000  # so long a closed table is known
 SEATS_PURGE_RECORDS = 80
 MATCH_RETENTION_MS = 30 * 24 * 3_600_000  # so long a match is known after its end

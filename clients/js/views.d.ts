@@ -241,6 +241,8 @@ export interface Table {
   madeMs?: number;
   beganMs?: number;
   paused?: boolean;
+  /** Why it has paused by itself. */
+  pausedWhy?: string;
   paceMs?: number;
   lanes?: Record<string, number>;
   by?: string;

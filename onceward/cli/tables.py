@@ -191,7 +191,8 @@ def _print_place(place: "Place", arguments: argparse.Namespace) -> int:
 
 
 def _phase(table: "Table") -> str:
-    return "paused" if table.paused else table.phase
+    why = f": {table.paused_why}" if table.paused_why else ""
+    return f"paused{why}" if table.paused else table.phase
 
 
 def _seats(table: "Table") -> str:

@@ -36,6 +36,8 @@ class Table(msgspec.Struct):
     made_ms: int = 0
     began_ms: int = 0
     paused: bool = False
+    paused_why: str = ""
+    """Why it has paused by itself; empty: it has not."""
     pace_ms: int = 0
     lanes: dict[str, int] = {}
     by: str = ""

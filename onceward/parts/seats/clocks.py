@@ -129,7 +129,7 @@ class Clocks(Games):
         sitting.must_be_open()
         if sitting.head.paused_ms:
             seating.shift(sitting.head, tx.now_ms - sitting.head.paused_ms)
-            sitting.head.paused_ms = 0
+            sitting.head.paused_ms, sitting.head.paused_why, sitting.head.unplayed = 0, "", 0
             await self._settle(sitting)
         return await self.get(tx, id_)
 

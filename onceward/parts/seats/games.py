@@ -34,6 +34,7 @@ from onceward.parts.seats.records import (
 from onceward.parts.seats.sitting import Sitting
 from onceward.transaction import Transaction
 
+_UNPLAYED = f"{limits.SEATS_UNPLAYED_MAX} games in a row were over before anyone could move"
 _OPENED_MS = 3_600_000  # so long one who waited can ask which table was opened
 
 
@@ -59,6 +60,8 @@ class Games:
         self._ids = ids
         self._slots = slots
         self._board = board or Nowhere()
+        self._beginning: set[tuple[Transaction, str]] = set()
+        """The tables whose referees are beginning a game, and in which transaction."""
 
     async def _load(self, tx: Transaction, id_: str, *, looks: bool = False) -> Sitting:
         return await Sitting.load(tx, id_, self._board, self._slots, looks=looks)
@@ -98,7 +101,11 @@ class Games:
             await self._open(sitting)
         elif not sitting.rests and head.phase != "playing":
             await self._fill(sitting)
-            begins = self._go_on(sitting)
+            if (sitting.tx, sitting.id) in self._beginning:
+                # Games that nobody can play would follow each other for ever in this commit.
+                sitting.more = True
+            else:
+                begins = self._go_on(sitting)
         if policy.ends_empty and not (sitting.rests or seating.people(head.seats) or head.waiting):
             await self._close(sitting)
             return
@@ -106,7 +113,12 @@ class Games:
         referee = self._referee(sitting) if begins else None
         if referee is not None:
             sitting.judged = True
-            await referee.begin(sitting.tx, sitting.table())
+            beginning = (sitting.tx, sitting.id)
+            self._beginning.add(beginning)
+            try:
+                await referee.begin(sitting.tx, sitting.table())
+            finally:
+                self._beginning.discard(beginning)
 
     async def _fill(self, sitting: Sitting) -> None:
         head, policy, now_ms = sitting.head, sitting.policy, sitting.now_ms
@@ -234,6 +246,9 @@ class Games:
         )
         await self._tell_referee(sitting, table, ending)
         sitting.tell("table", "ended", msgspec.to_builtins(ending))
+        head.unplayed = head.unplayed + 1 if (sitting.tx, sitting.id) in self._beginning else 0
+        if head.unplayed >= limits.SEATS_UNPLAYED_MAX:
+            head.paused_ms, head.paused_why = sitting.now_ms, _UNPLAYED
         if reason == "result" and not winners:
             head.draws += 1
         elif winners:
@@ -263,7 +278,8 @@ class Games:
             table = sitting.table()
             await self._tell_referee(sitting, table, Ending(head.game, table.players, (), "void"))
         until_ms = tx.now_ms + limits.SEATS_CLOSED_MS
-        head.seats, head.lanes, head.spectators, head.paused_ms = {}, {}, 0, 0
+        head.seats, head.lanes, head.spectators = {}, {}, 0
+        head.paused_ms, head.paused_why = 0, ""
         head.phase = "closed"
         await sitting.save()
         for key, value in (

@@ -108,6 +108,10 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Since when a seat is empty."""
     paused_ms: int = 0
     """Since when it is paused; 0: it is not."""
+    paused_why: str = ""
+    """Why it has paused by itself; empty: it has not."""
+    unplayed: int = 0
+    """How many games in a row were over before anyone could move."""
     due_ms: int = 0
     """When its entry in due is."""
     pace_ms: int = 0
@@ -235,6 +239,8 @@ class Table(msgspec.Struct, omit_defaults=True):
     made_ms: int = 0
     began_ms: int = 0
     paused: bool = False
+    paused_why: str = ""
+    """Why it has paused by itself; empty: it has not."""
     pace_ms: int = 0
     lanes: dict[str, int] = {}
     """How many places are taken in each lane that anyone waits in."""
@@ -274,7 +280,8 @@ class Referee(Protocol):
     it writes is part of that commit, and what it raises undoes all of it."""
 
     async def begin(self, tx: Transaction, table: Table) -> None:
-        """The game `table.number` begins with those who are seated."""
+        """The game `table.number` begins with those who are seated. If it is over with that, it may
+        be ended at once: the next one begins with another commit."""
 
     async def move(self, tx: Transaction, table: Table, user: str, move: Any) -> Any:
         """Someone who is seated moves. Raises `BadInput` for what is no legal move; says whose

@@ -147,6 +147,7 @@ class Sitting:
             made_ms=info.made_ms,
             began_ms=head.began_ms,
             paused=head.paused_ms > 0,
+            paused_why=head.paused_why,
             pace_ms=seating.pace_ms(self.policy, head),
             lanes={key: lane.waiting for key, lane in head.lanes.items() if lane.waiting},
             by=info.by,
@@ -278,6 +279,7 @@ def _view(sitting: Sitting) -> dict[tuple[str, str], Any]:
         "spectators": head.spectators,
         "pace_ms": seating.pace_ms(sitting.policy, head),
         "paced_ms": head.paced_ms,
+        **({"paused_why": head.paused_why} if head.paused_why else {}),
     }
     return shown
 

@@ -82,8 +82,9 @@ function one({ rest: [id], trouble }) {
     put(phase, last.paused ? "paused" : last.phase);
     phase.className = `chip ${last.paused ? "warn" : PHASES[last.phase] ?? ""}`;
     put(pause, last.paused ? "Resume" : "Pause");
-    const text = JSON.stringify([last.waiting, last.spectators, last.number, last.lanes]);
+    const text = JSON.stringify([last.waiting, last.spectators, last.number, last.lanes, last.paused_why]);
     if (text !== before) facts.replaceChildren(...[["Game", last.game || "none"], ["Games so far", count(last.number)],
+      ["Paused", last.paused_why],
       ["Waiting", count(last.waiting)], ["Watching", count(last.spectators)],
       ["Lanes", Object.keys(last.lanes ?? {}).length > 1 ? brief(last.lanes) : null],
       ["Room", h("a", { href: `#/rooms/${part(`table:${id}`)}` }, `table:${id}`)]]
