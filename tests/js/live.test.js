@@ -342,6 +342,30 @@ test("an operation that is not known makes the copy anew", async (t) => {
   assert.deepEqual([live.state, room.status], ["connected", "live"]);
 });
 
+test("who says of a room what cannot be is connected to again after pauses that grow", async (t) => {
+  t.mock.method(console, "warn", () => {});
+  const live = await connected();
+  const room = live.room("r");
+  const spoil = async () => {
+    await world.joined("r", { reset: "new" });
+    await world.hear({ t: "change", room: "r", seq: 9, ops: [] }, { t: "change", room: "r", seq: 9, ops: [] });
+    const [count, begun] = [world.sockets.length, world.ms];
+    while (world.sockets.length === count) await world.pass(10);
+    const took = world.ms - begun;
+    await world.welcome();
+    return took;
+  };
+  const at = [];
+  for (let time = 0; time < 10; time++) at.push(await spoil());
+  assert.ok(at[0] <= 210 && at[9] >= 3000 && at[9] <= 15_010, String(at));
+  await world.joined("r", { reset: "new" });
+  await world.hear({ t: "pong" });
+  await world.pass(15_000);
+  assert.equal(room.status, "live");
+  assert.ok((await spoil()) <= 210, "it was well for a while");
+  live.close();
+});
+
 for (const text of ["{", "null", "7"]) {
   test(`who says ${text} is connected to again, but not at once`, async () => {
     const live = await connected();

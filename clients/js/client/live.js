@@ -36,6 +36,7 @@ export class Live {
   #socket = null;
   #trying = null; // which attempt to connect is under way
   #attempts = 0;
+  #spoiled = 0; // how many connections in a row have said of a room what cannot be
   #pause = null;
   #timers = new Set(); // of this connection
   #beat = null;
@@ -128,7 +129,7 @@ export class Live {
   }
 
   _restart() {
-    queueMicrotask(() => this.#lost());
+    queueMicrotask(() => this.#lost(null, true));
   }
 
   _rejoin(room) {
@@ -297,14 +298,16 @@ export class Live {
     this.#send({ t: "ping" });
     const dueMs = performance.now() + ms;
     this.#beat = setTimeout(() => {
-      if (this.#heard) this.#ask(BEAT_MS);
-      else if (performance.now() > dueMs + PROBE_MS) this.#ask(PROBE_MS);
+      if (this.#heard) {
+        this.#spoiled = 0;
+        this.#ask(BEAT_MS);
+      } else if (performance.now() > dueMs + PROBE_MS) this.#ask(PROBE_MS);
       else this.#lost();
     }, ms);
   }
 
   // There is no connection any more; another one is tried after a pause, unless an error is final.
-  #lost(final) {
+  #lost(final, spoiled = false) {
     if (this.state === "closed" || this.#pause !== null) return;
     this.#cut();
     for (const room of [...this.rooms.values()]) {
@@ -312,7 +315,8 @@ export class Live {
       room._settle();
     }
     if (final) return this.#end(final);
-    this.#pause = setTimeout(() => this.#connect(), this.#pauseMs(this.#attempts++));
+    this.#spoiled = spoiled ? this.#spoiled + 1 : 0;
+    this.#pause = setTimeout(() => this.#connect(), this.#pauseMs(Math.max(this.#attempts++, this.#spoiled - 1)));
     this.#setState("connecting");
   }
 

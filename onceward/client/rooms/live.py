@@ -96,6 +96,8 @@ class Live:
         self._heard = False
         self._settling = False
         self._attempt = 0
+        self._spoiled, self._spoiled_before = False, 0
+        """Whether this connection said of a room what cannot be, and how many in a row before."""
 
     async def open(self) -> Self:
         """Begin to connect, and return at once."""
@@ -178,6 +180,7 @@ class Live:
         return self.clock.now_ms()
 
     def restart(self) -> None:
+        self._spoiled = True
         if self._socket is not None:
             self._spawn(_close(self._socket))
 
@@ -227,8 +230,9 @@ class Live:
                 self._end(error)
                 return
             _log.info("the connection to %s is lost: %s", self._address, error)
-            tries, self._attempt = self._attempt, self._attempt + 1
-            await self._pause(tries)
+            await self._pause(max(self._attempt, self._spoiled_before if self._spoiled else 0))
+            self._attempt += 1
+            self._spoiled_before = self._spoiled_before + 1 if self._spoiled else 0
 
     async def _pause(self, tries: int) -> None:
         doubled = min(tries, 30)  # more would count until nothing holds the power
@@ -239,6 +243,7 @@ class Live:
     async def _connection(self) -> tuple[int, str]:
         """One connection, from its beginning to its end; returns why it was closed."""
         assert self._session is not None
+        self._spoiled = False
         token = await self._token()
         socket = await self._session.ws_connect(
             self._address,
@@ -375,6 +380,7 @@ class Live:
             await self.clock.sleep(limits.ROOM_BEAT_S)
             if not self._heard:
                 raise Unavailable(f"{self._address} says nothing any more")
+            self._spoiled_before = 0
 
     def _lost(self) -> None:
         for task in list(self._tasks):

@@ -11,6 +11,7 @@ from onceward import limits
 from onceward.client.rooms.live import Live
 from onceward.clock import Clock
 from onceward.errors import OncewardError, Unavailable
+from onceward.ids import Ids
 from onceward.web.auth import Auth, JwtKey
 from tests.client.rooms.test_live import Hasty, connect, until
 from tests.client.served import Served
@@ -160,6 +161,54 @@ async def test_a_room_of_which_a_frame_cannot_be_read_is_got_anew(
     assert room.map("m").get("k") in (1, 2)
     await other.map("m").set("k", 1)
     await room.map("m").set("k", 3)
+
+
+class Metronome(Clock):
+    """Waits for nobody, but for signs of life until it is told to; and notes all pauses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses_s: list[float] = []
+        self.beats = asyncio.Semaphore(0)
+        self.waits = asyncio.Semaphore(0)
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds == limits.ROOM_BEAT_S:
+            self.waits.release()
+            await self.beats.acquire()
+        else:
+            self.pauses_s.append(seconds)
+
+
+class Halves(Ids):
+    """By chance, always the middle."""
+
+    def fraction(self) -> float:
+        return 0.5
+
+
+async def test_who_spoils_a_room_again_and_again_is_connected_to_after_pauses_that_grow(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    clock = Metronome()
+    live = await stack.enter_async_context(Live(served.url, clock=clock, ids=Halves(clock.now_ms)))
+    room = await live.join("board", create=True)
+    strange = '{"t": "change", "room": "board", "seq": 9, "ops": [{"op": "map.turn"}]}'
+    for _ in range(9):
+        for _ in range(3):  # of one connection it counts once
+            live._receive(strange)
+        await until(room, lambda: room.status != "live")
+        await until(room, lambda: room.status == "live")
+    grown_s = [0.6 * min(limits.ROOM_PAUSE_S_MIN * 2**n, limits.ROOM_PAUSE_S_MAX) for n in range(9)]
+    assert clock.pauses_s == pytest.approx(grown_s)
+    for _ in range(10):
+        await clock.waits.acquire()
+    clock.beats.release()
+    await clock.waits.acquire()  # it was well for so long
+    live._receive(strange)
+    await until(room, lambda: room.status != "live")
+    await until(room, lambda: room.status == "live")
+    assert clock.pauses_s[-1] == pytest.approx(grown_s[0])
 
 
 @pytest.mark.parametrize(
