@@ -138,7 +138,10 @@ async def _show(stage: "Stage") -> None:
         print(f"  {link} opens the console, once")
         print(f"  {url}/docs shows the API; Ctrl-C ends everything", flush=True)
 
-    running = asyncio.create_task(stage.run(announce))
+    def announce_again(link: str) -> None:
+        print(f"The server has started again: {link} opens the console, once", flush=True)
+
+    running = asyncio.create_task(stage.run(announce, announce_again))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
     await asyncio.wait([running])

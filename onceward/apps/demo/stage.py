@@ -83,11 +83,17 @@ class Stage:
         self._killed: list[str] = []
         self._events: deque[Event] = deque(maxlen=_EVENTS_KEPT)
         self._told = 0
+        self._announce_again: Callable[[str], None] = lambda link: None
 
-    async def run(self, announce: Callable[[str, str], None]) -> None:
+    async def run(
+        self,
+        announce: Callable[[str, str], None],
+        announce_again: Callable[[str], None] = lambda link: None,
+    ) -> None:
         """Run until cancelled, and then end everything. `announce` hears the address and a link
-        into the console, once the server answers and workers work. Raises `OncewardError` if a
-        process cannot be started."""
+        into the console, once the server answers and workers work; `announce_again` a new link
+        whenever the server has been started again, since the one before is good no more. Raises
+        `OncewardError` if a process cannot be started."""
         try:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(
@@ -110,6 +116,7 @@ class Stage:
                     for worker in self._workers:
                         await worker.up.wait()
                     announce(self._settings.server, self._server.said)
+                    self._announce_again = announce_again
         except ExceptionGroup as failed:
             for error in failed.exceptions:
                 if isinstance(error, OncewardError):
@@ -239,6 +246,7 @@ class Stage:
         waiting = self._traffic.waiting
         waited = f" {waiting} messages waited." if waiting else ""
         self._tell(f"The server is back after {server.away_ms / 1000:.2f} s.{waited}", "good")
+        self._announce_again(server.said)
 
     def _tell(self, text: str, mood: Mood = "plain") -> None:
         self._told += 1

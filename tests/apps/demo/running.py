@@ -112,6 +112,10 @@ class Demo(Shown):
         assert found is not None
         return found[1]
 
+    def hear_of_restart(self) -> None:
+        """Wait until it says that the server has started again."""
+        self.said = self._read("has started again")
+
     def stop(self, number: signal.Signals) -> tuple[str, int]:
         """What it says in the end, and its exit code."""
         self.process.send_signal(number)

@@ -250,11 +250,18 @@ def test_what_the_guide_says_to_try_works(
         assert printed(capsys.readouterr().out.splitlines(), said), command
 
 
-def test_ctrl_c_ends_everything_and_tells_how_it_was(tmp_path: Path) -> None:
+def test_a_link_opens_the_console_also_after_a_restart_and_ctrl_c_ends_everything(
+    tmp_path: Path,
+) -> None:
     with Demo(tmp_path, "--folder", "kept", "--no-traffic") as demo:
         pids = list(demo.crew())
-        link = {"link": demo.console.partition("=")[2]}
-        assert [demo.ask(link, "/v1/session")[0] for _ in range(2)] == [200, 401], "it counts once"
+        old = {"link": demo.console.partition("=")[2]}
+        assert [demo.ask(old, "/v1/session")[0] for _ in range(2)] == [200, 401], "it counts once"
+        demo.ask({"what": "plug"}, onceward_demo=demo.state()["token"])
+        demo.hear_of_restart()
+        new = {"link": demo.console.partition("=")[2]}
+        assert [demo.ask(link, "/v1/session")[0] for link in (old, new, new)] == [401, 200, 401]
+        pids += demo.crew()
         said, code = demo.stop(signal.SIGINT)
     assert code == 0
     assert said == (
