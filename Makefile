@@ -12,6 +12,8 @@ UPGRADE ?=
 WORKERS ?= 2
 # Where `make demo` listens.
 PORT ?= 8080
+# What is compiled is kept, whatever the surroundings say: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 # An environment is made anew when its name changes: another interpreter, checkout, lock, or
 # project table. Changing a tool's settings in pyproject.toml does not count.
