@@ -2,10 +2,13 @@
 
 The modules are kept in `clients/js` of the repository, as npm has them; in an installed copy of the
 package they are in `js`, beside this file. A page gets each as one file without comments, so that
-it needs few requests and few bytes.
+it needs few requests and few bytes. Such a file is made when it is first asked for: most servers
+that start are never asked.
 """
 
+import asyncio
 import gzip
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,15 +37,11 @@ def folder() -> Path:
     return installed if installed.is_dir() else Path(__file__).parents[2] / "clients" / "js"
 
 
-def scripts(modules: dict[str, str]) -> dict[str, Script]:
-    """The scripts of a folder by name: one for each module at its top."""
-    found: dict[str, Script] = {}
-    for name in sorted(path for path in modules if "/" not in path):
-        text = pack(modules, name, outside_of(name)).encode()
-        found[name] = Script(
-            text, gzip.compress(text, 9, mtime=0), f'"{sha256(text).hexdigest()[:20]}"'
-        )
-    return found
+@cache
+def packed(name: str) -> Script:
+    """A script by its name."""
+    text = pack(_MODULES, name, outside_of(name)).encode()
+    return Script(text, gzip.compress(text, 9, mtime=0), f'"{sha256(text).hexdigest()[:20]}"')
 
 
 def outside_of(name: str) -> dict[str, str]:
@@ -56,12 +55,15 @@ def modules() -> dict[str, str]:
     return {path.relative_to(top).as_posix(): path.read_text() for path in top.rglob("*.js")}
 
 
-SCRIPTS = scripts(modules())
+# Read when the server starts, whose version they belong to. Each at the top is a script.
+_MODULES = modules()
+NAMES = sorted(path for path in _MODULES if "/" not in path)
 
 
 async def script(server: Any, request: Request) -> Response:
     """A script; a browser that has it already is told so."""
-    found = SCRIPTS[request.route.removeprefix("/")]
+    # Beside the loop: the first time it takes a while.
+    found = await asyncio.to_thread(packed, request.route.removeprefix("/"))
     headers = [
         (b"etag", found.tag.encode()),
         # It is asked each time whether it has changed, since it belongs to this server's version.
@@ -85,5 +87,5 @@ async def script(server: Any, request: Request) -> Response:
 
 ROUTES = [
     Route("GET", f"/{name}", script, f"The client for browsers: {name}", public=True)
-    for name in SCRIPTS
+    for name in NAMES
 ]

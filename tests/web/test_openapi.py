@@ -11,7 +11,7 @@ from onceward.errors import TABLE
 from onceward.web.api import ROUTES
 from onceward.web.openapi import document
 from onceward.web.routes import Routes
-from onceward.web.scripts import SCRIPTS
+from onceward.web.scripts import NAMES
 
 DOCUMENT = json.loads(document(Routes(ROUTES)))
 OPERATIONS = {
@@ -59,7 +59,7 @@ DEFINED = {
     *("POST /v1/session", "GET /v1/session", "DELETE /v1/session", "POST /v1/session/link"),
     *("GET /v1/keys", "POST /v1/keys", "DELETE /v1/keys/{id}"),
     *("GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /docs"),
-    *(f"GET /{name}" for name in SCRIPTS),
+    *(f"GET /{name}" for name in NAMES),
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onceward.web.packing import joined, pack, shrink
-from onceward.web.scripts import SCRIPTS, modules, outside_of
+from onceward.web.scripts import NAMES, modules, outside_of, packed
 from tests.needs import missing, need_program
 from tests.web.test_scripts import PLAYED
 
@@ -74,8 +74,8 @@ def compared(folder: Path, cases: dict[str, list[str]]) -> Any:
 
 def test_each_script_is_the_program_of_its_modules(tmp_path: Path) -> None:
     cases = {
-        name: [joined(modules(), name, outside_of(name)), script.text.decode()]
-        for name, script in SCRIPTS.items()
+        name: [joined(modules(), name, outside_of(name)), packed(name).text.decode()]
+        for name in NAMES
     }
     played = {**modules(), "all.js": PLAYED}
     cases["all.js"] = [joined(played, "all.js", {}), pack(played, "all.js", {})]
