@@ -33,6 +33,7 @@ from onceward.transaction import Transaction, encode
 ACCEPT_WRITES = 5
 # The same without order key and limit key.
 PLAIN_WRITES = 3
+_SPREADS = [f"{number:02x}" for number in range(256)]
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -146,7 +147,7 @@ class Inbox:
 def dedupe_key(queue: str, caller: str, key: str) -> Key:
     """Where the record of a dedupe key stands; the partitions spread the load."""
     sort = keys.join(caller, key)
-    spread = f"{crc32(sort.encode()) & 0xFF:02x}"
+    spread = _SPREADS[crc32(sort.encode()) & 0xFF]
     if len(sort) > limits.SORT_BYTES_MAX // 4:
         # Any text of four bytes a character fits; what is longer stands under its digest,
         # which no shorter key can be: those have no "!" at the front.

@@ -6,7 +6,7 @@ from typing import Any
 
 from onceward import limits
 from onceward.errors import KeyReused, OncewardError
-from onceward.meters import Histogram
+from onceward.meters import Counter, Histogram
 from onceward.parts.inbox import Receipt
 from onceward.store import Store
 
@@ -38,6 +38,7 @@ class Senders:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._senders: dict[tuple[str, str], Sender] = {}
+        self._accepted: dict[tuple[str, bool], Counter] = {}
 
     async def count(self, queue: str, caller: str, accepting: Awaitable[Receipt]) -> Receipt:
         """Wait for a message to be accepted, and count it. Raises what that raises."""
@@ -64,9 +65,9 @@ class Senders:
     def _note(self, queue: str, caller: str, verdict: Verdict, begun_ns: int) -> None:
         if isinstance(verdict, Receipt):
             sender = self._of(queue, caller)
-            self._store.meters.count(
-                "accepted", queue=queue, duplicate="yes" if verdict.duplicate else "no"
-            )
+            known = self._accepted.get((queue, verdict.duplicate))
+            counter = known or self._counter(queue, verdict.duplicate)
+            counter.value += 1
             if verdict.duplicate:
                 sender.repeats += 1
             else:
@@ -76,6 +77,14 @@ class Senders:
             sender.ack_seconds.observe((clock.elapsed_ns() - begun_ns) / 1e9)
         elif isinstance(verdict, KeyReused):  # what else is refused may name no queue at all
             self._of(queue, caller).refused += 1
+
+    def _counter(self, queue: str, duplicate: bool) -> Counter:
+        if len(self._accepted) >= limits.METERS_MAX:
+            self._accepted.clear()
+        told = "yes" if duplicate else "no"
+        counter = self._store.meters.counter("accepted", queue=queue, duplicate=told)
+        self._accepted[queue, duplicate] = counter
+        return counter
 
     def _of(self, queue: str, caller: str) -> Sender:
         found = self._senders.get((queue, caller))

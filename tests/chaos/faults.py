@@ -211,11 +211,12 @@ class Faults:
 
     @property
     def _refusals(self) -> int:
-        """How often callers, or the log of PostgreSQL, were told that a disk is full."""
+        """How often callers, or a log, were told that a disk is full. Where there is no space even
+        to start, nobody answers callers."""
         postgres = self.world.postgres
         told = self.world.history.troubles["storage_full"]
         if postgres is None:
-            return told
+            return told + self.world.nodes[0].process.log.read_text().count("[storage_full]")
         return told + postgres.log.count(NO_SPACE) + postgres.ended
 
     async def _load(self, client: Client, chance: Random) -> bool:

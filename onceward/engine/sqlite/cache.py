@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from onceward.engine.base import Record
-from onceward.engine.memtable import row_bytes
+from onceward.engine.memtable import ROW_OVERHEAD_BYTES, row_bytes
 from onceward.keys import Key
 
 
@@ -38,14 +38,14 @@ class Cache:
         added_bytes = 0
         for row in rows:
             key = row.key
-            if old:
-                old.pop(key, None)
-            before = young.pop(key, None)
-            if before is not None:
-                added_bytes -= row_bytes(before)
+            if key in old:
+                del old[key]
+            if key in young:
+                added_bytes -= row_bytes(young.pop(key))
             if row.value:
                 young[key] = row
-                added_bytes += row_bytes(row)
+                # Its `row_bytes`, written out: all that is folded comes by here.
+                added_bytes += len(key[0]) + len(key[1]) + len(row.value) + ROW_OVERHEAD_BYTES
         self._young_bytes += added_bytes
         self._turn()
 

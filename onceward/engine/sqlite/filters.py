@@ -20,7 +20,7 @@ _LAST_KEYS = _FIRST_KEYS * _GROWTH ** (_LEVELS - 1)
 # What a filter takes without its keys.
 _EMPTY_BYTES = 256
 # From so many looks in vain on, between two folds, a partition gets a filter.
-_MISSES = 4
+_MISSES = 2
 
 
 class Filter:
@@ -51,8 +51,12 @@ class Filter:
         self._room -= 1
         value = hash(text)
         bits_of, mask = self._levels[-1]
-        for place in (value & mask, value >> 21 & mask, value >> 42 & mask):
-            bits_of[place >> 3] |= 1 << (place & 7)
+        place = value & mask
+        bits_of[place >> 3] |= 1 << (place & 7)
+        place = value >> 21 & mask
+        bits_of[place >> 3] |= 1 << (place & 7)
+        place = value >> 42 & mask
+        bits_of[place >> 3] |= 1 << (place & 7)
 
     def lacks(self, text: str) -> bool:
         """Whether it was surely never added."""

@@ -31,14 +31,17 @@ CREATE TABLE record (
 CREATE INDEX record_expiry ON record (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 """
-# The rows of a fold step come as one JSON array, so that SQLite reads, sorts in and
-# writes them in a single call without the interpreter's lock: the event loop goes on.
+# Many rows in one statement, so that SQLite sorts them in and writes them in a single call without
+# the interpreter's lock: the event loop goes on. The sizes are few, so that each is prepared once.
+_ROWS_AT_ONCE = (limits.FOLD_ROWS, 200, 40, 8, 1)
 _UPSERT = """
-INSERT INTO record (partition, sort, value, version, expires_at_ms)
-SELECT value->>0, value->>1, value->>2, value->>3, value->>4 FROM json_each(?1) WHERE true
+INSERT INTO record (partition, sort, value, version, expires_at_ms) VALUES {rows}
 ON CONFLICT DO UPDATE SET
     value = excluded.value, version = excluded.version, expires_at_ms = excluded.expires_at_ms
 """
+_UPSERTS = {
+    count: _UPSERT.format(rows=",".join(["(?,?,?,?,?)"] * count)) for count in _ROWS_AT_ONCE
+}
 _REMOVE = """
 DELETE FROM record WHERE (partition, sort) IN
     (SELECT value->>0, value->>1 FROM json_each(?1))
@@ -138,28 +141,35 @@ class Table:
         it is as after one of the calls before. Raises `StorageFull` (nothing was changed) or
         `apsw.Error`.
         """
-        puts = [
-            (*row.key, row.value.decode(), row.version, row.expires_at_ms)
-            for row in rows
-            if row.value
-        ]
+        puts = [row for row in rows if row.value]
         removals = [row.key for row in rows if not row.value]
         try:
             durably = "NORMAL" if folded_seq is None else "FULL"
             self._fold.execute(f"PRAGMA synchronous = {durably}")
             with transaction(self._fold):
-                if puts:
-                    self._fold.execute(_UPSERT, (json_text(puts),))
+                self._put(puts)
                 if removals:
                     self._fold.execute(_REMOVE, (json_text(removals),))
                 if folded_seq is not None:
                     self._fold.execute(
                         "UPDATE meta SET value = ? WHERE name = 'folded_seq'", (str(folded_seq),)
                     )
-        except apsw.FullError as error:
+        except (apsw.FullError, apsw.IOError) as error:
+            if not _finds_no_space(error):
+                raise
             raise StorageFull(f"no space is left to fold the journal into {self.path}") from error
         if folded_seq is not None:
             self.folded_seq = folded_seq
+
+    def _put(self, rows: Sequence[Record]) -> None:
+        start = 0
+        for count in _ROWS_AT_ONCE:
+            while len(rows) - start >= count:
+                values: list[object] = []
+                for row in rows[start : start + count]:
+                    values += (*row.key, row.value.decode(), row.version, row.expires_at_ms)
+                self._fold.execute(_UPSERTS[count], values)
+                start += count
 
     def checkpoint(self) -> None:
         """Move SQLite's own log into the file, as far as readers allow."""
@@ -167,7 +177,9 @@ class Table:
             self._fold.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
             pass  # someone else is just doing it
-        except apsw.FullError as error:
+        except (apsw.FullError, apsw.IOError) as error:
+            if not _finds_no_space(error):
+                raise
             raise StorageFull(f"no space is left in {self.path}") from error
 
     def close(self) -> None:
@@ -310,12 +322,18 @@ def explained(path: str) -> Iterator[None]:
     except apsw.ReadOnlyError as error:
         raise CannotOpen(f"{path} may not be written to: {error}", code="read_only") from error
     except apsw.Error as error:
-        # SQLite calls it an I/O error when it is its shared memory that finds no space.
-        if isinstance(error, apsw.FullError) or free_bytes(path) < limits.SEGMENT_BYTES_FIRST:
+        if _finds_no_space(error) or free_bytes(path) < limits.SEGMENT_BYTES_FIRST:
             raise CannotOpen(
                 f"no space is left to open {path}. Free some and try again.", code="storage_full"
             ) from error
         raise CannotOpen(f"{path} cannot be opened: {error}", code="storage_failed") from error
+
+
+def _finds_no_space(error: apsw.Error) -> bool:
+    """Whether the disk is full. SQLite calls it an I/O error when it is the index of its own log,
+    beside the file, that finds no space."""
+    told = getattr(error, "extendedresult", None)
+    return isinstance(error, apsw.FullError) or told == apsw.SQLITE_IOERR_SHMSIZE
 
 
 def free_bytes(path: str) -> int:

@@ -249,6 +249,7 @@ def test_new_keys_behind_all_others_do_not_ask_the_table(
     with opened(memory_path / "app.db") as (layers, table):
         put(layers, "1000", 1)
         fold(layers, table, 1)
+        list(layers.filters.make())
         asked: list[Key] = []
         seek = table.seek
         monkeypatch.setattr(table, "seek", lambda key: asked.append(key) or seek(key))

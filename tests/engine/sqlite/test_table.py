@@ -49,6 +49,16 @@ def test_what_is_folded_is_found_and_a_fold_removes_too(table: Table) -> None:
     assert table.folded_seq == 7
 
 
+@pytest.mark.parametrize("count", [1, 7, 8, 47, 999, 1_000, 1_249, 2_001])
+def test_any_number_of_rows_is_folded(table: Table, count: int) -> None:
+    rows = [row(f"{number:04}") for number in range(count)]
+    table.fold(rows)
+    assert list(table.range("p", "", None, False)) == rows
+    changed = [row(f"{number:04}", 2) for number in range(0, count, 2)]
+    table.fold(changed + [Record(one.key, b"", 3) for one in rows[1::2]])
+    assert list(table.range("p", "", None, False)) == changed
+
+
 def test_what_is_folded_is_synced_with_how_far_it_is_folded_and_not_before(
     memory_path: Path,
 ) -> None:
@@ -188,6 +198,32 @@ def test_a_fold_for_which_there_is_no_space_changes_nothing(memory_path: Path) -
         faults.heal()
         table.checkpoint()
         table.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "raised"),
+    [(apsw.SQLITE_IOERR_SHMSIZE, StorageFull), (apsw.SQLITE_IOERR_WRITE, apsw.IOError)],
+)
+def test_no_space_for_the_index_of_the_log_is_no_space(
+    table: Table, monkeypatch: pytest.MonkeyPatch, told: int, raised: type[Exception]
+) -> None:
+    class Broken:
+        in_transaction = False
+
+        def execute(self, *_: object) -> None:
+            raise apsw.exception_for(told)
+
+        def wal_checkpoint(self, mode: int) -> None:
+            raise apsw.exception_for(told)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table, "_fold", Broken())
+        with pytest.raises(raised):
+            table.fold([row("a")], 1)
+        with pytest.raises(raised):
+            table.checkpoint()
+    table.fold([row("a")], 1)
+    assert table.seek(("p", "a")) == row("a")
 
 
 def test_a_checkpoint_that_someone_else_is_making_is_left_to_them(table: Table) -> None:
