@@ -124,6 +124,7 @@ TABLE: dict[str, Kind] = {
     "conflict": Kind(409, 4409, 75, True, "Something read has changed meanwhile"),
     "contention": Kind(503, 4503, 75, True, "Too many conflicts in a row"),
     "lock_held": Kind(423, 4423, 75, True, "The lock is held, and was not free in time"),
+    "rate_limited": Kind(429, 4429, 75, True, "The caller asks more often than it may"),
     "line_full": Kind(429, 4429, 75, True, "Too many wait for the lock already"),
     # The outcome is not known: it may or may not have been applied.
     "outcome_unknown": Kind(503, 4503, 75, True, "The outcome of a commit is not known"),

@@ -2,6 +2,7 @@
 a socket and a commit."""
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from math import ceil
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -208,7 +209,11 @@ def problem(error: OncewardError, headers: Iterable[tuple[bytes, bytes]] = ()) -
     }
     for name, value in error.details.items():
         members.setdefault(name, value)
-    more = [(b"retry-after", b"1")] if kind.retry and kind.status in (429, 503) else []
+    more = []
+    if kind.retry and kind.status in (429, 503):
+        wait_s = error.details.get("retry_after_s")
+        later_s = ceil(wait_s) if isinstance(wait_s, float) else 1
+        more.append((b"retry-after", str(max(later_s, 1)).encode()))
     body = msgspec.json.encode(members, enc_hook=str)
     return Response(kind.status, body, PROBLEM, [*headers, *more])
 

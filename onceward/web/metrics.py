@@ -15,6 +15,7 @@ HELP = {
     "webhooks": "Outward calls, by what came of them",
     "webhook_lateness_seconds": "How late after its timer's time an outward call was begun",
     "requests": "HTTP requests, by route, method and status",
+    "throttled": "HTTP requests that were refused because their caller asks too often",
     "conflicts": "Transactions that ran again because something they read had changed",
     "commit_seconds": "How long commits took to be durable",
     "lateness_seconds": "How late due entries were acted on",

@@ -125,6 +125,8 @@ async def _serve(
             append_id=settings.timers_append_id,
             origins=settings.origins,
             frame_rate=settings.frame_rate,
+            request_rate=settings.request_rate,
+            request_burst=settings.request_burst,
             settings=found,
         ) as server:
             config = uvicorn.Config(

@@ -25,6 +25,7 @@ from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, pro
 from onceward.web.keyring import Keyring
 from onceward.web.mounts import Mount, Mounts
 from onceward.web.openapi import document
+from onceward.web.rates import Rates
 from onceward.web.routes import Route, Routes
 from onceward.web.sessions import Sessions
 from onceward.web.settings import Setting
@@ -34,6 +35,9 @@ from onceward.web.websocket import WIRE, Hearing
 logger = logging.getLogger("onceward.http")
 
 T = TypeVar("T")
+
+_COUNTED = "onceward.counted"
+"""In the scope of a request that was counted for its caller."""
 
 
 class Server:
@@ -53,13 +57,17 @@ class Server:
         append_id: bool = False,
         origins: Collection[str] = (),
         frame_rate: float = limits.FRAMES_PER_S,
+        request_rate: float = 0.0,
+        request_burst: int = 0,
         settings: Sequence[Setting] = (),
     ) -> None:
         """`work`: whether this process runs the application's handlers, too. `telemetry`: whether
         it makes OpenTelemetry spans. `append_id`: whether timers in the plain form have their id
         appended to their URL. `origins`: those of pages that may open WebSocket connections,
         beside its own. `frame_rate`: how many frames a second are read from a connection.
-        `settings`: what the console shows of how it was set up."""
+        `request_rate`: how many requests a second each caller may make in the long run, and
+        `request_burst` at once; 0: any number, and as many as in a second. `settings`: what the
+        console shows of how it was set up."""
         self.app = app
         self.auth = auth
         self.routes = Routes(ROUTES)
@@ -70,6 +78,8 @@ class Server:
         self.settings = settings
         self.origins = frozenset(origins)
         self._frame_rate = frame_rate
+        self._request_rate, self._request_burst = request_rate, request_burst
+        self._rates: Rates | None = None
         self.openapi = document(self.routes)
         self._work = work
         self._telemetry = Telemetry() if telemetry else None
@@ -82,6 +92,10 @@ class Server:
         """Open the database and begin; raises what `App.start` raises."""
         await self.app.start(work=self._work)
         self._measured.clear()
+        if self._request_rate:
+            store = self.app.store
+            rate, burst = self._request_rate, self._request_burst
+            self._rates = Rates(rate, burst, store.clock, store.meters)
         self.app.hub.visitor = self.visitor
         self.app.hub.dial = dial
         self.census = Census(self.app.store, self.app.node.schedule.slots)
@@ -249,7 +263,16 @@ class Server:
         return problem(error, headers)
 
     def caller(self, request: Request) -> Caller:
-        """Who has made a request, or for whom another node makes it. Raises `no_credentials`."""
+        """Who has made a request, or for whom another node makes it. However often one asks that,
+        it counts once as a request of its caller. Raises `no_credentials`, `rate_limited`."""
+        caller = self._caller(request)
+        if self._rates is not None and _COUNTED not in request.scope:
+            request.scope[_COUNTED] = True
+            if not is_from_node(request):  # there it was counted
+                self._rates.take(caller.name)
+        return caller
+
+    def _caller(self, request: Request) -> Caller:
         if is_from_node(request):
             return behind(self, request)
         authorization = request.header(b"authorization")

@@ -45,6 +45,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     advertise: str = ""
     origins: tuple[str, ...] = ()
     frame_rate: Annotated[float, Meta(ge=1, le=1e9)] = limits.FRAMES_PER_S
+    request_rate: Annotated[float, Meta(ge=0, le=limits.QUEUE_RATE_MAX)] = 0.0
+    request_burst: Annotated[int, Meta(ge=0, le=limits.QUEUE_RATE_MAX)] = 0
 
     @property
     def dev(self) -> bool:
@@ -79,6 +81,9 @@ MEANING = {
     "origins": "origins of pages that may connect by WebSocket beside its own, as in "
     "https://app.example.com; * for all",
     "frame_rate": "how many frames a second are read from one WebSocket connection",
+    "request_rate": "how many HTTP requests a second each caller may make in the long run; 0: any "
+    "number",
+    "request_burst": "how many of them at once; 0: as many as in a second",
 }
 SECRET = ("keys", "jwt")
 # Of the query of a database's address: `password`, `sslpassword`, `passfile` and the like.

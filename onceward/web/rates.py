@@ -1,0 +1,64 @@
+"""How often callers may ask over HTTP: so many requests a second in the long run, and some at once.
+
+Each caller has a store of requests that fills up evenly. It is kept as one number, the time at
+which it will be full again.
+"""
+
+import logging
+
+from onceward import limits
+from onceward.clock import Clock
+from onceward.errors import Unavailable
+from onceward.meters import Meters
+
+logger = logging.getLogger("onceward.http")
+
+
+class Rates:
+    """The stores of all callers of one node; of those who asked last, if there are very many."""
+
+    def __init__(self, per_second: float, at_once: int, clock: Clock, meters: Meters) -> None:
+        """`at_once` is how many a store holds; 0: as many as come in a second."""
+        self.per_second = per_second
+        self.at_once = at_once or max(int(per_second), 1)
+        # Whole numbers: those that are rounded would refuse one too many.
+        self._gap_ns = round(1e9 / per_second)
+        self._clock = clock
+        self._meters = meters
+        self._full_ns: dict[str, int] = {}
+        """When each is full, those who asked last at the end."""
+        self._told_ns: dict[str, int] = {}
+        """When it was logged last that somebody asks too often."""
+
+    def take(self, name: str) -> None:
+        """Count a request of a caller. Raises `rate_limited`, with how long to wait, if its store
+        is empty; then it does not count."""
+        now_ns = self._clock.elapsed_ns()
+        full_ns = max(self._full_ns.pop(name, 0), now_ns)
+        wait_ns = full_ns - now_ns - (self.at_once - 1) * self._gap_ns
+        refused = wait_ns > 0
+        _keep(self._full_ns, name, full_ns if refused else full_ns + self._gap_ns)
+        if refused:
+            self._meters.count("throttled")
+            self._tell(name, now_ns)
+            raise Unavailable(
+                f"{name!r} may make {self.per_second:g} requests a second, and {self.at_once} at "
+                f"once: the next one in {wait_ns / 1e9:.3f} s",
+                code="rate_limited",
+                retry_after_s=wait_ns / 1e9,
+            )
+
+    def _tell(self, name: str, now_ns: int) -> None:
+        """Log it, for each caller now and then."""
+        told_ns = self._told_ns.pop(name, None)
+        if told_ns is None or now_ns - told_ns >= limits.RATED_TOLD_S * 1e9:
+            told_ns = now_ns
+            logger.warning("%r makes more than %g requests a second", name, self.per_second)
+        _keep(self._told_ns, name, told_ns)
+
+
+def _keep(found: dict[str, int], name: str, time_ns: int) -> None:
+    """Note it at the end, and forget who is at the beginning if there are too many."""
+    found[name] = time_ns
+    if len(found) > limits.RATED_CALLERS_MAX:
+        del found[next(iter(found))]
