@@ -171,30 +171,28 @@ def errors() -> str:
 
 
 def limits() -> str:
-    """Every limit, in its group."""
-    text = inspect.getsource(limit_table)
+    """Every limit, in its part and its group."""
     parts = ["# Limits\n", _MADE, f"{inspect.getdoc(limit_table)}\n"]
+    for name, part in vars(limit_table).items():
+        if isinstance(part, ModuleType):
+            parts += [f"## {name.capitalize()}\n", f"{inspect.getdoc(part)}\n", *_groups(part)]
+    return "\n".join(parts)
+
+
+def _groups(part: ModuleType) -> Iterator[str]:
+    """The limits of a part, in their groups."""
     said: list[str] = []
     rows: list[tuple[str, ...]] = []
-
-    def group() -> None:
-        if rows:
-            words = " ".join(said) or "Others."
-            parts.append(f"{words}\n\n{table(('limit', 'is', ''), *rows)}")
-        rows.clear()
-        said.clear()
-
-    for line in text.splitlines():
-        name = line.partition(" = ")[0].partition(":")[0]
+    for line in [*inspect.getsource(part).splitlines(), "# "]:
+        name = line.partition(" = ")[0]
         if line.startswith("# "):
             if rows:
-                group()
+                yield f"{' '.join(said)}\n\n{table(('limit', 'is', ''), *rows)}"
+                rows, said = [], []
             said.append(line.removeprefix("# "))
-        elif name.isupper() and hasattr(limit_table, name):
+        elif name.isupper() and hasattr(part, name):
             comment = line.partition("  # ")[2]
-            rows.append((f"`{name}`", _number(getattr(limit_table, name)), comment))
-    group()
-    return "\n".join(parts)
+            rows.append((f"`{name}`", _number(getattr(part, name)), comment))
 
 
 def _number(value: Any) -> str:

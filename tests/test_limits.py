@@ -1,6 +1,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from onceward import limits
 from onceward.limits import (
     ATTEMPT_RETENTION_MS,
@@ -18,6 +20,11 @@ from onceward.limits import (
 )
 
 NAMES = [name for name in vars(limits) if name.isupper()]
+PARTS = {
+    path.stem: path.read_text()
+    for path in Path(limits.__file__ or "").parent.glob("*.py")
+    if path.stem != "__init__"
+}
 
 
 def test_every_limit_is_a_positive_number() -> None:
@@ -29,14 +36,13 @@ def test_every_limit_is_a_positive_number() -> None:
 
 
 def test_no_limit_has_the_name_of_another() -> None:
-    source = Path(limits.__file__ or "").read_text()
-    set_ = re.findall(r"^([A-Z_]+) =", source, re.MULTILINE)
+    set_ = [name for text in PARTS.values() for name in re.findall(r"(?m)^([A-Z_]+) =", text)]
     assert sorted(set_) == sorted(NAMES)
 
 
-def test_every_group_of_limits_is_explained() -> None:
-    source = Path(limits.__file__ or "").read_text()
-    groups = re.split(r"\n\n", source.split('"""', 2)[2].strip())
+@pytest.mark.parametrize("part", PARTS)
+def test_every_group_of_limits_is_explained(part: str) -> None:
+    groups = re.split(r"\n\n", PARTS[part].split('"""', 2)[2].strip())
     for group in groups:
         assert group.startswith("#"), f"no comment above {group.splitlines()[0]}"
 

@@ -72,8 +72,6 @@ RANDOM = (
 )
 
 LINES_MAX = 450
-# A table is looked things up in, and has no parts.
-TABLES_LINES_MAX = {"onceward/limits.py": 500}
 SOURCE_SUFFIXES = {".py", ".js", ".ts", ".css", ".html", ".sql"}
 # Tests of the repository itself, its examples and its pages, which have no module to mirror.
 NO_MIRROR = {
@@ -133,9 +131,9 @@ def randomness_comes_from_ids(tree: Tree) -> Iterator[str]:
 
 def files_are_short(tree: Tree) -> Iterator[str]:
     for path, text in tree.items():
-        lines, most = len(text.splitlines()), TABLES_LINES_MAX.get(path, LINES_MAX)
-        if lines > most:
-            yield f"{path}: {lines} lines, the most is {most}: make it two"
+        lines = len(text.splitlines())
+        if lines > LINES_MAX:
+            yield f"{path}: {lines} lines, the most is {LINES_MAX}: make it two"
 
 
 def tests_do_not_sleep(tree: Tree) -> Iterator[str]:

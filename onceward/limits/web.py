@@ -1,0 +1,64 @@
+"""What is served: HTTP and WebSocket; and how it is measured."""
+
+# HTTP. A message's body and what surrounds it, or the messages of a batch.
+REQUEST_BYTES_MAX = 1 << 20
+MESSAGES_BYTES_MAX = 8 << 20
+BATCH_MESSAGES_MAX = 1_000
+ROUTES_KNOWN = 1_000  # addresses whose route is kept in mind, of up to so many bytes
+ROUTE_KNOWN_BYTES = 200
+HEAD_BYTES_MAX = 64 << 10  # and what one read brings beyond
+BODIES_BYTES_MAX = 256 << 20  # of all requests that are still coming
+SENT_BYTES_MAX = 32 << 20  # a body with the sizes of its chunks, or what is not read any more
+REQUEST_S = 60.0  # for all of a request to come
+JSON_DEPTH_MAX = 100
+WAIT_MS_MAX = 60_000
+PROBE_S = 5.0
+LIST_MAX = 1_000
+PAGE_MS = 500  # how long a request works on many jobs before it answers
+# A page of jobs, or of steps of a room, is as long as was asked for, or has this many bytes.
+PAGE_BYTES_MAX = 4 << 20
+PAGE_JOBS = 50  # so many are read at once
+# Where requests have a rate, so many callers are told apart, and each is logged so often.
+RATED_CALLERS_MAX = 10_000
+RATED_TOLD_S = 60.0
+# So many counters of one name: what has other labels is counted together.
+METERS_MAX = 1_000
+# How far the clocks of those who sign tokens may be off, and how many answers about scopes are
+# kept for a caller.
+TOKEN_SLACK_MS = 5_000
+SCOPES_KNOWN_MAX = 1_000
+# The console: how long a browser stays signed in, how long a link to sign in by counts, and how
+# many such links are known. Keys that were made there are read again every so often.
+SESSION_MS = 12 * 3_600_000
+LINK_MS = 3_600_000
+LINKS_MAX = 100
+KEYS_S = 5.0
+KEYS_MAX = 1_000
+ROLL_RECORDS = 500  # of jobs, read at once from a slot by who looks through many
+
+# WebSocket. The fragments a frame of ours may come in; and how many frames a second a connection
+# sends in the long run, beyond which it is read no faster.
+FRAGMENTS_MAX = 256
+FRAMES_PER_S = 1_000
+RATED_BYTES = 16 << 10  # so many count as one more
+# What is on its way to a reader, and what is kept for one that is slow before it is cut off.
+WRITE_BYTES_HIGH = 64 << 10
+READER_BYTES_MAX = 1 << 20
+READER_S = 60.0  # to take what was sent before all of another room is
+# Who has sent nothing for so long is sent a ping, and is gone if no answer comes in as much time.
+PING_S = 20.0
+# For the answer to a close frame.
+CLOSE_S = 5.0
+CLOSE_REASON_BYTES = 120  # a close frame has room for 123
+# A node's address is good for so long without renewal, and looked at so often in a third of it.
+ADDRESS_MS = 30_000
+ADDRESS_LOOKS = 10
+DIAL_S = 5.0  # to connect to another node
+FRAMES_RELAYED_PER_S = 1_000_000  # the other node has its own limits
+# For the first message, with credentials if the request had none.
+HELLO_S = 10.0
+
+# `onceward bench`: beyond these it is no benchmark of one machine any more.
+BENCH_SECONDS_MAX = 600.0
+BENCH_ROUNDS_MAX = 100
+BENCH_CALLERS_MAX = 1_000
