@@ -1,3 +1,4 @@
+import gc
 import os
 import subprocess
 from collections.abc import Iterator
@@ -29,6 +30,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if long:
             config.hook.pytest_deselected(items=long)
             items[:] = [item for item in items if item not in long]
+
+
+def pytest_collection_finish() -> None:
+    """All that was collected stays to the end: no need to look through it for garbage again and
+    again, which took a tenth of the time."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
