@@ -8,6 +8,7 @@ planted violations to see that they bite.
 import ast
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 Tree = dict[str, str]
@@ -206,8 +207,13 @@ def _may_import(name: str, target: str) -> bool:
     return there[1] != BESIDE and there[0] > here[0]
 
 
-def _imports(path: str, text: str) -> Iterator[tuple[int, str]]:
+@cache
+def _imports(path: str, text: str) -> list[tuple[int, str]]:
     """(line, full dotted name) of all that is imported, also in functions and for typing only."""
+    return list(_each_import(path, text))
+
+
+def _each_import(path: str, text: str) -> Iterator[tuple[int, str]]:
     package = PurePosixPath(path).parts[:-1]
     for node in ast.walk(ast.parse(text, path)):
         if isinstance(node, ast.Import):
@@ -225,9 +231,15 @@ def _used_elsewhere(tree: Tree, patterns: Iterable[str], allowed: str, why: str)
     for path, name in _modules(tree):
         if _covered(name, allowed):
             continue
-        for node, used in _uses(ast.parse(tree[path], path)):
+        for line, used in _used(path, tree[path]):
             if any(fnmatchcase(used, pattern) for pattern in patterns):
-                yield f"{path}:{node.lineno}: {used} {why}"
+                yield f"{path}:{line}: {used} {why}"
+
+
+@cache
+def _used(path: str, text: str) -> list[tuple[int, str]]:
+    """(line, full dotted name) of all uses of imported names."""
+    return [(node.lineno, used) for node, used in _uses(ast.parse(text, path))]
 
 
 def _uses(root: ast.AST) -> Iterator[tuple[ast.expr, str]]:
