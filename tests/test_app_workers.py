@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -15,7 +15,6 @@ import pytest
 from onceward.app import App
 from onceward.clock import Clock, boot_ns
 from onceward.parts.schedule import Job
-from onceward.testing.postgres import PostgresServer
 from onceward.transaction import Transaction
 from tests.worker_child import POISON_ATTEMPTS, STEPS, Line, effect_key, paid, read
 
@@ -24,12 +23,6 @@ pytestmark = pytest.mark.workers
 ROOT = Path(__file__).parent.parent
 WORKERS = 3
 LEASE_S = 1.0
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with PostgresServer({"fsync": "off"}) as server:
-        yield f"{server.url}?schema=workers"
 
 
 class Still(NamedTuple):

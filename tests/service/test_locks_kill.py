@@ -5,7 +5,6 @@ import json
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -16,7 +15,6 @@ from onceward.clock import Clock
 from onceward.parts.locks import LockTable
 from onceward.store import Store
 from onceward.testing.locks import EFFECTS, Step, collect_uses, judge_effects, judge_locks
-from onceward.testing.postgres import PostgresServer
 from tests.service.locks_child import CAPACITIES, LEASE_MS
 
 pytestmark = pytest.mark.locks
@@ -25,13 +23,6 @@ ROOT = Path(__file__).parents[2]
 # What the pipe and the scheduler may take between a step and its time.
 SLACK_NS = 50_000_000
 OPERATIONS = 100_000
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    # Processes are killed here, not the machine.
-    with PostgresServer({"fsync": "off"}) as server:
-        yield f"{server.url}?schema=locks"
 
 
 class Child:

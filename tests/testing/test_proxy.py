@@ -1,7 +1,7 @@
 """The proxy cuts where it is told to, and nowhere else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
@@ -15,12 +15,6 @@ from onceward.testing.proxy import Cut, Proxy, chance
 MARKER = b"UPDATE counter"
 COUNT_UP = "UPDATE counter SET n = n + 1"
 BROKEN = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer({"fsync": "off"}) as server:
-        yield server
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from urllib.request import urlopen
 import pytest
 
 from onceward import limits
-from onceward.testing.postgres import PostgresServer
 from tests.server_process import ServerProcess
 from tests.web.drones import Drone
 from tests.web.peer import Peer
@@ -68,19 +67,19 @@ async def test_a_server_killed_under_load_loses_nothing_and_applies_nothing_twic
 
 
 async def test_three_nodes_lose_nothing_when_the_one_that_serves_a_room_is_killed(
-    tmp_path: Path,
+    url: str, tmp_path: Path
 ) -> None:
     kills, clients, rooms = (KILLS, CLIENTS, ROOMS) if SOAK else (1, 30, 6)
     seed = random.randrange(1 << 32) if SOAK else 7
     print(f"seed {seed}")
     chance = random.Random(seed)
     drones = [Drone(f"d{number}", f"room{number % rooms}") for number in range(clients)]
-    with PostgresServer({"fsync": "off"}) as database, ExitStack() as stack:
+    with ExitStack() as stack:
         servers = []
         for number in range(3):
             folder = tmp_path / str(number)
             folder.mkdir()
-            options = ("--database", database.url, "--name", f"node{number}")
+            options = ("--database", url, "--name", f"node{number}")
             servers.append(stack.enter_context(ServerProcess(folder, *options)))
         ports = [server.port for server in servers]
         for number, drone in enumerate(drones):

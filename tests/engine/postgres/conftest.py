@@ -7,7 +7,7 @@ from onceward.testing.postgres import PostgresServer
 from tests.conftest import UNSYNCED
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def crashing() -> Iterator[PostgresServer]:
     """A server that a test may stop."""
     with PostgresServer(UNSYNCED) as server:

@@ -91,19 +91,18 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+def nodes(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     with ExitStack() as stack:
-        database = stack.enter_context(PostgresServer({"fsync": "off"}))
-        url = f"{database.url}?schema=crowd"
+        url = f"{server.url}?schema=crowd"
         servers = []
         for _ in range(3):
             folder = tmp_path_factory.mktemp("node")
             (folder / "playing.py").write_text(MODULE.format(url=url))
             servers.append(stack.enter_context(ServerProcess(folder, "--app", "playing:app")))
         yield Nodes(url, servers)
-        for server in servers:
-            assert server.stop() == 0
-            assert server.log.read_text().count("Traceback") == 0
+        for node in servers:
+            assert node.stop() == 0
+            assert node.log.read_text().count("Traceback") == 0
 
 
 async def test_nobody_is_overtaken_or_seated_twice_on_three_processes(nodes: Nodes) -> None:
