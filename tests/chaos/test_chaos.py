@@ -15,7 +15,7 @@ from tests.chaos.world import Engine
 SOAK = os.environ.get("ONCEWARD_SOAK") == "1"
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2_700 if SOAK else 900)]
 
-SHORT = {"seconds": 0.0, "fault_pause_s": 0.5, "pause_s": 0.5, "patience_s": 600.0}
+SHORT = {"seconds": 0.0, "fault_pause_s": 0.25, "pause_s": 0.5, "patience_s": 600.0}
 LONG = {"seconds": 1_080.0, "fault_pause_s": 1.2, "pause_s": 0.12, "patience_s": 600.0}
 # To see the same faults again, and to see fewer or more of them.
 SEED, SECONDS = "ONCEWARD_CHAOS_SEED", "ONCEWARD_CHAOS_SECONDS"

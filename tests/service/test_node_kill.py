@@ -12,7 +12,7 @@ pytestmark = pytest.mark.cluster
 # A node that is missed, not one that took leave, is given up after a lease; and it has said that
 # it lives four times in that.
 AT_ONCE_S = 0.75 * LEASE_S
-SOME = 200
+SOME, WITHIN_MS = 200, 2_000
 
 
 async def trouble(office: Office, tally: Counter[str]) -> float:
@@ -23,17 +23,17 @@ async def trouble(office: Office, tally: Counter[str]) -> float:
     while len(office.alive) < 3:
         await office.start()
     await office.placed()
-    await office.send(SOME, 4_000)
+    await office.send(SOME, WITHIN_MS)
     tally["stale"] += await office.pause(office.random.choice(office.alive))
     tally["pauses"] += 1
     await office.placed()
-    await office.send(SOME, 4_000)
+    await office.send(SOME, WITHIN_MS)
     await office.kill(office.random.choice(office.alive))
     tally["kills"] += 1
     await office.placed()
     await office.start()
     await office.placed()
-    await office.send(SOME, 4_000)
+    await office.send(SOME, WITHIN_MS)
     tally["stops"] += 1
     return await office.stop(office.random.choice(office.alive))
 
@@ -45,7 +45,7 @@ async def test_every_job_is_effective_once_and_in_order_while_processes_die_and_
     tally: Counter[str] = Counter()
     took_s: list[float] = []
     async with Office(url, Random()) as office:
-        await office.send(jobs, 120_000 if soak else 8_000)
+        await office.send(jobs, 120_000 if soak else 6_000)
         await office.start()
         await office.placed()
         # Again, if a process that was paused had nothing in hand at that moment.
