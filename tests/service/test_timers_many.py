@@ -40,7 +40,7 @@ async def test_of_many_timers_each_is_fired_once_under_one_id_and_none_too_early
 ) -> None:
     pending, spread, spread_s, burst = (1_000_000, 100_000, 60, 10_000)
     if not soak:
-        pending, spread, spread_s, burst = (20_000, 2_000, 2, 1_000)
+        pending, spread, spread_s, burst = (100_000, 10_000, 6, 1_000)
     server = ServerProcess(tmp_path)
     async with Sink(tmp_path, "answer") as sink:
         [url] = sink.urls

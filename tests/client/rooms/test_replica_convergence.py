@@ -11,7 +11,7 @@ from tests.client.rooms.world import World
 pytestmark = pytest.mark.no_cover
 
 # Operations of all worlds together; `make soak-rooms` makes more of them.
-OPERATIONS, SOAK_OPERATIONS = 40_000, 5_000_000
+OPERATIONS, SOAK_OPERATIONS = 100_000, 5_000_000
 
 
 @settings(max_examples=25)
