@@ -30,7 +30,14 @@ from onceward.errors import (
 )
 from onceward.parts import steps as steps_part
 from onceward.parts.inbox import Inbox
-from onceward.parts.schedule import COMPLETE_WRITES, Claim, Schedule, job_key, milliseconds
+from onceward.parts.schedule import (
+    COMPLETE_ORDERED_WRITES,
+    COMPLETE_WRITES,
+    Claim,
+    Schedule,
+    job_key,
+    milliseconds,
+)
 from onceward.parts.steps import Step, Steps
 from onceward.service.effects import effects_of
 from onceward.service.job import Asleep, Job, later_ms
@@ -259,8 +266,8 @@ class Attempt:
         else:  # no effects here: many can end in one commit
             await self._together.run(
                 lambda tx: self._schedule.complete(tx, claim.id, claim.token, result, effects),
-                writes=COMPLETE_WRITES,
-                reads=[job_key(claim.id)],
+                writes=COMPLETE_ORDERED_WRITES if claim.order_key else COMPLETE_WRITES,
+                reads=self._schedule.read_to_complete(claim),
             )
         self._store.meters.count("ended", queue=claim.queue, state="done")
 

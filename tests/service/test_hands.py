@@ -69,6 +69,32 @@ async def test_a_new_job_is_leased_to_free_hands_by_the_commit_that_makes_it() -
     assert shop.starts(later) == ["due", "leased", "done"]
 
 
+@pytest.mark.parametrize(("concurrency", "between"), [(8, []), (1, ["ready"])])
+@virtual
+async def test_the_next_of_an_order_key_is_leased_by_the_end_of_the_one_before_if_hands_are_free(
+    concurrency: int, between: list[str]
+) -> None:
+    async with opened(concurrency=concurrency) as shop:
+        shop.go_on.clear()
+        ids = [await shop.app.send("q", number, order_key="k") for number in range(3)]
+        shop.go_on.set()
+        await shop.done(*ids)
+    assert shop.seen == [0, 1, 2]
+    for id_ in ids[1:]:
+        assert shop.starts(id_) == ["waiting", *between, "leased", "done"]
+        [ends] = [c for c in shop.apps.commits if _states(c).get(id_) == (between or ["leased"])[0]]
+        assert "done" in _states(ends).values()
+
+
+def _states(commit: Any) -> dict[str, str]:
+    """The states in which jobs were written by a commit."""
+    return {
+        put.key[1][: -len("#job")]: decode(put.value, Any, put.key)["state"]
+        for put in commit
+        if type(put) is Put and put.key[0].startswith("job#") and put.key[1].endswith("#job")
+    }
+
+
 @virtual
 async def test_hands_that_are_full_get_what_is_ready_when_they_are_free() -> None:
     async with opened(concurrency=2) as shop:

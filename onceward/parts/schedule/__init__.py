@@ -58,6 +58,7 @@ from onceward.parts.schedule.settings import (
 from onceward.parts.schedule.transitions import (
     CLAIM_WRITES,
     CLAIM_WRITES_SHARED,
+    COMPLETE_ORDERED_WRITES,
     COMPLETE_WRITES,
     EXPIRE_WRITES,
     PROMOTE_WRITES,
@@ -67,6 +68,7 @@ from onceward.parts.schedule.transitions import (
 __all__ = [
     "CLAIM_WRITES",
     "CLAIM_WRITES_SHARED",
+    "COMPLETE_ORDERED_WRITES",
     "COMPLETE_WRITES",
     "DEFAULT",
     "EXPIRE_WRITES",

@@ -177,7 +177,7 @@ class Places:
             next_id = await next_head(tx, id_, job, job.order_key)
             if next_id is not None:
                 next_job = await self.get(tx, next_id)
-                await self._place(tx, next_id, next_job)
+                await self._place(tx, next_id, next_job, new=next_job.attempt == 0)
                 tx.put(job_key(next_id), next_job)
 
     async def _notify(self, tx: Transaction, id_: str, job: Job, queue: str) -> None:

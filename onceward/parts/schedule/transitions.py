@@ -24,7 +24,9 @@ from onceward.parts.schedule.records import (
     due_ms_of,
     job_key,
     lease_key,
+    order_head_key,
     reason_text,
+    slot_of,
     steps_key,
 )
 from onceward.parts.schedule.settings import retry_pause_ms
@@ -38,7 +40,7 @@ from onceward.transaction import Transaction
 # its permit; the gate, and two jobs that get through it, each with its entries before and
 # after; and a retry is placed, or its steps are looked at, the job is listed as dead, a notice is
 # sent, and the next of its order key is placed. To complete, mostly: the entry in due, the job,
-# its steps, its permit and its dedupe record.
+# its steps, its permit and its dedupe record; and with an order key, the next one of that.
 _PLACE_WRITES = 2
 PROMOTE_WRITES = 2 + _PLACE_WRITES
 CLAIM_WRITES = 3
@@ -46,6 +48,7 @@ CLAIM_WRITES_SHARED = 1
 _NOTICE_WRITES = 2
 _NEXT_WRITES = 3 + _PLACE_WRITES
 COMPLETE_WRITES = 5
+COMPLETE_ORDERED_WRITES = COMPLETE_WRITES + _NEXT_WRITES
 EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 2 + _NOTICE_WRITES + _NEXT_WRITES
 
 
@@ -156,6 +159,12 @@ class Schedule(Places):
         await self._unlease(tx, id_, job)
         job.result, job.ended_by, job.effects = result, token, effects or []
         await self._end(tx, id_, job, "done")
+
+    def read_to_complete(self, claim: Claim) -> list[Key]:
+        if claim.order_key is None:
+            return [job_key(claim.id)]
+        head_key = order_head_key(slot_of(claim.id), claim.queue, claim.order_key)
+        return [job_key(claim.id), head_key]
 
     async def fail(
         self,
