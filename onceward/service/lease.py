@@ -55,6 +55,7 @@ class Lease:
     def close(self) -> None:
         """Renew no more; twice is once."""
         self._closed = True
+        self._on_lost = _nothing  # whoever has it, has this one: no collector has to look for them
         self._timer.cancel()
         if self._renewing is not None:
             self._renewing.cancel()
@@ -95,3 +96,7 @@ class Lease:
             self.lost = True
             self._closed = True
             self._on_lost()
+
+
+def _nothing() -> None:
+    pass

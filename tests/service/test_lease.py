@@ -1,12 +1,15 @@
 """A lease renews itself while a handler runs; once it is lost, nothing more is committed."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
 
 from onceward.engine.base import Put
 from onceward.errors import StaleToken
+from onceward.service.attempt import Attempt
 from onceward.service.job import Job
 from onceward.service.lease import Lease
 from tests.service.apps import Apps
@@ -206,6 +209,27 @@ async def test_a_lease_that_is_closed_is_neither_renewed_nor_lost() -> None:
         await apps.sleep(20)
         assert lost == []
         assert "ran out" in (await app.job(claim.id)).reason
+
+
+@virtual
+async def test_nothing_of_an_attempt_that_is_over_is_left_to_the_garbage_collector() -> None:
+    apps = Apps()
+    app = apps.make()
+    attempts: list[weakref.ref[Attempt]] = []
+
+    @app.handler("q")
+    async def work(job: Job) -> None:
+        [worker] = app._workers
+        attempts.extend(map(weakref.ref, worker.running.values()))
+
+    gc.disable()
+    try:
+        async with app:
+            await app.wait(await app.send("q", None))
+            await apps.sleep(1)
+            assert [attempt() for attempt in attempts] == [None]
+    finally:
+        gc.enable()
 
 
 @virtual
