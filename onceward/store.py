@@ -8,8 +8,7 @@ raises or returns without writing is validated too: no one gets a stale answer.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 
 from onceward import keys, limits
@@ -127,8 +126,11 @@ class Store:
             await self.read_time()
         if line is None:
             return await self._attempts(fn, attempts_max, _nothing)
-        async with self._turn(line) as end_turn:
+        end_turn = await self._turn(line)
+        try:
             return await self._attempts(fn, attempts_max, end_turn)
+        finally:
+            end_turn()
 
     async def _attempts(
         self,
@@ -375,9 +377,8 @@ class Store:
                 if type(write) is Put:
                     self._heads.put(Record(key, write.value, version, write.expires_at_ms))
 
-    @asynccontextmanager
-    async def _turn(self, line: str) -> AsyncIterator[Callable[[], None]]:
-        """Wait for the turn in a line; yields what ends it (twice is once)."""
+    async def _turn(self, line: str) -> Callable[[], None]:
+        """Wait for the turn in a line; returns what ends it (twice is once)."""
         waiting = self._lines.get(line)
         if waiting is None:
             self._lines[line] = deque()
@@ -400,10 +401,7 @@ class Store:
                 ended = True
                 self._next_turn(line)
 
-        try:
-            yield end_turn
-        finally:
-            end_turn()
+        return end_turn
 
     def _next_turn(self, line: str) -> None:
         waiting = self._lines[line]

@@ -245,11 +245,12 @@ class Watchers:
 
     def hint(self, writes: Sequence[Write], *, own: bool = False) -> None:
         watched = self._by_partition
-        if watched:
-            changed = [write.key[0] for write in writes if type(write) is not Check]
-            for partition in dict.fromkeys(filter(watched.__contains__, changed)):
-                for watch in tuple(watched.get(partition, ())):
-                    watch.hint(own=own)
+        if not watched or watched.keys().isdisjoint([write.key[0] for write in writes]):
+            return
+        changed = [write.key[0] for write in writes if type(write) is not Check]
+        for partition in dict.fromkeys(changed):
+            for watch in tuple(watched.get(partition, ())):
+                watch.hint(own=own)
 
 
 def admit(writes: Sequence[Write]) -> int:

@@ -1,21 +1,20 @@
 """What is held on a node, and the context in which it is."""
 
 import asyncio
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onceward import limits
 from onceward.errors import BadInput, LockLost
 from onceward.parts.locks import Request, hold_key, release_writes
+from onceward.service.keeper import Keeper
 from onceward.transaction import Transaction
 
 if TYPE_CHECKING:
     from onceward.service.locks import Locks
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """What was asked for."""
 
     capacities: dict[str, int]
@@ -82,7 +81,7 @@ class Hold:
         self._terms = terms
         self._cancel = cancel
         self._lock: Lock | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._keeper: Keeper | None = None
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
         self._cancelled = False
@@ -95,7 +94,7 @@ class Hold:
         self._lock = lock = await self._locks.acquire(self._terms)
         self._cancelling = self._task.cancelling()
         self._locks.enter(self)
-        self._keeper = asyncio.create_task(self._locks.keep(self, lock, self._terms))
+        self._keeper = Keeper(self._locks, self, lock, self._terms.lease_ns)
         return lock
 
     def lose(self, reason: str) -> None:
@@ -115,21 +114,24 @@ class Hold:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        # It knows this one: so that both go now, and no collector has to look for them.
+        keeper, self._keeper = self._keeper, None
         assert self._lock is not None
-        assert self._keeper is not None
+        assert keeper is not None
         assert self._task is not None
         lock, terms = self._lock, self._terms
         self._locks.leave(self)
-        self._keeper.cancel()
+        keeper.close()
         if isinstance(error, GeneratorExit):
             return  # nobody is left to wait for anything: the lease runs out
         lost = lock.lost.is_set()
-        # Also if it is lost for all this node knows: it may not be for the others.
-        releasing = self._locks.spawn(self._locks.release(lock.id, terms, lock.until_ns))
+        if lost:
+            # For all this node knows: it may not be for the others.
+            self._locks.spawn(self._locks.release(lock.id, terms, lock.until_ns))
         if self._cancelled and self._task.uncancel() > self._cancelling:
             return  # cancelled by others too
         if not lost:
-            lost = not await asyncio.shield(releasing)
+            lost = not await self._locks.let_go(lock.id, terms, lock.until_ns)
             if lost:
                 lock.reason = lock.reason or "it was released by someone else, or ran out"
                 lock.lost.set()

@@ -12,8 +12,7 @@ gives up before others may think that it is gone.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,6 @@ from onceward.errors import (
     LineFull,
     LockHeld,
     LockLost,
-    OncewardError,
     OutcomeUnknown,
     Unavailable,
 )
@@ -43,6 +41,7 @@ from onceward.parts.locks import (
     request_key,
 )
 from onceward.parts.schedule import admit_lease
+from onceward.service.bell import Bell
 from onceward.service.dispatcher import Dispatcher
 from onceward.service.hold import Hold, Lock, Terms
 from onceward.store import Store
@@ -60,10 +59,11 @@ class Locks:
         """Leases that run out are ended by the dispatchers of the nodes."""
         self.store = store
         self.table = table or LockTable(store.ids, dispatcher.placement.slots)
-        self._changed: dict[str, asyncio.Event] = {}
+        self._followers: dict[str, Callable[[], None]] = {}
         self._own: set[str] = set()
         self._news: dict[str, bytes] = {}
         self._holds: dict[Hold, None] = {}
+        self._leaving: dict[str, tuple[Terms, int]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
         self._unhook = store.on_change("ask", self._saw)
@@ -93,8 +93,9 @@ class Locks:
         raised, unless `cancel` is false. Raises `BadInput`, also if a name is in use with
         another capacity, `LineFull`, and what `Store.run` raises.
         """
-        if any(type(name) is not str for name in names):
-            raise BadInput("a lock's name is text", code="bad_name")
+        for name in names:
+            if type(name) is not str:
+                raise BadInput("a lock's name is text", code="bad_name")
         if len(set(names)) < len(names):
             raise BadInput("a lock is named twice in one request, and would wait for itself")
         capacities = _capacities(names, capacity)
@@ -137,10 +138,12 @@ class Locks:
         if not self._closed:
             self._closed = True
             self._unhook()
-        for changed in list(self._changed.values()):
-            changed.set()
+        for ring in list(self._followers.values()):
+            ring()
         for hold in list(self._holds):
             hold.lose("the node is stopping")
+        for id_, (terms, until_ns) in self._leaving.items():
+            self.spawn(self.release(id_, terms, until_ns))  # which ends no earlier than the first
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -182,17 +185,24 @@ class Locks:
                 tx, terms.capacities, lease_ms=terms.lease_ms, owner=terms.owner, id_=id_
             )
 
-        async with self._following(id_) as changed:
+        bell, engine = Bell(), self.store.engine
+        self.follow(id_, bell.ring)
+        hints = engine.watch(request_key(id_)[0]) if engine.shared else None
+        if hints is not None:
+            hints.on_hint = bell.ring
+        try:
             request = await self.store.run(ask, line=terms.line)
             if request is None:
                 raise _held(terms)
             if request.held:
                 return Lock(self, request, before_ns + terms.lease_ns)
-            return await self._wait(id_, terms, over_ns, changed)
+            return await self._wait(id_, terms, over_ns, bell)
+        finally:
+            if hints is not None:
+                hints.close()
+            self.unfollow(id_, bell.ring)
 
-    async def _wait(
-        self, id_: str, terms: Terms, over_ns: int | None, changed: asyncio.Event
-    ) -> Lock | None:
+    async def _wait(self, id_: str, terms: Terms, over_ns: int | None, bell: Bell) -> Lock | None:
         """Wait until granted. None if the place was lost; raises `LockHeld` in time."""
         clock, pause_s = self.store.clock, 0.0
         looked_ns = renewed_ns = clock.elapsed_ns()
@@ -201,10 +211,10 @@ class Locks:
             wakes_ns = [renew_ns] if over_ns is None else [renew_ns, over_ns]
             if self.store.engine.shared:
                 wakes_ns.append(looked_ns + self._poll_ns())
-            if not changed.is_set() and await self._rest(changed, min(wakes_ns)):
+            if await bell.rest(clock, min(wakes_ns)):
                 continue
             self._must_be_open()
-            changed.clear()
+            bell.rung = False
             if (lock := self._granted_here(id_, terms)) is not None:
                 return lock
             looked_ns = clock.elapsed_ns()
@@ -217,7 +227,7 @@ class Locks:
                     raise _held(terms) from error
                 pause_s = min(2 * pause_s + 0.01, limits.POLL_S)
                 await clock.sleep(pause_s)
-                changed.set()
+                bell.ring()
                 continue
             pause_s = 0.0
             if request is not None and request.held:
@@ -254,36 +264,6 @@ class Locks:
 
         return await self.store.run(look)
 
-    async def keep(self, hold: Hold, lock: Lock, terms: Terms) -> None:
-        """Renew a lock until cancelled, or until it is lost."""
-        clock = self.store.clock
-        renewals, tries = limits.LOCK_RENEWALS_PER_LEASE, limits.LOCK_TRIES_PER_LEASE
-        renew_ns = lock.until_ns - terms.lease_ns + terms.lease_ns // renewals
-        async with self._following(lock.id, watch=False) as changed:
-            while True:
-                now_ns = clock.elapsed_ns()
-                if now_ns >= lock.until_ns:
-                    hold.lose("its lease ran out before it was renewed")
-                    return
-                wake_ns = min(renew_ns, lock.until_ns)
-                if not changed.is_set() and await self._rest(changed, wake_ns):
-                    continue
-                changed.clear()
-                now_ns = clock.elapsed_ns()
-                renew_ns = now_ns + terms.lease_ns // tries
-                try:
-                    async with asyncio.timeout(max(lock.until_ns - now_ns, 0) / 1e9):
-                        await self.store.run(lambda tx: self.table.renew(tx, lock.id))
-                except TimeoutError:
-                    continue
-                except PASSING:
-                    continue
-                except OncewardError as error:
-                    hold.lose(error.message)
-                    return
-                lock.until_ns = now_ns + terms.lease_ns
-                renew_ns = now_ns + terms.lease_ns // renewals
-
     async def release(self, id_: str, terms: Terms, until_ns: int) -> bool:
         """Give up a request, whatever became of it; says whether it was there to the end.
 
@@ -308,6 +288,17 @@ class Locks:
                     return True
             await clock.sleep(pause_s)
 
+    async def let_go(self, id_: str, terms: Terms, until_ns: int) -> bool:
+        """`release`, that is done to its end, also if its caller is cancelled meanwhile."""
+        self._leaving[id_] = terms, until_ns
+        try:
+            return await self.release(id_, terms, until_ns)
+        except asyncio.CancelledError:
+            self.spawn(self.release(id_, terms, until_ns))
+            raise
+        finally:
+            del self._leaving[id_]
+
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Do something to its end, whoever goes away meanwhile."""
         task = asyncio.create_task(work)
@@ -326,60 +317,38 @@ class Locks:
     def leave(self, hold: Hold) -> None:
         self._holds.pop(hold, None)
 
-    @asynccontextmanager
-    async def _following(self, id_: str, *, watch: bool = True) -> AsyncIterator[asyncio.Event]:
-        """An event for when the record of a request may have changed."""
+    def follow(self, id_: str, ring: Callable[[], None]) -> None:
+        """Call `ring` when a commit of this node has changed the record of a request."""
+        self._followers[request_key(id_)[0]] = ring
+
+    def unfollow(self, id_: str, ring: Callable[[], None]) -> None:
+        """Call it no more; twice is once."""
         partition = request_key(id_)[0]
-        changed = self._changed[partition] = asyncio.Event()
-        engine = self.store.engine
-        hints = engine.watch(partition) if watch and engine.shared else None
-        if hints is not None:
-            hints.on_hint = changed.set
-        try:
-            yield changed
-        finally:
-            if hints is not None:
-                hints.close()
-            self._own.discard(partition)
-            self._news.pop(partition, None)
-            if self._changed.get(partition) is changed:
-                del self._changed[partition]
+        self._own.discard(partition)
+        self._news.pop(partition, None)
+        if self._followers.get(partition) == ring:
+            del self._followers[partition]
 
     def _asked(self, partition: str) -> None:
         """A request is durable, of which `_saw` hears next; who made it may have gone."""
-        if partition in self._changed:
+        if partition in self._followers:
             self._own.add(partition)
 
     def _saw(self, write: Put | Delete) -> None:
         """An own commit is durable: wake whose request it has changed."""
         partition = write.key[0]
-        changed = self._changed.get(partition)
-        if changed is None:
+        ring = self._followers.get(partition)
+        if ring is None:
             return
         if partition in self._own:
             self._own.discard(partition)  # by which it has asked: it knows
             return
         if type(write) is Put:
             self._news[partition] = write.value
-        changed.set()
-
-    async def _rest(self, changed: asyncio.Event, until_ns: int) -> bool:
-        """Wait for an event, or until a time; says whether there was nothing to wait for yet.
-
-        In pieces, since the event loop's clock stands still during suspend.
-        """
-        left_s = (until_ns - self.store.clock.elapsed_ns()) / 1e9
-        if left_s <= 0:
-            return False
-        try:
-            async with asyncio.timeout(min(left_s, limits.CLOCK_SLEEP_S_MAX)):
-                await changed.wait()
-        except TimeoutError:
-            pass
-        return True
+        ring()
 
     def _poll_ns(self) -> int:
-        period_s = max(limits.POLL_S, len(self._changed) / limits.POLL_SCANS_PER_S)
+        period_s = max(limits.POLL_S, len(self._followers) / limits.POLL_SCANS_PER_S)
         return int(period_s * 1e9)
 
     def _must_be_open(self) -> None:

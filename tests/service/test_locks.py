@@ -1,12 +1,14 @@
 """Locks on nodes: waiting, renewing and letting go."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
 
 from onceward import limits
-from onceward.engine.base import Check
+from onceward.engine.base import Check, Delete
 from onceward.errors import BadInput, LineFull, LockHeld, LockLost, Unavailable
 from onceward.transaction import Transaction
 from tests.parts.locking import problems
@@ -45,7 +47,7 @@ async def test_a_lock_is_held_by_one_at_a_time_and_given_on_in_order() -> None:
             group.create_task(use(number))
     assert order == list(range(5))
     assert await line(locker, "a") == ([], [])
-    assert locker.locks._changed == {}
+    assert locker.locks._followers == {}
     assert locker.locks._holds == {}
 
 
@@ -303,6 +305,55 @@ async def test_closing_ends_waits_and_holds_and_lets_go_of_all() -> None:
     assert await line(locker, "a") == ([], [])
     await locker.stop()
     assert locker.store._hooks == []
+
+
+@virtual
+async def test_closing_waits_for_what_is_just_being_let_go() -> None:
+    locker = await alone()
+    first = Holder(locker, "a")
+    await first.hold()
+    locker.engine.latency_s = 1
+    first.let_go.set()
+    await locker.clock.sleep(0.5)
+    assert locker.locks._holds == {}
+    await locker.do(locker.locks.close())
+    writes = [write for commit in locker.engine.commits for write in commit]
+    assert any(type(write) is Delete and write.key[0].startswith("ask#") for write in writes)
+    locker.engine.latency_s = 0
+    assert await line(locker, "a") == ([], [])
+    assert await first.end() is None
+
+
+@virtual
+async def test_who_is_cancelled_while_letting_go_has_let_go() -> None:
+    locker = await alone()
+    first = Holder(locker, "a")
+    await first.hold()
+    locker.engine.latency_s = 1
+    first.let_go.set()
+    await locker.clock.sleep(0.5)
+    first.task.cancel()
+    await asyncio.wait([first.task])
+    assert first.task.cancelled()
+    second = Holder(locker, "a")
+    assert (await second.hold()).token == 2
+    assert asyncio.get_running_loop().time() < limits.LOCK_LEASE_MS / 1_000
+    assert await second.end() is None
+
+
+@virtual
+async def test_nothing_of_a_hold_that_is_over_is_left_to_the_garbage_collector() -> None:
+    locker = await alone()
+    hold = locker.locks.hold("a")
+    gone = weakref.ref(hold)
+    gc.disable()
+    try:
+        async with hold:
+            pass
+        del hold
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @virtual

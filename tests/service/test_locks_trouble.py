@@ -239,7 +239,7 @@ async def test_nothing_is_remembered_of_requests_whose_callers_have_gone() -> No
     await asyncio.wait([first.task])
     await cluster.clock.sleep(LEASE_S)
     assert one.locks._own == set()
-    assert one.locks._changed == {}
+    assert one.locks._followers == {}
 
 
 @virtual

@@ -17,10 +17,10 @@ from onceward.parts.locks.records import (
     Stand,
     head_key,
     hold_key,
-    lock_partition,
     renewed_key,
     request_key,
     slot_of,
+    stands,
     wait_key,
 )
 from onceward.parts.schedule import due_partition
@@ -160,8 +160,7 @@ class Lines:
         return await tx.get(request_key(id_), Request)
 
     async def _front(self, tx: Transaction, name: str) -> Stand:
-        start, end = keys.below(name, "wait")
-        partition = lock_partition(name, self._slots)
+        partition, start, end = stands(name, "wait", self._slots)
         [row] = await tx.scan(partition, Stand, start=start, end=end, limit=1)
         return row.value
 
@@ -197,5 +196,5 @@ def opened(heads: Mapping[str, Head]) -> list[str]:
 
 def lease_entry(request: Request, until_ms: int) -> Key:
     # With the state, so that what is left over from waiting does not end a hold.
-    sort = keys.join(until_ms, request.id, request.state, LOCK_DUE)
+    sort = f"{keys.number(until_ms)}#{request.id}#{request.state}#{LOCK_DUE}"
     return due_partition(slot_of(request.id)), sort

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 from zlib import crc32
 
 import msgspec
@@ -116,6 +116,13 @@ def name_slot(name: str, slots: int) -> int:
 
 
 def request_key(id_: str) -> Key:
+    if type(id_) is not str:
+        slot_of(id_)  # refuses it
+    return _request_key(id_)
+
+
+@lru_cache(limits.LOCK_KEYS_KEPT)
+def _request_key(id_: str) -> Key:
     # A partition of its own, so that its owner can watch it.
     return f"ask#{slot_of(id_):04d}#{id_}", "request"
 
@@ -130,11 +137,19 @@ def head_key(name: str, slots: int) -> Key:
 
 
 def hold_key(name: str, token: int, slots: int) -> Key:
-    return lock_partition(name, slots), keys.join(name, "hold", token)
+    partition, start, _ = stands(name, "hold", slots)
+    return partition, start + keys.number(token)
 
 
 def wait_key(name: str, place: int, slots: int) -> Key:
-    return lock_partition(name, slots), keys.join(name, "wait", place)
+    partition, start, _ = stands(name, "wait", slots)
+    return partition, start + keys.number(place)
+
+
+@lru_cache(limits.LOCK_KEYS_KEPT)
+def stands(name: str, what: Literal["hold", "wait"], slots: int) -> tuple[str, str, str]:
+    """Where those stand who hold a name, or wait for it: the partition, the start and the end."""
+    return lock_partition(name, slots), *keys.below(name, what)
 
 
 @lru_cache(limits.LOCK_KEYS_KEPT)

@@ -27,12 +27,12 @@ from onceward.parts.locks.records import (
     gate_key,
     head_key,
     hold_key,
-    lock_partition,
     name_slot,
     partition_of,
     renewed_key,
     request_key,
     slot_of,
+    stands,
 )
 from onceward.parts.schedule import due_partition
 from onceward.transaction import Transaction
@@ -268,10 +268,8 @@ class LockTable:
             return None
         found: list[list[Stand]] = []
         for what in ("hold", "wait"):
-            start, end = keys.below(name, what)
-            rows = await tx.scan(
-                lock_partition(name, self.slots), Stand, start=start, end=end, limit=limit
-            )
+            partition, start, end = stands(name, what, self.slots)
+            rows = await tx.scan(partition, Stand, start=start, end=end, limit=limit)
             found.append([row.value for row in rows])
         return Status(name, head.capacity, head.token, head.held, head.waiting, *found)
 
