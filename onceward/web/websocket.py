@@ -1,9 +1,10 @@
 """WebSocket on a connection: uvicorn and our HTTP protocol hand it over after the request.
 
-`websockets` makes the handshake, parses what comes and closes, without any I/O of its own. What
-goes out was framed once for all its readers, and is written as it is. A connection keeps a
-limited amount for a reader that is slow, and then cuts it off; it reads no faster than its rate
-allows, and hears of a peer that is gone by its missing answer to a ping.
+`websockets` makes the handshake, parses what comes and closes, without any I/O of its own; but
+texts that come whole are read without it. What goes out was framed once for all its readers, and
+is written as it is. A connection keeps a limited amount for a reader that is slow, and then cuts
+it off; it reads no faster than its rate allows, and hears of a peer that is gone by its missing
+answer to a ping.
 
 To an ASGI application this is a `websocket` scope, in whose extensions the connection itself is
 found: ours takes it from there, and sends and receives without ASGI in between.
@@ -27,10 +28,12 @@ from onceward.clock import boot_ns
 from onceward.errors import TABLE
 from onceward.service.rooms.wire import Listener, Wire
 from onceward.web.http import Scope
+from onceward.web.texts import Texts
 
 WIRE = "onceward.wire"
 """Where a scope's extensions have the connection."""
 
+_PING = b"\x89\x00"
 _CONTROL = (Opcode.PING, Opcode.PONG, Opcode.CLOSE)
 
 logger = logging.getLogger("onceward.websocket")
@@ -58,6 +61,14 @@ class Hearing(Wire, Protocol):
 
 class WebSocket(asyncio.Protocol):
     """One connection, from its handshake on. A `Hearing` for its listener."""
+
+    # Many are written to in each turn, so that each should be in one place of memory.
+    __slots__ = (
+        *("_allowed", "_app", "_backlog", "_backlog_bytes", "_charged_ns", "_closing", "_drained"),
+        *("_early", "_full", "_gone", "_heard", "_holding", "_listener", "_loop", "_pieces"),
+        *("_rate", "_request", "_response", "_root", "_state", "_texts", "_timer", "_transport"),
+        "_ws",
+    )
 
     def __init__(
         self,
@@ -87,6 +98,7 @@ class WebSocket(asyncio.Protocol):
         self._backlog_bytes = 0
         self._drained: asyncio.Future[None] | None = None
         """Done when the transport has less again, or nothing more is sent."""
+        self._texts = Texts()
         self._pieces: list[bytes] = []
         """Of a message that comes in fragments."""
         self._rate = float(limits.FRAMES_PER_S)
@@ -123,19 +135,21 @@ class WebSocket(asyncio.Protocol):
             if len(self._early) > limits.FRAME_BYTES_MAX:
                 self._transport.abort()
             return
-        self._ws.receive_data(data)
-        events = self._ws.events_received()
         if self._listener is None:
-            self._begin(events)
+            self._ws.receive_data(data)
+            self._begin(self._ws.events_received())
             return
-        for event in events:
-            assert isinstance(event, Frame)
-            if event.opcode is Opcode.TEXT and event.fin and not self._closing:
-                self._listener.receive(bytes(event.data))
-            else:
-                self._take(event)
-        self._flush()
-        self._charge(len(events) + len(data) / limits.RATED_BYTES)
+        rest, frames = data, 0
+        if self._pieces or self._closing:
+            self._texts.follow(data)
+        else:
+            texts, frames, rest = self._texts.take(data)
+            for text in texts:
+                if not self._closing:
+                    self._listener.receive(text)
+        if rest:
+            frames += self._read(rest)
+        self._charge(frames + len(data) / limits.RATED_BYTES)
 
     def pause_writing(self) -> None:
         self._full = True
@@ -291,6 +305,20 @@ class WebSocket(asyncio.Protocol):
 
     # Frames that are no whole messages, and limits.
 
+    def _read(self, data: bytes) -> int:
+        """Take what the library finds in data; returns how many frames that were."""
+        self._ws.receive_data(data)
+        events = self._ws.events_received()
+        for event in events:
+            assert isinstance(event, Frame)
+            if event.opcode is Opcode.TEXT and event.fin and not self._closing:
+                assert self._listener is not None
+                self._listener.receive(bytes(event.data))
+            else:
+                self._take(event)
+        self._flush()
+        return len(events)
+
     def _take(self, frame: Frame) -> None:
         assert self._listener is not None
         if self._closing or frame.opcode in _CONTROL:
@@ -362,8 +390,7 @@ class WebSocket(asyncio.Protocol):
             self._transport.abort()
             return
         self._heard = False
-        self._ws.send_ping(b"")
-        self._flush()
+        self.send(_PING)
         self._set_timer(limits.PING_S)
 
 

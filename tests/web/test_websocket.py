@@ -272,10 +272,10 @@ async def test_a_fast_sender_is_read_no_faster_than_its_rate(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.rate = 10.0
-    peer, ear = await place.connect()
+    peer, _ = await place.connect()
     held: list[str] = []
-    hold = ear.wire._hold
-    monkeypatch.setattr(ear.wire, "_hold", lambda why: (held.append(why), hold(why)))
+    hold = WebSocket._hold
+    monkeypatch.setattr(WebSocket, "_hold", lambda wire, why: (held.append(why), hold(wire, why)))
     await peer.send(*["x"] * 11)
     for _ in range(11):
         await peer.text()
@@ -289,8 +289,8 @@ async def test_large_messages_count_for_more(place: Place, monkeypatch: pytest.M
     place.rate = 10.0
     peer, ear = await place.connect()
     held: list[str] = []
-    hold = ear.wire._hold
-    monkeypatch.setattr(ear.wire, "_hold", lambda why: (held.append(why), hold(why)))
+    hold = WebSocket._hold
+    monkeypatch.setattr(WebSocket, "_hold", lambda wire, why: (held.append(why), hold(wire, why)))
     await peer.send("x" * 200_000)
     await place.until(lambda: bool(ear.heard))
     assert set(held) == {"rate"}
