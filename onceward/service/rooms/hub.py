@@ -286,11 +286,13 @@ class Hub:
     def _turn(self) -> None:
         rooms, self._with_news = self._with_news, {}
         for room in rooms:
-            room.settle()
+            room.settle(last=True)
         self._turning = False
         sessions, self._to_flush = self._to_flush, []
         for session in sessions:
             session.flush()
+        if self._with_news:  # of those who were cut off just now
+            self._will_turn()
 
     # For rooms and sessions.
 

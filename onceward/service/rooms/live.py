@@ -69,6 +69,10 @@ class Member:
         """Remove one's own entry; twice is once."""
         self.room.crowd.remove(self, name)
 
+    def settle(self) -> None:
+        """Have what was said in the room so far, before the end of the turn."""
+        self.room.settle()
+
     def leave(self, *, lost: bool = False) -> None:
         """Be in the room no longer; twice is once. With `lost` the user may come back soon."""
         self.room.remove(self, lost=lost)
@@ -235,9 +239,9 @@ class LiveRoom:
         self.settle()  # what was said before comes before
         member.session.say(said)
 
-    def settle(self) -> None:
-        """Give what was said so far to those who are here now."""
-        self.news.tell(self.readers)
+    def settle(self, *, last: bool = False) -> None:
+        """Give what was said so far to those who are here now; `last` at the end of a turn."""
+        self.news.tell(self.readers, last=last)
 
     # Steps.
 
@@ -305,7 +309,8 @@ class LiveRoom:
             self.hub.commits.add(self)
         else:
             self._working = False
-            self.hub.may_rest(self)
+            if not self.readers:
+                self.hub.may_rest(self)
 
     async def work(self) -> None:
         """Commit what waits until nothing does."""
@@ -356,7 +361,7 @@ class LiveRoom:
         for entry, author in told.entries:
             change = self.ledger.add(entry)
             # Who has left may be here again over the same connection, as another client.
-            if author is None or author.over:
+            if author is None or self.members.get(author.id) is not author:
                 self.news.add(change)
             else:
                 ack = frame(encode(Ack(self.id, entry.n, entry.seq)))
@@ -364,7 +369,7 @@ class LiveRoom:
         for member, answer in told.answers:
             if not member.over:
                 self.news.add(b"", member.session, frame(encode(answer)))
-        self.settle()
+        self.hub.has_news(self)
 
 
 def admit_said(event: str, value: Any) -> None:

@@ -15,6 +15,9 @@ class Reader(Protocol):
     def put(self, frames: bytes) -> None:
         """Send these frames with the end of the turn."""
 
+    def put_last(self, frames: bytes) -> None:
+        """The same when the turn is at its end."""
+
 
 R = TypeVar("R", bound=Reader)
 
@@ -38,23 +41,23 @@ class News(Generic[R]):
         """Let one reader have something else in place of what was added last."""
         self._others.setdefault(reader, {})[len(self._shared) - 1] = instead
 
-    def tell(self, readers: Iterable[R]) -> None:
-        """Let all readers have it, and begin anew."""
+    def tell(self, readers: Iterable[R], *, last: bool = False) -> None:
+        """Let all readers have it, and begin anew; with `last` when the turn is at its end. Then
+        some of them may be gone afterwards, because they have not read for too long."""
         shared, others = self._shared, self._others
         if not shared:
             return
         self._shared, self._others = [], {}
         frames = shared[0] if len(shared) == 1 else b"".join(shared)
-        if not others:
-            for reader in readers:
-                reader.put(frames)
-            return
-        for reader in readers:
-            if reader not in others:
-                if frames:
-                    reader.put(frames)
+        instead = {
+            author: b"".join([own.get(at, frame) for at, frame in enumerate(shared)])
+            for author, own in others.items()
+        }
+        for reader in list(readers):
+            own_frames = instead.get(reader, frames) if instead else frames
+            if not own_frames:
                 continue
-            own = others[reader]
-            rest = b"".join([own.get(at, frame) for at, frame in enumerate(shared)])
-            if rest:
-                reader.put(rest)
+            if last:
+                reader.put_last(own_frames)
+            else:
+                reader.put(own_frames)

@@ -151,6 +151,9 @@ class Remote:
     def remove_presence(self, name: str) -> None:
         self._relay.send(frames.RemovePresence(self.id, name))
 
+    def settle(self) -> None:
+        """What the other node says is passed on as it comes."""
+
     def leave(self, *, lost: bool = False) -> None:
         # A lost connection ends the relay, so the other node sees it as lost, too.
         if lost:

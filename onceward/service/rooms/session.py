@@ -62,6 +62,13 @@ def insist(visitor: Visitor, deed: Deed, id_: str) -> None:
 class Session:
     """The listener of one connection."""
 
+    # Many are written to in each turn, so that each should be in one place of memory.
+    __slots__ = (
+        *("relayed", "relays", "_busy", "_draining", "_greeted", "_hub", "_members", "_more"),
+        *("_out", "_over", "_paused", "_timer", "_unanswered", "_visitor", "_waiting", "_wire"),
+        "_writes",
+    )
+
     def __init__(
         self, hub: "Hub", wire: Wire, visitor: Visitor | None = None, *, relayed: bool = False
     ) -> None:
@@ -78,12 +85,17 @@ class Session:
         self._draining = False
         self._members: dict[str, Member | Remote] = {}
         """Of the rooms it is in, by id."""
+        self._writes: set[str] = set()
+        """Those of them that it may write to, as far as that was asked for."""
         self._waiting: deque[frames.ClientFrame] = deque()
         """What has come while a room was fetched."""
         self._busy: asyncio.Task[None] | None = None
         self._unanswered = 0
         self._paused = False
-        self._out: list[bytes] = []
+        self._out = b""
+        """What is sent with the end of the turn …"""
+        self._more: list[bytes] = []
+        """… and what comes behind it, if it is not all."""
         self._timer: asyncio.TimerHandle | None = hub.later(limits.HELLO_S, self._look)
 
     @property
@@ -122,12 +134,18 @@ class Session:
 
     def put(self, data: bytes) -> None:
         """Send these frames with the end of the turn."""
-        out = self._out
-        if not out:
-            if self._over:
-                return
+        if self._out:
+            self._more.append(data)
+        elif not self._over:
+            self._out = data
             self._hub.will_flush(self)
-        out.append(data)
+
+    def put_last(self, data: bytes) -> None:
+        """The same at the end of the turn: at once, if no other room can have more for it."""
+        if self._out or len(self._members) > 1:
+            self.put(data)
+        elif not self._over:
+            self._wire.send(data)
 
     def say(self, said: frames.ServerFrame) -> None:
         self.put(frame(encode(said)))
@@ -136,13 +154,17 @@ class Session:
         """Send what the turn has brought. The hub calls it."""
         out = self._out
         if out:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            out.clear()
+            self._out = b""
+            if self._more:
+                out = b"".join([out, *self._more])
+                self._more.clear()
             if not self._over:
-                self._wire.send(data)
+                self._wire.send(out)
 
     def end(self, code: str) -> None:
         """Close the connection for a reason of the table of errors; twice is once."""
+        for member in self._members.values():
+            member.settle()
         self.flush()
         if not self._over:  # else it was cut off over that, at the latest
             self._hub.store.meters.count("room_closes", code=code)
@@ -208,6 +230,7 @@ class Session:
                 "the token is of another user: connect anew for that", code="not_allowed"
             )
         self._visitor = visitor
+        self._writes.clear()
         self._welcome()
         for id_ in [id_ for id_ in self._members if not self._may("read", id_)]:
             self._members.pop(id_).leave()
@@ -305,14 +328,13 @@ class Session:
             self._wire.resume()
 
     def _leave(self, asked: frames.Leave) -> None:
+        self._writes.discard(asked.room)
         member = self._members.pop(asked.room, None)
         if member is not None:
             member.leave()
 
     def _ops(self, asked: frames.Ops) -> None:
-        member = self._member(asked.room)
-        self._insist("write", asked.room)
-        member.submit(frames.Step(asked.n, asked.ops))
+        self._writer(asked.room).submit(frames.Step(asked.n, asked.ops))
 
     def _set_presence(self, asked: frames.SetPresence) -> None:
         self._member(asked.room).set_presence(asked.name, asked.value, asked.ttl_ms)
@@ -321,14 +343,10 @@ class Session:
         self._member(asked.room).remove_presence(asked.name)
 
     def _say(self, asked: frames.Say) -> None:
-        member = self._member(asked.room)
-        self._insist("write", asked.room)
-        member.say(asked.event, asked.value)
+        self._writer(asked.room).say(asked.event, asked.value)
 
     def _tell(self, asked: frames.Tell) -> None:
-        member = self._member(asked.room)
-        self._insist("write", asked.room)
-        member.tell(asked.to, asked.event, asked.value)
+        self._writer(asked.room).tell(asked.to, asked.event, asked.value)
 
     def _member(self, id_: str) -> "Member | Remote":
         member = self._members.get(id_)
@@ -336,8 +354,16 @@ class Session:
             raise BadInput(f"the connection has not joined {id_[:100]!a}", code="not_joined")
         return member
 
+    def _writer(self, id_: str) -> "Member | Remote":
+        member = self._member(id_)
+        if id_ not in self._writes:
+            self._insist("write", id_)
+            self._writes.add(id_)
+        return member
+
     def dismissed(self, id_: str, code: str, detail: str) -> None:
         """The room has let this connection go. The room calls it."""
+        self._writes.discard(id_)
         if self._members.pop(id_, None) is not None:
             self.say(frames.Left(id_, code, detail))
 

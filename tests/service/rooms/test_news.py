@@ -13,6 +13,8 @@ class Page:
     def put(self, frames: bytes) -> None:
         self.got.append(frames)
 
+    put_last = put
+
 
 SAYINGS = st.lists(
     st.tuples(st.binary(max_size=5), st.integers(0, 2), st.binary())
