@@ -49,7 +49,8 @@ timer#slot  caller#id                      a timer, and what it has come to
 endpoint    caller#id                      where outward calls go, and their secrets
 rooms       id                             a room in the list of all, with what it is searched by
 room#id     info                           a room's settings
-room#id     head                           its epoch, its sequence number, and its snapshots
+room#id     head                           its epoch, its sequence number, its snapshots, and how
+                                           often its settings have changed
 roomlog#    number                         steps of a room (id#epoch), up to that sequence number
 roomsnap#   number#piece                   the state of a room (id#epoch) at that sequence number
 tables      id                             a table in the list of all
@@ -82,7 +83,6 @@ Key = tuple[str, str]
 
 _ESCAPES = {code: f"${code:02x}" for code in range(0x25)}
 _PLAIN = re.compile("[%-\ud7ff\ue000-\U0010ffff]*").fullmatch  # nothing to be escaped
-_WIDTH = len(str(KEY_NUMBER_MAX))
 
 
 def join(*parts: str | int) -> str:
@@ -110,7 +110,7 @@ def number(value: int) -> str:
         raise BadInput(
             f"a number in a key must be 0 to {KEY_NUMBER_MAX}, not {value}", code="bad_key"
         )
-    return f"{value:0{_WIDTH}d}"
+    return f"{value:016d}"
 
 
 def below(*parts: str | int) -> tuple[str, str]:

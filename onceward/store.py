@@ -242,10 +242,11 @@ class Store:
         for commit_hook in tuple(self._hooks):  # a hook may take itself out
             commit_hook(commit)
         for write in commit.writes:
-            hooks = self._change_hooks.get(keys.kind_of(write.key[0]))
-            if hooks and type(write) is not Check:
-                for change_hook in tuple(hooks):
-                    change_hook(write)  # type: ignore[arg-type]
+            if type(write) is not Check:
+                hooks = self._change_hooks.get(keys.kind_of(write.key[0]))
+                if hooks:
+                    for change_hook in tuple(hooks):
+                        change_hook(write)  # type: ignore[arg-type]
 
     def _lost(self, tx: Transaction) -> None:
         """A transaction has ended, and its commit is not durable."""
@@ -373,9 +374,10 @@ class Store:
         for write in writes:
             key = write.key
             if type(write) is not Check and (key in tx.heads_used or key in self._heads):
-                self._heads.drop(key)
                 if type(write) is Put:
                     self._heads.put(Record(key, write.value, version, write.expires_at_ms))
+                else:
+                    self._heads.drop(key)
 
     async def _turn(self, line: str) -> Callable[[], None]:
         """Wait for the turn in a line; returns what ends it (twice is once)."""

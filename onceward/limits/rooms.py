@@ -74,6 +74,6 @@ REPLAY_BYTES_MAX = 1 << 20
 # Rooms with so few steps to commit are committed together, and so many of them at once: each
 # writes its log and its head, and checks its settings.
 ROOM_FEW_STEPS = 4
-ROOMS_TOGETHER_MAX = 24
+ROOMS_TOGETHER_MAX = 32
 # A connection with so many steps unanswered is read no further.
 STEPS_AHEAD_MAX = 256

@@ -16,7 +16,7 @@ from onceward.transaction import Transaction
 
 _NEWEST_RECORDS = 20  # so many are read at first: each may be large
 _read_record = msgspec.json.Decoder(list[Entry]).decode
-_write_entry = msgspec.json.Encoder().encode
+_write_entry = _write_record = msgspec.json.Encoder().encode
 
 
 async def load(tx: Transaction, id_: str, info: Info, head: Head, seq: int) -> Room:
@@ -91,6 +91,8 @@ async def sweep(tx: Transaction, id_: str, head: Head) -> None:
 
 def records_of(entries: Sequence[Entry]) -> list[tuple[int, msgspec.Raw]]:
     """Entries in as few records as they fit in, as JSON, each with its last sequence number."""
+    if len(entries) == 1:
+        return [(entries[0].seq, msgspec.Raw(_write_record(entries)))]
     records: list[tuple[int, msgspec.Raw]] = []
     texts: list[bytes] = []
     size = last = 0

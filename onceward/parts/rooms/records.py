@@ -1,8 +1,9 @@
 """The records of rooms: where they stand, and what they hold.
 
 The head is written with every step and checked by all who decide from the log; settings have a
-record of their own, since they rarely change. Log and snapshots stand under the room's epoch, so
-a room that was deleted can be made again at once, while the records of the old one are removed.
+record of their own, since they rarely change, and the head counts how often they do. Log and
+snapshots stand under the room's epoch, so a room that was deleted can be made again at once, while
+the records of the old one are removed.
 """
 
 from functools import lru_cache
@@ -61,6 +62,8 @@ class Head(msgspec.Struct):
     """How much the log has got since the last snapshot."""
     swept: int = 0
     """Up to here nothing is left of the log."""
+    settings: int = 0
+    """How often they have changed: who has read them needs to look no more than here."""
 
     @property
     def floor(self) -> int:
@@ -73,17 +76,20 @@ def listed_key(id_: str) -> Key:
 
 
 def info_key(id_: str) -> Key:
-    admit_room(id_)
+    if type(id_) is not str:
+        admit_room(id_)
     return _partition(id_), "info"
 
 
 def head_key(id_: str) -> Key:
-    admit_room(id_)
+    if type(id_) is not str:
+        admit_room(id_)
     return _partition(id_), "head"
 
 
 @lru_cache(limits.ROOMS_NAMED_MAX)
 def _partition(id_: str) -> str:
+    admit_room(id_)
     return keys.join(ROOM, id_)
 
 

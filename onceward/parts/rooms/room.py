@@ -54,7 +54,7 @@ class Mark(NamedTuple):
     """… or not, because the steps were refused."""
 
 
-class Taken(NamedTuple):
+class Taken(msgspec.Struct, frozen=True, eq=False):
     """A step that was taken, with what it takes to take it back."""
 
     entry: Entry
@@ -128,12 +128,14 @@ class Room:
             elif n <= before.n:
                 return None
         admit_step(ops)
-        bytes_before, cells_before = self.state.bytes, self.state.cells
-        effects = self.state.apply(ops, self.shapes.admit, limits.ROOM_CHANGES_MAX)
-        if (self.state.bytes > max(limits.ROOM_BYTES_MAX, bytes_before)) or (
-            self.state.cells > max(limits.ROOM_CELLS_MAX, cells_before)
+        state = self.state
+        bytes_before, cells_before = state.bytes, state.cells
+        admit = self.shapes.admit if self.shapes.any else None
+        effects = state.apply(ops, admit, limits.ROOM_CHANGES_MAX)
+        if (state.bytes > limits.ROOM_BYTES_MAX and state.bytes > bytes_before) or (
+            state.cells > limits.ROOM_CELLS_MAX and state.cells > cells_before
         ):
-            self.state.revert(effects)
+            state.revert(effects)
             raise TooLarge(
                 f"a room holds at most {limits.ROOM_BYTES_MAX} bytes in {limits.ROOM_CELLS_MAX} "
                 "keys and items",

@@ -120,6 +120,8 @@ class Rooms(Edits):
         admit_info(info)
         Shapes(info.schemas)
         self._put_info(tx, id_, info)
+        head = await self.head(tx, id_)
+        tx.put(head_key(id_), msgspec.structs.replace(head, settings=head.settings + 1))
         return info
 
     async def remove(self, tx: Transaction, id_: str) -> Info:
@@ -220,6 +222,21 @@ class Rooms(Edits):
             raise Conflict(f"the room {id_!r} has gone on to {head.seq}")
         pieces = self._snapshot(tx, room, head, entries)
         return await self._write(tx, id_, info, head, entries, pieces)
+
+    def append_few(self, tx: Transaction, id_: str, head: Head, entries: Sequence[Entry]) -> Head:
+        """The same at once, where `writes_little` is true of the room, and where its head is this
+        and was read in this transaction."""
+        total = self._add_records(tx, id_, head.epoch, entries)
+        head = Head(
+            head.epoch,
+            entries[-1].seq,
+            head.snapshots,
+            head.log_bytes + total,
+            head.swept,
+            head.settings,
+        )
+        tx.put(head_key(id_), head)
+        return head
 
     async def log(
         self, tx: Transaction, id_: str, since: int, most: int = limits.ROOM_KEEP_STEPS_MAX
@@ -332,12 +349,26 @@ class Rooms(Edits):
             return []
         return list(room.pieces())
 
-    def writes_little(self, room: Room, head: Head) -> bool:
+    def writes_little(self, room: Room, info: Info, head: Head) -> bool:
         """Whether a commit of a few more steps writes only these and the head. One that has more
         to write must be alone in its commit: with others in it that would never be done."""
-        return head.swept >= head.floor and not _is_due(
-            room, head, room.seq + limits.ROOM_FEW_STEPS
+        seq = room.seq + limits.ROOM_FEW_STEPS
+        return (
+            head.swept >= head.snapshots[0][0]
+            and not _is_due(room, head, seq)
+            and not _has_too_many(head, seq, info.keep)
         )
+
+    def _add_records(self, tx: Transaction, id_: str, epoch: str, entries: Sequence[Entry]) -> int:
+        """Write steps to the log; returns how many bytes that are."""
+        log = log_partition(id_, epoch)
+        total = 0
+        for last, record in records_of(entries):
+            tx.add((log, keys.number(last)), record)
+            total += len(record)
+        if total > limits.ROOM_COMMIT_BYTES_MAX:
+            raise TooLarge(f"steps in one commit have at most {limits.ROOM_COMMIT_BYTES_MAX} bytes")
+        return total
 
     async def _write(
         self,
@@ -349,24 +380,14 @@ class Rooms(Edits):
         pieces: Sequence[Piece],
     ) -> Head:
         head = msgspec.structs.replace(head, seq=entries[-1].seq, snapshots=list(head.snapshots))
-        log = log_partition(id_, head.epoch)
-        total = 0
-        for last, record in records_of(entries):
-            tx.add((log, keys.number(last)), record)
-            total += len(record)
-        if total > limits.ROOM_COMMIT_BYTES_MAX:
-            raise TooLarge(f"steps in one commit have at most {limits.ROOM_COMMIT_BYTES_MAX} bytes")
-        head.log_bytes += total
+        head.log_bytes += self._add_records(tx, id_, head.epoch, entries)
         if pieces:
             partition = snapshot_partition(id_, head.epoch)
             for number, piece in enumerate(pieces):
                 tx.add((partition, keys.join(head.seq, number)), piece)
             head.snapshots.append((head.seq, len(pieces)))
             head.log_bytes = 0
-        while len(head.snapshots) > 1 and (
-            head.snapshots[1][0] <= head.seq - info.keep
-            or len(head.snapshots) > limits.ROOM_SNAPSHOTS_MAX
-        ):
+        while _has_too_many(head, head.seq, info.keep):
             del head.snapshots[0]
         if head.swept < head.floor and tx.size <= _BUSY_WRITES + len(pieces):
             await sweep(tx, id_, head)
@@ -378,6 +399,13 @@ def _is_due(room: Room, head: Head, seq: int) -> bool:
     """Whether it is time for a snapshot when the room is at a sequence number."""
     return seq - head.snapshots[-1][0] >= limits.ROOM_SNAPSHOT_STEPS or (
         head.log_bytes >= max(limits.ROOM_SNAPSHOT_BYTES, room.state.bytes)
+    )
+
+
+def _has_too_many(head: Head, seq: int, keep: int) -> bool:
+    """Whether nobody needs the first snapshot when the room is at a sequence number."""
+    return len(head.snapshots) > 1 and (
+        head.snapshots[1][0] <= seq - keep or len(head.snapshots) > limits.ROOM_SNAPSHOTS_MAX
     )
 
 

@@ -52,6 +52,11 @@ class Shapes:
             for name, schema in named.items()
         }
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a schema for something."""
+        return bool(self._checks)
+
     def admit(self, kind: Literal["map", "list", "presence"], name: str, value: Any) -> None:
         """Raise `BadInput` with the code `bad_shape` for a value that does not fit."""
         check = self._checks.get((kind, name))

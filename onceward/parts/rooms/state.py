@@ -174,10 +174,12 @@ class State:
             items = self.lists[name]
             old = items.cells.get(key)
             items.write(key, new)
-        if old is not None:
+        if old is not None and new is not None:
+            self.bytes += new.bytes - old.bytes + len(new.position) - len(old.position)
+        elif old is not None:
             self.cells -= 1
             self.bytes -= weight(key, old)
-        if new is not None:
+        elif new is not None:
             self.cells += 1
             self.bytes += weight(key, new)
         return old

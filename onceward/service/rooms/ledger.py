@@ -9,12 +9,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from onceward import limits
 from onceward.errors import TABLE, BadInput, NoSuchRoom, TooLarge
 from onceward.parts.rooms.frames import Ack, Refused, Step, encode
-from onceward.parts.rooms.records import Head, Info, head_key, info_key
+from onceward.parts.rooms.records import Head, Info, head_key
 from onceward.parts.rooms.room import Entry, Greeting, Room, Taken, refusal
 from onceward.parts.rooms.rooms import Rooms
 from onceward.parts.rooms.schemas import Shapes
@@ -31,7 +33,7 @@ logger = logging.getLogger("onceward.rooms")
 _REFUSED: Final = 10_000  # as so much work counts a step that was taken back
 
 
-class Waiting(NamedTuple):
+class Waiting(msgspec.Struct, frozen=True, eq=False):
     """A step that is to be taken."""
 
     member: "Member"
@@ -42,7 +44,7 @@ Answer = Refused | Ack | None
 """To a step; None if it is taken, and is answered once that is durable."""
 
 
-class Told(NamedTuple):
+class Told(msgspec.Struct, frozen=True, eq=False):
     """What is to be told of a commit."""
 
     entries: "list[tuple[Entry, Member | None]]"
@@ -86,11 +88,13 @@ class Ledger:
         self._rooms = rooms
         self._id = id_
         self._head = head
-        self._keys = info_key(id_), head_key(id_)
-        self._texts: tuple[bytes | None, bytes | None] = (None, None)
-        """What `info` and `_head` are as JSON, as far as that is known."""
+        self._key = head_key(id_)
+        self._text: bytes | None = None
+        """What `_head` is as JSON, if that is known."""
         self._taken: list[Taken] = []
         """Those of the commit under way."""
+        self.effort = 0
+        """How much an attempt has changed since others had their turn."""
         self._followed: list[Entry] = []
         """Steps of others that nobody was told of yet."""
 
@@ -150,16 +154,18 @@ class Ledger:
     @property
     def writes_little(self) -> bool:
         """Whether a commit of a few more steps writes only them and the head."""
-        return self._rooms.writes_little(self.room, self._head)
+        return self._rooms.writes_little(self.room, self.info, self._head)
 
     def outcome(self, batch: Sequence[Waiting], answers: Sequence[Answer], now_ms: int) -> Told:
         """What is to be told of an attempt whose commit is durable."""
         self.room.forget(self._head.floor, now_ms)
-        taken, self._taken = self._taken, []
-        followed, self._followed = self._followed, []
-        own = iter(taken)
-        told: list[tuple[Entry, Member | None]] = [(entry, None) for entry in followed]
+        told: list[tuple[Entry, Member | None]] = []
         others: list[tuple[Member, Refused | Ack]] = []
+        if self._followed:
+            told += [(entry, None) for entry in self._followed]
+            self._followed = []
+        own = iter(self._taken)
+        self._taken = []
         for waiting, answer in zip(batch, answers, strict=True):
             if answer is None:
                 told.append((next(own).entry, waiting.member))
@@ -173,29 +179,47 @@ class Ledger:
         self.give_back()
         await self._catch_up(tx)
         answers: list[Answer] = []
-        changed = 0
+        self.effort = 0
         for waiting in batch:
             answers.append(self._take(waiting, tx.now_ms))
-            changed += _REFUSED if answers[-1] is not None else len(self._taken[-1].effects)
-            if changed > limits.ROOM_CHANGES_MAX:
-                changed = 0
+            if self.effort > limits.ROOM_CHANGES_MAX:
+                self.effort = 0
                 await asyncio.sleep(0)  # others get their turn: nobody looks at the room meanwhile
         if self._taken:
             entries = [taken.entry for taken in self._taken]
             self._head = await self._rooms.append(
                 tx, self._id, self.room, entries, read=(self.info, self._head)
             )
-            self._texts = self._texts[0], tx.glance(self._keys[1])
+            self._text = tx.glance(self._key)
+        return answers
+
+    def attempt_few(self, tx: Transaction, batch: Sequence[Waiting]) -> list[Answer] | None:
+        """The same at once for a few steps, if the room is known as it is and `writes_little`;
+        else None, and nothing is done."""
+        self.give_back()
+        if not self._is_known(tx):
+            return None
+        self.effort = 0
+        answers = [self._take(waiting, tx.now_ms) for waiting in batch]
+        if self._taken:
+            entries = [taken.entry for taken in self._taken]
+            self._head = self._rooms.append_few(tx, self._id, self._head, entries)
+            self._text = tx.glance(self._key)
         return answers
 
     def knows(self, head: bytes) -> bool:
         """Whether this is the head, as JSON, of the room as it is here."""
-        return head == self._texts[1] and self._head.seq == self.room.seq
+        return head == self._text and self._head.seq == self.room.seq
+
+    def _is_known(self, tx: Transaction) -> bool:
+        """Whether nobody else has changed anything; else the commit finds out. The head says if
+        the settings have changed, too."""
+        text = tx.glance(self._key)
+        return text is not None and text == self._text and self._head.seq == self.room.seq
 
     async def _catch_up(self, tx: Transaction) -> None:
-        texts = tx.glance(self._keys[0]), tx.glance(self._keys[1])
-        if None not in texts and texts == self._texts and self._head.seq == self.room.seq:
-            return  # nobody else has changed anything, or the commit finds out
+        if self._is_known(tx):
+            return
         info = await self._rooms.info(tx, self._id, known=self.info)
         head = await self._rooms.head(tx, self._id)
         if head.epoch != self.room.epoch:
@@ -203,29 +227,35 @@ class Ledger:
         if info is not self.info:
             self.info, self.room.shapes = info, Shapes(info.schemas)
         self._head = head
-        self._texts = tx.glance(self._keys[0]), tx.glance(self._keys[1])
+        self._text = tx.glance(self._key)
         if head.seq > self.room.seq:
             for entry in await self._rooms.log(tx, self._id, self.room.seq):
                 self.room.follow(entry)
                 self._followed.append(entry)
 
     def _take(self, waiting: Waiting, at_ms: int) -> Answer:
-        member, step = waiting
+        member, step = waiting.member, waiting.step
         try:
             taken = self.room.take(
                 step.ops, by=member.user, client=member.client, n=step.n, at_ms=at_ms
             )
-        except BadInput as error:
-            return Refused(self._id, step.n, *refusal(error))
-        except Exception:
-            # It would be sent again and again: so that the room lives, it is refused.
-            logger.exception("a step of %s for the room %s", member.user, self._id)
-            return Refused(self._id, step.n, "internal", f"{TABLE['internal'].title}.")
+        except Exception as error:
+            self.effort += _REFUSED
+            return self._refusal(member, step, error)
         if taken is None:  # before; nobody asks for that, as long as all goes well
+            self.effort += _REFUSED
             mark = self.room.clients[member.user, member.client]
             return Ack(self._id, step.n, mark.seq)
+        self.effort += len(taken.effects)
         self._taken.append(taken)
         return None
+
+    def _refusal(self, member: "Member", step: Step, error: Exception) -> Refused:
+        if isinstance(error, BadInput):
+            return Refused(self._id, step.n, *refusal(error))
+        # It would be sent again and again: so that the room lives, it is refused.
+        logger.error("a step of %s for the room %s", member.user, self._id, exc_info=error)
+        return Refused(self._id, step.n, "internal", f"{TABLE['internal'].title}.")
 
     def give_back(self) -> None:
         """Undo what an attempt has taken."""

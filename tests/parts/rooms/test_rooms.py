@@ -402,6 +402,8 @@ async def test_settings_can_be_changed_and_count_for_later_steps() -> None:
     await home.change(set_to(1))
     info = await home.run(lambda tx: home.rooms.info(tx, "r"))
     assert (info.meta, info.capacity) == ({"b": 2}, limits.ROOM_MEMBERS_MAX)
+    head = await home.run(lambda tx: home.rooms.head(tx, "r"))
+    assert (head.seq, head.settings) == (2, 1)
     for options in ({"capacity": 0}, {"schemas": Schemas(maps={"m": {"odd": 1}})}):
         with pytest.raises(BadInput):
             await home.run(lambda tx, options=options: home.rooms.configure(tx, "r", **options))

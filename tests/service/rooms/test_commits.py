@@ -9,7 +9,8 @@ from onceward import limits
 from onceward.errors import Unavailable
 from onceward.parts.rooms.operations import MapAdd
 from onceward.parts.rooms.records import Head
-from onceward.store import Commit
+from onceward.parts.rooms.schemas import Schemas
+from onceward.store import Commit, Store
 from onceward.transaction import Transaction
 from tests.service.rooms.people import House, Person, map_set, open_house
 
@@ -120,6 +121,53 @@ async def test_steps_of_the_same_size_by_others_are_not_taken_for_one_s_own(
     assert told == list(range(1, 21))
     late = await house.enter("late")
     assert (await late.join("r5"))["maps"] == {"m": {"k": 20}}
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_settings_that_were_changed_count_for_the_next_step(
+    house: House, people: dict[str, Person], elsewhere: bool
+) -> None:
+    house.hub._unhook()
+    house.hub._unhook = lambda: None  # nobody hears of it before the next commit
+    for room, person in people.items():
+        person.step(room, 1, ADD)
+    for person in people.values():
+        await person.next("ack")
+    store = Store(house.store.engine) if elsewhere else house.store
+    shape = Schemas(maps={"m": {"type": "string"}})
+    await store.run(lambda tx: house.parts.configure(tx, "r3", schemas=shape))
+    for room, person in people.items():
+        person.step(room, 2, ADD)
+    assert (await people.pop("r3").next("refused", "ack"))["code"] == "bad_shape"
+    assert [(await person.next("ack"))["seq"] for person in people.values()] == [2] * 9
+
+
+async def test_others_get_their_turn_where_much_changes_in_few_steps(
+    house: House, people: dict[str, Person], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for room, person in people.items():
+        person.step(room, 1, ADD)
+    for person in people.values():
+        await person.next("ack")
+    monkeypatch.setattr(limits, "ROOM_CHANGES_MAX", 5)
+    turns: list[int] = []
+
+    def turn() -> None:
+        turns.append(sum(person.got[-1]["t"] == "ack" for person in people.values()))
+        if len(turns) < 1_000 and turns[-1] < len(ROOMS):
+            asyncio.get_running_loop().call_soon(turn)
+
+    for person in people.values():
+        person.got.append({"t": "none"})
+    few = [map_set("m", f"k{number}", 1) for number in range(3)]
+    for room, person in people.items():
+        person.step(room, 2, *few)
+        person.step(room, 3, *few)
+    turn()
+    for person in people.values():
+        while (await person.next("ack"))["n"] < 3:
+            pass
+    assert turns.count(0) > len(ROOMS)
 
 
 async def test_a_step_that_is_refused_is_so_alone(people: dict[str, Person]) -> None:

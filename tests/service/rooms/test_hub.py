@@ -9,7 +9,7 @@ import pytest
 
 from onceward import limits
 from onceward.errors import Unavailable
-from onceward.parts.rooms import Room, Shapes
+from onceward.parts.rooms import Room, Schemas, Shapes
 from onceward.service.rooms.ledger import Ledger
 from onceward.service.rooms.live import LiveRoom
 from onceward.transaction import Transaction
@@ -435,7 +435,8 @@ async def test_a_bug_that_a_step_meets_refuses_the_step_and_harms_nobody_else(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ann, ben = await house.enter("ann"), await house.enter("ben")
-    await ann.join("r", create=True)
+    await house.make("r", schemas=Schemas(maps={"m": {}}))
+    await ann.join("r")
     await ben.join("r", "b")
 
     def admit(shapes: Shapes, kind: str, name: str, value: Any) -> None:
