@@ -394,6 +394,12 @@ PLANTED = {
 }
 
 
+def shows(bug: Bug) -> bool:
+    """Whether a bug shows with its seed, or soon after: whoever changes the code under test changes
+    the course of its runs, and then one of the next seeds will do."""
+    return find(bug, range(bug.seed, bug.seed + 30)) is not None
+
+
 def find(bug: Bug, seeds: range) -> tuple[int, str] | None:
     """The first seed with which a bug shows as what it is."""
     for seed in seeds:

@@ -6,7 +6,6 @@ against what has been revealed. So it sees a move that should not count, one tha
 early, a clock that ends a game too soon, and a table that has gone on without its match.
 """
 
-import asyncio
 import random
 from typing import Any, ClassVar, Final
 
@@ -14,26 +13,24 @@ import msgspec
 
 from onceward import keys
 from onceward.engine.base import Delete, Put
-from onceward.errors import PASSING, BadInput, Unavailable
+from onceward.errors import BadInput, Unavailable
 from onceward.parts.games import DRAW, Matches, Outcome, Rules, won
 from onceward.parts.seats import Change, Seats
 from onceward.service.games import Game, Games
-from onceward.service.node import Node as ServiceNode
 from onceward.service.referee import TableReferee
 from onceward.service.tables.tables import Tables
 from onceward.store import Store
 from onceward.testing.simulation.history import Applied, History, violated
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
+from onceward.testing.simulation.serving import DID, done_once, judge_answers, start_service
 from onceward.testing.simulation.world import Node
 from onceward.transaction import Transaction
 
 TABLE: Final = "t"
-DID: Final = "did"
 SHOWN: Final = "shown"
 GOAL: Final = 5
 ROUNDS: Final = 2
-_NODE_LEASE_MS: Final = 8_000
 
 
 class Race(Rules):
@@ -130,13 +127,7 @@ class Playings(Scenario):
         node.spawn(self._serve(node))
 
     async def _serve(self, node: Node) -> None:
-        service = ServiceNode(node.store, name=node.name, slots=self.slots, lease_ms=_NODE_LEASE_MS)
-        while True:
-            try:
-                await service.start()
-                break
-            except PASSING:
-                await asyncio.sleep(0.1)
+        service = await start_service(node, self.slots)
         board = Screen()
         part = self.seats_type(node.ids, self.slots, board)
         matches = self.matches_type(node.ids, self.slots)
@@ -156,11 +147,7 @@ class Playings(Scenario):
             raise Unavailable("the node is just starting")
 
         async def fn(tx: Transaction) -> Any:
-            known = await tx.get((DID, message.id))
-            if known is None:
-                known = await self._do(tx, tables.part, message)
-                tx.put((DID, message.id), known)
-            return known
+            return await done_once(tx, message.id, lambda: self._do(tx, tables.part, message))
 
         return await tables.run(TABLE, fn)
 
@@ -182,10 +169,7 @@ class Playings(Scenario):
         for commit in history.commits:
             judge.apply(commit)
         judge.end()
-        for call in history.calls:
-            for answer in call.answers:
-                if answer.body != judge.did.get(call.id):
-                    violated("another answer", f"{call.id}: {answer.body}")
+        judge_answers(history, judge.did)
         history.seen.update(judge.seen)
 
 

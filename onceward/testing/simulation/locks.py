@@ -7,22 +7,21 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from onceward import keys
-from onceward.errors import PASSING, Unavailable
+from onceward.errors import Unavailable
 from onceward.ids import Ids
 from onceward.parts.locks import GRANT_ROOM, LockTable
 from onceward.service.locks import Locks
-from onceward.service.node import Node as ServiceNode
 from onceward.testing.locks import EFFECTS, LockUser, Step, collect_uses, judge_effects, judge_locks
 from onceward.testing.simulation.history import History, violated
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
+from onceward.testing.simulation.serving import start_service
 from onceward.testing.simulation.world import Node
 from onceward.transaction import Transaction
 
 _LEASES_MS: Final = (1_000, 3_000, 10_000)
 _WORK_S: Final = (0.0, 0.0, 0.05, 1.0, 5.0)
 _WAITS_S: Final = (None, None, None, 0.0, 0.3, 4.0)
-_NODE_LEASE_MS: Final = 8_000
 
 
 class LockUses(Scenario):
@@ -51,13 +50,7 @@ class LockUses(Scenario):
         node.spawn(self._serve(node))
 
     async def _serve(self, node: Node) -> None:
-        service = ServiceNode(node.store, name=node.name, slots=self.slots, lease_ms=_NODE_LEASE_MS)
-        while True:
-            try:
-                await service.start()
-                break
-            except PASSING:
-                await asyncio.sleep(0.1)
+        service = await start_service(node, self.slots)
         table = self.make_table(node.ids)
         locks = self.service(node.store, service.dispatcher, table=table)
         note = partial(self._note, node)

@@ -5,7 +5,6 @@ with what it judges: who sits where is in the head, who waits is a record for ea
 place said of itself was written with the same commit, so its position must be the true one there.
 """
 
-import asyncio
 import random
 from typing import Any, ClassVar, Final
 
@@ -13,20 +12,18 @@ import msgspec
 
 from onceward import keys
 from onceward.engine.base import Delete, Put
-from onceward.errors import PASSING, BadInput, Unavailable
+from onceward.errors import BadInput, Unavailable
 from onceward.parts.seats import Seats
-from onceward.service.node import Node as ServiceNode
 from onceward.service.tables.tables import Tables
 from onceward.store import Store
 from onceward.testing.simulation.history import Applied, History, violated
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
+from onceward.testing.simulation.serving import DID, done_once, judge_answers, start_service
 from onceward.testing.simulation.world import Node
 from onceward.transaction import Transaction
 
 TABLE: Final = "t"
-DID: Final = "did"
-_NODE_LEASE_MS: Final = 8_000
 
 
 class Seatings(Scenario):
@@ -60,13 +57,7 @@ class Seatings(Scenario):
         node.spawn(self._serve(node))
 
     async def _serve(self, node: Node) -> None:
-        service = ServiceNode(node.store, name=node.name, slots=self.slots, lease_ms=_NODE_LEASE_MS)
-        while True:
-            try:
-                await service.start()
-                break
-            except PASSING:
-                await asyncio.sleep(0.1)
+        service = await start_service(node, self.slots)
         part = self.seats_type(node.ids, self.slots)
         self._tables[node.name] = Tables(node.store, part, service.dispatcher)
         await service.wait()
@@ -82,11 +73,7 @@ class Seatings(Scenario):
             raise Unavailable("the node is just starting")
 
         async def fn(tx: Transaction) -> Any:
-            known = await tx.get((DID, message.id))
-            if known is None:
-                known = await self._do(tx, tables.part, message)
-                tx.put((DID, message.id), known)
-            return known
+            return await done_once(tx, message.id, lambda: self._do(tx, tables.part, message))
 
         return await node.store.run(fn, line=TABLE)
 
@@ -111,10 +98,7 @@ class Seatings(Scenario):
         follow = Follow(len(self.policy["seats"]))  # type: ignore[arg-type]
         for commit in history.commits:
             follow.apply(commit)
-        for call in history.calls:
-            for answer in call.answers:
-                if answer.body != follow.did.get(call.id):
-                    violated("another answer", f"{call.id}: {answer.body}")
+        judge_answers(history, follow.did)
         history.seen.update({"seated from the line": follow.seatings})
 
 

@@ -1,13 +1,12 @@
 """The proof of games at tables: many worlds without a violation, and every planted bug found."""
 
-import sys
-
 import pytest
 
-from onceward.testing.simulation import Weather, simulate, simulate_many
+from onceward.testing.simulation import Weather, simulate
 from onceward.testing.simulation.games import Playings
-from tests.testing.planted import find
+from tests.testing.planted import shows
 from tests.testing.simulation.planted_games import PLANTED
+from tests.testing.simulation.worlds import run_worlds
 
 SOAK_SEEDS = 1_500
 
@@ -22,18 +21,12 @@ def test_in_a_calm_world_nothing_is_found(mode):
 @pytest.mark.simulate
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name):
-    # Whatever the course that the code under test takes now: it shows soon.
-    bug = PLANTED[name]
-    assert find(bug, range(bug.seed, bug.seed + 30)) is not None
+    assert shows(PLANTED[name])
 
 
 @pytest.mark.simulate
 @pytest.mark.timeout(2700)
 def test_many_worlds_have_no_violation(soak):
-    if soak:
-        summary = simulate_many(Playings, range(SOAK_SEEDS), jobs=2, progress=sys.stderr)
-        print(f"\n{summary}")
-    else:
+    if not soak:
         assert simulate(Playings, 999).digest == simulate(Playings, 999).digest
-        for seed in range(1_000, 1_004):
-            simulate(Playings, seed)
+    run_worlds(Playings, range(1_000, 1_004), SOAK_SEEDS if soak else 0)

@@ -1,14 +1,13 @@
 """The proof of locks: many worlds without a violation, and every planted bug found."""
 
-import sys
-
 import pytest
 
-from onceward.testing.simulation import Weather, simulate, simulate_many
+from onceward.testing.simulation import Weather, simulate
 from onceward.testing.simulation.locks import LockUses
-from tests.testing.planted import find
+from tests.testing.planted import shows
 from tests.testing.simulation.core.judging import Judged
 from tests.testing.simulation.planted_locks import PLANTED
+from tests.testing.simulation.worlds import run_worlds
 
 SOAK_SEEDS = 5_000
 
@@ -82,9 +81,7 @@ def test_a_write_that_is_gone_is_found(run):
 @pytest.mark.simulate
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(name):
-    # Whatever the course that the code under test takes now: it shows soon.
-    bug = PLANTED[name]
-    assert find(bug, range(bug.seed, bug.seed + 30)) is not None
+    assert shows(PLANTED[name])
 
 
 @pytest.mark.simulate
@@ -96,9 +93,4 @@ def test_the_product_passes_where_the_planted_bugs_are_found(seed):
 @pytest.mark.simulate
 @pytest.mark.timeout(2700)
 def test_many_worlds_have_no_violation(soak):
-    if soak:
-        summary = simulate_many(LockUses, range(SOAK_SEEDS), jobs=2, progress=sys.stderr)
-        print(f"\n{summary}")
-    else:
-        for seed in range(1_000, 1_012):
-            simulate(LockUses, seed)
+    run_worlds(LockUses, range(1_000, 1_012), SOAK_SEEDS if soak else 0)

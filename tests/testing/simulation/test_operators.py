@@ -1,12 +1,11 @@
 """The proof of what operators and timers do: worlds without a violation, and planted bugs found."""
 
-import sys
-
 import pytest
 
-from onceward.testing.simulation import SimulationFailed, Weather, simulate, simulate_many
+from onceward.testing.simulation import SimulationFailed, Weather, simulate
 from onceward.testing.simulation.operators import Operators
 from tests.testing.simulation.planted_operators import PLANTED
+from tests.testing.simulation.worlds import run_worlds
 
 SOAK_SEEDS = 2_000
 
@@ -31,9 +30,4 @@ def test_a_planted_bug_is_found(name):
 @pytest.mark.simulate
 @pytest.mark.timeout(2700)
 def test_many_worlds_have_no_violation(soak):
-    if soak:
-        summary = simulate_many(Operators, range(SOAK_SEEDS), jobs=2, progress=sys.stderr)
-        print(f"\n{summary}")
-    else:
-        for seed in range(6):
-            simulate(Operators, seed)
+    run_worlds(Operators, range(6), SOAK_SEEDS if soak else 0)

@@ -1,13 +1,11 @@
 """The proof of messages and handlers: worlds without a violation, and planted bugs found."""
 
-import itertools
-import sys
-
 import pytest
 
-from onceward.testing.simulation import SimulationFailed, Weather, simulate, simulate_many
+from onceward.testing.simulation import SimulationFailed, Weather, simulate
 from onceward.testing.simulation.work import Work
 from tests.testing.simulation.planted_work import PLANTED
+from tests.testing.simulation.worlds import run_worlds
 
 SOAK_SEEDS = 10_000
 
@@ -37,10 +35,4 @@ def test_the_same_seed_is_the_same_run():
 @pytest.mark.simulate
 @pytest.mark.timeout(2700)
 def test_many_worlds_have_no_violation(soak):
-    if soak:
-        summary = simulate_many(Work, range(SOAK_SEEDS), jobs=2, progress=sys.stderr)
-        print(f"\n{summary}")
-    else:
-        # Too few for every fault to happen: that is for the soak to see.
-        for seed in itertools.islice(itertools.count(), 12):
-            simulate(Work, seed)
+    run_worlds(Work, range(12), SOAK_SEEDS if soak else 0)

@@ -1,0 +1,42 @@
+"""What scenarios of the service share: its nodes, and requests that are each done once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from onceward.errors import PASSING
+from onceward.service.node import Node as ServiceNode
+from onceward.testing.simulation.history import History, violated
+from onceward.testing.simulation.world import Node
+from onceward.transaction import Transaction
+
+DID: Final = "did"
+"""The partition of what requests have done, by their ids."""
+_LEASE_MS: Final = 8_000
+
+
+async def start_service(node: Node, slots: int) -> ServiceNode:
+    """The service of a node, once it has started: however often storage is away meanwhile."""
+    service = ServiceNode(node.store, name=node.name, slots=slots, lease_ms=_LEASE_MS)
+    while True:
+        try:
+            return await service.start()
+        except PASSING:
+            await asyncio.sleep(0.1)
+
+
+async def done_once(tx: Transaction, id_: str, do: Callable[[], Awaitable[Any]]) -> Any:
+    """Do what a request asks for, unless that was done before; returns what came of it then."""
+    known = await tx.get((DID, id_))
+    if known is None:
+        known = await do()
+        tx.put((DID, id_), known)
+    return known
+
+
+def judge_answers(history: History, did: Mapping[str, Any]) -> None:
+    """See that each answer is what came of its request."""
+    for call in history.calls:
+        for answer in call.answers:
+            if answer.body != did.get(call.id):
+                violated("another answer", f"{call.id}: {answer.body}")
