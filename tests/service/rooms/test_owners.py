@@ -21,6 +21,25 @@ def both_serve(monkeypatch: pytest.MonkeyPatch, *apps: App) -> None:
         monkeypatch.setattr(app.hub.owners, "own", lambda id_: True)
 
 
+async def made(app: App, room: str) -> tuple[Person, str]:
+    """Someone who has made a room and is in it, and its epoch."""
+    ann = await enter(app, "ann")
+    return ann, (await ann.join(room, create=True))["epoch"]
+
+
+async def come_back(app: App, room: str, epoch: str) -> Person:
+    """The same one at another node, with two steps of which nothing was heard."""
+    ann = await enter(app, "ann")
+    await ann.join(room, epoch=epoch, seq=0, steps=[{"n": n, "ops": [ADD]} for n in (1, 2)])
+    return ann
+
+
+async def found(app: App, room: str) -> Any:
+    """What someone finds who comes late."""
+    late = await enter(app, "late")
+    return await late.join(room)
+
+
 def seqs(person: Person) -> list[int]:
     return [frame["seq"] for frame in person.got if frame["t"] in ("ack", "change")]
 
@@ -31,8 +50,7 @@ async def test_a_node_whose_lease_is_over_lets_its_rooms_go_whatever_else_hangs(
 ) -> None:
     async with cluster() as (nodes, one, _two):
         room = nodes.room_of(one)
-        ann = await enter(one, "ann")
-        await ann.join(room, create=True)
+        ann, _ = await made(one, room)
         monkeypatch.setattr(one.hub.owners, "own", lambda id_: False)
         assert (await ann.next("left"))["code"] == "room_moved"
         assert room not in one.hub.rooms
@@ -45,8 +63,8 @@ async def test_two_nodes_that_both_serve_a_room_number_its_steps_as_one(
     async with cluster() as (nodes, one, two):
         room = nodes.room_of(one)
         both_serve(monkeypatch, one, two)
-        ann, ben = await enter(one, "ann"), await enter(two, "ben")
-        await ann.join(room, create=True)
+        ann, _ = await made(one, room)
+        ben = await enter(two, "ben")
         await ben.join(room)
         for n in range(1, 21):
             ann.step(room, n, ADD)
@@ -54,8 +72,7 @@ async def test_two_nodes_that_both_serve_a_room_number_its_steps_as_one(
             await asyncio.sleep(0)
         await nodes.apps.sleep(30)
         assert seqs(ann) == seqs(ben) == list(range(1, 41))
-        late = await enter(two, "late")
-        assert (await late.join(room))["maps"] == {"m": {"k": 40}}
+        assert (await found(two, room))["maps"] == {"m": {"k": 40}}
 
 
 @virtual
@@ -64,8 +81,7 @@ async def test_a_step_under_way_at_the_node_before_is_taken_once_by_both(
 ) -> None:
     async with cluster() as (nodes, one, two):
         room = nodes.room_of(one)
-        ann = await enter(one, "ann")
-        epoch = (await ann.join(room, create=True))["epoch"]
+        ann, epoch = await made(one, room)
         ledger = one.hub.rooms[room].ledger
         attempt, under_way, may_end = ledger.attempt, asyncio.Event(), asyncio.Event()
 
@@ -81,14 +97,11 @@ async def test_a_step_under_way_at_the_node_before_is_taken_once_by_both(
         both_serve(monkeypatch, two)
         one.hub.rooms[room].end("room_moved", "another node serves it")
         assert (await ann.next("left"))["code"] == "room_moved"
-        again = await enter(two, "ann")
-        steps = [{"n": 1, "ops": [ADD]}, {"n": 2, "ops": [ADD]}]
-        await again.join(room, epoch=epoch, seq=0, steps=steps)
-        assert [(await again.next("ack"))["seq"] for _ in steps] == [1, 2]
+        again = await come_back(two, room, epoch)
+        assert [(await again.next("ack"))["seq"] for _ in range(2)] == [1, 2]
         may_end.set()
         await nodes.apps.sleep(30)
-        late = await enter(two, "late")
-        joined = await late.join(room)
+        joined = await found(two, room)
         assert (joined["seq"], joined["maps"]) == (2, {"m": {"k": 2}})
 
 
@@ -99,8 +112,7 @@ async def test_a_step_that_the_node_before_commits_late_is_told_by_the_next_one_
     async with cluster() as (nodes, one, two):
         room = nodes.room_of(one)
         both_serve(monkeypatch, one, two)
-        ann = await enter(one, "ann")
-        epoch = (await ann.join(room, create=True))["epoch"]
+        ann, epoch = await made(one, room)
         ben = await enter(two, "ben")
         await ben.join(room, "b")
         ledger = two.hub.rooms[room].ledger
@@ -117,9 +129,7 @@ async def test_a_step_that_the_node_before_commits_late_is_told_by_the_next_one_
             return answers
 
         monkeypatch.setattr(ledger, "attempt", after_the_other)
-        again = await enter(two, "ann")
-        steps = [{"n": 1, "ops": [ADD]}, {"n": 2, "ops": [ADD]}]
-        await again.join(room, epoch=epoch, seq=0, steps=steps)
+        again = await come_back(two, room, epoch)
         change = await again.next("change", "ack")
         assert (change["t"], change["seq"], change["client"], change["n"]) == ("change", 1, "c", 1)
         await nodes.apps.sleep(30)
@@ -128,8 +138,7 @@ async def test_a_step_that_the_node_before_commits_late_is_told_by_the_next_one_
         acks = [(frame["n"], frame["seq"]) for frame in again.got if frame["t"] == "ack"]
         assert (2, 2) in acks
         assert all(seq <= 2 for _, seq in acks)
-        late = await enter(two, "late")
-        assert (await late.join(room))["maps"] == {"m": {"k": 2}}
+        assert (await found(two, room))["maps"] == {"m": {"k": 2}}
 
 
 @virtual
@@ -139,9 +148,8 @@ async def test_who_comes_to_the_next_node_never_finds_the_room_at_an_earlier_pla
     async with cluster() as (nodes, one, two):
         room = nodes.room_of(one)
         both_serve(monkeypatch, one, two)
-        ann = await enter(one, "ann")
+        ann, epoch = await made(one, room)
         ben = await enter(two, "ben")
-        epoch = (await ann.join(room, create=True))["epoch"]
         for n in range(1, 30):
             # A copy of its head is in the other node's memory, and out of date.
             await two.run(lambda tx: two.rooms.head(tx, room))
@@ -159,8 +167,7 @@ async def test_conflicts_without_end_make_members_join_again(
 ) -> None:
     async with cluster() as (nodes, one, _two):
         room = nodes.room_of(one)
-        ann = await enter(one, "ann")
-        await ann.join(room, create=True)
+        ann, _ = await made(one, room)
 
         async def never(tx: Transaction, batch: Any) -> Any:
             raise Contention("others are always faster")
