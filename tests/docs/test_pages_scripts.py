@@ -1,19 +1,13 @@
 """Scripts for pages: what the documentation shows of them is understood by a compiler that knows
 the types of the client. `tests/web/test_scripts_docs.py` opens the first example in a browser."""
 
-import json
 import re
-import subprocess
 from pathlib import Path
 
 from tests.docs.book import Block, blocks, paths
 from tests.docs.parts import PARTS, find, quoted
-from tests.needs import missing, need_program
-from tests.server_process import ROOT
+from tests.typescript import JAVASCRIPT, SCRIPTS, compiled
 
-COMPILER = ROOT / ".venv-npm" / "node_modules" / "typescript" / "bin" / "tsc"
-SERVED = {"onceward": "client", "onceward/http": "http", "onceward/react": "react"}
-SERVED["onceward/roomservice"] = "roomservice"
 # What pages have, and the examples take from the text around them, without all that a browser has.
 PAGE = """\
 interface AbortSignal { readonly aborted: boolean }
@@ -43,45 +37,17 @@ def script_of(block: Block) -> str:
     if block.language == "html":
         text = "".join(re.findall(r'<script type="module">\n(.*?)</script>', text, re.DOTALL))
         assert text, f"{block} has no script"
-    for name, file in SERVED.items():
+    for name, file in SCRIPTS.items():
         text = text.replace(f'"/{file}.js"', f'"{name}"')
     return f"{text.replace('…', '')}\nexport {{}};\n"
 
 
 def test_every_script_is_right_by_the_types_of_the_client(tmp_path: Path) -> None:
-    if not COMPILER.is_file():
-        missing("there is no TypeScript here: scripts/npm.sh installs it")
     found = scripts()
     assert len(found) >= 5
     for name, text in found.items():
         (tmp_path / f"{name}.jsx").write_text(text)
     (tmp_path / "page.d.ts").write_text(PAGE)
-    types = {name: [str(ROOT / "clients" / "js" / f"{file}.d.ts")] for name, file in SERVED.items()}
-    settings = {
-        "compilerOptions": {
-            "target": "es2022",
-            "module": "esnext",
-            "moduleResolution": "bundler",
-            "lib": ["es2022"],
-            "types": [],
-            "jsx": "react-jsx",
-            "strict": True,
-            # In JavaScript nobody says the types of parameters.
-            "noImplicitAny": False,
-            "allowJs": True,
-            "checkJs": True,
-            "noEmit": True,
-            "skipLibCheck": True,
-            "paths": types,
-        },
-        "files": ["page.d.ts", *[f"{name}.jsx" for name in found]],
-    }
-    (tmp_path / "tsconfig.json").write_text(json.dumps(settings))
-    done = subprocess.run(
-        [need_program("node"), COMPILER, "--project", tmp_path],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    files = ["page.d.ts", *[f"{name}.jsx" for name in found]]
+    done = compiled(tmp_path, files, jsx="react-jsx", **JAVASCRIPT)
     assert (done.stdout, done.returncode) == ("", 0)

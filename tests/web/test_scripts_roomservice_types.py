@@ -1,22 +1,18 @@
 """The drop-in has the types of the package that it stands in for, and a page for the one is a page
 for the other."""
 
-import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
-from tests.needs import missing
+from tests.server_process import ROOT
+from tests.typescript import JAVASCRIPT, MODULES, TYPES, compiled
 
-ROOT = Path(__file__).parents[2]
-INSTALLED = ROOT / ".venv-npm" / "node_modules"
-TYPES = ROOT / "tests" / "js" / "types"
+PROGRAMS = ROOT / "tests" / "js" / "types"
 TODO = ROOT / "examples" / "todo" / "todo.js"
 THEIRS, OURS = "@roomservice/browser", "onceward/roomservice"
 PATHS = {
-    THEIRS: INSTALLED / "@roomservice" / "browser" / "dist" / "index.d.ts",
-    OURS: ROOT / "clients" / "js" / "roomservice.d.ts",
+    THEIRS: MODULES / "@roomservice" / "browser" / "dist" / "index.d.ts",
+    OURS: TYPES[OURS],
 }
 
 
@@ -33,39 +29,9 @@ declare function setInterval(hook: () => void, ms: number): number;
 
 def complaints(folder: Path, texts: dict[str, str]) -> dict[str, list[str]]:
     """What the compiler says about programs, by name."""
-    node = shutil.which("node")
-    if node is None or not (INSTALLED / "typescript").is_dir():
-        missing("there is no TypeScript here: scripts/npm.sh installs it")
     for name, text in texts.items():
         (folder / name).write_text(text)
-    settings = {
-        "compilerOptions": {
-            "target": "es2022",
-            "module": "esnext",
-            "moduleResolution": "bundler",
-            "lib": ["es2022"],
-            "types": [],
-            "strict": True,
-            # In JavaScript nobody says the types of parameters.
-            "noImplicitAny": False,
-            "allowJs": True,
-            "checkJs": True,
-            "noEmit": True,
-            # The published types name a module that there is not.
-            "skipLibCheck": True,
-            "paths": {name: [str(path)] for name, path in PATHS.items()},
-        },
-        "files": list(texts),
-    }
-    (folder / "tsconfig.json").write_text(json.dumps(settings))
-    compiler = INSTALLED / "typescript" / "bin" / "tsc"
-    done = subprocess.run(
-        [node, compiler, "--project", folder],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        cwd=folder,
-    )
+    done = compiled(folder, list(texts), PATHS, **JAVASCRIPT)
     found: dict[str, list[str]] = {}
     for name, said in re.findall(r"^(\S+?)(\(.*)", done.stdout, re.MULTILINE):
         found.setdefault(name, []).append(said)
@@ -76,7 +42,7 @@ def complaints(folder: Path, texts: dict[str, str]) -> dict[str, list[str]]:
 def test_what_was_written_for_the_published_types_is_as_right_and_as_wrong_for_ours(
     tmp_path: Path,
 ) -> None:
-    usage, both = ((TYPES / name).read_text() for name in ("usage.ts", "both.ts"))
+    usage, both = ((PROGRAMS / name).read_text() for name in ("usage.ts", "both.ts"))
     page = TODO.read_text()
     (source,) = re.findall(r'^import .* from "(.*)";', page, re.MULTILINE)
     assert source == "/roomservice.js", "the example has another import, and that is all"

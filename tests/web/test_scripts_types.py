@@ -6,10 +6,9 @@ import subprocess
 from pathlib import Path
 
 from tests.needs import missing, need_program
+from tests.server_process import ROOT
+from tests.typescript import MODULES, compiled
 
-ROOT = Path(__file__).parents[2]
-COMPILER = ROOT / ".venv-npm" / "node_modules" / "typescript" / "bin" / "tsc"
-TYPES = {"onceward": "client", "onceward/http": "http", "onceward/react": "react"}
 PROGRAM = """\
 import { Live } from "onceward";
 import { Client } from "onceward/http";
@@ -25,31 +24,8 @@ declare class URL { constructor(url: string) }
 
 
 def test_a_program_may_do_what_the_types_say_and_nothing_else(tmp_path: Path) -> None:
-    if not COMPILER.is_file():
-        missing("there is no TypeScript here: scripts/npm.sh installs it")
     (tmp_path / "browser.d.ts").write_text(BROWSER)
-    paths = {name: [str(ROOT / "clients" / "js" / f"{file}.d.ts")] for name, file in TYPES.items()}
-    settings = {
-        "compilerOptions": {
-            "target": "es2022",
-            "module": "esnext",
-            "moduleResolution": "bundler",
-            "lib": ["es2022"],
-            "types": [],
-            "strict": True,
-            "noEmit": True,
-            "paths": paths,
-        },
-        "files": ["browser.d.ts", str(ROOT / "tests" / "js" / "types" / "client.ts")],
-    }
-    (tmp_path / "tsconfig.json").write_text(json.dumps(settings))
-    done = subprocess.run(
-        [need_program("node"), COMPILER, "--project", tmp_path],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = compiled(tmp_path, ["browser.d.ts", str(ROOT / "tests" / "js" / "types" / "client.ts")])
     assert (done.stdout, done.returncode) == ("", 0)
 
 
@@ -63,9 +39,9 @@ def test_what_npm_would_publish_can_be_imported_by_name(tmp_path: Path) -> None:
                 shutil.copytree(path, package / path.name)
             else:
                 shutil.copy(path, package)
-    (package.parent / "react").symlink_to(COMPILER.parents[2] / "react")
+    (package.parent / "react").symlink_to(MODULES / "react")
     (tmp_path / "program.mjs").write_text(PROGRAM)
-    if not (COMPILER.parents[2] / "react").is_dir():
+    if not (MODULES / "react").is_dir():
         missing("there is no React here: scripts/npm.sh installs it")
     done = subprocess.run(
         [need_program("node"), tmp_path / "program.mjs"],
