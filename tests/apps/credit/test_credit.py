@@ -1,6 +1,8 @@
 """An application is pulled for once, however often it comes and whatever dies meanwhile."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -46,6 +48,17 @@ async def at_work(apps: Apps, world: World, **changes: Any) -> tuple[Credit, Pro
     await take(credit, 1)
     await world.pulling.wait()
     return credit, process
+
+
+@asynccontextmanager
+async def taken_over(apps: Apps, **changes: Any) -> AsyncIterator[tuple[Credit, str, Job]]:
+    """Another process, and what becomes of the pull there: its id, and the job. In the end all that
+    is stored is right."""
+    other = make(apps, **changes)
+    async with other.app:
+        id_ = (await first_pull(other)).job
+        yield other, id_, await ended(other.app, id_)
+    assert apps.problems == []
 
 
 async def settled_by_itself(apps: Apps, world: World, app: App, id_: str) -> None:
@@ -136,13 +149,9 @@ async def test_with_keys_a_pull_that_was_cut_off_is_asked_for_again_under_its_ke
     world.pull_s = 10
     _, process = await at_work(apps, world, bureau_keys=True)
     process.kill()
-    second = make(apps, bureau_keys=True)
-    async with second.app:
-        pull = await first_pull(second)
-        job = await ended(second.app, pull.job)
+    async with taken_over(apps, bureau_keys=True) as (_, id_, job):
         assert (job.state, job.attempt) == ("done", 2)
-        assert world.pulls == [(FIRST, pull.job)] * 2
-    assert apps.problems == []
+        assert world.pulls == [(FIRST, id_)] * 2
 
 
 @virtual
@@ -153,22 +162,19 @@ async def test_without_keys_a_pull_that_was_cut_off_waits_for_a_person(
     world.pull_s = 10
     _, process = await at_work(apps, world)
     process.kill()
-    second = make(apps)
-    async with second.app as app:
-        pull = await first_pull(second)
-        assert (await ended(app, pull.job)).state == "doubt"
-        await take(second, 1)
+    async with taken_over(apps) as (credit, id_, job):
+        assert job.state == "doubt"
+        await take(credit, 1)
         await apps.sleep(100)
         assert len(world.pulls) == 1, "nothing pulls again by itself"
-        [case] = await app.queues.dead(PULLS)
-        assert case.id == pull.job
+        [case] = await credit.app.queues.dead(PULLS)
+        assert case.id == id_
         with pytest.raises(AlreadyEnded, match="doubt"):
-            await second.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
+            await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
         # The bureau knows of nothing: so it is pulled now.
-        await app.queues.settle(pull.job, "pull", done=False)
-        assert (await ended(app, pull.job)).state == "done"
+        await credit.app.queues.settle(id_, "pull", done=False)
+        assert (await ended(credit.app, id_)).state == "done"
         assert len(world.pulls) == 2
-    assert apps.problems == []
 
 
 @virtual
@@ -183,17 +189,13 @@ async def test_without_keys_a_pull_that_was_cut_off_in_its_last_attempt_waits_fo
     world.pulling.clear()
     await world.pulling.wait()
     process.kill()
-    second = make(apps)
-    async with second.app as app:
-        pull = await first_pull(second)
-        job = await ended(app, pull.job)
+    async with taken_over(apps) as (credit, id_, job):
         assert (job.state, job.attempt) == ("doubt", 2)
         with pytest.raises(AlreadyEnded, match="doubt"):
-            await second.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
-        await app.queues.settle(pull.job, "pull", done=True, result=REPORT)
-        assert (await ended(app, pull.job)).state == "done"
+            await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
+        await credit.app.queues.settle(id_, "pull", done=True, result=REPORT)
+        assert (await ended(credit.app, id_)).state == "done"
     assert len(world.pulls) == 2
-    assert apps.problems == []
 
 
 @virtual
@@ -226,14 +228,11 @@ async def test_an_answer_that_comes_after_its_lease_settles_what_is_in_doubt(
     world.pull_s = pull_s
     slow, process = await at_work(apps, world)
     process.pause()
-    other = make(apps)
-    async with other.app as app:
-        pull = await first_pull(other)
-        assert (await ended(app, pull.job)).state == "doubt"
+    async with taken_over(apps) as (credit, id_, job):
+        assert job.state == "doubt"
         process.resume()
-        await settled_by_itself(apps, world, app, pull.job)
+        await settled_by_itself(apps, world, credit.app, id_)
         await process.spawn(slow.app.stop())
-    assert apps.problems == []
 
 
 @virtual
@@ -256,15 +255,12 @@ async def test_a_worker_that_stood_still_before_it_could_ask_leaves_no_doubt(
     patched.setattr(apps.engines[0], "commit", stalling)
     await take(slow, 1)
     await still.wait()
-    other = make(apps)
-    async with other.app as app:
-        pull = await first_pull(other)
-        assert (await ended(app, pull.job)).state == "doubt"
+    async with taken_over(apps) as (credit, id_, job):
+        assert job.state == "doubt"
         assert world.pulls == []
         process.resume()
-        await settled_by_itself(apps, world, app, pull.job)
+        await settled_by_itself(apps, world, credit.app, id_)
         await process.spawn(slow.app.stop())
-    assert apps.problems == []
 
 
 @pytest.mark.parametrize("code", ["engine_unreachable", "storage_full", "outcome_unknown"])
@@ -274,21 +270,16 @@ async def test_an_answer_settles_the_doubt_also_if_storage_is_away_when_it_comes
 ) -> None:
     world, apps = World(patched), Apps()
     world.pull_s = 60
-    slow, other = make(apps), make(apps)
+    slow, process = await at_work(apps, world)
     apps.engines[0].cut_off_code = code
-    process = await apps.start(slow.app)
-    await take(slow, 1)
-    await world.pulling.wait()
     apps.engines[0].cut_off = True
-    async with other.app as app:
-        pull = await first_pull(other)
-        assert (await ended(app, pull.job)).state == "doubt"
+    async with taken_over(apps) as (credit, id_, job):
+        assert job.state == "doubt"
         await apps.sleep(100)
-        assert (await app.job(pull.job)).state == "doubt"
+        assert (await credit.app.job(id_)).state == "doubt"
         apps.engines[0].cut_off = False
-        await settled_by_itself(apps, world, app, pull.job)
+        await settled_by_itself(apps, world, credit.app, id_)
         await process.spawn(slow.app.stop())
-    assert apps.problems == []
 
 
 @pytest.mark.parametrize("late", ["refused", "failed"])
@@ -301,17 +292,14 @@ async def test_a_late_answer_that_says_nothing_leaves_it_to_a_person(
     world.errors = [NotDone("not now") if late == "refused" else Retry("500")]
     slow, process = await at_work(apps, world)
     process.pause()
-    other = make(apps)
-    async with other.app as app:
-        pull = await first_pull(other)
-        assert (await ended(app, pull.job)).state == "doubt"
+    async with taken_over(apps) as (credit, id_, job):
+        assert job.state == "doubt"
         process.resume()
         await apps.sleep(200)
         # The bureau said that it did nothing: so it may be asked again.
         state, pulls = ("done", 2) if late == "refused" else ("doubt", 1)
-        assert ((await app.job(pull.job)).state, len(world.pulls)) == (state, pulls)
+        assert ((await credit.app.job(id_)).state, len(world.pulls)) == (state, pulls)
         await process.spawn(slow.app.stop())
-    assert apps.problems == []
 
 
 @virtual
@@ -323,21 +311,18 @@ async def test_a_late_answer_says_nothing_of_a_later_attempt(patched: pytest.Mon
     process.pause()
     second = make(apps)
     other = await apps.start(second.app)
-    observer = make(apps, work=False)
-    async with observer.app as app:
-        pull = await first_pull(observer)
-        assert (await ended(app, pull.job)).state == "doubt"
+    async with taken_over(apps, work=False) as (observer, id_, job):
+        assert job.state == "doubt"
         # Somebody says too early that nothing was pulled; and who pulls now dies over it.
         world.pulling.clear()
-        await app.queues.settle(pull.job, "pull", done=False)
+        await observer.app.queues.settle(id_, "pull", done=False)
         await world.pulling.wait()
         other.kill()
         process.resume()
         await apps.sleep(200)
         # That the first request did nothing is known by now; of the second nobody knows.
-        assert ((await app.job(pull.job)).state, len(world.pulls)) == ("doubt", 2)
+        assert ((await observer.app.job(id_)).state, len(world.pulls)) == ("doubt", 2)
         await process.spawn(slow.app.stop())
-    assert apps.problems == []
 
 
 @KEYS
