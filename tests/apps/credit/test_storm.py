@@ -12,11 +12,12 @@ from onceward.apps.credit.storm import ACK_S_MAX, ORGANISATION, Course, Plan, St
 from onceward.errors import BadInput, OncewardError
 from onceward.transaction import Transaction
 
-# With keys, and without. Small ones are quick where they may be: with keys several pulls at once.
-SENT = {"applications": 20, "times": 20, "senders": 2, "kills": 2, "pauses": 1, "lease_s": 0.6}
+# With keys, and without. Small ones are quick where they may be: with keys several pulls at once,
+# and without fewer, since a worker makes one at a time.
+SENT = {"times": 20, "senders": 2, "kills": 2, "pauses": 1, "lease_s": 0.6, "patience_s": 240}
 TENTH = [
-    Plan(**SENT, workers=2, concurrency=4, patience_s=240),
-    Plan(**SENT, workers=3, keys=False, patience_s=240),
+    Plan(**SENT, applications=20, workers=2, concurrency=4),
+    Plan(**SENT, applications=12, workers=3, keys=False),
 ]
 WHOLE = [
     Plan(applications=200, times=20, senders=4, workers=8, kills=20, pauses=10, keys=keys)

@@ -28,7 +28,7 @@ app = onceward.App("sqlite:///club.db")
 patient = {"turn_ms": 600_000, "grace_ms": 600_000}
 tables = {
     "main": {**patient, "max_wins": 2, "game_ms": 3_600_000},
-    "brief": {**patient, "turn_ms": 2_000, "idle": "leave"},
+    "brief": {**patient, "turn_ms": 1_000, "idle": "leave"},
     "frail": {**patient, "grace_ms": 1_000},
 }
 app.mount("/tictactoe", Club(app, tables).site())
