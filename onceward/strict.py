@@ -23,10 +23,17 @@ _TOLD_CHARS = 300
 
 def parse(raw: bytes, type_: type[T]) -> T:
     """The value in a text. Raises `BadInput`, with a code for each kind of mistake."""
+    known: msgspec.json.Decoder[T] = decoder(type_)  # type: ignore[arg-type]
+    return parse_by(known, raw)
+
+
+def parse_by(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
+    """The same with what `decoder` has made, for who parses often: to find one again for a union
+    of many types takes nearly as long as to use it."""
     if raw.count(b"[") + raw.count(b"{") > limits.JSON_DEPTH_MAX:
         _admit_depth(raw)
     try:
-        value: T = _decoder(type_).decode(raw)  # type: ignore[arg-type]
+        value = decoder.decode(raw)
     except msgspec.ValidationError as error:
         _find_fault(raw)  # what is not sound JSON is told of first
         raise _invalid(str(error)) from error
@@ -111,7 +118,8 @@ def _no_constant(name: str) -> Any:
 
 
 @cache
-def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    """For `parse_by`."""
     # Written again, a struct must not have members that did not come: `parse` counts them.
     config = getattr(type_, "__struct_config__", None)
     assert config is None or config.omit_defaults, type_

@@ -239,16 +239,18 @@ class Transaction:
             else:
                 start = after(page[-1].key[1])
 
-    def put(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
+    def put(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> bytes:
         """Write a value; if the key was read in this transaction, only if unchanged since.
+        Returns it as JSON.
 
         Without having read it, the write is blind: it replaces whatever is there.
         """
         self._must_be_running()
         admit_key(key)
-        expect = self._expectation(key)
-        self._writes[key] = Put(key, encode(value, key), expires_at_ms, expect)
+        text = encode(value, key)
+        self._writes[key] = Put(key, text, expires_at_ms, self._expectation(key))
         self.changes += 1
+        return text
 
     def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
         """Write a value under a key of its own, where nothing stands; if something does, that
@@ -336,8 +338,11 @@ class Transaction:
         self._finished = True
         writes: list[Write] = []
         if write:
-            for own in self._writes.values():
-                expect = self._expectation(own.key)
+            for key, own in self._writes.items():
+                if own.expect is not ANY and (own.expect is not ABSENT or key in self._added):
+                    writes.append(own)
+                    continue
+                expect = self._expectation(key)
                 if own.expect == expect:
                     writes.append(own)
                 elif isinstance(own, Put):  # it was read after it was written
@@ -390,13 +395,11 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> bytes:
     """JSON for a value, maybe with its members sorted; raises `BadInput` for what JSON cannot
     say."""
+    if type(value) is msgspec.Raw:
+        return bytes(value)  # JSON already
     try:
         text = _encode(value) if order is None else _encode_sorted(value)
-        if (
-            b"null" in text
-            and type(value) is not msgspec.Raw  # JSON already
-            and _has_no_number(msgspec.to_builtins(value))
-        ):
+        if b"null" in text and _has_no_number(msgspec.to_builtins(value)):
             raise ValueError("NaN and infinity are not JSON")
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadInput(

@@ -6,8 +6,6 @@ here. All else is for the library, from the first byte on that is of no such fra
 followed where its frames end, to know when the library waits for a new one.
 """
 
-from typing import NamedTuple
-
 try:
     from websockets.speedups import apply_mask
 except ImportError:  # where it was not compiled
@@ -17,16 +15,6 @@ _TEXT = 0x81  # the last, and only, frame of a text
 _PONG = 0x8A
 _MASKED = 0x80
 _MASK_BYTES = 4
-
-
-class Taken(NamedTuple):
-    """What was found in a piece of data."""
-
-    texts: list[bytes]
-    frames: int
-    """How many there were, with those that nobody needs to hear of."""
-    rest: bytes
-    """For the library."""
 
 
 class Texts:
@@ -40,10 +28,11 @@ class Texts:
         self._head = b""
         """What the library has of a frame whose head has not come whole."""
 
-    def take(self, data: bytes) -> Taken:
-        """The whole texts that data begins with, and the rest. It must not be called in the midst
-        of a message that comes in fragments: there a whole text is a mistake, which the library
-        has to see."""
+    def take(self, data: bytes) -> tuple[list[bytes], int, bytes]:
+        """The whole texts that data begins with; how many frames that were, with those that nobody
+        needs to hear of; and the rest, for the library. It must not be called in the midst of a
+        message that comes in fragments: there a whole text is a mistake, which the library has to
+        see."""
         texts: list[bytes] = []
         at = frames = 0
         end = 0 if self._missing or self._head else len(data)
@@ -67,7 +56,7 @@ class Texts:
         rest = data[at:] if at else data
         if rest:
             self.follow(rest)
-        return Taken(texts, frames, rest)
+        return texts, frames, rest
 
     def follow(self, data: bytes) -> None:
         """Note where the frames end in what the library is given."""

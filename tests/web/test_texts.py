@@ -68,11 +68,10 @@ def hear(pieces: list[bytes], *, whole_texts: bool) -> Heard:
         if whole_texts and (in_fragments or library.state is not OPEN):
             texts.follow(piece)
         elif whole_texts:
-            taken = texts.take(piece)
-            events += [(Opcode.TEXT, True, text) for text in taken.texts]
-            assert taken.frames >= len(taken.texts)
-            assert piece.endswith(taken.rest)
-            rest = taken.rest
+            whole, frames, rest = texts.take(piece)
+            events += [(Opcode.TEXT, True, text) for text in whole]
+            assert frames >= len(whole)
+            assert piece.endswith(rest)
         if rest:
             library.receive_data(rest)
         for event in library.events_received():

@@ -20,14 +20,14 @@ fourth:
 - `left`: the room cannot be joined, and the code says why.
 """
 
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 import msgspec
 
 from onceward import limits
 from onceward.errors import TABLE, BadInput, TooLarge
 from onceward.parts.rooms.operations import Operation
-from onceward.strict import parse
+from onceward.strict import decoder, parse_by
 
 PROTOCOL: Final = "onceward.rooms.1"
 """The subprotocol of WebSocket. A token may be the second one, as `token.` and itself."""
@@ -327,6 +327,7 @@ ServerFrame = (
 )
 
 encode = msgspec.json.Encoder().encode
+_client_frame: msgspec.json.Decoder[ClientFrame] = decoder(ClientFrame)
 _server_frame: msgspec.json.Decoder[ServerFrame] = msgspec.json.Decoder(ServerFrame)
 
 
@@ -339,7 +340,7 @@ def read_client(raw: bytes) -> ClientFrame:
             code="frame_too_large",
         )
     try:
-        frame: ClientFrame = parse(raw, cast(Any, ClientFrame))
+        frame = parse_by(_client_frame, raw)
     except BadInput as error:
         if error.code in ("wrong_type", "missing_member") and "`$.t`" in error.message:
             raise BadInput(error.message, code="unknown_frame") from error

@@ -21,7 +21,7 @@ def admit_text(text: Any, what: str, bytes_max: int, *, empty: bool = False) -> 
     if type(text) is not str:
         raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_name")
     try:
-        size = len(text.encode())
+        size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError as error:
         raise BadInput(f"{what} may not contain lone surrogates", code="bad_name") from error
     if size > bytes_max or not (size or empty):

@@ -223,9 +223,11 @@ class Rooms(Edits):
         pieces = self._snapshot(tx, room, head, entries)
         return await self._write(tx, id_, info, head, entries, pieces)
 
-    def append_few(self, tx: Transaction, id_: str, head: Head, entries: Sequence[Entry]) -> Head:
+    def append_few(
+        self, tx: Transaction, id_: str, head: Head, entries: Sequence[Entry]
+    ) -> tuple[Head, bytes]:
         """The same at once, where `writes_little` is true of the room, and where its head is this
-        and was read in this transaction."""
+        and was read in this transaction. Returns the new one, also as JSON."""
         total = self._add_records(tx, id_, head.epoch, entries)
         head = Head(
             head.epoch,
@@ -235,8 +237,7 @@ class Rooms(Edits):
             head.swept,
             head.settings,
         )
-        tx.put(head_key(id_), head)
-        return head
+        return head, tx.put(head_key(id_), head)
 
     async def log(
         self, tx: Transaction, id_: str, since: int, most: int = limits.ROOM_KEEP_STEPS_MAX
@@ -352,11 +353,11 @@ class Rooms(Edits):
     def writes_little(self, room: Room, info: Info, head: Head) -> bool:
         """Whether a commit of a few more steps writes only these and the head. One that has more
         to write must be alone in its commit: with others in it that would never be done."""
-        seq = room.seq + limits.ROOM_FEW_STEPS
+        seq, snapshots = room.seq + limits.ROOM_FEW_STEPS, head.snapshots
         return (
-            head.swept >= head.snapshots[0][0]
+            head.swept >= snapshots[0][0]
             and not _is_due(room, head, seq)
-            and not _has_too_many(head, seq, info.keep)
+            and (len(snapshots) == 1 or not _has_too_many(head, seq, info.keep))
         )
 
     def _add_records(self, tx: Transaction, id_: str, epoch: str, entries: Sequence[Entry]) -> int:

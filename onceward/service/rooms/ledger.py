@@ -158,7 +158,7 @@ class Ledger:
 
     def outcome(self, batch: Sequence[Waiting], answers: Sequence[Answer], now_ms: int) -> Told:
         """What is to be told of an attempt whose commit is durable."""
-        self.room.forget(self._head.floor, now_ms)
+        self.room.forget(self._head.snapshots[0][0], now_ms)
         told: list[tuple[Entry, Member | None]] = []
         others: list[tuple[Member, Refused | Ack]] = []
         if self._followed:
@@ -203,8 +203,7 @@ class Ledger:
         answers = [self._take(waiting, tx.now_ms) for waiting in batch]
         if self._taken:
             entries = [taken.entry for taken in self._taken]
-            self._head = self._rooms.append_few(tx, self._id, self._head, entries)
-            self._text = tx.glance(self._key)
+            self._head, self._text = self._rooms.append_few(tx, self._id, self._head, entries)
         return answers
 
     def knows(self, head: bytes) -> bool:

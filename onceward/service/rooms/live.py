@@ -286,8 +286,11 @@ class LiveRoom:
     def take_up(self) -> list[Waiting]:
         """The steps that are to be committed next, or as many of them as one commit holds."""
         self._behind = False
-        most = min(len(self._waiting), limits.ROOM_COMMIT_STEPS_MAX)
-        return [self._waiting.popleft() for _ in range(most)]
+        if len(self._waiting) > limits.ROOM_COMMIT_STEPS_MAX:
+            return [self._waiting.popleft() for _ in range(limits.ROOM_COMMIT_STEPS_MAX)]
+        batch = list(self._waiting)
+        self._waiting.clear()
+        return batch
 
     def put_back(self, batch: list[Waiting]) -> None:
         """Let these be the next again."""

@@ -27,19 +27,19 @@ class News(Generic[R]):
 
     def __init__(self) -> None:
         self._shared: list[bytes] = []
-        self._others: dict[R, dict[int, bytes]] = {}
-        """Of each author what it gets in the places of which frames."""
+        self._others: list[tuple[R, int, bytes]] = []
+        """What an author gets in the place of which frame."""
 
     def add(self, frame: bytes, author: R | None = None, instead: bytes = b"") -> None:
         """Say something to all; to the author, if there is one, something else. Nothing can be
         said to all, so that only the author is told, in its place."""
         if author is not None:
-            self._others.setdefault(author, {})[len(self._shared)] = instead
+            self._others.append((author, len(self._shared), instead))
         self._shared.append(frame)
 
     def replace(self, reader: R, instead: bytes) -> None:
         """Let one reader have something else in place of what was added last."""
-        self._others.setdefault(reader, {})[len(self._shared) - 1] = instead
+        self._others.append((reader, len(self._shared) - 1, instead))
 
     def tell(self, readers: Iterable[R], *, last: bool = False) -> None:
         """Let all readers have it, and begin anew; with `last` when the turn is at its end. Then
@@ -47,12 +47,12 @@ class News(Generic[R]):
         shared, others = self._shared, self._others
         if not shared:
             return
-        self._shared, self._others = [], {}
-        frames = shared[0] if len(shared) == 1 else b"".join(shared)
-        instead = {
-            author: b"".join([own.get(at, frame) for at, frame in enumerate(shared)])
-            for author, own in others.items()
-        }
+        self._shared, self._others = [], []
+        if len(shared) == 1:
+            frames = shared[0]
+            instead = {author: own for author, _, own in others}
+        else:
+            frames, instead = b"".join(shared), _joined(shared, others)
         for reader in list(readers):
             own_frames = instead.get(reader, frames) if instead else frames
             if not own_frames:
@@ -61,3 +61,14 @@ class News(Generic[R]):
                 reader.put_last(own_frames)
             else:
                 reader.put(own_frames)
+
+
+def _joined(shared: list[bytes], others: list[tuple[R, int, bytes]]) -> dict[R, bytes]:
+    """All that each of some authors gets."""
+    places: dict[R, dict[int, bytes]] = {}
+    for author, at, instead in others:
+        places.setdefault(author, {})[at] = instead
+    return {
+        author: b"".join([own.get(at, frame) for at, frame in enumerate(shared)])
+        for author, own in places.items()
+    }

@@ -66,7 +66,7 @@ class Session:
     __slots__ = (
         *("relayed", "relays", "_busy", "_draining", "_greeted", "_hub", "_members", "_more"),
         *("_out", "_over", "_paused", "_timer", "_unanswered", "_visitor", "_waiting", "_wire"),
-        "_writes",
+        *("_several", "_writes"),
     )
 
     def __init__(
@@ -85,6 +85,8 @@ class Session:
         self._draining = False
         self._members: dict[str, Member | Remote] = {}
         """Of the rooms it is in, by id."""
+        self._several = False
+        """Whether it has been in more than one."""
         self._writes: set[str] = set()
         """Those of them that it may write to, as far as that was asked for."""
         self._waiting: deque[frames.ClientFrame] = deque()
@@ -142,7 +144,7 @@ class Session:
 
     def put_last(self, data: bytes) -> None:
         """The same at the end of the turn: at once, if no other room can have more for it."""
-        if self._out or len(self._members) > 1:
+        if self._out or self._several:
             self.put(data)
         elif not self._over:
             self._wire.send(data)
@@ -285,6 +287,7 @@ class Session:
                 raise Unavailable("the room is served elsewhere by now", code="room_moved")
             else:
                 self._members[asked.room] = member
+                self._several = self._several or len(self._members) > 1
         except OncewardError as error:
             if error.kind.status >= 500 and error.code != "room_moved":
                 logger.error("cannot join %s: %s", asked.room, error)

@@ -7,7 +7,8 @@ framed once, here, and a connection writes it as it is.
 from collections.abc import Iterator
 from typing import Protocol
 
-_TEXT = 0x81  # the last, and only, frame of a text
+# The last, and only, frame of a text; with its size in as many bytes, if it is not in one.
+_TEXT, _TEXT_2, _TEXT_8 = b"\x81", b"\x81\x7e", b"\x81\x7f"
 
 
 class Wire(Protocol):
@@ -51,10 +52,10 @@ def frame(message: bytes) -> bytes:
     """A message as one frame from a server."""
     size_bytes = len(message)
     if size_bytes < 126:
-        return b"%c%c%b" % (_TEXT, size_bytes, message)
+        return _TEXT + size_bytes.to_bytes() + message
     if size_bytes < 1 << 16:
-        return b"%c\x7e%b%b" % (_TEXT, size_bytes.to_bytes(2), message)
-    return b"%c\x7f%b%b" % (_TEXT, size_bytes.to_bytes(8), message)
+        return _TEXT_2 + size_bytes.to_bytes(2) + message
+    return _TEXT_8 + size_bytes.to_bytes(8) + message
 
 
 def messages(frames: bytes) -> Iterator[bytes]:
