@@ -11,6 +11,7 @@ from onceward.app import App
 from onceward.client import Client
 from onceward.service.delivery import Outward
 from onceward.transaction import Transaction
+from onceward.web.rates import Rates
 from tests.client.served import Served
 from tests.docs.book import ROOT
 
@@ -50,9 +51,17 @@ async def measured(served: Served) -> dict[str, set[str]]:
         async with session.ws_connect("/v1/ws") as way:
             await way.send_str("no frame")
             await way.receive()
+        served.server._rates = Rates(1e-3, 1, app.store.clock, app.store.meters)
+        statuses = [await _status(session, "/v1/queues") for _ in range(2)]
+        assert statuses == [200, 429]
         await served.server.census.count()
         async with session.get("/metrics") as answer:
             return _read(await answer.text())
+
+
+async def _status(session: aiohttp.ClientSession, path: str) -> int:
+    async with session.get(path) as answer:
+        return answer.status
 
 
 def wanted() -> list[str]:
