@@ -43,7 +43,9 @@ FRAMES_PER_S = 1_000
 RATED_BYTES = 16 << 10  # so many count as one more
 # What is on its way to a reader, and what is kept for one that is slow before it is cut off.
 WRITE_BYTES_HIGH = 64 << 10
+UNSENT_BYTES_MAX = 16 << 10  # of it, in the system
 READER_BYTES_MAX = 1 << 20
+CUT_OFF_AT_ONCE = 8  # connections, in one turn of the event loop
 READER_S = 60.0  # to take what was sent before all of another room is
 # Who has sent nothing for so long is sent a ping, and is gone if no answer comes in as much time.
 PING_S = 20.0

@@ -21,6 +21,8 @@ class AsgiWire:
         self._send = send
         self._out: deque[bytes] = deque()
         self._out_bytes = 0
+        self._slow = False
+        """Whether it was given up, since there was too much of that."""
         self._listener: Listener | None = None
         self._close: tuple[int, str] | None = None
         """The end that was decided on, once there is one."""
@@ -50,13 +52,14 @@ class AsgiWire:
                 task.result()
 
     def send(self, frames: bytes) -> None:
-        if self._close is not None:
+        if self._close is not None or self._slow:
             return
         self._out.append(frames)
         self._out_bytes += len(frames)
         self._empty.clear()
         if self._out_bytes > limits.READER_BYTES_MAX and len(self._out) > 1:
             self._out.clear()
+            self._slow = True
             assert self._listener is not None
             self._listener.cut_off()
         self._news.set()

@@ -12,6 +12,8 @@ found: ours takes it from there, and sends and receives without ASGI in between.
 
 import asyncio
 import logging
+import socket
+from socket import AF_INET, AF_INET6
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -66,8 +68,8 @@ class WebSocket(asyncio.Protocol):
     __slots__ = (
         *("_allowed", "_app", "_backlog", "_backlog_bytes", "_charged_ns", "_closing", "_drained"),
         *("_early", "_full", "_gone", "_heard", "_holding", "_listener", "_loop", "_pieces"),
-        *("_rate", "_request", "_response", "_root", "_state", "_texts", "_timer", "_transport"),
-        "_ws",
+        *("_rate", "_request", "_response", "_root", "_slow", "_state", "_texts", "_timer"),
+        *("_transport", "_ws"),
     )
 
     def __init__(
@@ -93,9 +95,12 @@ class WebSocket(asyncio.Protocol):
         self._closing = False
         """Whether nothing more is sent: a close frame is on its way."""
         self._full = False
-        """Whether the transport has as much as it should have."""
+        """Whether nothing goes straight to the transport: it has as much as it should have, or no
+        more may follow."""
         self._backlog: list[bytes] = []
         self._backlog_bytes = 0
+        self._slow = False
+        """Whether it was given up, since there was too much of that."""
         self._drained: asyncio.Future[None] | None = None
         """Done when the transport has less again, or nothing more is sent."""
         self._texts = Texts()
@@ -115,12 +120,13 @@ class WebSocket(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
         transport.set_write_buffer_limits(high=limits.WRITE_BYTES_HIGH)
+        _keep_little(transport.get_extra_info("socket"))
         self._state.connections.add(self)  # type: ignore[arg-type]
 
     def connection_lost(self, error: Exception | None) -> None:
         self._state.connections.discard(self)
         self._set_timer(None)
-        self._closing = True
+        self._closing = self._full = True
         self._forget()
         self._wake()
         if not self._gone.done():
@@ -155,7 +161,7 @@ class WebSocket(asyncio.Protocol):
         self._full = True
 
     def resume_writing(self) -> None:
-        self._full = False
+        self._full = self._slow or self._closing  # what would follow is missing
         backlog = self._backlog
         self._forget()
         if backlog and not self._closing:
@@ -264,15 +270,16 @@ class WebSocket(asyncio.Protocol):
         await asyncio.wait([self._gone])
 
     def send(self, frames: bytes) -> None:
-        if self._closing:
-            return
         if not self._full:
             self._transport.write(frames)
+            return
+        if self._closing or self._slow:
             return
         self._backlog.append(frames)
         self._backlog_bytes += len(frames)
         if self._backlog_bytes > limits.READER_BYTES_MAX:
             self._forget()
+            self._slow = True
             assert self._listener is not None
             self._listener.cut_off()
 
@@ -282,7 +289,7 @@ class WebSocket(asyncio.Protocol):
         if self._backlog:
             self._transport.write(b"".join(self._backlog))
             self._forget()
-        self._closing = True
+        self._closing = self._full = True
         self._wake()
         self._ws.send_close(code, _short(reason))
         self._flush()
@@ -338,7 +345,7 @@ class WebSocket(asyncio.Protocol):
         """Write what the protocol has to say: the handshake, pongs, and the end."""
         for data in self._ws.data_to_send():
             if not data:
-                self._closing = True
+                self._closing = self._full = True
                 self._wake()
                 self._transport.close()
                 self._set_timer(limits.CLOSE_S)
@@ -392,6 +399,14 @@ class WebSocket(asyncio.Protocol):
         self._heard = False
         self.send(_PING)
         self._set_timer(limits.PING_S)
+
+
+def _keep_little(sock: Any) -> None:
+    """Let the system take little that it cannot send yet. What waits for a slow reader waits here,
+    where all who get the same share it; there it would be copied for each of them."""
+    lowat = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if lowat is not None and sock is not None and sock.family in (AF_INET, AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, lowat, limits.UNSENT_BYTES_MAX)
 
 
 def _short(reason: str) -> str:

@@ -9,6 +9,7 @@ catches up.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from itertools import islice
 from typing import Any
 
 from onceward import limits
@@ -65,6 +66,8 @@ class Hub:
         self._resting: dict[LiveRoom, asyncio.TimerHandle] = {}
         self._with_news: dict[LiveRoom, None] = {}
         self._to_flush: list[Session] = []
+        self._slow: dict[Session, None] = {}
+        """To be cut off."""
         self._turning = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -293,6 +296,20 @@ class Hub:
             session.flush()
         if self._with_news:  # of those who were cut off just now
             self._will_turn()
+
+    def cut_off(self, session: Session) -> None:
+        """Close a connection that is not read from. Those who are in the same room are too slow at
+        the same moment: so a few in each turn of the loop, and the others go on meanwhile."""
+        if not self._slow:
+            self._loop.call_soon(self._cut_off_some)
+        self._slow[session] = None
+
+    def _cut_off_some(self) -> None:
+        for session in list(islice(self._slow, limits.CUT_OFF_AT_ONCE)):
+            del self._slow[session]
+            session.end("slow_reader")
+        if self._slow:
+            self._loop.call_soon(self._cut_off_some)
 
     # For rooms and sessions.
 

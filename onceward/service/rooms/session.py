@@ -127,7 +127,7 @@ class Session:
             self.end("node_stopped")
 
     def cut_off(self) -> None:
-        self.end("slow_reader")
+        self._hub.cut_off(self)
 
     def lost(self) -> None:
         self._leave_all(lost=True)

@@ -16,7 +16,8 @@ class Wire(Protocol):
 
     def send(self, frames: bytes) -> None:
         """Send what `frame` made, one or several in a row. What the reader does not take in
-        time is kept for it up to a limit; then it is dropped, and the listener is told."""
+        time is kept for it up to a limit; then it is dropped, the listener is told, and nothing
+        more is sent."""
 
     def close(self, code: int, reason: str) -> None:
         """Send what was sent so far, then the close code, with a code of the table of errors as

@@ -389,3 +389,25 @@ def test_who_takes_nothing_of_a_room_is_not_sent_another_one() -> None:
         assert not house.hub.sessions
 
     virtually(main)
+
+
+def test_of_many_who_are_cut_off_at_once_a_few_go_in_each_turn_and_others_hear_meanwhile() -> None:
+    async def main(house: House) -> None:
+        ann = await house.enter("ann")
+        await ann.join("r", create=True)
+        slow = [await house.enter(f"slow{n}") for n in range(3 * limits.CUT_OFF_AT_ONCE)]
+        for person in slow:
+            await person.join("r")
+        for person in slow:
+            person.session.cut_off()
+            person.session.cut_off()
+        assert not any(person.code for person in slow)
+        ann.skip()
+        ann.ask("ping")
+        await ann.next("pong")
+        assert any(person.code is None for person in slow), "she has not waited for all of them"
+        assert {await person.closed() for person in slow} == {"slow_reader"}
+        assert list(house.hub.sessions) == [ann.session]
+        assert house.store.meters.total("room_closes", code="slow_reader") == len(slow)
+
+    virtually(main)
