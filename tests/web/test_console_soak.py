@@ -23,6 +23,8 @@ AT_ONCE = 50
 JOBS, TIMERS, ROOMS = 100_000, 10_000, 1_000
 LOAD_MS_MAX = 1_000
 UPDATES_PER_S, UPDATES = 10, 6_000
+# Until all queues are counted, and nobody has worked on them for long enough to tell.
+FIRST = 1_200
 
 
 async def fill(server: ServerProcess, jobs: int, timers: int, rooms: int) -> None:
@@ -95,8 +97,8 @@ def test_a_browser_that_watches_for_long_does_not_grow(tmp_path: Path) -> None:
             page.get_by_role("heading", level=1, name="Overview").wait_for()
             loads = [load(page) for _ in range(5)]
             begun_ns = boot_ns()
-            grown = growth(page, UPDATES)
-            per_s = UPDATES / (boot_ns() - begun_ns) * 1e9
+            grown = growth(page, UPDATES, FIRST)
+            per_s = (FIRST + UPDATES) / (boot_ns() - begun_ns) * 1e9
     print(f"\nloaded in {loads} ms, {per_s:.1f} updates a second, grown by {grown}")
     assert sorted(loads)[2] < LOAD_MS_MAX
     assert per_s > UPDATES_PER_S * 0.9

@@ -7,12 +7,12 @@ GROWTH_BYTES_MAX = 3_000_000
 GROWTH_NODES_MAX = 200
 
 
-def growth(page: Any, updates: int) -> dict[str, float]:
-    """By how much a page grows while it is updated so many times. Raises `AssertionError` if that
-    is much."""
+def growth(page: Any, updates: int, first: int = 10) -> dict[str, float]:
+    """By how much a page grows while it is updated so many times, once it shows all there is, after
+    the first so many. Raises `AssertionError` if that is much."""
     devtools = page.context.new_cdp_session(page)
     devtools.send("Performance.enable")
-    watch(page, 10)
+    watch(page, first)
     before = used(devtools)
     watch(page, updates)
     after = used(devtools)
