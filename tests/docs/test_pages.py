@@ -158,6 +158,7 @@ SAID = {
     "guides/deployment.md": (LEASE, f"{limits.MEMTABLE_BYTES >> 20} MiB for what is not"),
     "guides/postgresql.md": (LEASE, f"({limits.SLOTS_DEFAULT}, `App(slots=…)`)"),
     "guides/workers.md": (f"`drain_s` ({limits.DRAIN_S:g})",),
+    "rooms-protocol.md": (f"at most {limits.PRESENCES_BYTES_MAX >> 20} MiB together",),
     "security.md": (
         f"{limits.FRAME_BYTES_MAX >> 20} MiB",
         f"431 at {limits.HEAD_BYTES_MAX >> 10} KiB",
