@@ -187,7 +187,7 @@ class Drone:
             assert self._line is not None
             self.joined = False
             asyncio.get_running_loop().call_later(_PAUSE_S, self._line.transport.abort)
-        elif isinstance(told, frames.Refused) and told.code == "not_joined":
+        elif isinstance(told, frames.Refused | frames.Error) and told.code == "not_joined":
             assert not self.joined, told  # it crossed a `left`, and goes with the next join
         else:
             assert not isinstance(told, frames.Refused | frames.Error), told
