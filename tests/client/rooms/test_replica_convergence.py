@@ -25,6 +25,7 @@ def test_copies_are_the_same_when_all_has_arrived(seed: int, peers: int, keep: i
 
 
 @pytest.mark.rooms
+@pytest.mark.timeout(2_700)
 def test_very_many_operations_of_many_clients_are_each_in_the_room_once(soak: bool) -> None:
     total, tally = 0, Counter[str]()
     for seed in range(100_000):
