@@ -121,7 +121,9 @@ def _value(case: Case, side: Side) -> str:
     value = side.median(case.measure) or 0.0
     text = f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
     ratio = case.ratio(side)
-    return text if ratio is None or case.family == "limits" else f"{text}  ({ratio:.2g} ×)"
+    if ratio is None or case.family == "limits":
+        return text
+    return f"{text}  ({ratio:.0f} ×)" if ratio >= 10 else f"{text}  ({ratio:.2g} ×)"
 
 
 def _text(x: float, y: float, text: str, css: str = "", anchor: str = "start") -> str:
