@@ -307,14 +307,20 @@ async def test_closing_ends_waits_and_holds_and_lets_go_of_all() -> None:
     assert locker.store._hooks == []
 
 
-@virtual
-async def test_closing_waits_for_what_is_just_being_let_go() -> None:
+async def letting_go() -> tuple[Locker, Holder]:
+    """Someone who is just letting go of "a", which takes its time."""
     locker = await alone()
     first = Holder(locker, "a")
     await first.hold()
     locker.engine.latency_s = 1
     first.let_go.set()
     await locker.clock.sleep(0.5)
+    return locker, first
+
+
+@virtual
+async def test_closing_waits_for_what_is_just_being_let_go() -> None:
+    locker, first = await letting_go()
     assert locker.locks._holds == {}
     await locker.do(locker.locks.close())
     writes = [write for commit in locker.engine.commits for write in commit]
@@ -326,12 +332,7 @@ async def test_closing_waits_for_what_is_just_being_let_go() -> None:
 
 @virtual
 async def test_who_is_cancelled_while_letting_go_has_let_go() -> None:
-    locker = await alone()
-    first = Holder(locker, "a")
-    await first.hold()
-    locker.engine.latency_s = 1
-    first.let_go.set()
-    await locker.clock.sleep(0.5)
+    locker, first = await letting_go()
     first.task.cancel()
     await asyncio.wait([first.task])
     assert first.task.cancelled()

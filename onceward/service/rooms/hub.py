@@ -294,8 +294,6 @@ class Hub:
         sessions, self._to_flush = self._to_flush, []
         for session in sessions:
             session.flush()
-        if self._with_news:  # of those who were cut off just now
-            self._will_turn()
 
     def cut_off(self, session: Session) -> None:
         """Close a connection that is not read from. Those who are in the same room are too slow at

@@ -42,8 +42,7 @@ class News(Generic[R]):
         self._others.append((reader, len(self._shared) - 1, instead))
 
     def tell(self, readers: Iterable[R], *, last: bool = False) -> None:
-        """Let all readers have it, and begin anew; with `last` when the turn is at its end. Then
-        some of them may be gone afterwards, because they have not read for too long."""
+        """Let all readers have it, and begin anew; with `last` when the turn is at its end."""
         shared, others = self._shared, self._others
         if not shared:
             return
