@@ -1,7 +1,8 @@
 """Which modules are tried, and which tests are theirs.
 
-Tests mirror the package: a module's own are those that carry its name; a module of a part or an
-application that has none has those of the whole. Tests that start processes, databases or browsers
+Tests mirror the package: a module's own are those that carry its name (`parts/locks/rules.py` has
+`tests/parts/test_locks_rules.py`); a module of a part or an application that has none has those of
+the whole. Tests that start processes, databases or browsers
 are left out: what they find out is whether all works together, not where a bound lies.
 """
 
@@ -10,9 +11,21 @@ from pathlib import Path
 
 PATTERNS = (
     "clock errors heads ids keys meters strict",
-    "engine/memtable engine/rules",
-    "outward/addresses outward/answers outward/headers outward/places outward/signing",
-    "parts/games/checks apps/credit/decision",
+    "engine/memtable engine/rules engine/postgres/batch",
+    "engine/sqlite/cache engine/sqlite/filters engine/sqlite/frames",
+    "outward/addresses outward/answers outward/headers outward/hosts",
+    "outward/places outward/signing",
+    "parts/games/checks parts/games/match parts/games/rules",
+    "parts/locks/rules parts/recurrence parts/timers/rules",
+    "parts/rooms/frames parts/rooms/names parts/rooms/positions parts/rooms/room",
+    "parts/rooms/schemas parts/rooms/state",
+    "parts/schedule/rules parts/schedule/settings",
+    "parts/seats/policy parts/seats/rating parts/seats/rules parts/seats/seating",
+    "service/agenda service/effects service/hands service/outcome",
+    "client/rooms/replica client/rooms/undo",
+    "apps/credit/application apps/credit/decision apps/credit/record_id apps/credit/soap",
+    "apps/rps/numbers apps/rps/rules apps/rps/sns_signature apps/rps/words apps/tictactoe/rules",
+    "web/packing web/rates web/routes web/texts",
 )
 LEFT_OUT = re.compile(
     r"_(browser|certified|docs|engines|fuzz|kill|load|many|power|simulated|soak|tls|types)\.py$"
@@ -36,6 +49,7 @@ def tests_of(root: Path, module: str) -> list[str]:
     first, *folders, name = Path(module).with_suffix("").parts
     folder = root.joinpath("tests", *folders)
     found = {*folder.glob(f"test_{name}.py"), *folder.glob(f"test_{name}_*.py")}
+    found |= {*folder.parent.glob(f"test_{folder.name}_{name}.py")}
     if not found and len(folders) == 2 and folders[0] in WHOLE:
         found = {*folder.glob("test_*.py"), *folder.parent.glob(f"test_{folders[1]}*.py")}
     assert first == "onceward"
