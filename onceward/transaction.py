@@ -1,11 +1,7 @@
 """One transaction: what it has read, what it will write, and its view of both."""
 
-import math
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, Generic, Literal, NamedTuple, TypeGuard, TypeVar, overload
-
-import msgspec
+from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar, overload
 
 from onceward import limits
 from onceward.engine.base import (
@@ -20,9 +16,10 @@ from onceward.engine.base import (
     Write,
     admit_scan,
 )
-from onceward.errors import BadInput, OncewardError
+from onceward.errors import BadInput
 from onceward.heads import Heads
 from onceward.keys import Key, after
+from onceward.values import decode, encode
 
 T = TypeVar("T")
 
@@ -386,49 +383,3 @@ def admit_key(key: Any) -> None:
             'tx.get(("stock", "7"))',
             code="bad_key",
         )
-
-
-_encode = msgspec.json.Encoder().encode
-_encode_sorted = msgspec.json.Encoder(order="sorted").encode
-
-
-def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> bytes:
-    """JSON for a value, maybe with its members sorted; raises `BadInput` for what JSON cannot
-    say."""
-    if type(value) is msgspec.Raw:
-        return bytes(value)  # JSON already
-    try:
-        text = _encode(value) if order is None else _encode_sorted(value)
-        if b"null" in text and _has_no_number(msgspec.to_builtins(value)):
-            raise ValueError("NaN and infinity are not JSON")
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise BadInput(
-            f"the value for {key} cannot be stored: {error}", code="bad_value"
-        ) from error
-    return text
-
-
-def decode(text: bytes, type: Any, key: Key) -> Any:
-    """The value in a record; raises `damaged` if it is not of the type asked for."""
-    try:
-        return _decoder(type).decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise OncewardError(
-            f"the record {key} is not what was expected: {error}", code="damaged"
-        ) from error
-
-
-@cache
-def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(type)
-
-
-def _has_no_number(value: Any) -> bool:
-    """Whether a NaN or infinity is inside, which the encoder would turn into null."""
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, dict):
-        return any(map(_has_no_number, value.values()))
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(map(_has_no_number, value))
-    return False

@@ -31,6 +31,7 @@ LAYERS = (
     "parts.recurrence",
     "store",
     "transaction",
+    "values",
     "heads",
     "engine",  # opens an engine by its URL
     "engine.memory engine.sqlite* engine.postgres* engine.dynamodb*",

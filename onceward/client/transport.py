@@ -15,7 +15,7 @@ from onceward.clock import Clock
 from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
 from onceward.ids import Ids
 from onceward.parts.schedule import milliseconds
-from onceward.transaction import encode
+from onceward.values import encode
 
 T = TypeVar("T")
 

@@ -26,7 +26,8 @@ from onceward.parts.schedule import (
     job_key,
 )
 from onceward.parts.schedule.settings import Settings
-from onceward.transaction import Transaction, encode
+from onceward.transaction import Transaction
+from onceward.values import encode
 
 # How many writes of a commit `accept` takes at the most: the dedupe record, the job, its
 # entry, the head of its order key and the gate of its limit key.

@@ -10,7 +10,8 @@ import msgspec
 
 from onceward.errors import BadInput, NotDead
 from onceward.parts.schedule import Schedule, job_key, steps_key
-from onceward.transaction import Transaction, decode, encode
+from onceward.transaction import Transaction
+from onceward.values import decode, encode
 
 _RESULT = ("steps", "result")
 

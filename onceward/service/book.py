@@ -8,7 +8,7 @@ from onceward.engine.base import Delete, Put, Record
 from onceward.errors import OncewardError, Unavailable
 from onceward.parts.schedule import DEFAULT, SETTINGS, Settings
 from onceward.store import Store
-from onceward.transaction import decode
+from onceward.values import decode
 
 
 class Book:

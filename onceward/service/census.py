@@ -22,7 +22,7 @@ from onceward.parts.schedule import job_partition
 from onceward.parts.timers import timer_partition
 from onceward.parts.timers.records import State
 from onceward.store import Store
-from onceward.transaction import decode
+from onceward.values import decode
 
 
 class _Glance(msgspec.Struct):

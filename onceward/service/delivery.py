@@ -35,7 +35,8 @@ from onceward.service.attempt import Handler
 from onceward.service.job import Asleep, Job
 from onceward.service.lines import Lines
 from onceward.store import Store
-from onceward.transaction import Transaction, encode
+from onceward.transaction import Transaction
+from onceward.values import encode
 
 # For how long an endpoint's record is taken to be as it was.
 _KNOWN_NS = 1_000_000_000

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from onceward import keys, limits
 from onceward.keys import Key
 from onceward.parts.schedule import Effect
-from onceward.transaction import encode
+from onceward.values import encode
 
 # Records that belong to what is told already, or by which nobody would find anything.
 _BESIDE = {

@@ -11,7 +11,8 @@ from onceward.parts.schedule import admit_queue
 from onceward.service.job import send_options
 from onceward.service.together import Together
 from onceward.store import Store
-from onceward.transaction import Transaction, encode
+from onceward.transaction import Transaction
+from onceward.values import encode
 
 _AT_ONCE = (limits.COMMIT_WRITES_MAX - 1) // ACCEPT_WRITES
 # What a job has besides its body: its keys, in several records, and the records themselves.

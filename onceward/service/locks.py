@@ -45,7 +45,8 @@ from onceward.service.bell import Bell
 from onceward.service.dispatcher import Dispatcher
 from onceward.service.hold import Hold, Lock, Terms
 from onceward.store import Store
-from onceward.transaction import Transaction, decode
+from onceward.transaction import Transaction
+from onceward.values import decode
 
 _COMMIT_WRITES = limits.COMMIT_WRITES_MAX - 1
 

@@ -25,7 +25,8 @@ from onceward import limits
 from onceward.errors import PASSING
 from onceward.keys import Key
 from onceward.store import Store
-from onceward.transaction import Transaction, decode
+from onceward.transaction import Transaction
+from onceward.values import decode
 
 NODES = "node"
 SLOTS = "slot"

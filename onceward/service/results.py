@@ -10,7 +10,7 @@ from onceward.errors import OncewardError, Unavailable
 from onceward.keys import Key
 from onceward.parts.schedule import Job, Schedule, job_key
 from onceward.store import Store
-from onceward.transaction import decode
+from onceward.values import decode
 
 ENDED = ("done", "dead", "doubt", "cancelled")
 

@@ -15,7 +15,7 @@ from onceward.engine.base import Record
 from onceward.errors import OncewardError
 from onceward.parts.schedule import Dedupe, job_partition
 from onceward.store import Store
-from onceward.transaction import decode
+from onceward.values import decode
 
 _JOB = "#job"
 

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 PATTERNS = (
-    "clock errors heads ids keys meters strict",
+    "clock errors heads ids keys meters strict values",
     "engine/memtable engine/rules engine/postgres/batch",
     "engine/sqlite/cache engine/sqlite/filters engine/sqlite/frames",
     "outward/addresses outward/answers outward/headers outward/hosts",

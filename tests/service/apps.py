@@ -11,7 +11,7 @@ from onceward.ids import Ids
 from onceward.keys import Key
 from onceward.store import Store
 from onceward.testing.clock import Process, VirtualClock, VirtualLoop
-from onceward.transaction import decode
+from onceward.values import decode
 from tests.parts.jobs import all_records, problems
 from tests.service.cluster import TestEngine
 

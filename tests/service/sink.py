@@ -17,7 +17,7 @@ from onceward.parts.schedule import Schedule
 from onceward.parts.timers import TIMER_DUE, Call, Spec, Timers
 from onceward.parts.timers.records import Timer, mark_of, timer_entry, timer_key
 from onceward.store import Store
-from onceward.transaction import encode
+from onceward.values import encode
 from tests.server_process import ROOT, environment
 
 WRITERS = 16

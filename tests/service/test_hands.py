@@ -11,7 +11,8 @@ from onceward import limits
 from onceward.engine.base import Put
 from onceward.parts.schedule import job_key
 from onceward.service.picker import CLAIMS_AT_ONCE
-from onceward.transaction import Transaction, decode
+from onceward.transaction import Transaction
+from onceward.values import decode
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
 

@@ -12,7 +12,7 @@ import msgspec
 
 from onceward.errors import BadInput
 from onceward.parts.games.rules import Outcome, Rules
-from onceward.transaction import encode
+from onceward.values import encode
 
 
 class Begun(msgspec.Struct, frozen=True, omit_defaults=True, tag="begun"):

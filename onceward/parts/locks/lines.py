@@ -24,7 +24,8 @@ from onceward.parts.locks.records import (
     wait_key,
 )
 from onceward.parts.schedule import due_partition
-from onceward.transaction import Transaction, decode
+from onceward.transaction import Transaction
+from onceward.values import decode
 
 REST_WRITES: Final = 2
 """The entry for those who do not fit into a commit, and the look at the first of them."""

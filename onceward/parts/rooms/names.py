@@ -10,7 +10,7 @@ from onceward.errors import BadInput, TooLarge
 from onceward.parts.rooms import operations as op
 from onceward.parts.rooms import positions
 from onceward.parts.rooms.operations import Operation
-from onceward.transaction import encode
+from onceward.values import encode
 
 TABLE_ROOMS: Final = "table:"
 """How the ids of rooms begin that show tables: nobody writes there but the tables."""

@@ -33,7 +33,8 @@ from onceward.parts.rooms.room import Entry, Piece, Room, Taken
 from onceward.parts.rooms.schemas import Schemas, Shapes
 from onceward.parts.rooms.state import State, same
 from onceward.parts.schedule import due_partition
-from onceward.transaction import Transaction, decode
+from onceward.transaction import Transaction
+from onceward.values import decode
 
 T = TypeVar("T")
 

@@ -43,7 +43,8 @@ from onceward.parts.schedule.records import (
     steps_key,
 )
 from onceward.parts.schedule.settings import Lookup, default_settings
-from onceward.transaction import Transaction, encode
+from onceward.transaction import Transaction
+from onceward.values import encode
 
 
 class Taker(Protocol):

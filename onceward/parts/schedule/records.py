@@ -12,7 +12,7 @@ from onceward import keys, limits
 from onceward.errors import BadInput, NoSuchJob, TooLarge
 from onceward.ids import LENGTH
 from onceward.keys import Key
-from onceward.transaction import encode
+from onceward.values import encode
 
 PRIORITY_DEFAULT = 5
 # The kinds of entries in due that belong to the schedule itself.

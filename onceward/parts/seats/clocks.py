@@ -32,7 +32,8 @@ from onceward.parts.seats.records import (
 )
 from onceward.parts.seats.sitting import Sitting
 from onceward.parts.seats.whole import whole
-from onceward.transaction import Transaction, encode
+from onceward.transaction import Transaction
+from onceward.values import encode
 
 CLOCK_WRITES = 80
 EXPIRE_WRITES = 20

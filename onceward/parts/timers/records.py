@@ -12,7 +12,7 @@ from onceward.keys import Key
 from onceward.parts import recurrence
 from onceward.parts.recurrence import CatchUp, Interval, Repeat
 from onceward.parts.schedule import PRIORITY_DEFAULT, Job, admit_job, due_partition
-from onceward.transaction import encode
+from onceward.values import encode
 
 TIMER_DUE = "timer"
 """The kind of its entries in due."""

@@ -28,7 +28,7 @@ from onceward.service.rooms.relay import Dial, Pipe, Relay, Remote
 from onceward.service.rooms.session import Session, Visitor
 from onceward.service.rooms.wire import Wire
 from onceward.store import Store
-from onceward.transaction import decode
+from onceward.values import decode
 
 logger = logging.getLogger("onceward.rooms")
 

@@ -16,7 +16,8 @@ from onceward.errors import PASSING, Unavailable
 from onceward.keys import Key
 from onceward.service.placement import Placement, Slot, slot_key
 from onceward.store import Store
-from onceward.transaction import Transaction, decode
+from onceward.transaction import Transaction
+from onceward.values import decode
 
 HUBS = "hub"
 

@@ -14,7 +14,7 @@ from onceward.engine.memory import Memory, MemoryEngine
 from onceward.ids import Ids
 from onceward.store import Store
 from onceward.testing import Fault, FaultEngine, VirtualClock, VirtualLoop, run_virtual
-from onceward.transaction import decode
+from onceward.values import decode
 from tests.apps.rps.carrier import NUMBERS, Carrier
 from tests.parts.jobs import all_records, problems
 

@@ -18,7 +18,8 @@ from onceward.testing.simulation.history import (
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction, decode
+from onceward.transaction import Transaction
+from onceward.values import decode
 
 
 class Counters(Scenario):

@@ -1,0 +1,55 @@
+"""Values: what records hold, to JSON and back."""
+
+import math
+from functools import cache
+from typing import Any, Literal
+
+import msgspec
+
+from onceward.errors import BadInput, OncewardError
+from onceward.keys import Key
+
+_encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> bytes:
+    """JSON for a value, maybe with its members sorted; raises `BadInput` for what JSON cannot
+    say."""
+    if type(value) is msgspec.Raw:
+        return bytes(value)  # JSON already
+    try:
+        text = _encode(value) if order is None else _encode_sorted(value)
+        if b"null" in text and _has_no_number(msgspec.to_builtins(value)):
+            raise ValueError("NaN and infinity are not JSON")
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BadInput(
+            f"the value for {key} cannot be stored: {error}", code="bad_value"
+        ) from error
+    return text
+
+
+def decode(text: bytes, type: Any, key: Key) -> Any:
+    """The value in a record; raises `damaged` if it is not of the type asked for."""
+    try:
+        return _decoder(type).decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise OncewardError(
+            f"the record {key} is not what was expected: {error}", code="damaged"
+        ) from error
+
+
+@cache
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type)
+
+
+def _has_no_number(value: Any) -> bool:
+    """Whether a NaN or infinity is inside, which the encoder would turn into null."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_has_no_number, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_no_number, value))
+    return False
