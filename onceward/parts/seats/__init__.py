@@ -7,21 +7,9 @@ Those who wait stand in lanes; nobody is overtaken in a lane.
 
 from onceward.parts.seats.clocks import CLOCK_WRITES, EXPIRE_WRITES, PURGE_WRITES
 from onceward.parts.seats.policy import KINDS, Policy, policy_of
-from onceward.parts.seats.records import (
-    CLOCK_DUE,
-    PURGE_DUE,
-    WAIT_DUE,
-    Board,
-    Change,
-    Ending,
-    Leader,
-    Place,
-    Rating,
-    Referee,
-    Seat,
-    Table,
-)
+from onceward.parts.seats.records import CLOCK_DUE, PURGE_DUE, WAIT_DUE, Rating, Seat
 from onceward.parts.seats.seats import Seats
+from onceward.parts.seats.views import Board, Change, Ending, Leader, Place, Referee, Table
 
 __all__ = [
     "CLOCK_DUE",

@@ -16,10 +16,7 @@ from onceward.parts.seats.records import (
     TABLES,
     Head,
     Info,
-    Leader,
     Rating,
-    Reason,
-    Table,
     admit_user,
     alive_partition,
     head_key,
@@ -31,6 +28,7 @@ from onceward.parts.seats.records import (
     stands_partition,
 )
 from onceward.parts.seats.sitting import Sitting
+from onceward.parts.seats.views import Leader, Reason, Table
 from onceward.parts.seats.whole import whole
 from onceward.transaction import Transaction
 from onceward.values import encode

@@ -12,17 +12,11 @@ from onceward.parts.seats.policy import Then
 from onceward.parts.seats.rating import rated
 from onceward.parts.seats.records import (
     PURGE_DUE,
-    Board,
-    Change,
-    Ending,
     Head,
     Info,
     Rating,
-    Reason,
-    Referee,
     Seat,
     Stand,
-    Table,
     head_key,
     info_key,
     ladder_key,
@@ -32,6 +26,7 @@ from onceward.parts.seats.records import (
     stand_key,
 )
 from onceward.parts.seats.sitting import Sitting
+from onceward.parts.seats.views import Board, Change, Ending, Reason, Referee, Table
 from onceward.transaction import Transaction
 
 _UNPLAYED = f"{limits.SEATS_UNPLAYED_MAX} games in a row were over before anyone could move"

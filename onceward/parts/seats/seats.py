@@ -13,9 +13,7 @@ from onceward.parts.seats.clocks import Clocks
 from onceward.parts.seats.policy import names_fit
 from onceward.parts.seats.records import (
     WAIT_DUE,
-    Ending,
     Info,
-    Place,
     Stand,
     admit_move_key,
     admit_user,
@@ -24,6 +22,7 @@ from onceward.parts.seats.records import (
     stand_key,
 )
 from onceward.parts.seats.sitting import Sitting
+from onceward.parts.seats.views import Ending, Place
 from onceward.parts.seats.whole import whole
 from onceward.transaction import Transaction
 

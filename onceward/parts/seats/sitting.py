@@ -13,14 +13,11 @@ from onceward.parts.seats.policy import Policy, Then
 from onceward.parts.seats.records import (
     CLOCK_DUE,
     WAIT_DUE,
-    Board,
-    Change,
     Head,
     Info,
     Lane,
     Seat,
     Stand,
-    Table,
     Wait,
     clock_entry,
     head_key,
@@ -28,6 +25,7 @@ from onceward.parts.seats.records import (
     stand_key,
     wait_entry,
 )
+from onceward.parts.seats.views import Board, Change, Table
 from onceward.transaction import Transaction
 
 
