@@ -9,11 +9,14 @@ from collections.abc import Sequence
 import msgspec
 
 from onceward import keys, limits
-from onceward.parts.rooms.records import Head, Info, log_partition, snapshot_partition
+from onceward.errors import TooLarge
+from onceward.parts.rooms.records import Head, Info, head_key, log_partition, snapshot_partition
 from onceward.parts.rooms.room import Entry, Piece, Room
 from onceward.parts.rooms.schemas import Shapes
 from onceward.transaction import Transaction
 
+# With so many other writes in a commit, a snapshot waits for the next one.
+_BUSY_WRITES = 10
 _NEWEST_RECORDS = 20  # so many are read at first: each may be large
 _read_record = msgspec.json.Decoder(list[Entry]).decode
 _write_entry = _write_record = msgspec.json.Encoder().encode
@@ -74,7 +77,63 @@ async def newest(
         return [entry for entry in reversed(found) if entry.seq > head.floor]
 
 
-async def sweep(tx: Transaction, id_: str, head: Head) -> None:
+def writes_little(room: Room, info: Info, head: Head) -> bool:
+    """Whether a commit of a few more steps writes only these and the head. One that has more
+    to write must be alone in its commit: with others in it that would never be done."""
+    seq, snapshots = room.seq + limits.ROOM_FEW_STEPS, head.snapshots
+    return (
+        head.swept >= snapshots[0][0]
+        and not _is_due(room, head, seq)
+        and (len(snapshots) == 1 or not _has_too_many(head, seq, info.keep))
+    )
+
+
+def snapshot(tx: Transaction, room: Room, head: Head, entries: Sequence[Entry]) -> list[Piece]:
+    """A snapshot of the room behind these steps, if it is time for one."""
+    if not _is_due(room, head, entries[-1].seq) or tx.size > _BUSY_WRITES:
+        return []
+    return list(room.pieces())
+
+
+async def write(
+    tx: Transaction,
+    id_: str,
+    info: Info,
+    head: Head,
+    entries: Sequence[Entry],
+    pieces: Sequence[Piece],
+) -> Head:
+    """Write steps and the snapshot behind them, if there is one, and remove some of what nobody
+    needs any more. Returns the new head."""
+    head = msgspec.structs.replace(head, seq=entries[-1].seq, snapshots=list(head.snapshots))
+    head.log_bytes += add_records(tx, id_, head.epoch, entries)
+    if pieces:
+        partition = snapshot_partition(id_, head.epoch)
+        for number, piece in enumerate(pieces):
+            tx.add((partition, keys.join(head.seq, number)), piece)
+        head.snapshots.append((head.seq, len(pieces)))
+        head.log_bytes = 0
+    while _has_too_many(head, head.seq, info.keep):
+        del head.snapshots[0]
+    if head.swept < head.floor and tx.size <= _BUSY_WRITES + len(pieces):
+        await _sweep(tx, id_, head)
+    tx.put(head_key(id_), head)
+    return head
+
+
+def add_records(tx: Transaction, id_: str, epoch: str, entries: Sequence[Entry]) -> int:
+    """Write steps to the log; returns how many bytes that are."""
+    log = log_partition(id_, epoch)
+    total = 0
+    for last, record in records_of(entries):
+        tx.add((log, keys.number(last)), record)
+        total += len(record)
+    if total > limits.ROOM_COMMIT_BYTES_MAX:
+        raise TooLarge(f"steps in one commit have at most {limits.ROOM_COMMIT_BYTES_MAX} bytes")
+    return total
+
+
+async def _sweep(tx: Transaction, id_: str, head: Head) -> None:
     """Remove some records that nobody needs any more."""
     most, left = limits.ROOM_SWEEP_RECORDS, 0
     for partition, end in (
@@ -106,3 +165,17 @@ def records_of(entries: Sequence[Entry]) -> list[tuple[int, msgspec.Raw]]:
         last = entry.seq
     records.append((last, msgspec.Raw(b"[%b]" % b",".join(texts))))
     return records
+
+
+def _is_due(room: Room, head: Head, seq: int) -> bool:
+    """Whether it is time for a snapshot when the room is at a sequence number."""
+    return seq - head.snapshots[-1][0] >= limits.ROOM_SNAPSHOT_STEPS or (
+        head.log_bytes >= max(limits.ROOM_SNAPSHOT_BYTES, room.state.bytes)
+    )
+
+
+def _has_too_many(head: Head, seq: int, keep: int) -> bool:
+    """Whether nobody needs the first snapshot when the room is at a sequence number."""
+    return len(head.snapshots) > 1 and (
+        head.snapshots[1][0] <= seq - keep or len(head.snapshots) > limits.ROOM_SNAPSHOTS_MAX
+    )

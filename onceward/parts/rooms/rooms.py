@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from onceward import keys, limits
-from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom, TooLarge
+from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom
 from onceward.ids import Ids
 from onceward.keys import Key
 from onceward.parts.rooms.edits import Edits
-from onceward.parts.rooms.log import entries_of, load, newest, records_of, sweep
+from onceward.parts.rooms.log import add_records, entries_of, load, newest, snapshot, write
 from onceward.parts.rooms.names import admit_text
 from onceward.parts.rooms.operations import Operation
 from onceward.parts.rooms.records import (
@@ -29,7 +29,7 @@ from onceward.parts.rooms.records import (
     log_partition,
     snapshot_partition,
 )
-from onceward.parts.rooms.room import Entry, Piece, Room, Taken
+from onceward.parts.rooms.room import Entry, Room, Taken
 from onceward.parts.rooms.schemas import Schemas, Shapes
 from onceward.parts.rooms.state import State, same
 from onceward.parts.schedule import due_partition
@@ -38,8 +38,6 @@ from onceward.values import decode
 
 T = TypeVar("T")
 
-# With so many other writes in a commit, a snapshot waits for the next one.
-_BUSY_WRITES = 10
 _LISTED_MAX = 10_000
 
 
@@ -190,9 +188,9 @@ class Rooms(Edits):
             step = room.take(ops, by=by, client=client, n=n, at_ms=tx.now_ms)
             if step is None:
                 return None
-            pieces = self._snapshot(tx, room, head, [step.entry])
+            pieces = snapshot(tx, room, head, [step.entry])
             room.give_back(step)
-        await self._write(tx, id_, info, head, [step.entry], pieces)
+        await write(tx, id_, info, head, [step.entry], pieces)
         return step.entry
 
     async def peek(self, tx: Transaction, id_: str, look: Callable[[State], T]) -> T:
@@ -221,15 +219,15 @@ class Rooms(Edits):
             raise NoSuchRoom(f"the room {id_!r} was deleted, and made again", id=id_)
         if not entries or head.seq != entries[0].seq - 1 or room.seq != entries[-1].seq:
             raise Conflict(f"the room {id_!r} has gone on to {head.seq}")
-        pieces = self._snapshot(tx, room, head, entries)
-        return await self._write(tx, id_, info, head, entries, pieces)
+        pieces = snapshot(tx, room, head, entries)
+        return await write(tx, id_, info, head, entries, pieces)
 
     def append_few(
         self, tx: Transaction, id_: str, head: Head, entries: Sequence[Entry]
     ) -> tuple[Head, bytes]:
-        """The same at once, where `writes_little` is true of the room, and where its head is this
-        and was read in this transaction. Returns the new one, also as JSON."""
-        total = self._add_records(tx, id_, head.epoch, entries)
+        """The same at once, where `log.writes_little` is true of the room, and where its head is
+        this and was read in this transaction. Returns the new one, also as JSON."""
+        total = add_records(tx, id_, head.epoch, entries)
         head = Head(
             head.epoch,
             entries[-1].seq,
@@ -342,73 +340,6 @@ class Rooms(Edits):
         ):
             _, gone = self._kept.popitem(last=False)
             total -= gone.state.bytes
-
-    def _snapshot(
-        self, tx: Transaction, room: Room, head: Head, entries: Sequence[Entry]
-    ) -> list[Piece]:
-        """A snapshot of the room behind these steps, if it is time for one."""
-        if not _is_due(room, head, entries[-1].seq) or tx.size > _BUSY_WRITES:
-            return []
-        return list(room.pieces())
-
-    def writes_little(self, room: Room, info: Info, head: Head) -> bool:
-        """Whether a commit of a few more steps writes only these and the head. One that has more
-        to write must be alone in its commit: with others in it that would never be done."""
-        seq, snapshots = room.seq + limits.ROOM_FEW_STEPS, head.snapshots
-        return (
-            head.swept >= snapshots[0][0]
-            and not _is_due(room, head, seq)
-            and (len(snapshots) == 1 or not _has_too_many(head, seq, info.keep))
-        )
-
-    def _add_records(self, tx: Transaction, id_: str, epoch: str, entries: Sequence[Entry]) -> int:
-        """Write steps to the log; returns how many bytes that are."""
-        log = log_partition(id_, epoch)
-        total = 0
-        for last, record in records_of(entries):
-            tx.add((log, keys.number(last)), record)
-            total += len(record)
-        if total > limits.ROOM_COMMIT_BYTES_MAX:
-            raise TooLarge(f"steps in one commit have at most {limits.ROOM_COMMIT_BYTES_MAX} bytes")
-        return total
-
-    async def _write(
-        self,
-        tx: Transaction,
-        id_: str,
-        info: Info,
-        head: Head,
-        entries: Sequence[Entry],
-        pieces: Sequence[Piece],
-    ) -> Head:
-        head = msgspec.structs.replace(head, seq=entries[-1].seq, snapshots=list(head.snapshots))
-        head.log_bytes += self._add_records(tx, id_, head.epoch, entries)
-        if pieces:
-            partition = snapshot_partition(id_, head.epoch)
-            for number, piece in enumerate(pieces):
-                tx.add((partition, keys.join(head.seq, number)), piece)
-            head.snapshots.append((head.seq, len(pieces)))
-            head.log_bytes = 0
-        while _has_too_many(head, head.seq, info.keep):
-            del head.snapshots[0]
-        if head.swept < head.floor and tx.size <= _BUSY_WRITES + len(pieces):
-            await sweep(tx, id_, head)
-        tx.put(head_key(id_), head)
-        return head
-
-
-def _is_due(room: Room, head: Head, seq: int) -> bool:
-    """Whether it is time for a snapshot when the room is at a sequence number."""
-    return seq - head.snapshots[-1][0] >= limits.ROOM_SNAPSHOT_STEPS or (
-        head.log_bytes >= max(limits.ROOM_SNAPSHOT_BYTES, room.state.bytes)
-    )
-
-
-def _has_too_many(head: Head, seq: int, keep: int) -> bool:
-    """Whether nobody needs the first snapshot when the room is at a sequence number."""
-    return len(head.snapshots) > 1 and (
-        head.snapshots[1][0] <= seq - keep or len(head.snapshots) > limits.ROOM_SNAPSHOTS_MAX
-    )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import msgspec
 from onceward import limits
 from onceward.errors import TABLE, BadInput, NoSuchRoom, TooLarge
 from onceward.parts.rooms.frames import Ack, Refused, Step, encode
+from onceward.parts.rooms.log import writes_little
 from onceward.parts.rooms.records import Head, Info, head_key
 from onceward.parts.rooms.room import Entry, Greeting, Room, Taken, refusal
 from onceward.parts.rooms.rooms import Rooms
@@ -154,7 +155,7 @@ class Ledger:
     @property
     def writes_little(self) -> bool:
         """Whether a commit of a few more steps writes only them and the head."""
-        return self._rooms.writes_little(self.room, self.info, self._head)
+        return writes_little(self.room, self.info, self._head)
 
     def outcome(self, batch: Sequence[Waiting], answers: Sequence[Answer], now_ms: int) -> Told:
         """What is to be told of an attempt whose commit is durable."""
