@@ -30,6 +30,9 @@ from onceward.parts.seats.views import Board, Change, Ending, Reason, Referee, T
 from onceward.transaction import Transaction
 
 _UNPLAYED = f"{limits.SEATS_UNPLAYED_MAX} games in a row were over before anyone could move"
+# With so many writes in a commit already, as when all get up from many seats and others sit down,
+# the next game begins with another one: it may be over at once, and all would get up again.
+_BUSY_WRITES = 40
 _OPENED_MS = 3_600_000  # so long one who waited can ask which table was opened
 
 
@@ -96,7 +99,8 @@ class Games:
             await self._open(sitting)
         elif not sitting.rests and head.phase != "playing":
             await self._fill(sitting)
-            if (sitting.tx, sitting.id) in self._beginning:
+            busy = bool(sitting.info.game) and sitting.tx.size > _BUSY_WRITES
+            if busy or (sitting.tx, sitting.id) in self._beginning:
                 # Games that nobody can play would follow each other for ever in this commit.
                 sitting.more = True
             else:

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from onceward import limits
 from onceward.errors import BadInput
+from onceward.parts.seats import Ending, Table
 from onceward.parts.seats.records import Rating, rating_key
-from tests.parts.seats.club import Club, new_club
+from tests.parts.seats.club import Club, new_club, problems
 
 
 @pytest.fixture
@@ -225,3 +227,48 @@ async def test_all_of_a_large_table_can_change_places_in_one_commit(club: Club) 
     await club.result()
     assert set((await club.players()).values()) == {f"v{n}" for n in range(8)}
     assert club.largest_commit < 90
+
+
+class Decided:
+    """After a few games that are played, each is over as it begins."""
+
+    played = 3
+
+    def __init__(self, club: Club, winners: int) -> None:
+        self.club, self.winners = club, winners
+
+    async def begin(self, tx: Any, table: Table) -> None:
+        if table.number > self.played:
+            await self.end(tx, table)
+
+    async def end(self, tx: Any, table: Table) -> None:
+        winners = list(table.players.values())[: self.winners]
+        await self.club.seats.result(tx, table.id, winners, game=table.number)
+
+    async def move(self, tx: Any, table: Table, user: str, move: Any) -> Any:
+        raise BadInput("it is over")
+
+    async def ended(self, tx: Any, table: Table, ending: Ending) -> None:
+        pass
+
+
+@pytest.mark.parametrize("winners", [0, 1, 7])
+async def test_games_that_are_over_at_once_go_on_also_where_all_change_many_seats(
+    club: Club, winners: int
+) -> None:
+    markers = [f"seat{number}" for number in range(limits.SEATS_MAX)]
+    game = club.seats.referees["decided"] = Decided(club, winners)
+    policy = {"kind": "ranked", "tiers": [], "seats": markers, "draw": "back", "max_wins": 1}
+    await club.create(game="decided", **policy)
+    users = [f"user{number}" for number in range(4 * limits.SEATS_MAX)]
+    await club.join(*users)
+    for _ in range(game.played):
+        table = await club.get()
+        assert table.phase == "playing"
+        await club.run(lambda tx, table=table: game.end(tx, table))
+        await club.settle()
+    table = await club.get()
+    assert (table.number, table.paused) == (game.played + limits.SEATS_UNPLAYED_MAX, True)
+    assert table.waiting + len(table.players) == len(users)
+    assert max(len(commit) for commit in club.engine.commits) < limits.COMMIT_WRITES_MAX - 10
+    assert not problems(club.engine)
