@@ -74,7 +74,7 @@ def parse_segment(path: str, content: bytes, database_id: bytes) -> tuple[Segmen
     while (frame := read_frame(view, segment.end, salt, path)) is not None:
         frames.append(frame[0])
         segment.end = frame[1]
-    following = content.find(salt, segment.end + 1)
+    following = content.find(salt, segment.end)
     while following >= 0:
         if read_frame(view, following, salt, path) is not None:
             raise damaged(path, f"the frame at byte {segment.end} is corrupt, others follow")

@@ -77,3 +77,22 @@ def test_the_cache_never_grows_beyond_its_bound_whatever_replaces_what(seed: int
             assert found is None or found == model[name]
         size_bytes = sum(map(row_bytes, held(cache).values()))
         assert size_bytes <= 8_000 + 2 * row_bytes(record("x", 3_000))
+
+
+def test_when_the_young_are_more_than_half_of_the_bound_they_become_the_old() -> None:
+    cache = Cache(4 * row_bytes(record("a")))
+    seen = []
+    for name in "abcdef":
+        cache.put(record(name))
+        seen.append("".join(sorted(held(cache))))
+    assert seen == ["a", "ab", "abc", "abcd", "abcde", "def"]
+
+
+def test_what_was_dropped_takes_up_no_room() -> None:
+    cache = Cache(4 * row_bytes(record("a")))
+    for _ in range(10):
+        cache.put(record("a"))
+        cache.drop(("p", "a"))
+    for name in "bcde":
+        cache.put(record(name))
+    assert sorted(held(cache)) == list("bcde")
