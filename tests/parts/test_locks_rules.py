@@ -5,8 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from onceward.engine.base import Record
 from onceward.keys import Key
 from onceward.parts.locks.records import head_key, hold_key, request_key, wait_key
+from onceward.parts.locks.rules import RULES
 from tests.parts.jobs import all_records
 from tests.parts.locking import Locking, new_locking, problems
 from tests.quick import change, remove
@@ -28,6 +30,21 @@ async def test_a_head_that_cannot_be_is_found(held: int) -> None:
     assert "not the head of a lock" in problems(locking.engine)[0]
 
 
+@pytest.mark.parametrize(
+    ("held", "waiting", "sound"),
+    [(0, 0, True), (2, 0, True), (3, 0, False), (-1, 0, False), (0, 1, True), (0, -1, False)],
+)
+def test_a_lock_is_held_by_none_up_to_as_many_as_it_may_be(
+    held: int, waiting: int, sound: bool
+) -> None:
+    head = {"capacity": 2, "token": 1, "held": held, "waiting": waiting}
+    record = Record(head_key("a", 1), msgspec.json.encode(head), 1)
+    [judge] = [rule.judge for rule in RULES if rule.kind == "lock"]
+    assert list(judge(record, lambda key: None)) == (
+        [] if sound else ["this is not the head of a lock"]
+    )
+
+
 async def test_one_who_stands_there_without_a_request_is_found() -> None:
     locking, holder, waiter = await used()
     await remove(locking.store, holder)
@@ -44,6 +61,15 @@ async def test_one_who_stands_somewhere_else_is_found() -> None:
     found = " ".join(problems(locking.engine))
     assert "does not stand here: it is waiting" in found
     assert "the lock 'b' has no head" in found
+
+
+@pytest.mark.parametrize("place", [0, 1])
+async def test_one_who_stands_there_twice_is_found(place: int) -> None:
+    locking, _, _ = await used()
+    stand = decode(all_records(locking.engine)[wait_key("a", 0, 1)].value)
+    await change(locking.store, wait_key("a", 1, 1), {**stand, "number": place})
+    found = [problem for problem in problems(locking.engine) if "does not stand here" in problem]
+    assert len(found) == 1
 
 
 def decode(value: bytes) -> dict[str, Any]:

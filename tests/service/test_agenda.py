@@ -102,6 +102,64 @@ def test_what_is_known_before_the_start_of_a_scan_is_not_lost() -> None:
     assert taken(agenda) == [entry(4), entry(6)]
 
 
+def test_the_bound_and_the_start_of_a_scan_belong_to_what_was_scanned_behind_them() -> None:
+    agenda = filled(5, 7)
+    agenda.begin()
+    agenda.add(entry(9))
+    agenda.fill([], entry(9), cut=False, start=entry(5))
+    assert len(agenda) == 0, "5 is not there any more, and 9 comes with the next scan"
+    assert not agenda.add(entry(9))
+    assert len(agenda) == 0
+
+
+def scan(agenda: Agenda, *due_ms: int) -> None:
+    agenda.begin()
+    agenda.fill([entry(ms) for ms in due_ms], f"{1_000:016d}", cut=False)
+
+
+def test_no_scan_brings_back_what_is_being_acted_on() -> None:
+    agenda = filled(3, 5)
+    assert agenda.take() == entry(3)
+    for _ in range(2):
+        scan(agenda, 3, 5)
+        assert agenda.next == entry(5)
+    agenda.ended(entry(3))
+    scan(agenda, 3, 5)
+    assert agenda.next == entry(3), "it was not removed: that was in vain"
+
+
+def test_a_scan_under_way_may_have_seen_what_has_ended_meanwhile() -> None:
+    agenda = filled(3, 5)
+    agenda.take()
+    agenda.begin()
+    agenda.ended(entry(3))
+    agenda.fill([entry(3), entry(5)], f"{1_000:016d}", cut=False)
+    assert agenda.next == entry(5)
+    scan(agenda, 3, 5)
+    assert agenda.next == entry(3), "the next one would know"
+
+
+def test_what_has_ended_once_may_be_acted_on_again() -> None:
+    agenda = filled(3)
+    agenda.take()
+    agenda.begin()
+    agenda.ended(entry(3))
+    agenda.fill([], f"{1_000:016d}", cut=False)
+    assert agenda.add(entry(3))
+    agenda.take()
+    for _ in range(2):
+        scan(agenda, 3)
+        assert agenda.next is None
+
+
+def test_what_is_added_while_it_is_acted_on_stays() -> None:
+    agenda = filled(3)
+    agenda.take()
+    assert agenda.add(entry(3))
+    scan(agenda, 3)
+    assert agenda.next == entry(3)
+
+
 def test_a_hint_while_a_scan_runs_is_not_lost() -> None:
     agenda = Agenda()
     agenda.begin()
@@ -207,3 +265,25 @@ def test_nothing_is_passed_over_where_others_may_yet_add_something() -> None:
     assert troubles.passed == entry(1_000)
     troubles.pass_over(entry(999), 1_000)
     assert troubles.passed == entry(1_000)
+
+
+def test_looks_come_back_to_the_front_a_while_after_they_began_to_pass_over_it() -> None:
+    troubles = Troubles()
+    troubles.reached_end(0)
+    assert troubles.passed == ""
+    troubles.pass_over(entry(1), 1_000)
+    troubles.pass_over(entry(2), 2_000)
+    troubles.reached_end(1_000 + limits.TROUBLE_PAUSE_MS_MAX - 1)
+    assert troubles.passed == entry(2)
+    troubles.reached_end(1_000 + limits.TROUBLE_PAUSE_MS_MAX)
+    assert troubles.passed == ""
+
+
+def test_troubles_are_a_set_of_entries() -> None:
+    troubles = Troubles()
+    troubles.add(entry(1), ValueError("x"), 0)
+    troubles.add_unknown("1#b#odd", ValueError("y"), 0)
+    assert entry(1) in troubles
+    assert "1#b#odd" in troubles
+    assert entry(2) not in troubles
+    assert sorted(troubles) == sorted([entry(1), "1#b#odd"])

@@ -1,5 +1,7 @@
 """A job's record tells what its commit has made."""
 
+import pytest
+
 import onceward
 from onceward import limits
 from onceward.parts.schedule import Effect
@@ -67,3 +69,50 @@ def test_what_belongs_to_the_rest_is_not_told_twice() -> None:
         ("room#r", "head"),
     ]
     assert effects_of([], written) == [Effect("job", "A1"), Effect("room", "r")]
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        *("due#0001", "ready#0001#q", "line#0001#q#k", "order#0001", "limit#0f", "parked#q#k"),
+        *("permit#q", "rate", "dead#q", "inbox#00#q", "lock#0001", "ask#0001#A1", "ask#0001"),
+        *("fence", "gate#07", "attempt#0f", "rooms", "roomsnap#r#e"),
+    ],
+)
+def test_records_by_which_nobody_would_find_anything_are_left_out(partition: str) -> None:
+    assert effects_of([], [(partition, "k")]) == []
+
+
+def test_what_is_told_has_the_name_that_its_maker_gave_it() -> None:
+    written = [
+        ("timer#0001", "ann$23#daily$24"),
+        ("room#a$23b", "info"),
+        ("roomlog#c$23d#e", "1"),
+        ("notes#a$23b", "x$24"),
+        ("jobs", "A1#job"),
+    ]
+    assert effects_of([], written) == [
+        Effect("timer", "daily$", "ann#"),
+        Effect("room", "a#b"),
+        Effect("room", "c#d"),
+        Effect("record", "notes#a$23b x$24"),
+        Effect("record", "jobs A1#job"),
+    ]
+
+
+def test_steps_come_first_and_nothing_is_told_twice() -> None:
+    written = [("stock", "lamp"), ("stock", "lamp"), ("room#r", "head"), ("room#r", "info")]
+    told = [Effect("step", "pay"), Effect("record", "stock lamp"), Effect("room", "r")]
+    assert effects_of(["pay", "pay"], written) == told
+
+
+def step_of(size_bytes: int) -> str:
+    """The name of a step that takes so many bytes in a record."""
+    return "x" * (size_bytes - len('["step","",""]'))
+
+
+def test_so_many_bytes_are_told_and_nothing_behind_what_does_not_fit() -> None:
+    first, rest = step_of(1_000), step_of(limits.EFFECTS_BYTES_MAX - 1_000)
+    assert effects_of([first, rest], []) == [Effect("step", first), Effect("step", rest)]
+    assert effects_of([first, rest + "x", "y"], []) == [Effect("step", first)]
+    assert effects_of([first, rest, "y"], []) == [Effect("step", first), Effect("step", rest)]

@@ -8,7 +8,8 @@ covers are used again. What came and went between two folds never touches the ta
     engine.py    the contract, and how the pieces below work together
     layers.py    what a read sees: memtable, frozen memtable, cache, table
     writer.py    group commit: one durable write for all that wait
-    journal.py   segments of frames on disk, and their recovery
+    frames.py    how segments and frames are written down
+    journal.py   segments on disk, and their recovery
     fold.py      moves the memtable into the table, step by step
     table.py     the SQLite file itself
     owner.py     the lock that names the process which owns the file

@@ -2,71 +2,32 @@
 
 A segment is a file of fixed size, written out before use so that a sync changes no
 metadata, and, where the device can, written past the system's cache, which makes synced
-writes quicker. It starts with a header block; frames follow, each on a 512-byte boundary,
-so that writing one never touches a sector of another. A frame is one group commit: header
-(salt, payload size, checksum, first sequence number, number of commits) and a msgpack
-list of commits, each the list of its rows. The salt is new each time a segment is used,
-so what an earlier use left behind is never taken for a frame.
-
-Only one frame is written at a time, and the next only after it is durable. So a frame
-that does not verify is the torn end of the journal, unless a valid one follows: then the
-journal is damaged, and opening refuses.
+writes quicker. Only one frame is written at a time, and the next only after it is durable.
 """
 
 import os
 import re
-import struct
 import threading
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-
-import msgspec
 
 from onceward import limits
-from onceward.engine.base import Record
 from onceward.engine.sqlite.disk import Disk, aligned
-from onceward.errors import CannotOpen
+from onceward.engine.sqlite.frames import (
+    BLOCK_BYTES,
+    FRAME_HEAD_BYTES,
+    Commits,
+    Frame,
+    Segment,
+    damaged,
+    encode_commits,
+    encode_frame,
+    encode_header,
+    padded,
+    parse_segment,
+)
 
-BLOCK_BYTES = 512
 # Frames up to this size share one piece of memory.
 _BUFFER_BYTES = 1 << 20
-_MAGIC = b"ONCELOG1"
-_HEADER = struct.Struct("<8sQ16s8sI")  # magic, number, database id, salt, checksum
-_FRAME = struct.Struct("<8sIIQI")  # salt, payload bytes, checksum, first seq, commits
-
-Commits = list[list[Record]]
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Commits)
-
-
-@dataclass(slots=True)
-class Segment:
-    """One file of the journal, while it is being filled or waits to be folded."""
-
-    path: str
-    number: int
-    salt: bytes
-    size_bytes: int
-    fd: int = -1
-    end: int = BLOCK_BYTES
-    last_seq: int = 0
-    direct: bool = False
-    """Whether writes bypass the system's cache: a synced write is quicker that way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One group commit, as found on disk."""
-
-    first_seq: int
-    commits: Commits
-    offset: int
-    """Where it stands in its segment."""
-
-    @property
-    def last_seq(self) -> int:
-        return self.first_seq + len(self.commits) - 1
 
 
 class Journal:
@@ -160,9 +121,9 @@ class Journal:
 
     def place(self, first_seq: int, commits: Commits) -> tuple[Segment, int, bytes]:
         """Encode a frame and assign it its place; there must be room for it."""
-        payload = _encoder.encode(commits)
+        payload = encode_commits(commits)
         assert self.current is not None
-        frame_bytes = padded(_FRAME.size + len(payload))
+        frame_bytes = padded(FRAME_HEAD_BYTES + len(payload))
         if frame_bytes > self.current.size_bytes - self.current.end:
             assert self.spare is not None, "the caller checks room_bytes"
             self.filled.append(self.current)
@@ -285,69 +246,4 @@ def remove_leftovers(prefix: str, disk: Disk) -> None:
 def read_segment(path: str, database_id: bytes) -> tuple[Segment, list[Frame]]:
     """A segment and its frames; raises `CannotOpen` if it is foreign or damaged."""
     with open(path, "rb") as file:
-        content = file.read()
-    if len(content) < BLOCK_BYTES:
-        raise damaged(path, "its header is cut off")
-    magic, number, owner_id, salt, checksum = _HEADER.unpack_from(content)
-    if magic != _MAGIC or checksum != zlib.crc32(content[: _HEADER.size - 4]):
-        raise damaged(path, "its header does not verify")
-    if owner_id != database_id:
-        raise damaged(path, "it belongs to another database")
-    segment = Segment(path, number, salt, len(content))
-    frames = []
-    view = memoryview(content)
-    while (frame := read_frame(view, segment.end, salt, path)) is not None:
-        frames.append(frame[0])
-        segment.end = frame[1]
-    following = content.find(salt, segment.end + 1)
-    while following >= 0:
-        if read_frame(view, following, salt, path) is not None:
-            raise damaged(path, f"the frame at byte {segment.end} is corrupt, others follow")
-        following = content.find(salt, following + 1)
-    return segment, frames
-
-
-def read_frame(view: memoryview, offset: int, salt: bytes, path: str) -> tuple[Frame, int] | None:
-    """The frame at an offset and where the next one starts; None if no valid one is there."""
-    start = offset + _FRAME.size
-    if start > len(view):
-        return None
-    found, payload_bytes, checksum, first_seq, count = _FRAME.unpack_from(view, offset)
-    payload = view[start : start + payload_bytes]
-    if found != salt or len(payload) != payload_bytes:
-        return None
-    if checksum != _checksum(salt, first_seq, count, payload):
-        return None
-    try:
-        commits = _decoder.decode(payload)
-    except msgspec.DecodeError as error:
-        raise damaged(path, f"the frame at byte {offset} is not understood: {error}") from error
-    return Frame(first_seq, commits, offset), offset + padded(_FRAME.size + payload_bytes)
-
-
-def encode_header(number: int, database_id: bytes, salt: bytes) -> bytes:
-    head = _HEADER.pack(_MAGIC, number, database_id, salt, 0)[:-4]
-    return (head + struct.pack("<I", zlib.crc32(head))).ljust(BLOCK_BYTES, b"\x00")
-
-
-def encode_frame(salt: bytes, first_seq: int, count: int, payload: bytes) -> bytes:
-    checksum = _checksum(salt, first_seq, count, payload)
-    return _FRAME.pack(salt, len(payload), checksum, first_seq, count) + payload
-
-
-def _checksum(salt: bytes, first_seq: int, count: int, payload: bytes | memoryview) -> int:
-    return zlib.crc32(payload, zlib.crc32(_FRAME.pack(salt, len(payload), 0, first_seq, count)))
-
-
-def padded(size_bytes: int) -> int:
-    return -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES
-
-
-def damaged(path: str, what: str) -> CannotOpen:
-    return CannotOpen(
-        f"the journal segment {path} is damaged: {what}. Nothing was changed. "
-        "Restore a backup, or see `onceward check`.",
-        code="damaged",
-        segment=path,
-        what=what,
-    )
+        return parse_segment(path, file.read(), database_id)

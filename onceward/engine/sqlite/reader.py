@@ -24,7 +24,8 @@ import apsw
 
 from onceward import limits
 from onceward.engine.base import Record
-from onceward.engine.sqlite.journal import Frame, Segment, read_segment, segment_paths
+from onceward.engine.sqlite.frames import Frame, Segment
+from onceward.engine.sqlite.journal import read_segment, segment_paths
 from onceward.engine.sqlite.owner import is_owned
 from onceward.engine.sqlite.table import connect, explained, is_ours, read_meta
 from onceward.errors import CannotOpen, Contention

@@ -13,7 +13,8 @@ from typing import Any
 
 from onceward import limits
 from onceward.engine.base import Record
-from onceward.engine.sqlite.journal import Journal, Segment
+from onceward.engine.sqlite.frames import Segment
+from onceward.engine.sqlite.journal import Journal
 from onceward.errors import EngineStopped, OncewardError, StorageFull, Unavailable
 
 # A frame's own header and padding, and what msgpack adds to each row at the most.

@@ -1,5 +1,6 @@
 """Many commits as one call: how they are laid out, and how the answer is read."""
 
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
@@ -47,6 +48,28 @@ def test_writes_are_sorted_by_key_and_members_keep_their_order() -> None:
     ends = [0, *seen["ends"]]
     turns = [set(seen["turns"][i:j]) for i, j in pairwise(ends)]
     assert turns == [{1, 4}, {2, 3}]
+
+
+def test_writes_are_sorted_by_partition_first() -> None:
+    keys = [("q", "a"), ("p", "z"), ("p", "b"), ("o", "c")]
+    batch = [member(*(Put(key, b"1", None, 3) for key in keys))]
+    seen = laid_out(*batch)
+    assert seen["partitions"] == ["o", "p", "p", "q"]
+    assert seen["sorts"] == ["c", "b", "z", "a"]
+    for index, key in enumerate(sorted(keys), 1):
+        [verdict] = Batch(batch).verdicts(0, f"{index}")
+        assert isinstance(verdict, Conflict)
+        assert verdict.details["keys"] == [key]
+
+
+def test_a_member_knows_who_waits_for_it_and_has_lost_nothing_yet() -> None:
+    def visible(version: Any) -> None: ...
+
+    done = object()
+    one = Member([Put(A, b"1")], 5, 77, visible, done)
+    assert (one.now_ms, one.size_bytes, one.losses) == (5, 77, 0)
+    assert one.visible is visible
+    assert one.done is done
 
 
 def test_members_are_tangled_if_they_name_the_same_key() -> None:
@@ -124,7 +147,19 @@ def test_a_value_that_is_no_text_is_refused_before_it_spoils_a_batch(
     assert refused.value.code == "bad_value"
 
 
-@pytest.mark.parametrize("time_ms", [2**63, -(2**63), 10**30])
+@pytest.mark.parametrize("expect", [1, 2, 2**63 - 2])
+def test_a_version_is_expected_as_it_is(expect: int) -> None:
+    assert laid_out(member(Check(A, expect)))["expects"] == [expect]
+
+
+@pytest.mark.parametrize("time_ms", [2**63 - 2, -(2**63) + 2, 0])
+def test_times_up_to_those_that_never_come_are_kept(time_ms: int) -> None:
+    seen = laid_out(member(Put(A, b"1", time_ms), Put(B, b"1"), now_ms=time_ms))
+    assert seen["expiries"] == [time_ms, 2**63 - 1]
+    assert seen["times"] == [time_ms]
+
+
+@pytest.mark.parametrize("time_ms", [2**63 - 1, -(2**63) + 1, 2**63, -(2**63), 10**30])
 def test_a_time_that_the_table_cannot_hold_is_refused(time_ms: int) -> None:
     with pytest.raises(BadInput, match="no time"):
         member(Put(A, b"1", time_ms))
@@ -148,10 +183,36 @@ def test_a_partition_too_long_for_an_index_is_stored_by_its_beginning_and_a_hash
     assert laid_out(member(Put((long[0], "k"), b"1")))["partitions"] == [stored[0]]
 
 
+@pytest.mark.parametrize(
+    ("partition", "beginning"),
+    [
+        ("p" * 1_501, "p" * 1_450),
+        ("é" * 751, "é" * 725),
+        ("p" + "é" * 750, "p" + "é" * 724),
+        ("\U0001f600" * 376, "\U0001f600" * 362),
+    ],
+)
+def test_the_name_of_a_long_partition_is_the_one_that_databases_have(
+    partition: str, beginning: str
+) -> None:
+    name = f"{beginning}#{sha256(partition.encode()).hexdigest()}"
+    assert stored_partition(partition) == name
+    assert laid_out(member(Put((partition, "k"), b"1")))["partitions"] == [name]
+
+
 @given(st.lists(st.lists(st.text("ab\x1e1\x1f2", max_size=6), min_size=1, max_size=4), max_size=4))
 def test_joined_texts_can_be_split_again_whatever_they_hold(lists: list[list[str]]) -> None:
     separator, texts = joined(*lists)
     assert [text.split(separator) for text in texts] == lists
+
+
+def test_texts_are_joined_by_the_first_separator_that_is_in_none_of_them() -> None:
+    assert joined(["a"], ["b", "c"]) == ("\x1e", ["a", "b\x1ec"])
+    separator, texts = joined(["a", "b"], ["\x1e", "c"])
+    assert (separator, texts[0]) == ("\x1e1\x1f", "a\x1e1\x1fb")
+    separator, texts = joined(["a", "b"], ["x\x1e1\x1f", "\x1e2\x1f"])
+    assert (separator, texts[0]) == ("\x1e3\x1f", "a\x1e3\x1fb")
+    assert joined([], []) == ("\x1e", ["", ""])
 
 
 def test_a_check_that_expects_nothing_is_left_out() -> None:

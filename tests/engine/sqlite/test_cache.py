@@ -1,5 +1,6 @@
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,3 +78,39 @@ def test_the_cache_never_grows_beyond_its_bound_whatever_replaces_what(seed: int
             assert found is None or found == model[name]
         size_bytes = sum(map(row_bytes, held(cache).values()))
         assert size_bytes <= 8_000 + 2 * row_bytes(record("x", 3_000))
+
+
+def turns(cache: Cache) -> list[str]:
+    """What is in a cache for four records after each of six."""
+    seen = []
+    for name in "abcdef":
+        cache.put(record(name))
+        seen.append("".join(sorted(held(cache))))
+    return seen
+
+
+def test_when_the_young_are_more_than_half_of_the_bound_they_become_the_old() -> None:
+    cache = Cache(4 * row_bytes(record("a")))
+    assert turns(cache) == ["a", "ab", "abc", "abcd", "abcde", "def"]
+
+
+@pytest.mark.parametrize("puts", [1, 2])
+def test_what_was_replaced_or_dropped_takes_up_no_room(puts: int) -> None:
+    cache, taking = [Cache(4 * row_bytes(record("a"))) for _ in range(2)]
+    for _ in range(puts):
+        cache.put(record("x"))
+        taking.take([record("x")])
+    cache.drop(("p", "x"))
+    taking.take([record("x", 0)])
+    assert turns(cache) == turns(taking) == ["a", "ab", "abc", "abcd", "abcde", "def"]
+
+
+def test_what_comes_at_once_is_bounded_and_replaces_what_has_grown_old() -> None:
+    cache = Cache(4 * row_bytes(record("a")))
+    cache.take([record(name) for name in "abc"])
+    cache.take([record("a", 0), record("b", version=2)])
+    assert held(cache) == {"b": record("b", version=2), "c": record("c")}
+    cache.drop(("p", "b"))
+    assert cache.get(("p", "b")) is None
+    cache.take([record(name) for name in "def"])
+    assert sorted(held(cache)) == list("def")

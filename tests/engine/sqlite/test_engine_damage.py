@@ -8,12 +8,8 @@ from random import Random
 import pytest
 
 from onceward.engine.sqlite import SQLiteEngine
-from onceward.engine.sqlite.journal import (
-    BLOCK_BYTES,
-    encode_header,
-    read_segment,
-    segment_paths,
-)
+from onceward.engine.sqlite.frames import BLOCK_BYTES, encode_header
+from onceward.engine.sqlite.journal import read_segment, segment_paths
 from onceward.engine.sqlite.table import Table
 from onceward.errors import CannotOpen
 from onceward.testing.disk import Observer, Watched

@@ -14,16 +14,8 @@ from onceward import limits
 from onceward.engine.base import Record
 from onceward.engine.sqlite import journal as journal_module
 from onceward.engine.sqlite.disk import Disk
-from onceward.engine.sqlite.journal import (
-    BLOCK_BYTES,
-    Commits,
-    Journal,
-    Segment,
-    encode_frame,
-    read_frame,
-    read_segment,
-    segment_paths,
-)
+from onceward.engine.sqlite.frames import BLOCK_BYTES, Commits, Segment
+from onceward.engine.sqlite.journal import Journal, read_segment, segment_paths
 from onceward.errors import CannotOpen
 from onceward.testing.disk import Faults, Observer, Operation, Strike, WatchedDisk
 from tests.engine.sqlite.child import Forgetful
@@ -384,12 +376,6 @@ def test_a_segment_of_another_database_is_damage(folder: Path) -> None:
     written(folder, 2)
     with pytest.raises(CannotOpen, match="another database"):
         list(Journal(str(folder / "app.db"), bytes(16), Disk(), os.urandom).recover(0))
-
-
-def test_a_frame_that_verifies_but_is_not_understood_is_damage() -> None:
-    frame = encode_frame(b"saltsalt", 1, 1, b"\x93\x01\x02\x03")
-    with pytest.raises(CannotOpen, match="not understood"):
-        read_frame(memoryview(frame), 0, b"saltsalt", "app.db-log.1")
 
 
 def test_closing_removes_the_files_or_leaves_them_where_that_fails(folder: Path) -> None:

@@ -10,7 +10,8 @@ import apsw
 import pytest
 
 from onceward.engine.sqlite import SQLiteEngine, reader
-from onceward.engine.sqlite.journal import damaged, read_segment, segment_paths
+from onceward.engine.sqlite.frames import damaged
+from onceward.engine.sqlite.journal import read_segment, segment_paths
 from onceward.engine.sqlite.reader import Snapshot, read
 from onceward.errors import CannotOpen, Contention, OncewardError
 from tests.bank import Bank, audit
