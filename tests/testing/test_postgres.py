@@ -56,6 +56,18 @@ def test_a_server_that_cannot_start_says_why() -> None:
         pass
 
 
+def test_a_server_that_does_not_stop_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    with PostgresServer({"fsync": "off"}) as server:
+        os.kill(server.pid, signal.SIGSTOP)
+        with monkeypatch.context() as patched:
+            patched.setattr("onceward.testing.postgres._START_S", 0.0)
+            with pytest.raises(AssertionError, match="does not stop") as told:
+                server.stop("fast")
+        os.kill(server.pid, signal.SIGCONT)
+        assert "checkpointer" in str(told.value)
+        assert "ready to accept connections" in str(told.value)
+
+
 def test_the_programs_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ONCEWARD_POSTGRES_BIN", str(tmp_path))
     assert programs() == tmp_path
