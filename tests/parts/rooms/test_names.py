@@ -9,6 +9,7 @@ from onceward import limits
 from onceward.errors import BadInput, TooLarge
 from onceward.parts.rooms import operations as op
 from onceward.parts.rooms.names import (
+    TABLE_ROOMS,
     admit_client,
     admit_name,
     admit_number,
@@ -63,6 +64,10 @@ def test_rooms_and_names_have_their_own_bounds() -> None:
     admit_name("n" * NAME, "a map's name")
     code, told = refusal(admit_name, "n" * (NAME + 1), "a map's name")
     assert (code, told[:12]) == ("bad_name", "a map's name")
+
+
+def test_rooms_of_tables_are_named_as_clients_know_them() -> None:
+    assert f"{TABLE_ROOMS}t1" == "table:t1"
 
 
 @pytest.mark.parametrize("client", ["c", "a b~", "c" * limits.ROOM_CLIENT_CHARS_MAX])
