@@ -125,6 +125,14 @@ def test_a_refused_step_says_why(detail: str, told: str) -> None:
     assert replica.waiting == [two]
 
 
+def test_a_step_is_refused_also_before_those_that_were_sent_earlier_are_answered() -> None:
+    replica = live()
+    one, two, three = (replica.change([put(key)]) for key in "abc")
+    hear(replica, Refused("r", 2, "bad_shape"))
+    assert code(two.error) == "bad_shape"
+    assert (replica.waiting, entries(replica)) == ([one, three], {"a": 1, "c": 1})
+
+
 def test_one_s_own_step_among_the_changes_is_its_answer() -> None:
     replica = live()
     step = replica.change([op.MapAdd("m", "n", 1)])
@@ -203,6 +211,15 @@ def test_who_was_forgotten_gives_up_only_what_the_server_may_have_heard_of() -> 
     assert (code(heard.error), never.answered) == ("outcome_unknown", False)
     assert sent(replica) == [2]
     assert entries(replica) == {"b": 1}
+
+
+def test_who_was_forgotten_before_saying_anything_gives_nothing_up() -> None:
+    replica = live()
+    replica.lost()
+    step = replica.change([put("a")])
+    replica.join()
+    hear(replica, joined(1, reset="forgotten"), Snapshot("r", 1, {}, {}))
+    assert (step.answered, sent(replica)) == (False, [1])
 
 
 def test_steps_are_given_up_with_a_number_or_all() -> None:

@@ -7,7 +7,7 @@ from onceward.parts.rooms import operations as op
 from onceward.parts.rooms.frames import Ack, Refused, Snapshot
 from tests.client.rooms.copies import by_bob, hear, joined, live, put
 
-ANN, BOB = Who("ann", True), Who("bob")
+ANN, BOB = Who("ann", True), Who("bob", False)
 
 
 def told(replica: Replica) -> Any:
@@ -83,6 +83,17 @@ def test_what_does_not_fit_any_more_is_the_doing_of_who_came_between() -> None:
     assert told(replica) == {BOB: key("k", "a")}
 
 
+def test_what_came_before_a_batch_is_given_up_is_not_its_doing() -> None:
+    replica = live({"m": {"k": 1}})
+    replica.change([op.MapCompare("m", "k", 2, 1), put("a")])
+    replica.begin()
+    replica.change([put("z")])
+    told(replica)
+    replica.receive(by_bob(1, put("k", 5)))
+    replica.abort()
+    assert told(replica) == {BOB: key("k", "a"), ANN: key("z")}
+
+
 def test_of_a_snapshot_the_differences_are_told_and_nobody_is_named() -> None:
     lists = {"l": [("i", "a0", 1), ("j", "a1", 1)], "gone": [("x", "a0", 1)]}
     replica = live({"m": {"a": 0, "b": 0}, "old": {"k": 0}}, lists)
@@ -135,6 +146,17 @@ def test_what_others_change_is_no_longer_one_s_own_unless_that_is_on_top() -> No
     assert replica.latest == {b: one}
 
 
+def test_a_step_that_is_answered_together_with_what_came_before_it_is_on_top_of_that() -> None:
+    replica = live({"m": {"a": 0}})
+    replica.change([put("a")])
+    hear(replica, Ack("r", 1, 1))
+    two = replica.change([put("a", 2)])
+    two.kept = True
+    hear(replica, by_bob(2, put("a", 3)), Ack("r", 2, 3))
+    assert replica.latest == {("map", "m", "a"): two}
+    assert two.below == {("map", "m", "a"): None}
+
+
 def test_a_refused_step_was_never_the_latest() -> None:
     replica = live({"m": {"a": 0}})
     one = replica.change([put("a")])
@@ -163,7 +185,7 @@ def test_lists_that_are_numbered_anew_are_counted_whoever_does_it() -> None:
     replica = live({}, lists)
     early = replica.change([op.ListInsert("l", "front", 1, after="")])
     assert (replica.numbered, early.numbered) == ({}, {})
-    own = replica.change([op.ListInsert("l", "end", 1)])
+    own = replica.change([op.ListInsert("l", "end", 1), op.MapSet("n", "k", 1)])
     assert (replica.numbered, own.numbered) == ({"l": 1}, {})
     later = replica.change([op.ListInsert("l", "more", 1)])
     assert (replica.numbered, later.numbered) == ({"l": 1}, {"l": 1})
