@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.errors import TABLE, BadInput
-from onceward.parts.rooms.frames import encode, read_client, read_server, reconnects
+from onceward.parts.rooms.frames import PROTOCOL, encode, read_client, read_server, reconnects
 
 VECTORS = json.loads(Path("tests/vectors/rooms/frames.json").read_text())
 
@@ -81,6 +81,19 @@ def test_what_a_frame_leaves_out_has_a_meaning(raw: str) -> None:
         frame = read_server(raw)
     assert {name: getattr(frame, name) for name in DEFAULTS[raw]} == DEFAULTS[raw]
     assert json.loads(encode(frame)) == json.loads(raw)
+
+
+@pytest.mark.parametrize("reset", ["", "new", "gap", "ahead", "epoch", "forgotten"])
+def test_a_joined_client_is_told_why_it_starts_anew(reset: str) -> None:
+    (frame, *_) = (frame for frame in VECTORS["server"] if frame["t"] == "joined")
+    joined: Any = read_server(text({**frame, "reset": reset}))
+    assert joined.reset == reset
+    with pytest.raises(BadInput):
+        read_server(text({**frame, "reset": f"{reset}x"}))
+
+
+def test_the_protocol_has_the_name_by_which_clients_ask_for_it() -> None:
+    assert PROTOCOL == "onceward.rooms.1"
 
 
 @given(st.binary(max_size=200))

@@ -160,16 +160,16 @@ def test_pieces_are_as_full_as_may_be() -> None:
 
 def test_clients_have_room_for_their_names_and_numbers_in_pieces() -> None:
     room = Room("e")
-    for client in ("c1", "c2", "c3"):
+    for client in ("c1", "c2", "c3", "c4"):
         room.clients["ann", client] = Mark(1, 1, 1, 1)
     each = 16 + len('"ann"') + len("c1") + 64
-    assert keys(room, 3 * each) == [["c1", "c2", "c3"]]
-    assert keys(room, 2 * each) == [["c1", "c2"], ["c3"]]
-    assert keys(room, 2 * each - 1) == [["c1"], ["c2"], ["c3"]]
-    assert keys(room, 1) == [["c1"], ["c2"], ["c3"]]
+    assert keys(room, 4 * each) == [["c1", "c2", "c3", "c4"]]
+    assert keys(room, 2 * each) == [["c1", "c2"], ["c3", "c4"]]
+    assert keys(room, 2 * each - 1) == [["c1"], ["c2"], ["c3"], ["c4"]]
+    assert keys(room, 1) == [["c1"], ["c2"], ["c3"], ["c4"]]
     room.clients["ann", "c2"] = Mark(9, 9, 9, 1, (2, 3))
-    assert keys(room, 2 * each + 34) == [["c1", "c2"], ["c3"]]
-    assert keys(room, 2 * each + 33) == [["c1"], ["c2"], ["c3"]]
+    assert keys(room, 2 * each + 34) == [["c1", "c2"], ["c3", "c4"]]
+    assert keys(room, 2 * each + 33) == [["c1"], ["c2"], ["c3", "c4"]]
 
 
 def test_no_piece_is_larger_than_what_it_is_said_to_hold() -> None:
