@@ -133,8 +133,6 @@ class Undo:
                 if stays:
                     kept.append(f"{_named(place)} stays where it is: its list was numbered anew")
                 ops += _restore(place, old[place], new[place], stays=stays)
-        # What was dropped must be there before it can be filled.
-        ops.sort(key=lambda one: not isinstance(one, op.MapMake | op.ListMake))
         return ops, kept
 
     def _is_latest(self, place: Place, step: Step) -> bool:
@@ -204,16 +202,14 @@ def _counted(ops: list[Operation], place: Place) -> float | None:
             key = getattr(does, "key", None)
             if key is None or key == place[2]:
                 return None
-    return total if total and place[0] == "map" else None
+    return total or None
 
 
 def _has_moved(old: Cell | None, new: Cell | None) -> bool:
     return old is not None and new is not None and new.position != old.position
 
 
-def _restore(
-    place: Place, old: Cell | None, new: Cell | None, *, stays: bool = False
-) -> list[Operation]:
+def _restore(place: Place, old: Cell | None, new: Cell | None, *, stays: bool) -> list[Operation]:
     """What brings a place from the new back to the old; or the value alone, if an item stays."""
     kind, name, key = place
     if kind == "map":

@@ -342,7 +342,7 @@ def read_client(raw: bytes) -> ClientFrame:
     try:
         frame = parse_by(_client_frame, raw)
     except BadInput as error:
-        if error.code in ("wrong_type", "missing_member") and "`$.t`" in error.message:
+        if error.code == "wrong_type" and "`$.t`" in error.message:
             raise BadInput(error.message, code="unknown_frame") from error
         if error.code == "missing_member" and "`t`" in error.message:
             raise BadInput("a frame says in `t` which it is", code="unknown_frame") from error

@@ -27,7 +27,8 @@ def between(low: str | None, high: str | None) -> str | None:
     it would be too long, or count too far: then the list is to be numbered anew."""
     path = _between(low, high)
     text = _text(path)
-    return text if len(text) <= limits.POSITION_CHARS_MAX and _countable(path) else None
+    countable = all(-_COUNT <= number < _COUNT for number in path)
+    return text if countable and len(text) <= limits.POSITION_CHARS_MAX else None
 
 
 def _between(low: str | None, high: str | None) -> list[int]:
@@ -45,7 +46,7 @@ def _between(low: str | None, high: str | None) -> list[int]:
         return [*under, over[same] - 1]
     if under[same] + 1 < over[same]:
         return [*under[:same], under[same] + 1]
-    rest = under[same + 1 : same + 2]
+    rest = under[same + 1 :]
     return [*under[: same + 1], rest[0] + 1 if rest else 0]
 
 
@@ -58,16 +59,11 @@ def admit(position: str) -> None:
     """Raise `BadInput` for what is no position, or too long for one."""
     if len(position) <= limits.POSITION_CHARS_MAX:
         try:
-            path = _path(position)
-            if _countable(path) and _text(path) == position:
-                return
+            _path(position)
+            return
         except (KeyError, ValueError):
             pass
     raise BadInput(f"{position[:100]!a} is not a position in a list", code="bad_value")
-
-
-def _countable(path: list[int]) -> bool:
-    return all(-_COUNT <= number < _COUNT for number in path)
 
 
 def _path(text: str) -> list[int]:
@@ -75,10 +71,10 @@ def _path(text: str) -> list[int]:
     place = 0
     while place < len(text) or not path:
         head = text[place : place + 1]
-        if "a" <= head <= "z":
-            digits, sign = ord(head) - ord("a") + 1, 1
-        elif "A" <= head <= "Z":
-            digits, sign = ord("Z") - ord(head) + 1, -1
+        if "a" <= head <= "h":
+            digits, below = ord(head) - ord("a") + 1, False
+        elif "S" <= head <= "Z":
+            digits, below = ord("Z") - ord(head) + 1, True
         else:
             raise ValueError(f"{text!r} is not a position")
         place += 1 + digits
@@ -89,7 +85,7 @@ def _path(text: str) -> list[int]:
             value = value * _BASE + _VALUES[digit]
         # Shorter numbers come before longer ones, and negative ones count from the other side.
         shorter = (_BASE**digits - _BASE) // (_BASE - 1)
-        path.append(shorter + value if sign > 0 else value - _BASE**digits - shorter)
+        path.append(value - _BASE**digits - shorter if below else shorter + value)
     return path
 
 

@@ -195,7 +195,7 @@ class Room:
         wait for an answer. What can be replayed begins behind `floor`."""
         floor = max(floor, self.floor)
         mark = self.clients.get((by, client))
-        n, _, _, known, skipped = mark or (0, 0, 0, 0, ())
+        n, known, skipped = (mark.n, mark.known, mark.skipped) if mark else (0, 0, ())
         if not epoch:
             return Greeting("new", n, True, known, skipped)
         if epoch != self.epoch:
@@ -264,11 +264,12 @@ class Room:
             # Whether earlier ones were taken, and forgotten since, is not known.
             self.clients[key] = Mark(n, entry.seq, entry.at_ms, n)
             return
-        known, skipped = before.known, before.skipped
-        if n > before.n + 1:
-            most = limits.ROOM_SKIPPED_MAX
-            skipped = (*skipped, *range(max(before.n + 1, n - most), n))[-most:]
-            known = max(known, skipped[0]) if len(skipped) == most else known
+        most = limits.ROOM_SKIPPED_MAX
+        known = before.known
+        skipped = (*before.skipped, *range(max(before.n + 1, n - most - 1), n))
+        if len(skipped) > most:
+            skipped = skipped[-most:]
+            known = skipped[0]
         self.clients[key] = Mark(n, entry.seq, entry.at_ms, known, skipped)
 
 

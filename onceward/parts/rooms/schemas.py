@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Callable, Mapping
+from operator import gt, lt
 from typing import Any, Literal
 
 import msgspec
@@ -77,14 +78,16 @@ def _is(type_: str, value: Any) -> bool:
 
 
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
-# Those with a bound: which values they are about, what is compared, and how it is told.
-_BOUNDS: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], int, str]] = {
-    "minimum": (lambda v: type(v) in _NUMBER, lambda v: v, 1, "is less than"),
-    "maximum": (lambda v: type(v) in _NUMBER, lambda v: v, -1, "is more than"),
-    "minLength": (lambda v: isinstance(v, str), len, 1, "has fewer characters than"),
-    "maxLength": (lambda v: isinstance(v, str), len, -1, "has more characters than"),
-    "minItems": (lambda v: isinstance(v, list), len, 1, "has fewer items than"),
-    "maxItems": (lambda v: isinstance(v, list), len, -1, "has more items than"),
+# Those with a bound: which values they are about, what is compared, what is beyond the bound, and
+# how it is told.
+_Test = Callable[[Any, Any], bool]
+_BOUNDS: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], _Test, str]] = {
+    "minimum": (lambda v: type(v) in _NUMBER, lambda v: v, lt, "is less than"),
+    "maximum": (lambda v: type(v) in _NUMBER, lambda v: v, gt, "is more than"),
+    "minLength": (lambda v: isinstance(v, str), len, lt, "has fewer characters than"),
+    "maxLength": (lambda v: isinstance(v, str), len, gt, "has more characters than"),
+    "minItems": (lambda v: isinstance(v, list), len, lt, "has fewer items than"),
+    "maxItems": (lambda v: isinstance(v, list), len, gt, "has more items than"),
 }
 _SILENT = ("title", "description", "default")
 
@@ -120,14 +123,14 @@ def _compile(schema: Any, where: str, depth: int) -> Check:
 
 
 def _bound(word: str, bound: Any, where: str) -> Check:
-    about, measure, sign, told = _BOUNDS[word]
+    about, measure, beyond, told = _BOUNDS[word]
     whole = word not in ("minimum", "maximum")
     if type(bound) not in _NUMBER or (whole and (type(bound) is not int or bound < 0)):
         raise BadInput(f"{word} in the schema of {where} is no number for it", code="bad_schema")
 
     def check(value: Any, place: str) -> None:
         # Compared, not subtracted: a whole number may be too large for that.
-        if about(value) and (measure(value) < bound if sign > 0 else measure(value) > bound):
+        if about(value) and beyond(measure(value), bound):
             raise _misfit(f"{place} {told} {bound}")
 
     return check

@@ -224,15 +224,6 @@ def test_counting_is_undone_whoever_has_counted_since() -> None:
     assert ann.room.redo().kept == ["'n' in 'm' is no number any more"]
 
 
-def test_a_map_that_others_use_meanwhile_is_not_dropped() -> None:
-    ann, bob = guests("ann", "bob")
-    ann.room.map("m").clear()
-    ann.room.map("m").set("k", 1)
-    ann.room.undo()
-    pump(ann, bob)
-    assert bob.room.map("m").whole() == {}
-
-
 def test_a_refused_step_is_nothing_to_undo() -> None:
     (ann,) = guests("ann", schemas=Schemas(maps={"m": {"type": "integer"}}))
     ann.room.map("m").set("k", 1)
@@ -241,7 +232,7 @@ def test_a_refused_step_is_nothing_to_undo() -> None:
     assert ann.room.map("m").get("k") == 1
     assert ann.room.undo().kept == []
     assert ann.room.map("m").get("k") is None
-    with pytest.raises(BadInput, match="nothing to undo"):
+    with pytest.raises(BadInput, match="nothing to undo "):
         ann.room.undo()
 
 
@@ -251,14 +242,17 @@ def test_a_new_change_ends_what_can_be_redone() -> None:
     ann.room.undo()
     assert ann.room.can_redo
     ann.room.map("m").set("j", 1)
-    with pytest.raises(BadInput, match="nothing to redo"):
+    with pytest.raises(BadInput, match="nothing to redo "):
         ann.room.redo()
 
 
 def test_in_a_batch_nothing_is_undone() -> None:
     (ann,) = guests("ann")
     ann.room.map("m").set("k", 1)
-    with ann.room.batch(), pytest.raises(BadInput, match="a batch is being made"):
+    with (
+        ann.room.batch(),
+        pytest.raises(BadInput, match="end it before you undo "),
+    ):
         ann.room.undo()
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.errors import TABLE, BadInput
-from onceward.parts.rooms.frames import encode, read_client, read_server, reconnects
+from onceward.parts.rooms.frames import PROTOCOL, encode, read_client, read_server, reconnects
 
 VECTORS = json.loads(Path("tests/vectors/rooms/frames.json").read_text())
 
@@ -47,6 +47,55 @@ def test_a_frame_as_large_as_may_be_is_read_and_a_larger_one_is_not() -> None:
     assert refused.value.code == "frame_too_large"
 
 
+DEFAULTS: dict[str, dict[str, Any]] = {
+    '{"t":"hello"}': {"token": ""},
+    '{"t":"join","room":"r","client":"c"}': {"epoch": "", "seq": 0, "steps": [], "create": False},
+    '{"t":"presence.set","room":"r","name":"n","value":1}': {"ttl_ms": 60_000},
+    '{"t":"say","room":"r","event":"e"}': {"value": None},
+    '{"t":"tell","room":"r","to":"m","event":"e"}': {"value": None},
+    '{"t":"act","n":1,"do":"draw"}': {"table": "", "body": {}},
+    '{"t":"welcome","user":"ann"}': {"until_ms": None, "beat_ms": 0},
+    '{"t":"joined","room":"r","epoch":"e","seq":1,"n":0,"me":"m","members":[],"presences":{}}': {
+        "reset": "",
+        "known": 0,
+        "skipped": (),
+        "count": 0,
+    },
+    '{"t":"snapshot","room":"r","seq":1,"maps":{},"lists":{}}': {"more": False},
+    '{"t":"change","room":"r","seq":1,"ops":[]}': {"by": "", "client": "", "n": 0},
+    '{"t":"refused","room":"r","n":1,"code":"c"}': {"detail": ""},
+    '{"t":"crowd","room":"r"}': {"count": 0},
+    '{"t":"said","room":"r","event":"e"}': {"value": None, "sender": "", "by": "", "direct": False},
+    '{"t":"left","room":"r","code":"c"}': {"detail": ""},
+    '{"t":"done","n":1}': {"value": None},
+    '{"t":"failed","n":1,"code":"c"}': {"detail": ""},
+    '{"t":"error","code":"c"}': {"detail": "", "room": ""},
+}
+
+
+@pytest.mark.parametrize("raw", DEFAULTS)
+def test_what_a_frame_leaves_out_has_a_meaning(raw: str) -> None:
+    try:
+        frame: Any = read_client(raw.encode())
+    except BadInput:
+        frame = read_server(raw)
+    assert {name: getattr(frame, name) for name in DEFAULTS[raw]} == DEFAULTS[raw]
+    assert json.loads(encode(frame)) == json.loads(raw)
+
+
+@pytest.mark.parametrize("reset", ["", "new", "gap", "ahead", "epoch", "forgotten"])
+def test_a_joined_client_is_told_why_it_starts_anew(reset: str) -> None:
+    (frame, *_) = (frame for frame in VECTORS["server"] if frame["t"] == "joined")
+    joined: Any = read_server(text({**frame, "reset": reset}))
+    assert joined.reset == reset
+    with pytest.raises(BadInput):
+        read_server(text({**frame, "reset": f"{reset}x"}))
+
+
+def test_the_protocol_has_the_name_by_which_clients_ask_for_it() -> None:
+    assert PROTOCOL == "onceward.rooms.1"
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_frame_or_refused_with_a_code(raw: bytes) -> None:
     status = 200
@@ -57,7 +106,7 @@ def test_any_bytes_are_a_frame_or_refused_with_a_code(raw: bytes) -> None:
     assert status in (200, 400, 413, 422)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_a_client_takes_what_a_newer_server_says_more(extra: Any) -> None:
     frame = read_server(text({"t": "pong", "extra": extra}).decode("utf-8", "replace"))
     assert encode(frame) == b'{"t":"pong"}'
@@ -67,8 +116,9 @@ def test_a_client_takes_what_a_newer_server_says_more(extra: Any) -> None:
     "raw", [b"", b"{", b'{"t":"hello"}', b'{"t":"ack"}', b"\xff", b"[" * 9_999]
 )
 def test_what_is_no_frame_of_a_server_is_an_error_of_its_own(raw: bytes) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput) as refused:
         read_server(raw)
+    assert refused.value.code == "not_json"
 
 
 @pytest.mark.parametrize("code", TABLE)
@@ -77,6 +127,8 @@ def test_a_closed_connection_is_made_again_where_the_table_says_that_it_helps(co
 
 
 def test_without_a_reason_only_numbers_that_always_pass_are_tried_again() -> None:
-    assert all(reconnects(close) for close in (1001, 1006, 1011, 1012, 1013, 4429))
-    assert not any(reconnects(close) for close in (1002, 1007, 1009, 4400, 4401, 4403, 4409, 4410))
+    passing = [1000, 1001, 1005, 1006, 1011, 1012, 1013, 1014]
+    assert [close for close in range(4000) if reconnects(close)] == passing
+    assert reconnects(4429)
+    assert not any(reconnects(close) for close in (4400, 4401, 4403, 4409, 4410))
     assert reconnects(1006, "room_deleted"), "a reason counts only with its own number"

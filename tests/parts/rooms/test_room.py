@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from onceward import limits
 from onceward.errors import BadInput, OncewardError
 from onceward.parts.rooms import operations as op
-from onceward.parts.rooms.room import Entry, Piece, Room, Tail, replayed
+from onceward.parts.rooms.frames import Change
+from onceward.parts.rooms.room import Entry, Piece, Room, refusal, replayed
 from onceward.parts.rooms.schemas import Schemas, Shapes
-from tests.parts.rooms.making import STEPS
+from tests.parts.rooms.making import STEPS, sizes
 
 LATER_MS = limits.ROOM_CLIENT_MS  # everything in these rooms was done at the time 0
 
@@ -99,6 +100,7 @@ def test_a_room_is_the_same_from_its_log_or_from_a_snapshot_and_the_rest(
     replayed(later, entries)
     for other in (again, later):
         assert other.state.plain() == room.state.plain()
+        assert sizes(other.state) == sizes(room.state)
         assert (other.seq, other.clients) == (room.seq, room.clients)
 
 
@@ -113,6 +115,37 @@ def test_a_room_is_seen_as_of_any_sequence_number() -> None:
         past = replayed(Room("e"), entries, until=seq)
         assert past.state.plain()["maps"] == {"m": {"k": seq - 1}}
         assert past.seq == seq
+
+
+def test_no_more_of_a_log_is_read_than_is_asked_for() -> None:
+    entries = iter([Entry(seq, set_to(seq)) for seq in range(1, 6)])
+    assert replayed(Room("e"), entries, until=2).seq == 2
+    assert next(entries).seq == 4
+
+
+def test_an_entry_says_who_did_what_and_when_and_others_are_told() -> None:
+    room = Room("e", seq=6)
+    taken = room.take(set_to(1), by="ann", client="c", n=2, at_ms=3)
+    assert taken is not None
+    assert taken.entry == Entry(7, set_to(1), by="ann", client="c", n=2, at_ms=3)
+    assert taken.entry.change("r") == Change("r", 7, set_to(1), "ann", "c", 2)
+    taken = room.take(set_to(1))
+    assert taken is not None
+    for entry in (taken.entry, Entry(8, set_to(1))):
+        assert entry.change("r") == Change("r", 8, set_to(1), "", "", 0)
+        assert entry.at_ms == 0
+
+
+def test_who_follows_a_log_is_told_what_changes() -> None:
+    room = Room("e")
+    taken = room.take(set_to(1))
+    assert taken is not None
+    assert Room("e").follow(taken.entry) == taken.effects
+
+
+def test_a_refusal_is_told_by_its_code_and_not_too_long_a_text() -> None:
+    assert refusal(BadInput("x" * 500, code="bad_shape")) == ("bad_shape", "x" * 500)
+    assert refusal(BadInput("x" * 501, code="bad_shape")) == ("bad_shape", "x" * 500)
 
 
 def test_an_entry_that_does_not_follow_is_damage() -> None:
@@ -134,6 +167,7 @@ def room_at_ten() -> Room:
     ("client", "epoch", "seq", "waiting", "expected"),
     [
         ("fresh", "", 0, False, ("new", 0, True)),
+        ("new", "", 0, False, ("new", 10, True)),
         ("new", "e", 10, True, ("", 10, True)),
         ("new", "e", 5, True, ("", 10, True)),
         ("fresh", "e", 5, True, ("", 0, True)),
@@ -149,7 +183,9 @@ def test_a_client_is_told_all_it_missed_or_that_it_must_start_anew(
 ) -> None:
     room = room_at_ten()
     room.forget(5, LATER_MS)
-    assert room.greet(5, "ann", client, epoch, seq, waiting=waiting)[:3] == expected
+    greeting = room.greet(5, "ann", client, epoch, seq, waiting=waiting)
+    assert greeting[:3] == expected
+    assert greeting[3:] == (4 if greeting.n else 0, ())
 
 
 def test_a_room_knows_which_steps_of_a_client_it_refused() -> None:
@@ -158,37 +194,17 @@ def test_a_room_knows_which_steps_of_a_client_it_refused() -> None:
         room.take(set_to(n), client="c", n=n)
     greeting = room.greet(0, "", "c", "e", 1, waiting=True)
     assert (greeting.n, greeting.known, greeting.skipped) == (8, 2, (4, 5, 6))
+    most = limits.ROOM_SKIPPED_MAX
+    room.take(set_to(0), client="c", n=9 + most - 3)
+    greeting = room.greet(0, "", "c", "e", 1, waiting=True)
+    assert (greeting.known, greeting.skipped) == (2, (4, 5, 6, *range(9, 9 + most - 3)))
+    room.take(set_to(0), client="c", n=11 + most - 3)
+    greeting = room.greet(0, "", "c", "e", 1, waiting=True)
+    assert (greeting.known, greeting.skipped[:3], greeting.skipped[-1]) == (5, (5, 6, 9), 7 + most)
     room.take(set_to(0), client="c", n=1_000)
     greeting = room.greet(0, "", "c", "e", 1, waiting=True)
     first = 1_000 - limits.ROOM_SKIPPED_MAX
     assert (greeting.known, greeting.skipped) == (first, tuple(range(first, 1_000)))
-
-
-def test_clients_are_remembered_while_the_log_reaches_back_to_them_and_for_a_while() -> None:
-    room = room_at_ten()
-    room.forget(2, LATER_MS)
-    assert ("ann", "old") in room.clients
-    room.forget(3, LATER_MS - 1_000)
-    assert ("ann", "old") in room.clients
-    room.forget(3, LATER_MS)
-    assert room.clients.keys() == {("ann", "new")}
-
-
-def test_of_too_many_clients_the_longest_silent_get_a_new_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "ROOM_CLIENTS_MAX", 2)
-    room = Room("e")
-    for number in range(1, 5):
-        room.take(set_to(number), client=f"c{number}", n=1)
-    room.forget(0, 0)
-    assert [client for _, client in room.clients] == ["c3", "c4"]
-    again = Room("e", seq=4)
-    for piece in room.pieces():
-        again.add_piece(piece)
-    for one in (room, again):
-        assert one.greet(0, "", "c2", "e", 1, waiting=True).reset == "forgotten"
-        assert one.greet(0, "", "c2", "e", 2, waiting=True).reset == ""
 
 
 # What a room does not take.
@@ -227,24 +243,6 @@ def test_what_cannot_be_a_client_or_a_number_is_refused(client: str, n: int) -> 
         Room("e").take(set_to(1), client=client, n=n)
 
 
-def test_a_room_does_not_grow_beyond_its_bounds_but_may_always_shrink(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    room = Room("e")
-    room.take(set_to("x" * 500))
-    monkeypatch.setattr(limits, "ROOM_BYTES_MAX", 400)
-    with pytest.raises(BadInput) as refused:
-        room.take(set_to("x" * 600))
-    assert refused.value.code == "room_too_large"
-    room.take(set_to("x" * 450))
-    monkeypatch.setattr(limits, "ROOM_CELLS_MAX", 2)
-    with pytest.raises(BadInput) as refused:
-        room.take(set_to("x", "another"))
-    assert refused.value.code == "room_too_large"
-    room.take([op.MapDelete("m", "k")])
-    assert room.seq == 3
-
-
 def test_values_are_checked_against_the_schemas_also_counters() -> None:
     schemas = Schemas(maps={"m": {"type": "integer", "maximum": 2}}, lists={"l": {"type": "null"}})
     room = Room("e", shapes=Shapes(schemas))
@@ -254,16 +252,6 @@ def test_values_are_checked_against_the_schemas_also_counters() -> None:
             room.take([does])
         assert refused.value.code == "bad_shape"
     assert room.state.plain()["maps"] == {"m": {"k": 2}}
-
-
-def test_a_tail_knows_what_it_reaches_back_to() -> None:
-    tail = Tail(5, most=3)
-    for seq in range(6, 11):
-        tail.add(Entry(seq, []))
-    assert tail.floor == 7
-    assert tail.since(6) is None
-    assert [entry.seq for entry in tail.since(8) or ()] == [9, 10]
-    assert tail.since(10) == []
 
 
 def test_a_step_that_changes_too_much_is_refused_however_short_it_is(
@@ -305,12 +293,3 @@ def test_a_schema_that_came_later_leaves_what_was_there_in_its_order() -> None:
         with pytest.raises(BadInput) as refused:
             room.take(ops)
         assert refused.value.code == "bad_shape"
-
-
-def test_a_room_is_as_large_as_its_snapshot_is_whatever_its_keys_are() -> None:
-    room = Room("e")
-    room.take([op.MapSet("m", "\x01" * 200 + str(number), 1) for number in range(100)])
-    room.take([op.ListInsert("l", "é\x01" * 50 + str(number), 1) for number in range(100)])
-    pieces = [msgspec.json.encode(piece) for piece in room.pieces(20_000)]
-    assert sum(map(len, pieces)) <= room.state.bytes
-    assert max(map(len, pieces)) <= 20_000 + 1_000

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from onceward import limits
 from onceward.errors import BadInput
 from onceward.parts.rooms.schemas import Schemas, Shapes
 
@@ -49,6 +51,8 @@ def test_what_fits_is_admitted(value: Any) -> None:
         ({"x": -1}, "less than 0"),
         ({"x": 101}, "more than 100"),
         ({"x": 1, "y": 2}, "not known: 'y'"),
+        ({"x": 1, "y" * 101: 2}, f"not known: '{'y' * 100}'"),
+        ({"x": 1, "name": 2}, "'name', is not of the type string or null"),
         ({"x": 1, "name": ""}, "fewer characters than 1"),
         ({"x": 1, "name": "abcd"}, "more characters than 3"),
         ({"x": 1, "path": []}, "fewer items than 1"),
@@ -107,11 +111,87 @@ def test_what_is_no_schema_is_refused_at_once(schema: Any) -> None:
     assert len(refused.value.message) < 500
 
 
-def test_a_schema_without_end_is_refused() -> None:
-    schema: dict[str, Any] = {}
-    schema["items"] = {}
-    deep = schema
-    for _ in range(30):
-        deep = {"items": deep}
-    with pytest.raises(BadInput, match="too deeply"):
-        shapes(deep)
+def test_a_word_that_is_not_known_is_told_with_those_that_are() -> None:
+    with pytest.raises(
+        BadInput, match=r"'pattern' .* known are additionalProperties, anyOf, const, "
+    ):
+        shapes({"pattern": "a"})
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {"items": nested(depth - 1)} if depth > 1 else {}
+
+
+def test_schemas_are_in_each_other_so_deeply_and_no_deeper() -> None:
+    shapes(nested(20))
+    with pytest.raises(BadInput, match="too deeply") as refused:
+        shapes(nested(21))
+    assert refused.value.code == "bad_schema"
+
+
+def test_schemas_are_so_large_and_no_larger() -> None:
+    def sized(size: int) -> Schemas:
+        empty = len(msgspec.json.encode(Schemas(maps={"m": {"description": ""}})))
+        return Schemas(maps={"m": {"description": "x" * (size - empty)}})
+
+    Shapes(sized(limits.ROOM_SCHEMAS_BYTES_MAX))
+    with pytest.raises(BadInput) as refused:
+        Shapes(sized(limits.ROOM_SCHEMAS_BYTES_MAX + 1))
+    assert refused.value.code == "bad_schema"
+
+
+@pytest.mark.parametrize("word", ["title", "description", "default"])
+def test_words_that_say_nothing_are_taken(word: str) -> None:
+    shapes({word: "x"}).admit("presence", "cursor", {"any": "thing"})
+
+
+@pytest.mark.parametrize(
+    ("word", "fits", "more"),
+    [
+        ("maxLength", "", "a"),
+        ("maxItems", [], [1]),
+        ("minLength", "", None),
+        ("minItems", [], None),
+    ],
+)
+def test_a_bound_may_be_zero(word: str, fits: Any, more: Any) -> None:
+    bounded = shapes({word: 0})
+    bounded.admit("presence", "cursor", fits)
+    if more is not None:
+        with pytest.raises(BadInput):
+            bounded.admit("presence", "cursor", more)
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_members_that_are_not_known_are_refused_only_where_it_is_said(said: bool) -> None:
+    open_ = shapes({"properties": {"a": {}}, "additionalProperties": said})
+    for value in ({}, {"a": 1}, 7, None, [1], "text"):
+        open_.admit("presence", "cursor", value)
+    if said:
+        open_.admit("presence", "cursor", {"a": 1, "b": 2})
+    else:
+        with pytest.raises(BadInput, match="not known: 'b'"):
+            open_.admit("presence", "cursor", {"a": 1, "b": 2})
+
+
+def test_each_kind_has_its_own_schemas() -> None:
+    room = Shapes(
+        Schemas(
+            maps={"x": {"type": "string"}},
+            lists={"x": {"type": "integer"}},
+            presences={"x": {"type": "null"}},
+        )
+    )
+    values = {"map": "text", "list": 1, "presence": None}
+    for kind in values:
+        for other, value in values.items():
+            if kind == other:
+                room.admit(kind, "x", value)  # type: ignore[arg-type]
+            else:
+                with pytest.raises(BadInput):
+                    room.admit(kind, "x", value)  # type: ignore[arg-type]
+
+
+def test_it_is_known_whether_there_is_a_schema_at_all() -> None:
+    assert not Shapes().any
+    assert shapes({}).any
