@@ -16,16 +16,20 @@ PATTERNS = (
     "outward/addresses outward/answers outward/headers outward/hosts",
     "outward/places outward/signing",
     "parts/games/checks parts/games/match parts/games/rules",
-    "parts/locks/rules parts/recurrence parts/timers/rules",
+    "parts/locks/records parts/locks/rules parts/recurrence",
+    "parts/timers/records parts/timers/rules",
     "parts/rooms/frames parts/rooms/names parts/rooms/positions parts/rooms/room",
     "parts/rooms/schemas parts/rooms/state",
-    "parts/schedule/rules parts/schedule/settings",
+    "parts/schedule/records parts/schedule/rules parts/schedule/settings",
     "parts/seats/policy parts/seats/rating parts/seats/rules parts/seats/seating",
     "service/agenda service/effects service/hands service/outcome",
     "client/rooms/replica client/rooms/undo",
     "apps/credit/application apps/credit/decision apps/credit/record_id apps/credit/soap",
     "apps/rps/numbers apps/rps/rules apps/rps/sns_signature apps/rps/words apps/tictactoe/rules",
-    "web/packing web/rates web/routes web/texts",
+    "web/auth web/handshake web/metrics web/packing web/rates web/routes web/texts",
+    "web/api/timer_views",
+    "testing/locks testing/simulation/history testing/simulation/linear",
+    "testing/simulation/schedule/replay testing/simulation/schedule/verdict",
 )
 LEFT_OUT = re.compile(
     r"_(browser|certified|docs|engines|fuzz|kill|load|many|power|simulated|soak|tls|types)\.py$"
