@@ -28,7 +28,7 @@ PATTERNS = (
     "web/packing web/rates web/routes web/texts",
 )
 LEFT_OUT = re.compile(
-    r"_(browser|certified|docs|engines|fuzz|kill|load|many|power|simulated|soak|tls|types)\.py$"
+    r"_(browser|certified|docs|engines|fuzz|kill|load|many|power|same|simulated|soak|tls|types)\.py$"
 )
 WHOLE = {"parts", "apps"}
 
