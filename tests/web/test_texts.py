@@ -101,7 +101,10 @@ def test_what_is_heard_is_the_same_however_it_comes(
     assert hear(pieces, whole_texts=True) == hear(pieces, whole_texts=False)
 
 
-@given(st.lists(MESSAGES.filter(lambda message: len(message) < 1 << 16), min_size=1), MASKS)
+SMALL = MESSAGES.filter(lambda message: len(message) < 1 << 16)
+
+
+@given(st.lists(SMALL, min_size=1, max_size=6), MASKS)
 def test_whole_texts_need_no_library(messages: list[bytes], mask: bytes) -> None:
     data = b"".join(framed(0x81, message, mask) for message in messages)
     assert Texts().take(data) == (messages, len(messages), b"")
@@ -127,10 +130,12 @@ LEFT = {
     "a small size in two bytes": framed(0x81, b"x" * 125, b"mask", 2),
     "a small size in eight bytes": framed(0x81, b"x" * 126, b"mask", 8),
     "no mask": framed(0x81, b"x" * 9, None),
+    "no mask, and nothing else": framed(0x81, b"", None),
     "no mask, and larger": framed(0x81, b"x" * 126, None),
     "the first of fragments": framed(0x01, b"x", b"mask"),
     "the last of fragments": framed(0x80, b"x", b"mask"),
     "bytes": framed(0x82, b"x", b"mask"),
+    "many bytes": framed(0x82, b"x" * 300, b"mask"),
     "a goodbye": framed(0x88, b"", b"mask"),
     "a ping": framed(0x89, b"", b"mask"),
     "a pong to somebody": framed(0x8A, b"x", b"mask"),

@@ -151,7 +151,7 @@ def test_what_is_refused_takes_no_memory() -> None:
 
 def test_a_long_text_is_read_as_it_is() -> None:
     """The parser hands it on in pieces."""
-    name = "".join(f"{number} " for number in range(10_000))
+    name = "".join(f"{number}\n" for number in range(10_000))
     [one] = soap.read(replaced(b"Applicant 1", name.encode())).notifications
     assert one.fields["Name"] == name
 
@@ -190,6 +190,10 @@ def test_all_that_is_missing_is_named() -> None:
 def test_of_a_long_name_the_beginning_is_shown() -> None:
     with pytest.raises(BadInput, match=f"^{'a' * 40} may not stand in notifications"):
         soap.read(replaced(b"<ActionId>", b"<%s/><ActionId>" % (b"a" * 100)))
+    with pytest.raises(BadInput, match=f"not '{'a' * 40}'"):
+        soap.read(replaced(b"sf:Opportunity", b"a" * 100))
+    with pytest.raises(BadInput, match=f"not '{'a' * 40}'"):
+        soap.read(replaced(b'"UTF-8"', b'"%s"' % (b"a" * 100)))
 
 
 @given(TEXTS | st.text(max_size=20))
