@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.strict import parse
+from onceward.strict import parse, parse_by
 
 
 class Thing(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -61,6 +61,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "objects too deep": (b'{"body":' + b'{"a":' * DEEP + b"{}" + b"}" * DEEP + b"}", "too_deep"),
     "much too deep": (b"[" * 100_000 + b"]" * 100_000, "too_deep"),
     "much too deep, and cut off": (b"[" * 100_000, "too_deep"),
+    "too deep, and words in it": (b"[x" * DEEP * 2 + b"]" * DEEP * 2, "too_deep"),
     "too deep, beside texts": (
         b'{"body":["]]\\\\",' + b"[" * DEEP + b"]" * DEEP + b"]}",
         "too_deep",
@@ -82,6 +83,21 @@ BAD: dict[str, tuple[bytes, str]] = {
 def test_a_bad_body_is_refused_with_the_code_of_its_fault(what: str) -> None:
     raw, expected = BAD[what]
     assert code(raw) == expected
+
+
+def test_what_the_decoder_alone_refuses_is_refused() -> None:
+    def no(type_: type, value: object) -> object:
+        raise msgspec.DecodeError("not like that")
+
+    with pytest.raises(BadInput, match="not like that") as refused:
+        parse_by(msgspec.json.Decoder(complex, dec_hook=no), b"1")
+    assert refused.value.code == "not_json"
+
+
+def test_of_a_long_name_the_beginning_is_told() -> None:
+    with pytest.raises(BadInput) as refused:
+        parse(b'{"body":1,"' + b"x" * 1_000 + b'":2}', Thing)
+    assert len(refused.value.message) == 300
 
 
 def test_a_member_that_is_missing_unknown_or_there_twice_is_named() -> None:

@@ -11,7 +11,7 @@ of each pack, by a compiler's parser, that it is the same program.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from posixpath import dirname, normpath
 from string import ascii_letters, ascii_uppercase
@@ -79,7 +79,7 @@ def _shorter(text: str) -> dict[str, str]:
     """Shorter names for private members and for variables. A word gets the same one everywhere, and
     no two words that are in one function, or at the top, get the same: so whatever a word means, it
     means the same as before."""
-    pieces = _Pieces([";", *_inside(text), ";"])
+    pieces = _Pieces(_inside(text))
     counts = Counter(pieces.all)
     found = {word for word in counts if _PRIVATE.fullmatch(word)}
     for place, word in enumerate(pieces.all):
@@ -103,14 +103,15 @@ def _shorter(text: str) -> dict[str, str]:
 class _Pieces:
     """The pieces of a program, and which brackets they stand in."""
 
-    def __init__(self, pieces: list[str]) -> None:
-        self.all = pieces
+    def __init__(self, pieces: Iterable[str]) -> None:
+        self.all = [";", *pieces, ";"]
+        """With one more at each end, so that there is something before and after each."""
         self._opens: list[int] = []
         """For each piece, where the bracket is that it stands in; 0 if there is none."""
         self._closes: dict[int, int] = {}
         self._began: dict[int, int] = {}
         inside = [0]
-        for place, piece in enumerate(pieces):
+        for place, piece in enumerate(self.all):
             if piece in ("}", "]", ")"):
                 self._began[place] = inside[-1]
                 self._closes[inside.pop()] = place
@@ -199,13 +200,13 @@ def _inside(text: str) -> Iterator[str]:
 
 
 def _shrunk(text: str, names: dict[str, str]) -> str:
-    source = _Pieces([";", *_tokens(text, names), ";"])
+    source = _Pieces(_tokens(text, names))
     pieces: list[str] = []
     for place, piece in enumerate(source.all[1:-1], 1):
         if piece in names:
             private = _PRIVATE.fullmatch(piece)
             piece = names[piece] if private else source.named(place, names[piece])
-        elif piece in "}])" and pieces[-1] in (",", ";" if piece == "}" else ","):
+        elif piece in "}])" and pieces[-1] in (",;" if piece == "}" else ","):
             pieces.pop()  # nothing follows that it would stand between
         elif piece == "=>" and pieces[-3] == "(" and re.match(r"\w", pieces[-2]):
             pieces[-3:] = [pieces[-2]]

@@ -34,7 +34,7 @@ class Rates:
         """Count a request of a caller. Raises `rate_limited`, with how long to wait, if its store
         is empty; then it does not count."""
         now_ns = self._clock.elapsed_ns()
-        full_ns = max(self._full_ns.pop(name, 0), now_ns)
+        full_ns = max(self._full_ns.pop(name, now_ns), now_ns)
         wait_ns = full_ns - now_ns - (self.at_once - 1) * self._gap_ns
         refused = wait_ns > 0
         _keep(self._full_ns, name, full_ns if refused else full_ns + self._gap_ns)

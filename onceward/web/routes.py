@@ -95,7 +95,7 @@ class Routes:
             before, node = node, after
         asked, method = method, "GET" if method == "HEAD" else method
         route = node.routes.get(method)
-        if route is None and before.any is not None and node is not before.any:
+        if route is None and text and before.any is not None and node is not before.any:
             # A name may be the same as a word: there may be a lock called "renew".
             route = before.any.routes.get(method)
             values.append(text)

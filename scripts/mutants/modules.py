@@ -32,7 +32,7 @@ PATTERNS = (
     "testing/simulation/schedule/replay testing/simulation/schedule/verdict",
 )
 LEFT_OUT = re.compile(
-    r"_(browser|certified|docs|engines|fuzz|kill|load|many|power|simulated|soak|tls|types)\.py$"
+    r"_(browser|certified|docs|engines|fuzz|kill|load|many|power|same|simulated|soak|tls|types)\.py$"
 )
 WHOLE = {"parts", "apps"}
 

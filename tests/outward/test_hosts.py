@@ -82,6 +82,14 @@ def test_a_host_in_trouble_gets_one_request_at_a_time_after_a_pause(
     assert len(slots(hosts)) == 1
 
 
+def test_time_may_begin_at_zero(hosts: Hosts, time: Time) -> None:
+    time.now_ns = 0
+    slot(hosts).give_back(False)
+    assert wait_s(hosts) == limits.HOST_PAUSE_S_MIN / 2
+    answer(hosts, 2, "b")
+    assert len(slots(hosts, "b")) == FEW + 2
+
+
 def test_pauses_double_up_to_the_longest(hosts: Hosts, time: Time) -> None:
     pauses = []
     for _ in range(10):
@@ -166,6 +174,25 @@ def test_who_has_to_wait_for_a_request_to_end_waits_about_that_long(
     assert wait_s(hosts) == pytest.approx(1.6 / MANY, rel=0.01)
 
 
+def test_how_long_a_request_takes_is_learned_by_an_eighth_of_each(hosts: Hosts, time: Time) -> None:
+    for taken_ns in (800_000_000, 1_600_000_000):
+        taken = slot(hosts)
+        time.now_ns += taken_ns
+        taken.give_back(True)
+    assert len(slots(hosts)) == 4
+    assert wait_s(hosts) == (0.1 + (1.6 - 0.1) / 8) / 4
+
+
+def test_who_has_to_wait_for_a_host_that_has_not_answered_waits_as_long_again(
+    hosts: Hosts, time: Time
+) -> None:
+    slot(hosts)
+    time.now_ns += 1_000_000_000
+    slot(hosts)  # the last one counts
+    time.now_ns += 300_000_000
+    assert wait_s(hosts) == 0.3
+
+
 def test_who_has_to_wait_for_a_host_that_has_not_answered_asks_less_and_less_often(
     hosts: Hosts, time: Time
 ) -> None:
@@ -228,6 +255,12 @@ def test_hosts_with_requests_are_not_forgotten(time: Time) -> None:
         for one in taken:
             one.give_back(True)
     assert len(hosts) == 3
+
+
+def test_a_host_is_kept_in_mind_once(hosts: Hosts) -> None:
+    answer(hosts, 2)
+    slots(hosts)
+    assert len(hosts) == 1
 
 
 def test_asking_for_a_host_does_not_take_memory(hosts: Hosts) -> None:

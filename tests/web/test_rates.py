@@ -87,6 +87,12 @@ def test_who_waits_as_long_as_told_is_taken_and_not_sooner(per_second: float, at
     assert callers.passed(1) == 1
 
 
+@pytest.mark.parametrize(("per_second", "gap_s"), [(0.01, 100.0), (1, 1.0), (8, 0.125)])
+def test_the_next_comes_when_one_has_filled_up(per_second: float, gap_s: float) -> None:
+    callers = Callers(per_second, 1)
+    assert (callers.wait_s(), callers.wait_s()) == (0, gap_s)
+
+
 def test_without_a_burst_it_is_as_many_as_in_a_second_and_at_least_one() -> None:
     assert Callers(7.9).passed(20) == 7
     assert Callers(0.1).passed(20) == 1

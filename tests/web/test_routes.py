@@ -6,22 +6,21 @@ import pytest
 
 from onceward.errors import BadInput
 from onceward.web.http import Request, Response
-from onceward.web.routes import Route, Routes
+from onceward.web.routes import Route, Routes, words_of
 
 
 async def nothing(server: Any, request: Request) -> Response:
     return Response(200)
 
 
-ROUTES = Routes(
-    [
-        Route("GET", "/things", nothing, "all"),
-        Route("GET", "/things/{name}", nothing, "one"),
-        Route("DELETE", "/things/{name}", nothing, "remove one"),
-        Route("POST", "/things/make", nothing, "make one"),
-        Route("POST", "/things/{name}/parts/{part}", nothing, "make a part"),
-    ]
-)
+TABLE = [
+    Route("GET", "/things", nothing, "all"),
+    Route("GET", "/things/{name}", nothing, "one"),
+    Route("DELETE", "/things/{name}", nothing, "remove one"),
+    Route("POST", "/things/make", nothing, "make one"),
+    Route("POST", "/things/{name}/parts/{part}", nothing, "make a part"),
+]
+ROUTES = Routes(TABLE)
 
 
 def asked(method: str, path: str, **scope: Any) -> Request:
@@ -39,16 +38,25 @@ def find(method: str, path: str, **scope: Any) -> tuple[str, dict[str, str]]:
     return route.summary, request.parameters
 
 
-def refusal(method: str, path: str, **scope: Any) -> BadInput:
+def refusal(method: str, path: str, routes: Routes = ROUTES, **scope: Any) -> BadInput:
     with pytest.raises(BadInput) as refused:
-        ROUTES.find(asked(method, path, **scope))
+        routes.find(asked(method, path, **scope))
     return refused.value
+
+
+def test_the_table_is_read_in_its_order() -> None:
+    assert list(ROUTES) == TABLE
+
+
+def test_a_route_answers_with_200_and_not_to_everybody_unless_it_says_so() -> None:
+    assert (TABLE[0].statuses, TABLE[0].public) == ((200,), False)
 
 
 def test_addresses_lead_to_their_routes() -> None:
     assert find("GET", "/things") == ("all", {})
     assert find("HEAD", "/things") == ("all", {})
     assert find("GET", "/things?x=/y") == ("all", {})
+    assert find("GET", "/things?") == ("all", {})
     assert find("GET", "/things/a") == ("one", {"name": "a"})
     assert find("POST", "/things/make") == ("make one", {})
     assert find("POST", "/things/a/parts/b") == ("make a part", {"name": "a", "part": "b"})
@@ -65,7 +73,11 @@ def test_a_name_may_have_any_characters_in_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/", "/thing", "/things/", "/things//", "//things", "/things/a/b", "things", "/*"]
+    "path",
+    [
+        *("", "/", "/thing", "/things/", "/things//", "//things", "/things/a/b", "things", "/*"),
+        "/x/things",
+    ],
 )
 def test_there_is_nothing_at_other_addresses(path: str) -> None:
     assert refusal("GET", path).code == "not_found"
@@ -97,13 +109,37 @@ def test_an_address_is_text_without_nul() -> None:
     assert refusal("GET", "/things/a%00").code == "bad_name"
 
 
-@pytest.mark.parametrize("root", ["/api", "/api/", "/a b/ü"])
-def test_it_may_be_mounted_below_an_address(root: str) -> None:
-    prefix = {"/a b/ü": "/a%20b/%C3%BC"}.get(root, "/api")
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_name_is_never_empty(method: str) -> None:
+    """Not even if the address is the one at which all of it is mounted."""
+    routes = Routes([Route("POST", "/{name}", nothing, "make one")])
+    assert refusal(method, "", routes).code == "not_found"
+    assert refusal(method, "/at", routes, root_path="/at").code == "not_found"
+    assert refusal(method, "/", routes).code == "not_found"
+    front = Routes([*routes, Route("PUT", "/", nothing, "front")])
+    assert refusal(method, "/", front).details["allow"] == "PUT"
+
+
+@pytest.mark.parametrize(
+    ("root", "prefix"),
+    [
+        ("/api", "/api"),
+        ("/api/", "/api"),
+        ("/x/max", "/x/max"),
+        ("/a b/ü", "/a%20b/%C3%BC"),
+    ],
+)
+def test_it_may_be_mounted_below_an_address(root: str, prefix: str) -> None:
     assert find("GET", f"{prefix}/things/a%2F", root_path=root)[1] == {"name": "a/"}
     assert refusal("GET", prefix + "/other", root_path=root).code == "not_found"
     # Where a proxy has removed it.
     assert find("GET", "/things/a", root_path=root)[1] == {"name": "a"}
+
+
+def test_the_words_of_an_address_are_those_below_where_it_is_mounted() -> None:
+    assert words_of({"path": "/at/a/b"}) == ["at", "a", "b"]
+    assert words_of({"path": "/at/a/b", "root_path": "/at"}) == ["a", "b"]
+    assert words_of({"path": "/x/a"}) == ["x", "a"]
 
 
 def test_a_server_that_gives_no_raw_path_is_understood() -> None:

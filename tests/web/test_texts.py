@@ -101,7 +101,10 @@ def test_what_is_heard_is_the_same_however_it_comes(
     assert hear(pieces, whole_texts=True) == hear(pieces, whole_texts=False)
 
 
-@given(st.lists(MESSAGES.filter(lambda message: len(message) < 1 << 16), min_size=1), MASKS)
+SMALL = MESSAGES.filter(lambda message: len(message) < 1 << 16)
+
+
+@given(st.lists(SMALL, min_size=1, max_size=6), MASKS)
 def test_whole_texts_need_no_library(messages: list[bytes], mask: bytes) -> None:
     data = b"".join(framed(0x81, message, mask) for message in messages)
     assert Texts().take(data) == (messages, len(messages), b"")
@@ -110,6 +113,68 @@ def test_whole_texts_need_no_library(messages: list[bytes], mask: bytes) -> None
 def test_empty_pongs_are_counted_and_need_no_library() -> None:
     data = framed(0x8A, b"", b"mask") + framed(0x81, b"one", b"mask")
     assert Texts().take(data * 2) == ([b"one", b"one"], 4, b"")
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65_535])
+def test_a_text_is_taken_when_all_of_it_is_there(size: int) -> None:
+    message = bytes(at % 251 for at in range(size))
+    frame = framed(0x81, message, b"mask")
+    assert Texts().take(frame) == ([message], 1, b"")
+    assert Texts().take(frame + b"\x81") == ([message], 1, b"\x81")
+    assert Texts().take(frame[:-1]) == ([], 0, frame[:-1])
+
+
+# What the library has to judge, or to answer.
+LEFT = {
+    "larger than most": framed(0x81, b"x" * 65_536, b"mask"),
+    "a small size in two bytes": framed(0x81, b"x" * 125, b"mask", 2),
+    "a small size in eight bytes": framed(0x81, b"x" * 126, b"mask", 8),
+    "no mask": framed(0x81, b"x" * 9, None),
+    "no mask, and nothing else": framed(0x81, b"", None),
+    "no mask, and larger": framed(0x81, b"x" * 126, None),
+    "the first of fragments": framed(0x01, b"x", b"mask"),
+    "the last of fragments": framed(0x80, b"x", b"mask"),
+    "bytes": framed(0x82, b"x", b"mask"),
+    "many bytes": framed(0x82, b"x" * 300, b"mask"),
+    "a goodbye": framed(0x88, b"", b"mask"),
+    "a ping": framed(0x89, b"", b"mask"),
+    "a pong to somebody": framed(0x8A, b"x", b"mask"),
+    "a bit that means nothing": framed(0xC1, b"x", b"mask"),
+}
+NEXT = framed(0x81, b"next", b"mask")
+
+
+@pytest.mark.parametrize("frame", LEFT.values(), ids=LEFT)
+def test_all_else_is_left_to_the_library_with_what_follows(frame: bytes) -> None:
+    assert Texts().take(NEXT + frame + NEXT) == ([b"next"], 1, frame + NEXT)
+
+
+@pytest.mark.parametrize("frame", LEFT.values(), ids=LEFT)
+def test_wherever_a_frame_is_cut_the_next_text_is_taken(frame: bytes) -> None:
+    for cut in {*range(1, 15), len(frame) // 2, len(frame) - 1} & {*range(1, len(frame))}:
+        texts = Texts()
+        for rest in (frame[:cut], frame[cut:]):
+            assert texts.take(rest) == ([], 0, rest)
+        assert texts.take(NEXT) == ([b"next"], 1, b"")
+        texts.follow(frame + frame[:cut])
+        texts.follow(frame[cut:] + frame)
+        assert texts.take(NEXT) == ([b"next"], 1, b"")
+
+
+@pytest.mark.parametrize(
+    ("frame", "cut"),
+    [
+        (framed(0x82, NEXT * 2, b"\x00" * 4), 6),
+        (framed(0x82, NEXT * 20, b"\x00" * 4), 8),
+        # Its second byte and what follows are like the beginning of a text without anything in it.
+        (framed(0x82, b"x", b"\x80abc"), 1),
+    ],
+)
+def test_what_looks_like_a_text_within_a_frame_is_none(frame: bytes, cut: int) -> None:
+    texts = Texts()
+    assert texts.take(frame[:cut]) == ([], 0, frame[:cut])
+    assert texts.take(frame[cut:]) == ([], 0, frame[cut:])
+    assert texts.take(NEXT) == ([b"next"], 1, b"")
 
 
 @pytest.mark.parametrize("piece", [1, 2, 5, 9])

@@ -17,6 +17,8 @@ DIFFERENCES_BYTES_MAX = 40_000
 more than twice the bytes of a notification, that leaves room for pulls in the record."""
 PULL_BYTES_MAX = 10_000
 """More than the longest pull takes."""
+_MORE = "…"
+"""In place of the names of further fields."""
 
 Repeat = Literal["first", "redelivered", "again", "fresher"]
 """Why a notification came: as the first one; once more, since its acknowledgement was not heard
@@ -105,7 +107,7 @@ def _difference(came_ms: int, notification: str, changed: dict[str, str | None])
     """As many of the changed fields as there is room for, the shortest first; of the others
     names, as far as there is room for those."""
     difference = Difference(came_ms, notification, {})
-    left_bytes = DIFFERENCE_BYTES_MAX - _size(difference)
+    left_bytes = DIFFERENCE_BYTES_MAX - _size(Difference(came_ms, notification, {}, [_MORE]))
     for name, text in sorted(changed.items(), key=_size):
         if (needed_bytes := _size((name, text))) <= left_bytes:
             difference.fields[name] = text
@@ -114,7 +116,7 @@ def _difference(came_ms: int, notification: str, changed: dict[str, str | None])
             difference.omitted.append(name)
             left_bytes -= needed_bytes
         else:
-            difference.omitted.append("…")
+            difference.omitted.append(_MORE)
             break
     return difference
 

@@ -139,7 +139,6 @@ class _Reader:
             self._admit(parent, name, attributes)
         self._open.append(name)
         self._seen.append(set())
-        self._text = []
 
     def _end(self, name: str) -> None:
         self._open.pop()

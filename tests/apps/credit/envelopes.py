@@ -51,6 +51,7 @@ BAD: dict[str, bytes] = {
     "JSON": b'{"Ack": true}',
     "cut off": GOOD[:-20],
     "something behind it": GOOD + b"<more/>",
+    "something unfinished behind it": GOOD + b"<!-- more",
     "a DTD": DTD % b"",
     "an entity": (DTD % b"[<!ENTITY e 'x'>]").replace(b"Applicant 1", b"&e;"),
     "an entity from a file": (DTD % b"[<!ENTITY e SYSTEM 'file:///etc/passwd'>]").replace(
@@ -101,6 +102,10 @@ BAD: dict[str, bytes] = {
     "a record of another kind": replaced(b"sf:Opportunity", b"sf:Contact"),
     "the id of another kind": replaced(b"<sf:Id>006", b"<sf:Id>003"),
     "a field twice": replaced(b"<sf:Name>", b"<sf:Name>x</sf:Name><sf:Name>"),
+    "a field twice, of two namespaces": replaced(
+        b"<sf:Name>",
+        b'<p:Name xmlns:p="urn:sobject.partner.soap.sforce.com">x</p:Name><sf:Name>',
+    ),
     "elements in a field": replaced(b"Applicant 1", b"<sf:First>A</sf:First>"),
     "an unknown element": replaced(b"<ActionId>", b"<Surprise/><ActionId>"),
     "text between elements": replaced(b"<ActionId>", b"surprise<ActionId>"),
@@ -108,11 +113,16 @@ BAD: dict[str, bytes] = {
         b"<soapenv:Body>",
         b'<soapenv:Header><x soapenv:mustUnderstand="1"/></soapenv:Header><soapenv:Body>',
     ),
+    "a part of a header that must be understood": replaced(
+        b"<soapenv:Body>",
+        b'<soapenv:Header><x><y soapenv:mustUnderstand="true"/></x></soapenv:Header><soapenv:Body>',
+    ),
     "too many attributes": replaced(
         b"<sf:Name>", b"<sf:Name %s>" % b" ".join(b'a%d="1"' % n for n in range(17))
     ),
     "too many elements": replaced(
-        b"<sf:Name>", b"<sf:fieldsToNull>x</sf:fieldsToNull>" * 20_001 + b"<sf:Name>"
+        b"<soapenv:Body>",
+        b"<soapenv:Header>" + b"<a/>" * 20_001 + b"</soapenv:Header><soapenv:Body>",
     ),
     "the name of a namespace without end": replaced(
         b"<soapenv:Body>",

@@ -1,6 +1,7 @@
 """Outbound messages are read for what they say, and refused whole if anything is amiss."""
 
 import tracemalloc
+from string import ascii_letters
 from xml.etree import ElementTree
 
 import pytest
@@ -25,9 +26,7 @@ from tests.apps.credit.envelopes import (
 TEXTS = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), max_size=50
 )
-NAMES = st.from_regex(r"[A-Z][A-Za-z0-9_]{0,20}", fullmatch=True).filter(
-    lambda name: name not in ("Id", "fieldsToNull")
-)
+NAMES = st.text(ascii_letters + "_", max_size=20).map("A{}".format)
 FIELDS = st.dictionaries(NAMES, TEXTS | st.none(), max_size=8)
 
 
@@ -42,7 +41,41 @@ def test_a_message_is_read() -> None:
     assert SESSION not in repr(read)
 
 
-@given(st.lists(FIELDS, min_size=1, max_size=5))
+def test_a_message_as_it_is_sent_is_read() -> None:
+    read = soap.read(
+        b"""<?xml version="1.0" encoding="UTF-8"?>
+<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/"
+ xmlns:xsd="http://www.w3.org/2001/XMLSchema"
+ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">
+ <soapenv:Body>
+  <notifications xmlns="http://soap.sforce.com/2005/09/outbound">
+   <OrganizationId>00D000000000001EAA</OrganizationId>
+   <ActionId>04k000000000001AAA</ActionId>
+   <SessionId xsi:nil="true"/>
+   <EnterpriseUrl>https://example.my.salesforce.com/services/Soap/c/61.0</EnterpriseUrl>
+   <PartnerUrl>https://example.my.salesforce.com/services/Soap/u/61.0</PartnerUrl>
+   <Notification>
+    <Id>04l000000000001AAA</Id>
+    <sObject xsi:type="sf:Opportunity" xmlns:sf="urn:sobject.enterprise.soap.sforce.com">
+     <sf:Id>006000000000001AAA</sf:Id>
+     <sf:Amount>1.0</sf:Amount>
+     <sf:Name xsi:nil="true"/>
+     <sf:Nobody xsi:nil="1"/>
+     <sf:Empty xsi:nil="false"></sf:Empty>
+    </sObject>
+   </Notification>
+  </notifications>
+ </soapenv:Body>
+</soapenv:Envelope>"""
+    )
+    assert (read.organisation, read.action) == ("00D000000000001EAA", "04k000000000001AAA")
+    [one] = read.notifications
+    assert (one.id, one.opportunity) == ("04l000000000001AAA", "006000000000001AAA")
+    told = {"Amount": "1.0", "Name": None, "Nobody": None, "Empty": ""}
+    assert one.fields == {"Id": one.opportunity, **told}
+
+
+@given(st.lists(FIELDS, min_size=1, max_size=3))
 def test_whatever_a_message_says_is_what_is_read(records: list[dict[str, str | None]]) -> None:
     sent = [notification(n, **fields) for n, fields in enumerate(records)]
     read = soap.read(write(ORGANISATION, sent))
@@ -67,9 +100,22 @@ def test_what_is_unusual_and_right_is_read() -> None:
         b"<soapenv:Header><a><b>text</b></a></soapenv:Header><!-- a note --><soapenv:Body>",
     )
     short = replaced(opportunity(1).encode(), opportunity(1)[:15].encode())
+    # In a header anything may stand, and none of it is meant for this.
+    meant = replaced(
+        b"<soapenv:Body>",
+        b'<soapenv:Header><a xmlns=""/><a soapenv:mustUnderstand="0"/><soapenv:Body/>'
+        b'<o:Id xmlns:o="http://soap.sforce.com/2005/09/outbound">nobody</o:Id>'
+        b'<o:notifications xmlns:o="http://soap.sforce.com/2005/09/outbound"/>'
+        b"</soapenv:Header><soapenv:Body>",
+    )
+    ascii_ = replaced(b'"UTF-8"', b'"US-ASCII"')
+    unsaid = replaced(b' encoding="UTF-8"', b"")
     spaced = GOOD.replace(b"><", b">\n  <")
     data = replaced(b"Applicant 1", b"Appli<![CDATA[cant]]><!-- x --> &#49;")
-    for unusual in (partner, untyped, nulls, header, short, spaced, data):
+    for unusual in (
+        *(partner, untyped, nulls, header, meant, ascii_, unsaid, short, spaced, data),
+        replaced(b"sf:Opportunity", b"Opportunity"),
+    ):
         assert soap.read(unusual) == soap.read(GOOD)
 
 
@@ -103,6 +149,53 @@ def test_what_is_refused_takes_no_memory() -> None:
         assert peak_bytes < 4 << 20
 
 
+def test_a_long_text_is_read_as_it_is() -> None:
+    """The parser hands it on in pieces."""
+    name = "".join(f"{number}\n" for number in range(10_000))
+    [one] = soap.read(replaced(b"Applicant 1", name.encode())).notifications
+    assert one.fields["Name"] == name
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("an empty body", "the body has no notifications"),
+        ("no body", "the envelope has no body"),
+        ("no record", "a notification has no sObject"),
+        ("no action", "the notifications have no ActionId"),
+        ("no namespace", "Envelope may not stand as the first element"),
+        ("an unknown element", "Surprise may not stand in notifications"),
+        ("two bodies", "Body is there twice"),
+        ("a field twice", "Name is there twice"),
+        ("a field twice, of two namespaces", "the field Name is there twice"),
+        ("elements in a field", "Name has elements in it"),
+        ("text between elements", "there is text in notifications"),
+        ("a record of another kind", "Opportunity, not 'Contact'"),
+        ("another encoding", "not 'ISO-8859-1'"),
+        ("cut off", "this is not XML"),
+    ],
+)
+def test_a_refusal_says_what_is_amiss(name: str, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        soap.read(BAD[name])
+
+
+def test_all_that_is_missing_is_named() -> None:
+    body = replaced(b"<OrganizationId>" + ORGANISATION.encode() + b"</OrganizationId>", b"")
+    body = body.replace(b"<ActionId>04k000000000001AAA</ActionId>", b"")
+    with pytest.raises(BadInput, match="have no ActionId, OrganizationId "):
+        soap.read(body)
+
+
+def test_of_a_long_name_the_beginning_is_shown() -> None:
+    with pytest.raises(BadInput, match=f"^{'a' * 40} may not stand in notifications"):
+        soap.read(replaced(b"<ActionId>", b"<%s/><ActionId>" % (b"a" * 100)))
+    with pytest.raises(BadInput, match=f"not '{'a' * 40}'"):
+        soap.read(replaced(b"sf:Opportunity", b"a" * 100))
+    with pytest.raises(BadInput, match=f"not '{'a' * 40}'"):
+        soap.read(replaced(b'"UTF-8"', b'"%s"' % (b"a" * 100)))
+
+
 @given(TEXTS | st.text(max_size=20))
 def test_a_fault_is_xml_whatever_it_says(text: str) -> None:
     for code, who in (("bad_envelope", "Client"), ("engine_stopped", "Server")):
@@ -112,6 +205,21 @@ def test_a_fault_is_xml_whatever_it_says(text: str) -> None:
         assert fault.findtext("faultstring") is not None
 
 
+def test_a_fault_says_whose_mistake_it_is_and_what_it_was() -> None:
+    assert soap.fault(OncewardError("a <b>\n & c", code="bad_settings")) == (
+        b'<?xml version="1.0" encoding="UTF-8"?>'
+        b'<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/">'
+        b"<soapenv:Body><soapenv:Fault><faultcode>soapenv:Server</faultcode>"
+        b"<faultstring>a &lt;b&gt; &amp; c</faultstring></soapenv:Fault>"
+        b"</soapenv:Body></soapenv:Envelope>"
+    )
+
+
 def test_an_acknowledgement_says_so() -> None:
-    root = ElementTree.fromstring(soap.ACK)
-    assert root.findtext(f".//{{{soap.OUTBOUND}}}Ack") == "true"
+    assert soap.ACK == (
+        b'<?xml version="1.0" encoding="UTF-8"?>'
+        b'<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/">'
+        b'<soapenv:Body><notificationsResponse xmlns="http://soap.sforce.com/2005/09/outbound">'
+        b"<Ack>true</Ack></notificationsResponse></soapenv:Body></soapenv:Envelope>"
+    )
+    assert soap.CONTENT_TYPE == b"text/xml; charset=utf-8"
