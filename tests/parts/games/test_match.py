@@ -136,6 +136,7 @@ def test_who_cheats_gets_an_error_and_changes_nothing() -> None:
     assert refused(NIM, match, "first", 3) == "not_your_turn"
     match = moved(NIM, match, ("second", 3), ("first", 1))
     assert refused(NIM, match, "second", 1) == "match_over"
+    assert refused(NIM, match, "third", 1) == "not_your_turn", "nobody sits there"
 
 
 def test_a_hidden_move_cannot_be_taken_back() -> None:
@@ -153,6 +154,7 @@ def test_a_move_that_comes_again_is_known_and_one_for_an_earlier_round_is_too_la
     assert refused(NIM, match, "first", 2, number=0) == "stale_move"
     assert refused(NIM, match, "second", 1, number=0) == "stale_move"
     assert refused(NIM, match, "second", 1, number=2) == "stale_move"
+    assert play(NIM, match, "second", 1, 1_600, number=1) == Moved("second", 1, 1_600)
     match = moved(NIM, match, ("second", 3), ("first", 1))
     assert play(NIM, match, "first", 1, 9_999_999, number=2) is None, "also after the end"
     assert refused(NIM, match, "second", 1, number=3) == "match_over"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onceward import limits
 from onceward.parts.seats import Policy
 from onceward.parts.seats.records import Front, Head, Lane, Seat, Wait
 from onceward.parts.seats.seating import (
@@ -364,44 +365,60 @@ def test_a_lane_in_which_nobody_waits_gives_none() -> None:
     assert group(THREE, {**lanes, "a": Lane(0)}, {**waits, "a": []}, 99) == ["main/0/3"]
 
 
-SIZES = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), max_size=7)
+def test_only_so_many_ways_to_fill_a_table_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = Policy(seats=("A", "B", "C"), tiers=(1_000,), widen_ms=1_000, party_max=2)
+    lanes = {"far": Lane(0, 1, 1), "pair": Lane(0, 0, 2), "one": Lane(0, 0, 1)}
+    waits = {key: [Wait(("u",), 0, order, "main")] for order, key in enumerate(lanes)}
+    monkeypatch.setattr(limits, "SEATS_GROUPS_MAX", 1)  # that is the one with whoever is first
+    assert group(policy, lanes, waits, 0) is None
+    monkeypatch.setattr(limits, "SEATS_GROUPS_MAX", 2)
+    assert group(policy, lanes, waits, 0) == ["pair", "one"]
 
 
-@given(SIZES, st.integers(2, 6))
+COMERS = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0, 2)), max_size=7
+).map(lambda comers: sorted(comers, key=lambda comer: -comer[2]))
+"""Who came, the first ones first: how many together, of which tier, and how many they reach."""
+
+
+@given(COMERS, st.integers(2, 6))
 @settings(max_examples=200, deadline=None)
 def test_a_group_is_found_if_and_only_if_there_is_one(
-    came: list[tuple[int, int]], seats: int
+    comers: list[tuple[int, int, int]], seats: int
 ) -> None:
     policy = Policy(
         seats=tuple("ABCDEF"[:seats]), tiers=(1_000, 1_500), widen_ms=10, party_max=seats
     )
     lanes: dict[str, Lane] = {}
     waits: dict[str, list[Wait]] = {}
-    for order, (size, tier) in enumerate(came):
+    now_ms = 29
+    for order, (size, tier, far) in enumerate(comers):
         key = lane_key("main", tier, size)
         lanes.setdefault(key, Lane(0, tier, size))
-        waits.setdefault(key, []).append(Wait(("u",) * size, 10 * order, order, "main"))
-    now_ms = 40
+        since_ms = now_ms - 10 * far
+        waits.setdefault(key, []).append(Wait(("u",) * size, since_ms, order, "main"))
     found = group(policy, lanes, waits, now_ms)
-    assert (found is not None) == _somehow(policy, came, now_ms)
+    assert (found is not None) == somehow(comers, seats)
     if found is not None:
         assert sum(lanes[key].size for key in found) == seats
         assert all(found.count(key) <= len(waits[key]) for key in found)
 
 
-def _somehow(policy: Policy, came: list[tuple[int, int]], now_ms: int) -> bool:
+def somehow(comers: list[tuple[int, int, int]], seats: int) -> bool:
     """Whether any of all choices that overtake nobody in a lane fills the table."""
-    for choice in range(1 << len(came)):
-        chosen = [at for at in range(len(came)) if choice >> at & 1]
-        if sum(came[at][0] for at in chosen) != len(policy.seats):
+    lanes = [(size, tier) for size, tier, _ in comers]
+    for choice in range(1 << len(comers)):
+        chosen = [at for at in range(len(comers)) if choice >> at & 1]
+        if sum(comers[at][0] for at in chosen) != seats:
             continue
         if any(
-            came[at] == came[other] and other not in chosen for at in chosen for other in range(at)
+            lanes[at] == lanes[other] and other not in chosen
+            for at in chosen
+            for other in range(at)
         ):
             continue
-        far = [max(now_ms - 10 * at, 0) // 10 for at in range(len(came))]
         if all(
-            abs(came[one][1] - came[two][1]) <= max(far[one], far[two])
+            abs(comers[one][1] - comers[two][1]) <= max(comers[one][2], comers[two][2])
             for one in chosen
             for two in chosen
         ):
