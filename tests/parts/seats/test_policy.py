@@ -19,7 +19,7 @@ ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (.+?) \|", re.MULTILINE)
 def documented() -> dict[str, Any]:
     """What the guide says of the rules about which nothing is said; None: nothing, or no."""
     table = GUIDE.partition("## The policy")[2].partition("\n\n`speed`")[0]
-    found = {}
+    found: dict[str, Any] = {}
     for row in ROW.finditer(table):
         names = re.findall(r"\w+", row[1])
         told = [_value(value) for value in re.split(r" and |, (?=`)", row[2])]
