@@ -21,6 +21,7 @@ does them otherwise for expressions with seconds.
 """
 
 import re
+from calendar import monthrange
 from copy import copy
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -110,9 +111,7 @@ def next_ms(repeat: Repeat, after_ms: int) -> int | None:
         if after_ms >= found_ms:
             found_ms += ((after_ms - found_ms) // repeat.every_ms + 1) * repeat.every_ms
     else:
-        if after_ms >= limits.RECUR_END_MS:
-            return None
-        found_s = _cron_s(repeat, max(after_ms, -1) // 1_000)
+        found_s = _cron_s(repeat, max(after_ms // 1_000, -1))
         if found_s is None:
             return None
         found_ms = found_s * 1_000
@@ -219,8 +218,7 @@ def _ever(expression: CronSim) -> bool:
 
 
 def _days(year: int, month: int) -> list[date]:
-    first, after = date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
-    return [first + timedelta(days=number) for number in range((after - first).days)]
+    return [date(year, month, day) for day in range(1, monthrange(year, month)[1] + 1)]
 
 
 @lru_cache(maxsize=1_000)
@@ -251,7 +249,7 @@ def _cron_s(cron: Cron, after_s: int) -> int | None:
 
 def _at_its_hours_s(expression: CronSim, zone: ZoneInfo, after_s: int) -> int:
     here = datetime.fromtimestamp(after_s, zone)
-    wall = here.replace(tzinfo=None, fold=0)
+    wall = here.replace(tzinfo=None)
     if here.fold:
         # The clock was set back, and shows again what it did before: go on after that.
         first_s = _stamp_s(wall, zone, 0)
@@ -304,7 +302,7 @@ def _offset(zone: ZoneInfo, at_s: int) -> timedelta | None:
 
 
 def _shown(zone: ZoneInfo, at_s: int) -> datetime:
-    return datetime.fromtimestamp(at_s, zone).replace(tzinfo=None, fold=0)
+    return datetime.fromtimestamp(at_s, zone).replace(tzinfo=None)
 
 
 def _stamp_s(wall: datetime, zone: ZoneInfo, fold: int) -> int:

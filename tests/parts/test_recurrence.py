@@ -79,6 +79,7 @@ def test_an_interval_out_of_bounds_is_refused(every: Interval, words: str) -> No
         ("0 0 * * 5L", ["2026-01-30 00:00:00", "2026-02-27 00:00:00"]),
         ("0 0 31 * *", ["2026-01-31 00:00:00", "2026-03-31 00:00:00"]),
         ("0 0 29 2 *", ["2028-02-29 00:00:00", "2032-02-29 00:00:00"]),
+        ("0 0 31 12 *", ["2026-12-31 00:00:00", "2027-12-31 00:00:00"]),
         ("0 0 3 * FRI", ["2026-01-02 00:00:00", "2026-01-03 00:00:00"]),
         ("  0   0 * * *  ", ["2026-01-02 00:00:00", "2026-01-03 00:00:00"]),
         ("@yearly", ["2027-01-01 00:00:00", "2028-01-01 00:00:00"]),
@@ -120,6 +121,7 @@ def test_an_expression_comes_when_it_says(text: str, expected: list[str]) -> Non
         ("0 0 30 2 *", "never comes"),
         ("0 0 31 2,4,6,9,11 *", "never comes"),
         ("0 0 */31 * MON#5", "never comes"),
+        ("0 0 */15 2 MON#5", "never comes"),
         ("@reboot", "none of @yearly"),
         ("@every 5m", "none of @yearly"),
         ("1" * 257, "256 characters at most, not 257"),
@@ -148,6 +150,9 @@ def test_what_is_no_expression_or_never_comes_is_refused(text: str, words: str) 
         "tzdata.zi",
         "leapseconds",
         "localtime",
+        "posixrules",
+        "Factory",
+        "posix/Europe/Berlin",
         "right/Europe/Berlin",
     ],
 )
@@ -335,6 +340,7 @@ def test_what_is_rare_never_comes_again_near_the_end_of_the_calendar() -> None:
 def test_times_before_the_epoch_are_as_the_epoch() -> None:
     assert next_ms(Cron("@daily"), -1) == 0
     assert next_ms(Cron("@daily"), -(10**18)) == 0
+    assert next_ms(Cron("* * * * * *"), -(10**18)) == 0
 
 
 def test_times_come_in_order_for_years() -> None:

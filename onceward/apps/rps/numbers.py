@@ -9,13 +9,14 @@ _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 _BETWEEN = re.compile(r"[\s().\-/\u2010-\u2015]+")
 
 
-def normalise(text: str, country: str = "") -> str:
+def normalise(text: str, country: str) -> str:
     """A number in the one form that tells players apart. `country` is the calling code for
-    numbers without one, such as 49. Raises `BadInput` for what is no number, as short codes are."""
+    numbers without one, such as 49; empty: all must have one. Raises `BadInput` for what is no
+    number, as short codes are."""
     number = _BETWEEN.sub("", text)
     if number.startswith("00"):
         number = f"+{number[2:]}"
-    elif country and number[:1] not in ("", "+"):
+    elif country and not number.startswith("+"):
         number = f"+{country}{number.removeprefix('0')}"
     if not _E164.fullmatch(number):
         raise BadInput(

@@ -52,7 +52,6 @@ class Envelope(msgspec.Struct, frozen=True, omit_defaults=True, rename=_spelled)
     subject: str | None = None
     subscribe_url: str = ""
     token: str = ""
-    unsubscribe_url: str = ""
 
 
 def insist_amazon(url: str) -> None:

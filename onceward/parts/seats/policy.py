@@ -4,7 +4,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from onceward import keys, limits
+from onceward import limits
 from onceward.errors import BadInput
 
 Kind = Literal["classic", "speed", "ranked"]
@@ -128,12 +128,8 @@ def admit(policy: Policy) -> None:
     _admit_number(policy, "rating_step", 1, limits.SEATS_RATING_MAX)
     if policy.ladder:
         _admit_name(policy.ladder, "ladder")
-    if len(policy.tiers) > limits.SEATS_LANES_MAX or any(
-        not 0 <= tier <= limits.SEATS_RATING_MAX for tier in policy.tiers
-    ):
-        raise _bad(
-            f"tiers are at most {limits.SEATS_LANES_MAX} ratings of 0 to {limits.SEATS_RATING_MAX}"
-        )
+    if any(not 0 <= tier <= limits.SEATS_RATING_MAX for tier in policy.tiers):
+        raise _bad(f"tiers are ratings of 0 to {limits.SEATS_RATING_MAX}")
     if list(policy.tiers) != sorted(set(policy.tiers)):
         raise _bad("tiers go up: each begins at a higher rating than the one before")
     lanes = len(policy.lanes) * (len(policy.tiers) + 1) * policy.party_max
@@ -168,7 +164,6 @@ def _admit_names(names: tuple[str, ...], what: str, most: int) -> None:
 def _admit_name(name: str, what: str) -> None:
     if not names_fit(name, limits.SEATS_NAME_BYTES_MAX):
         raise _bad(f"{what}: a name has 1 to {limits.SEATS_NAME_BYTES_MAX} bytes of text")
-    keys.join(name)
 
 
 def _admit_number(policy: Policy, name: str, least: int, most: int) -> None:

@@ -270,7 +270,7 @@ def next_ms(policy: Policy, head: Head, now_ms: int) -> int:
 
 def _widen_ms(policy: Policy, head: Head, now_ms: int) -> int:
     """When the next one in front of a lane may sit with others."""
-    if not (policy.tiers and policy.widen_ms) or head.phase == "playing":
+    if head.phase == "playing":
         return 0
     times = [
         lane.front.since_ms + policy.widen_ms * (far + 1)

@@ -16,6 +16,9 @@ from onceward.errors import BadInput
         ("0012025550101", "", "+12025550101"),
         ("202.555.0101", "1", "+12025550101"),
         ("0171/5550101", "49", "+491715550101"),
+        ("00491715550101", "1", "+491715550101"),
+        ("+1234567", "", "+1234567"),
+        ("+" + "1" * 15, "", "+" + "1" * 15),
         ("+44\u00a020\u20117946\u20110000", "49", "+442079460000"),
     ],
 )
@@ -29,14 +32,21 @@ def test_a_number_is_the_same_however_it_is_written(
     "written",
     [
         *("", "+", "12345", "2025550101", "Ann", "+1202555010x", "+" + "1" * 16),
-        *("+012025550101", "whatsapp:+12025550101", "++12025550101"),
+        *("+012025550101", "whatsapp:+12025550101", "++12025550101", "+123456"),
         "+\u0661\u0662\u0660\u0662\u0665\u0665\u0665\u0660\u0661",
     ],
 )
 def test_what_is_no_number_is_refused(written: str) -> None:
     with pytest.raises(BadInput) as refused:
-        normalise(written)
+        normalise(written, "")
+    assert refused.value.code == "wrong_type"
     assert refused.value.kind.status == 422
+
+
+@pytest.mark.parametrize("written", ["", "12", "+1", "+2025550101x"])
+def test_a_country_makes_no_number_of_what_is_none(written: str) -> None:
+    with pytest.raises(BadInput):
+        normalise(written, "49")
 
 
 @given(st.text(), st.sampled_from(["", "1", "49"]))

@@ -51,6 +51,11 @@ def test_a_game_ends_with_the_first_line_or_the_last_cell(cells: list[int]) -> N
         assert match.outcome == (DRAW if count == 9 else None)
 
 
+def test_it_is_known_by_its_name_and_x_moves_first() -> None:
+    assert (GAME.name, GAME.seats) == ("tictactoe", ("X", "O"))
+    assert tuple(GAME.movers(GAME.start(""), 0)) == ("X",)
+
+
 def test_lines_are_all_rows_columns_and_diagonals() -> None:
     # Of a magic square the lines are what adds up to 15.
     magic = (2, 7, 6, 9, 5, 1, 4, 3, 8)

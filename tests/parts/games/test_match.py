@@ -136,6 +136,7 @@ def test_who_cheats_gets_an_error_and_changes_nothing() -> None:
     assert refused(NIM, match, "first", 3) == "not_your_turn"
     match = moved(NIM, match, ("second", 3), ("first", 1))
     assert refused(NIM, match, "second", 1) == "match_over"
+    assert refused(NIM, match, "third", 1) == "not_your_turn", "nobody sits there"
 
 
 def test_a_hidden_move_cannot_be_taken_back() -> None:
@@ -153,6 +154,7 @@ def test_a_move_that_comes_again_is_known_and_one_for_an_earlier_round_is_too_la
     assert refused(NIM, match, "first", 2, number=0) == "stale_move"
     assert refused(NIM, match, "second", 1, number=0) == "stale_move"
     assert refused(NIM, match, "second", 1, number=2) == "stale_move"
+    assert play(NIM, match, "second", 1, 1_600, number=1) == Moved("second", 1, 1_600)
     match = moved(NIM, match, ("second", 3), ("first", 1))
     assert play(NIM, match, "first", 1, 9_999_999, number=2) is None, "also after the end"
     assert refused(NIM, match, "second", 1, number=3) == "match_over"
@@ -196,6 +198,63 @@ def test_what_is_stopped_counts_for_nobody() -> None:
     after = referee.step(NIM, match, entry)
     assert after.outcome == Outcome((), "stopped")
     assert referee.stop(after, 2_001) is None
+
+
+def test_who_has_won_may_be_said_from_outside() -> None:
+    match = fresh(TRUMPS)
+    entry = referee.stop(match, 2_000, iter(["a", "c"]))
+    assert entry == Stopped(2_000, ("a", "c"))
+    after = referee.step(TRUMPS, match, entry)
+    assert (after.outcome, after.ended_ms) == (Outcome(("a", "c"), "told"), 2_000)
+    nobody = referee.stop(match, 2_000, [])
+    assert nobody == Stopped(2_000, ())
+    assert referee.step(TRUMPS, match, nobody).outcome == Outcome((), "told")
+
+
+def test_some_may_be_late_or_leave_together_and_the_others_win() -> None:
+    match = fresh(TRUMPS)
+    entry = referee.late(match, 21_000, iter(["a", "b"]))
+    assert entry == Late(21_000, ("a", "b"))
+    assert referee.step(TRUMPS, match, entry).outcome == Outcome(("c",), "timeout")
+    together = leave(match, "c", 2_000, iter(["a"]))
+    assert together == Left("c", 2_000, ("a",))
+    assert referee.step(TRUMPS, match, together).outcome == Outcome(("b",), "left")
+
+
+def test_a_match_without_a_clock_is_late_when_another_clock_says_so() -> None:
+    match = fresh(GUESS)
+    assert match.due_ms is None
+    assert referee.late(match, 1_000) == Late(1_000)
+    ended = referee.step(GUESS, match, Late(1_000, ("even",)))
+    assert (ended.outcome, ended.ended_ms) == (Outcome(("odd",), "timeout"), 1_000)
+    assert referee.late(ended, 1_001) is None
+
+
+def test_a_match_begins_with_round_0_and_one_entry_and_has_not_ended() -> None:
+    match = fresh(NIM)
+    assert (match.number, match.entries, match.ended_ms) == (0, 1, 0)
+    assert Begun("1", "nim", {}, "", 0).place == ""
+
+
+def test_whoever_looks_sees_whose_turn_it_is_and_for_how_long() -> None:
+    match = fresh(NIM)
+    mine, theirs = view(NIM, match, "first"), view(NIM, match, "second")
+    assert (mine.moves, mine.due_ms, mine.outcome) == ([1, 2, 3], 11_000, None)
+    assert (mine.match, mine.game, mine.number) == ("match-1", "nim", 0)
+    assert mine.players == {"first": "user-first", "second": "user-second"}
+    assert (theirs.moves, theirs.due_ms) == ([], 11_000)
+    ended = view(NIM, referee.step(NIM, match, Stopped(2_000)), "first")
+    assert (ended.moves, ended.awaited, ended.due_ms) == ([], [], None)
+    assert ended.outcome == Outcome((), "stopped")
+
+
+def test_a_move_is_the_same_in_whatever_order_its_members_are() -> None:
+    class Placing(Nim):
+        def moves(self, state: Any, seat: str) -> Any:
+            return [{"row": 1, "column": 2}]
+
+    entry = play(Placing(), fresh(NIM), "first", {"column": 2, "row": 1}, 1_500)
+    assert entry == Moved("first", {"row": 1, "column": 2}, 1_500)
 
 
 def test_a_bot_makes_moves_that_may_be_made() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceward import limits
 from onceward.parts.seats.rating import expected, rated
 from onceward.parts.seats.records import Rating
 
@@ -40,3 +41,44 @@ def test_the_winner_rises_and_a_surprise_counts_for_more() -> None:
 def test_no_rating_falls_below_nothing() -> None:
     after = rated({"a": Rating(3), "b": Rating(3)}, ["a"], 32, 0)
     assert after["b"].rating == 0
+    after = rated({"a": Rating(20), "b": Rating(16)}, ["a"], 32, 0)
+    assert after["b"].rating == 0
+    after = rated({"a": Rating(17), "b": Rating(17)}, ["a"], 32, 0)
+    assert after["b"].rating == 1
+
+
+def test_no_rating_rises_above_the_highest() -> None:
+    most = limits.SEATS_RATING_MAX
+    after = rated({"a": Rating(most - 16), "b": Rating(most - 15)}, ["b"], 32, 0)
+    assert (after["a"].rating, after["b"].rating) == (most - 32, most)
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "share"),
+    [(1_200, 1_200, 1 / 2), (1_200, 1_600, 1 / 11), (1_600, 1_200, 10 / 11), (0, 800, 1 / 101)],
+)
+def test_who_is_400_better_wins_ten_times_as_often(mine: int, other: int, share: float) -> None:
+    assert expected(mine, other) == pytest.approx(share)
+
+
+def test_each_pair_of_several_counts_by_a_share() -> None:
+    even = {user: Rating(1_200) for user in "abc"}
+    won = rated(even, ["a"], 32, 0)
+    assert [won[user].rating for user in "abc"] == [1_216, 1_192, 1_192]
+    both = rated(even, ["b", "c"], 32, 0)
+    assert [both[user].rating for user in "abc"] == [1_184, 1_208, 1_208]
+    uneven = {"a": Rating(1_600), "b": Rating(1_200), "c": Rating(1_200), "d": Rating(1_200)}
+    drawn = rated(uneven, [], 66, 0)
+    assert [drawn[user].rating for user in "abcd"] == [1_573, 1_209, 1_209, 1_209]
+
+
+def test_a_draw_between_equals_changes_nothing_but_is_counted() -> None:
+    before = {"a": Rating(1_200, 7, 3, 2, 1), "b": Rating(1_200, 1, 0, 1, 2)}
+    assert rated(before, [], 32, 9) == {
+        "a": Rating(1_200, 8, 3, 3, 9),
+        "b": Rating(1_200, 2, 0, 2, 9),
+    }
+    assert rated(before, ["b"], 32, 9) == {
+        "a": Rating(1_184, 8, 3, 2, 9),
+        "b": Rating(1_216, 2, 1, 1, 9),
+    }

@@ -3,12 +3,9 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.seats import Policy, seating
-from onceward.parts.seats.records import Lane, Rating, Wait, rating_key
+from onceward.parts.seats.records import Rating, rating_key
 from tests.parts.jobs import all_records
 from tests.parts.seats.club import Club, new_club, problems
 from tests.parts.seats.test_clocks import nim
@@ -197,51 +194,6 @@ async def test_parties_that_fill_a_table_get_it_whoever_else_waits_between_them(
     table = await club.get(place.opened)
     assert set(table.players.values()) == {"ann", "abe", "ben", "bob", "bea"}
     assert (await club.place("one", table="pool")).position == 1
-
-
-SIZES = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2)), max_size=7)
-
-
-@given(SIZES, st.integers(2, 6))
-@settings(max_examples=200, deadline=None)
-def test_a_group_is_found_if_and_only_if_there_is_one(
-    came: list[tuple[int, int]], seats: int
-) -> None:
-    policy = Policy(
-        seats=tuple("ABCDEF"[:seats]), tiers=(1_000, 1_500), widen_ms=10, party_max=seats
-    )
-    lanes: dict[str, Lane] = {}
-    waits: dict[str, list[Wait]] = {}
-    for order, (size, tier) in enumerate(came):
-        key = seating.lane_key("main", tier, size)
-        lanes.setdefault(key, Lane(0, tier, size))
-        waits.setdefault(key, []).append(Wait(("u",) * size, 10 * order, order, "main"))
-    now_ms = 40
-    found = seating.group(policy, lanes, waits, now_ms)
-    assert (found is not None) == _somehow(policy, came, now_ms)
-    if found is not None:
-        assert sum(lanes[key].size for key in found) == seats
-        assert all(found.count(key) <= len(waits[key]) for key in found)
-
-
-def _somehow(policy: Policy, came: list[tuple[int, int]], now_ms: int) -> bool:
-    """Whether any of all choices that overtake nobody in a lane fills the table."""
-    for choice in range(1 << len(came)):
-        chosen = [at for at in range(len(came)) if choice >> at & 1]
-        if sum(came[at][0] for at in chosen) != len(policy.seats):
-            continue
-        if any(
-            came[at] == came[other] and other not in chosen for at in chosen for other in range(at)
-        ):
-            continue
-        far = [max(now_ms - 10 * at, 0) // 10 for at in range(len(came))]
-        if all(
-            abs(came[one][1] - came[two][1]) <= max(far[one], far[two])
-            for one in chosen
-            for two in chosen
-        ):
-            return True
-    return False
 
 
 async def test_parties_of_another_size_that_came_before_count_for_the_wait(club: Club) -> None:
