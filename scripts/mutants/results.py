@@ -100,6 +100,18 @@ def _row(module: str, mutants: int, survived: int, explained: int) -> dict[str, 
     }
 
 
+def shortcomings(told: list[dict[str, Any]]) -> list[str]:
+    """What is wrong with these rows, of which the last one is for all."""
+    found = [
+        f"{row['module']}: {row['survived']} survive, and are not explained"
+        for row in told[:-1]
+        if row["survived"]
+    ]
+    if told[-1]["share"] < SHARE_MIN:
+        found.append(f"only {told[-1]['share']:.1%} are killed")
+    return found
+
+
 def table(told: list[dict[str, Any]]) -> str:
     """The rows as Markdown."""
     lines = [
