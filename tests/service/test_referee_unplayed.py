@@ -118,3 +118,37 @@ async def test_bots_that_win_before_a_person_can_move_do_not_play_for_ever() -> 
         assert table.players == {"first": "ann", "second": "bot"}
         assert (table.paused_why, table.number) == (WHY, MAX)
         assert (await here.live())["last"]["outcome"] == {"winners": ["second"], "why": ""}
+
+
+class Crowded(Nim):
+    """A few games are decided by the first move, all others by the deal."""
+
+    name, seats = "crowded", tuple(f"seat{number}" for number in range(limits.SEATS_MAX))
+    played = 3
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    def start(self, seed: str) -> Any:
+        self.begun += 1
+        return {"left": 7 if self.begun <= self.played else 0, "taker": self.seats[0]}
+
+    def movers(self, state: Any, number: int) -> tuple[str]:
+        return (self.seats[0],)
+
+    def apply(self, state: Any, seat: str, move: Any) -> Any:
+        return {"left": 0, "taker": seat}
+
+
+@virtual
+async def test_many_who_change_seats_leave_room_for_a_game_that_is_over_at_once() -> None:
+    users = [f"user{number}" for number in range(3 * limits.SEATS_MAX)]
+    async with hall(*users, game=Crowded(), rated=True, max_wins=1) as here:
+        for _ in range(Crowded.played):
+            await here.apps.sleep(1)
+            first = (await here.app.tables.get("t")).players[Crowded.seats[0]]
+            await here.app.tables.move("t", first, 3)
+        await here.apps.sleep(30)
+        table = await here.app.tables.get("t")
+        assert (table.paused_why, table.number) == (WHY, Crowded.played + MAX)
+        assert table.waiting + len(table.players) == len(users)
