@@ -259,7 +259,7 @@ def judge_effects(uses: Iterable[Use], effects: Mapping[str, Any]) -> None:
     uses were told; or if someone has written there whose lock was lost, told or not."""
     for use in uses:
         for name, number in [pair for numbers in use.writes for pair in numbers.items()]:
-            if number > effects[name]["number"]:
+            if name not in effects or number > effects[name]["number"]:
                 violated("not durable", f"{use.name} made write {number}: {name} has {effects}")
         for name, capacity in use.capacities.items():
             if capacity == 1 and name in effects and effects[name]["stale"]:

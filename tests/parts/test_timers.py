@@ -268,6 +268,19 @@ async def test_a_url_is_called_by_a_job_and_how_that_ends_is_the_timers_status()
     assert (await timers.get(caller="ann")).status == "success"
 
 
+async def test_the_largest_call_that_is_let_in_can_be_made() -> None:
+    timers = await new_clockwork()
+    for chars in range(limits.BODY_BYTES_MAX, 0, -50):
+        try:
+            await timers.add("t", Spec(Call(endpoint="e", body="x" * chars), delay_ms=0))
+        except BadInput:
+            continue
+        break
+    await timers.pass_ms(0)
+    claim = await timers.jobs.claimed(queue=WEBHOOKS)
+    assert len(claim.body["call"]["body"]) == chars > limits.BODY_BYTES_MAX - 500
+
+
 async def test_what_is_over_is_forgotten_after_a_while_and_not_before() -> None:
     timers = await new_clockwork()
     await timers.add()

@@ -11,7 +11,7 @@ from onceward.errors import BadInput
 from onceward.keys import Key
 from onceward.parts import recurrence
 from onceward.parts.recurrence import CatchUp, Interval, Repeat
-from onceward.parts.schedule import PRIORITY_DEFAULT, Job, admit_job, due_partition
+from onceward.parts.schedule import PRIORITY_DEFAULT, Job, admit_job, due_partition, is_whole
 from onceward.values import encode
 
 TIMER_DUE = "timer"
@@ -123,9 +123,10 @@ def id_for(caller: str, key: str) -> str:
     return digest.hexdigest()
 
 
-def admit(spec: Spec, now_ms: int) -> None:
+def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
     """Raise `BadInput` for what cannot be a timer."""
     target = spec.target
+    attempts_max = 0 if target.attempts_max is None else target.attempts_max
     if isinstance(target, Send):
         admit_job(
             target.queue,
@@ -133,12 +134,14 @@ def admit(spec: Spec, now_ms: int) -> None:
             order_key=target.order_key,
             limit_key=target.limit_key,
             priority=target.priority,
-            attempts_max=target.attempts_max or 0,
+            attempts_max=attempts_max,
         )
     else:
         if bool(target.url) == bool(target.endpoint):
             raise BadInput("a timer calls a url or an endpoint, one of them")
-        admit_job(WEBHOOKS, target, attempts_max=target.attempts_max or 0)
+        # As long as it can become: what is let in must find room when it is due.
+        webhook = Webhook(id_, limits.KEY_NUMBER_MAX, limits.KEY_NUMBER_MAX, target, caller)
+        admit_job(WEBHOOKS, webhook, attempts_max=attempts_max)
     if spec.repeat is not None:
         recurrence.admit(spec.repeat)
     recurrence.admit_catch_up(spec.catch_up)
@@ -146,8 +149,8 @@ def admit(spec: Spec, now_ms: int) -> None:
         raise BadInput("a timer needs a time, a delay or a repetition")
     if spec.due_ms is not None and spec.delay_ms is not None:
         raise BadInput("a timer has a time or a delay, not both")
-    if spec.delay_ms is not None and spec.delay_ms < 0:
-        raise BadInput(f"a delay has 0 ms or more, not {spec.delay_ms}")
+    if spec.delay_ms is not None and (not is_whole(spec.delay_ms) or spec.delay_ms < 0):
+        raise BadInput(f"a delay has 0 whole ms or more, not {spec.delay_ms!r}")
     admit_due(first_ms(spec, now_ms, now_ms), now_ms)
 
 

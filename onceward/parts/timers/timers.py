@@ -48,7 +48,7 @@ class Timers:
         Raises `BadInput`; `KeyReused` if another one stands under the id.
         """
         key = timer_key(caller, id_, self._schedule.slots)
-        admit(spec, tx.now_ms)
+        admit(caller, id_, spec, tx.now_ms)
         known = await tx.get(key, Timer)
         mark = mark_of(spec)
         if known is not None:
@@ -60,7 +60,7 @@ class Timers:
     async def set(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
         """Set a timer, in place of whatever stands under its id. Raises `BadInput`."""
         key = timer_key(caller, id_, self._schedule.slots)
-        admit(spec, tx.now_ms)
+        admit(caller, id_, spec, tx.now_ms)
         timer = _new(spec, mark_of(spec), tx)
         known = await tx.get(key, Timer)
         if known is not None:

@@ -37,6 +37,7 @@ class Job:
     attempts: int = 0
     """Those that count."""
     token: str = ""
+    """Of its last attempt."""
     completed: str = ""
     """The token of the attempt that has completed it."""
 
@@ -47,7 +48,7 @@ class Attempt:
 
     job: Job
     number: int
-    until_ms: int = 0
+    until_ms: int
     """What the worker was told, so far."""
     ended_ns: int = NEVER_NS
     ran_out: bool = False
@@ -138,9 +139,8 @@ class Replay:
             self._check_due(job, at_ms)
         if record.get("attempt", 0) != job.attempts:
             violated("miscounted", f"{job} is now {record}")
-        if job.state == "leased" and state != "leased":
+        if job.state == "leased":
             self.attempts[job.token].ended_ns = at_ns
-            job.token = ""
         job.state = state
 
     def _claim(self, job: Job, record: dict[str, Any], at_ms: int) -> None:

@@ -113,7 +113,8 @@ class Story:
 
 
 def job(id_: str, state: str, attempt: int = 0, **fields: Any) -> tuple[str, str, Any]:
-    return "job#0000", f"{id_}#job", {"state": state, "attempt": attempt, **fields}
+    counted = {"attempt": attempt} if attempt else {}  # records leave out what is not yet so
+    return "job#0000", f"{id_}#job", {"state": state, **counted, **fields}
 
 
 def violates(kind: str, judge: Any, match: str | None = None) -> None:

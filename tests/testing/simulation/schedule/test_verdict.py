@@ -2,7 +2,7 @@ import pytest
 
 from onceward.engine.base import Put
 from onceward.testing.simulation import Weather
-from onceward.testing.simulation.history import Applied, Stored
+from onceward.testing.simulation.history import Answer, Applied, Call, Stored
 from onceward.testing.simulation.schedule import Jobs
 from onceward.testing.simulation.schedule.verdict import judge_jobs, judge_records
 from onceward.testing.simulation.world import World
@@ -40,6 +40,12 @@ def test_a_story_that_ends_well_is_right(story, monkeypatch):
 
 def test_an_acknowledged_message_that_is_not_there_is_lost(story, wrong):
     story.calls[0].answers[0] = story.calls[0].answers[0]._replace(body=["other"])
+    wrong("lost", "c0-1 was told")
+
+
+def test_a_message_is_lost_whatever_else_clients_asked_before(story, wrong):
+    story.calls.insert(0, Call("c1-1", "c1", ["look"], 0, [Answer(1, "a.1", "nothing")]))
+    story.calls[1].answers[0] = story.calls[1].answers[0]._replace(body=["other"])
     wrong("lost", "c0-1 was told")
 
 
@@ -133,6 +139,25 @@ def test_a_refusal_before_the_end_of_the_lease_is_found(story, wrong):
     wrong("told", "though it held")
 
 
+def test_a_refusal_at_the_end_of_the_lease_is_right(story, monkeypatch):
+    story.tell("refused", ["act 9", "extend", "j:1"])
+    assert sum(story.judge(monkeypatch).values()) == 0
+
+
+@pytest.mark.parametrize("late_s", [None, 0, 1e-9])
+def test_a_worker_is_late_if_it_is_at_work_after_its_lease_ran_out(story, monkeypatch, late_s):
+    story.send("k", attempts_max=1, message="c0-2")
+    story.claim("k")
+    story.at_s += 20
+    story.change("k", "dead", 1)
+    if late_s is not None:
+        story.at_s += late_s
+        story.tell("refused", ["act 9", "extend", "k:1"])
+    seen = story.judge(monkeypatch)
+    assert seen["lease ran out"] == 1
+    assert seen["lease ran out at work"] == bool(late_s)
+
+
 def test_late_workers_are_counted(story, monkeypatch):
     story.send("k", message="c0-2")
     story.claim("k")
@@ -164,7 +189,8 @@ def test_the_records_of_a_calm_run_fit_together():
 def test_an_entry_without_a_job_is_found_in_the_end():
     history = calm_run()
     history.final["ready#0000#q", "x"] = Stored("0" * 29, None)
-    violates("records", lambda: judge_records(history), "in the end")
+    violates("records", lambda: judge_records(history), "in the end: ready#0000#q/x: ")
+    violates("records", lambda: judge_jobs(history), "in the end: ready#0000#q/x: ")
 
 
 def test_an_entry_without_a_job_is_found_on_the_way():
@@ -172,3 +198,15 @@ def test_an_entry_without_a_job_is_found_on_the_way():
     stray = Put(("due#0000", f"{0:016d}#{0:029d}#job"), b'"job"')
     history.commits.insert(1, Applied(0, 0, [stray]))
     violates("records", lambda: judge_records(history), "after commit")
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_short_history_is_looked_at_after_each_commit(number):
+    story = Story()
+    stray = ("due#0000", f"{0:016d}#{0:029d}#job")
+    for other in range(1, 5):
+        if other == number:
+            story.commit((*stray, "job"))
+        else:
+            story.commit(("config", "other", other), delete=(stray,))
+    violates("records", lambda: judge_records(story.history), f"after commit {number}: due#0000/")
