@@ -1,9 +1,8 @@
 """Which modules are tried, and which tests are theirs.
 
-Tests mirror the package: a module's own are those that carry its name (`parts/locks/rules.py` has
-`tests/parts/test_locks_rules.py`); a module of a part or an application that has none has those of
-the whole. Tests that start processes, databases or browsers are left out: what they find out is
-whether all works together, not where a bound lies.
+Tests mirror the package: a module's own are those that carry its name; `parts/locks/rules.py` has
+`tests/parts/test_locks_rules.py`. Tests that start processes, databases or browsers are left out:
+what they find out is whether all works together, not where a bound lies.
 """
 
 import re
@@ -34,7 +33,6 @@ NAMES = (
 LEFT_OUT = re.compile(
     r"_(browser|certified|docs|engines|fuzz|kill|load|many|power|same|simulated|soak|tls|types)\.py$"
 )
-WHOLE = {"parts", "apps"}
 
 
 def modules() -> list[str]:
@@ -48,8 +46,6 @@ def tests_of(root: Path, module: str) -> list[str]:
     folder = root.joinpath("tests", *folders)
     found = {*folder.glob(f"test_{name}.py"), *folder.glob(f"test_{name}_*.py")}
     found |= {*folder.parent.glob(f"test_{folder.name}_{name}.py")}
-    if not found and len(folders) == 2 and folders[0] in WHOLE:
-        found = {*folder.glob("test_*.py"), *folder.parent.glob(f"test_{folders[1]}*.py")}
     assert first == "onceward"
     return sorted(
         path.relative_to(root).as_posix() for path in found if not LEFT_OUT.search(path.name)
