@@ -245,8 +245,8 @@ def admit_caller(name: str) -> None:
 def admit_scopes(scopes: Sequence[str]) -> None:
     """Raise `bad_settings` for scopes that mean nothing."""
     for scope in scopes:
-        action, colon, pattern = scope.partition(":")
-        if scope != "all" and (action not in ACTIONS or not colon or not pattern):
+        action, _, pattern = scope.partition(":")
+        if scope != "all" and (action not in ACTIONS or not pattern):
             raise OncewardError(
                 f"{scope!r} is no scope: write all, or an action ({', '.join(ACTIONS)}), a colon "
                 "and a pattern of names, as in send:orders.*",
