@@ -6,6 +6,7 @@ import pytest
 
 from onceward import limits
 from onceward.errors import BadInput, OncewardError
+from onceward.parts.timers import WEBHOOKS
 from onceward.web.auth import (
     ACTIONS,
     DEVELOPER,
@@ -72,6 +73,21 @@ def test_who_may_do_everything_may_do_everything(action: Action) -> None:
 def test_who_may_do_many_things_may_not_do_everything(scopes: tuple[str, ...]) -> None:
     with pytest.raises(OncewardError, match="has not the scope all") as refused:
         Caller("ann", scopes).insist_all()
+    assert refused.value.code == "not_allowed"
+
+
+def test_who_sends_to_a_queue_needs_a_scope_for_it() -> None:
+    Caller("ann", ("send:orders",)).insist_to_send("orders")
+    for scopes in ((), ("send:mail",), ("work:orders", "manage:orders")):
+        with pytest.raises(OncewardError, match="has no scope for send:orders") as refused:
+            Caller("ann", scopes).insist_to_send("orders")
+        assert refused.value.code == "not_allowed"
+
+
+@pytest.mark.parametrize("scope", ["all", "send:*", f"send:{WEBHOOKS}"])
+def test_nobody_sends_outward_calls_which_are_made_in_anyones_name(scope: str) -> None:
+    with pytest.raises(OncewardError, match="timers do") as refused:
+        Caller("ann", (scope,)).insist_to_send(WEBHOOKS)
     assert refused.value.code == "not_allowed"
 
 
