@@ -32,6 +32,7 @@ import msgspec
 
 from onceward import limits
 from onceward.errors import BadInput, OncewardError
+from onceward.parts.timers import WEBHOOKS
 
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 KEY_PREFIX = "ow_"
@@ -81,6 +82,16 @@ class Caller:
             raise OncewardError(
                 f"{self.name!r} has no scope for {action}:{name[:100]}", code="not_allowed"
             )
+
+    def insist_to_send(self, queue: str) -> None:
+        """Raise `not_allowed` for who may not send to a queue; nobody may to that of outward
+        calls. What stands there says in whose name a call is made, with the headers and the
+        signature of that one: timers alone put it there, each for its own caller."""
+        if queue == WEBHOOKS:
+            raise OncewardError(
+                f"nobody sends to {WEBHOOKS}: timers do, which make calls", code="not_allowed"
+            )
+        self.insist("send", queue)
 
     def insist_all(self) -> None:
         """Raise `not_allowed` for who may not do everything."""
@@ -245,8 +256,8 @@ def admit_caller(name: str) -> None:
 def admit_scopes(scopes: Sequence[str]) -> None:
     """Raise `bad_settings` for scopes that mean nothing."""
     for scope in scopes:
-        action, colon, pattern = scope.partition(":")
-        if scope != "all" and (action not in ACTIONS or not colon or not pattern):
+        action, _, pattern = scope.partition(":")
+        if scope != "all" and (action not in ACTIONS or not pattern):
             raise OncewardError(
                 f"{scope!r} is no scope: write all, or an action ({', '.join(ACTIONS)}), a colon "
                 "and a pattern of names, as in send:orders.*",

@@ -172,6 +172,26 @@ def test_clocks_may_be_a_little_apart() -> None:
     assert auth.caller(f"Bearer {token(nbf=NOW_S + slack_ms // 1000)}", NOW_MS).name == "ann"
 
 
+def test_times_are_those_of_the_servers_clock_alone() -> None:
+    """That may be years apart from the clock of the machine."""
+    later_ms = 4_000_000_000_000
+    times = {name: later_ms // 1000 + more for name, more in (("iat", 3), ("nbf", 2), ("exp", 60))}
+    assert verifier().caller(f"Bearer {token(**times)}", later_ms).name == "ann"
+    assert verifier().caller(f"Bearer {token(nbf=0, exp=60)}", 0).name == "ann"
+
+
+def test_a_caller_is_one_until_its_token_expires() -> None:
+    def until_ms(exp: float) -> int | None:
+        return verifier().caller(f"Bearer {token(exp=exp)}", NOW_MS).until_ms
+
+    assert until_ms(NOW_S + 60) == NOW_MS + 60_000 + limits.TOKEN_SLACK_MS
+    assert until_ms(NOW_S + 60.5) == NOW_MS + 60_500 + limits.TOKEN_SLACK_MS
+    assert until_ms(limits.KEY_NUMBER_MAX) == limits.KEY_NUMBER_MAX * 1000 + limits.TOKEN_SLACK_MS
+    assert "must be numbers" in refusal(
+        verifier(), f"Bearer {token(exp=limits.KEY_NUMBER_MAX + 1)}"
+    )
+
+
 def test_a_key_with_an_id_is_for_tokens_that_name_it() -> None:
     auth = verifier(id="k1")
     assert auth.caller(f"Bearer {token(kid='k1')}", NOW_MS).name == "ann"
@@ -192,6 +212,19 @@ def test_keys_can_be_changed_while_old_tokens_are_in_use() -> None:
     for letter in "ab":
         assert auth.caller(f"Bearer {token(letter * 32)}", NOW_MS).name == "ann"
     assert "ignature" in refusal(auth, f"Bearer {token('c' * 32)}")
+
+
+def test_a_token_is_for_any_key_of_its_algorithm_and_id() -> None:
+    auth = Auth(
+        jwt_keys=[
+            JwtKey("ES256", public(PRIVATE["ES256"]), "onceward"),
+            JwtKey("HS256", "a" * 32, "onceward", id="k1"),
+            JwtKey("HS256", "b" * 32, "onceward", id="k2"),
+        ]
+    )
+    assert auth.caller(f"Bearer {token('b' * 32, kid='k2')}", NOW_MS).name == "ann"
+    assert "ignature" in refusal(auth, f"Bearer {token('b' * 32, kid='k1')}")
+    assert "no key" in refusal(auth, f"Bearer {token('b' * 32)}")
 
 
 BAD_JWT_KEYS = {
@@ -257,4 +290,4 @@ def test_what_is_remembered_of_scopes_has_an_end() -> None:
     for number in range(2 * limits.SCOPES_KNOWN_MAX):
         assert caller.may("send", f"q{number}")
     assert not caller.may("send", "other")
-    assert len(caller._known) <= limits.SCOPES_KNOWN_MAX
+    assert len(caller._known) == limits.SCOPES_KNOWN_MAX

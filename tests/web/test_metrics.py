@@ -1,6 +1,7 @@
 """Metrics in the form that Prometheus reads."""
 
 import re
+from pathlib import Path
 
 from onceward import limits
 from onceward.meters import Meters
@@ -10,6 +11,7 @@ from onceward.web.metrics import HELP
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
 
+DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
 LINE = re.compile(r'onceward_[a-z_]+(\{([a-z]+="([^"\\\n]|\\[n"\\])*",?)+\})? [0-9.e+-]+')
 
 
@@ -44,6 +46,20 @@ def test_gauges_are_shown_as_they_are() -> None:
     assert shown[-2:] == ["# TYPE onceward_rooms gauge", "onceward_rooms 2"]
 
 
+def test_the_type_is_the_one_that_prometheus_asks_for() -> None:
+    assert metrics.KIND == b"text/plain; version=0.0.4; charset=utf-8"
+
+
+def test_what_an_application_counts_is_shown_by_its_name() -> None:
+    meters = Meters()
+    meters.count("parcels", size="large")
+    assert lines(meters) == [
+        "# HELP onceward_parcels_total parcels",
+        "# TYPE onceward_parcels_total counter",
+        'onceward_parcels_total{size="large"} 1',
+    ]
+
+
 def test_labels_are_escaped() -> None:
     meters = Meters()
     meters.count("accepted", queue='a"b\\c\nd')
@@ -70,15 +86,25 @@ def test_jobs_are_shown_once_they_are_counted() -> None:
     queue = found.queues["q"] = Queue(oldest_ready_ms=1_000)
     queue.jobs.update(["ready", "ready", "done"])
     found.queues["idle"] = Queue()
-    shown = [line for line in lines(Meters(), found, 3_000) if not line.startswith("#")]
-    assert shown == [
+    assert lines(Meters(), found, 3_000) == [
+        f"# HELP onceward_counted_seconds {HELP['counted_seconds']}",
+        "# TYPE onceward_counted_seconds gauge",
         "onceward_counted_seconds 1.5",
+        f"# HELP onceward_jobs {HELP['jobs']}",
+        "# TYPE onceward_jobs gauge",
         'onceward_jobs{queue="q",state="done"} 1',
         'onceward_jobs{queue="q",state="ready"} 2',
+        f"# HELP onceward_oldest_ready_seconds {HELP['oldest_ready_seconds']}",
+        "# TYPE onceward_oldest_ready_seconds gauge",
         'onceward_oldest_ready_seconds{queue="q"} 2.0',
     ]
     # The clock may have been set back meanwhile.
     assert lines(Meters(), found, 500)[-1].endswith(" 0.0")
+
+
+def test_all_that_the_dashboard_shows_is_explained_and_nothing_else() -> None:
+    shown = set(re.findall(r"\bonceward_([a-z_]+?)(?:_total|_bucket)?\b", DASHBOARD.read_text()))
+    assert shown == set(HELP)
 
 
 @virtual

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from onceward import limits
+from onceward.web.auth import ApiKey, Auth, JwtKey, digest_of
 from onceward.web.auth import Caller as Who
 from onceward.web.sessions import HEADER, Sessions
 from tests.service.apps import Apps
@@ -137,6 +138,21 @@ async def test_only_who_is_at_a_terminal_gets_a_link(dev: bool) -> None:
         if not dev:
             anyone = Caller(caller.server)
             assert (await anyone("POST", "/v1/session/link")).verdict == (401, "no_credentials")
+
+
+@virtual
+async def test_a_session_makes_no_link_for_another_that_would_outlive_its_key() -> None:
+    keys = [ApiKey("ann", digest_of("ow_ann"), ("all",)), ApiKey("bob", digest_of("ow_bob"), ())]
+    auth = Auth(keys, [JwtKey("HS256", "s" * 32, "onceward")])
+    async with serving(auth=auth) as caller:
+        browser = Browser(caller)
+        await browser.enter(token="ow_ann")
+        # Whoever signs in can copy cookie and token from the browser to a terminal.
+        terminal = {"origin": "", "sec-fetch-site": ""}
+        assert (await browser("GET", "/v1/session", **terminal)).status == 200
+        for more in ({}, {"authorization": "Bearer ow_bob"}, {"authorization": "Bearer a.b.c"}):
+            answer = await browser("POST", "/v1/session/link", **terminal, **more)
+            assert answer.verdict == (401, "no_credentials")
 
 
 @virtual

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from onceward.engine.base import Write
@@ -131,15 +132,14 @@ class Span(NamedTuple):
 
 def check_real_time(order: Sequence[Span], what: str) -> None:
     """Fail unless effects in this order could each lie within their own span."""
-    latest = Span(-1, NEVER_NS, "")
-    for span in order:
+    # Each with whoever, of all before it, was called last.
+    for latest, span in zip(accumulate(order, max), order[1:], strict=False):
         if span.returned_ns < latest.called_ns:
             violated(
                 "not linearizable",
                 f"{what}: {span.name} had returned before {latest.name} was called, "
                 "and yet came after it",
             )
-        latest = max(latest, span)
 
 
 def check_unique(names: Iterable[str], kind: str, what: str) -> None:

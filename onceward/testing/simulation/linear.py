@@ -91,7 +91,7 @@ class _Search:
         if value is not None and waiting & self.must:
             # It will not be there again: only one can come now, and it is the last.
             possible = [(i, op) for i, op in possible if 1 << i == waiting & self.must]
-        elif value is not None and not waiting:
+        elif not waiting:
             for i, op in possible:
                 if op.sees is ANYTHING and op.leaves not in self._seen_by:
                     # Nobody sees what it writes, nor this value: no other order is better.

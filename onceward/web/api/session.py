@@ -8,7 +8,7 @@ from onceward.errors import BadInput
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
-from onceward.web.sessions import Session, insist_own_page
+from onceward.web.sessions import HEADER, Session, insist_own_page
 
 if TYPE_CHECKING:
     from onceward.web.server import Server
@@ -82,9 +82,10 @@ async def leave(server: "Server", request: Request) -> Response:
 
 
 async def link(server: "Server", request: Request) -> Response:
-    """For those at a terminal: what a browser could ask for would be no secret from its pages."""
+    """For those at a terminal: what a browser could ask for would be no secret from its pages. Nor
+    for who is signed in: that session ends with its key, and one by the link would not."""
     caller = server.caller(request)
-    if request.header(b"origin") is not None or request.header(b"sec-fetch-site") is not None:
+    if any(request.header(name) is not None for name in (b"origin", b"sec-fetch-site", HEADER)):
         raise BadInput("links are not for pages: ask from a terminal", code="no_credentials")
     credential = server.auth.credential(request.header(b"authorization"))
     return Response.of(Link(server.sessions.link(caller, credential)))

@@ -145,8 +145,9 @@ def _last(view: View) -> Firing:
     if job is None:
         return Firing(timer.job, timer.fired, timer.fired_ms, "forgotten", [])
     firing = Firing(timer.job, timer.fired, timer.fired_ms, job.state, _log(job))
-    if job.queue == WEBHOOKS and isinstance(job.body, dict):
-        firing.due_ms = job.body["due_ms"]
+    due_ms = _said(job, job.body, "due_ms")
+    if isinstance(due_ms, int):
+        firing.due_ms = due_ms
     if job.state == "due":
         firing.next_attempt_ms = job.due_ms
     return firing
@@ -158,7 +159,13 @@ def _log(job: Job) -> list[Attempt]:
         for past in job.history
     ]
     if job.state == "done":
-        # What a queue's handler returned is for who may look at its job.
-        said = job.result.get("said", "") if job.queue == WEBHOOKS else ""
-        log.append(Attempt(job.attempt, moment(job.ended_ms), job.ended_ms, "done", said))
+        said = _said(job, job.result, "said")
+        text = said if isinstance(said, str) else ""
+        log.append(Attempt(job.attempt, moment(job.ended_ms), job.ended_ms, "done", text))
     return log
+
+
+def _said(job: Job, value: Any, name: str) -> Any:
+    """What the job of a call says under a name. Whoever may send to its queue, or work for it, may
+    have put anything there; and what is in jobs of other queues is for who may look at them."""
+    return value.get(name) if job.queue == WEBHOOKS and isinstance(value, dict) else None

@@ -135,12 +135,23 @@ def test_the_search_finds_what_trying_all_orders_finds():
     assert 300 < right < 1200
 
 
-def test_many_operations_at_the_same_time_are_decided_quickly():
-    crowd = [write(0, 100, f"w{n}") for n in range(12)]
-    crowd += [Operation(0, 100, f"w{n}", f"s{n}") for n in range(12)]
-    crowd += [read(0, 100, f"s{n}") for n in range(12)]
+def test_many_operations_at_the_same_time_are_decided_in_few_steps(monkeypatch):
+    monkeypatch.setattr(linear, "STEPS_MAX", 1_000)
+    crowd = [write(0, 100, f"w{n}") for n in range(8)]
+    crowd += [Operation(0, 100, f"w{n}", f"s{n}") for n in range(8)]
+    crowd += [read(0, 100, f"s{n}") for n in range(8)]
     assert linearizable([*crowd, read(101, 102, "s3")])
     assert not linearizable([*crowd, read(101, 102, "s3"), read(103, 104, "s4")])
+
+
+@pytest.mark.parametrize("returned_ns", [100, NEVER_NS])
+def test_writes_that_nobody_sees_take_one_step_each(monkeypatch, returned_ns):
+    crowd = [write(0, returned_ns, f"w{n}") for n in range(20)]
+    monkeypatch.setattr(linear, "STEPS_MAX", 21)
+    assert not linearizable([*crowd, read(0, 100, "from nowhere")])
+    monkeypatch.setattr(linear, "STEPS_MAX", 20)
+    with pytest.raises(Violation):
+        linearizable([*crowd, read(0, 100, "from nowhere")])
 
 
 def test_a_value_is_written_once():
@@ -151,5 +162,6 @@ def test_a_value_is_written_once():
 def test_a_search_that_takes_too_long_is_given_up_loudly(monkeypatch):
     monkeypatch.setattr(linear, "STEPS_MAX", 10)
     crowd = [Operation(0, 100, None, f"v{n}") for n in range(9)]
-    with pytest.raises(Violation, match="undecided"):
+    with pytest.raises(Violation, match="no order in 10 steps") as found:
         linearizable([*crowd, *[Operation(0, 100, f"v{n}", None) for n in range(9)]])
+    assert found.value.kind == "undecided"

@@ -1,0 +1,187 @@
+"""What callers may do, and for how long what they have shown counts."""
+
+from hashlib import sha256
+
+import pytest
+
+from onceward import limits
+from onceward.errors import BadInput, OncewardError
+from onceward.parts.timers import WEBHOOKS
+from onceward.web.auth import (
+    ACTIONS,
+    DEVELOPER,
+    Action,
+    ApiKey,
+    Auth,
+    Caller,
+    JwtKey,
+    admit_caller,
+    admit_scopes,
+    digest_of,
+)
+
+NOW_MS = 1_700_000_000_000
+JWT_KEY = JwtKey("HS256", "s" * 32, "onceward")
+PROMISED: tuple[Action, ...] = (
+    *("send", "work", "manage", "lock", "timer", "endpoint"),
+    *("read", "write", "room", "play", "table", "operate"),
+)
+
+
+def digest(key: str) -> str:
+    return sha256(key.encode()).hexdigest()
+
+
+def keyed(*jwt_keys: JwtKey) -> Auth:
+    return Auth([ApiKey("ann", digest_of("ow_1"), ("all",))], jwt_keys)
+
+
+def test_the_actions_are_those_that_are_promised() -> None:
+    assert ACTIONS == PROMISED
+
+
+@pytest.mark.parametrize("action", PROMISED)
+def test_a_scope_is_for_its_own_action_alone(action: Action) -> None:
+    admit_scopes([f"{action}:orders"])
+    caller = Caller("ann", (f"{action}:orders",))
+    assert [other for other in PROMISED if caller.may(other, "orders")] == [action]
+
+
+@pytest.mark.parametrize("scopes", [(), ("all",), ("send:a", "all"), ("send:*", "lock:a:b")])
+def test_scopes_that_mean_something_are_taken(scopes: tuple[str, ...]) -> None:
+    admit_scopes(scopes)
+    key = ApiKey("ann", digest_of("ow_1"), scopes)
+    assert Auth([key]).caller("Bearer ow_1", NOW_MS).scopes == scopes
+
+
+def test_all_scopes_are_looked_at() -> None:
+    with pytest.raises(OncewardError, match="is no scope"):
+        admit_scopes(["all", "send:a", "sned:a"])
+
+
+@pytest.mark.parametrize("action", PROMISED)
+def test_who_may_do_everything_may_do_everything(action: Action) -> None:
+    for caller in (Caller("ann", ("all",)), Caller("ann", ("send:a", "all")), DEVELOPER):
+        assert caller.may(action, "anything")
+        caller.insist(action, "anything")
+        caller.insist_all()
+
+
+@pytest.mark.parametrize(
+    "scopes", [(), ("all:*",), ("ALL",), ("al",), tuple(f"{action}:*" for action in PROMISED)]
+)
+def test_who_may_do_many_things_may_not_do_everything(scopes: tuple[str, ...]) -> None:
+    with pytest.raises(OncewardError, match="has not the scope all") as refused:
+        Caller("ann", scopes).insist_all()
+    assert refused.value.code == "not_allowed"
+
+
+def test_who_sends_to_a_queue_needs_a_scope_for_it() -> None:
+    Caller("ann", ("send:orders",)).insist_to_send("orders")
+    for scopes in ((), ("send:mail",), ("work:orders", "manage:orders")):
+        with pytest.raises(OncewardError, match="has no scope for send:orders") as refused:
+            Caller("ann", scopes).insist_to_send("orders")
+        assert refused.value.code == "not_allowed"
+
+
+@pytest.mark.parametrize("scope", ["all", "send:*", f"send:{WEBHOOKS}"])
+def test_nobody_sends_outward_calls_which_are_made_in_anyones_name(scope: str) -> None:
+    with pytest.raises(OncewardError, match="timers do") as refused:
+        Caller("ann", (scope,)).insist_to_send(WEBHOOKS)
+    assert refused.value.code == "not_allowed"
+
+
+def test_without_scopes_nothing_is_allowed() -> None:
+    for action in PROMISED:
+        with pytest.raises(OncewardError, match="has no scope for") as refused:
+            Caller("ann", ()).insist(action, "orders")
+        assert refused.value.code == "not_allowed"
+
+
+def test_a_caller_is_the_same_whatever_was_asked_about_it() -> None:
+    asked, other = Caller("ann", ("send:a",), 5), Caller("ann", ("send:a",), 6)
+    assert asked.may("send", "a")
+    assert not asked.may("send", "b")
+    assert asked.may("send", "a")
+    assert not asked.may("send", "b")
+    assert asked == other
+    assert hash(asked) == hash(other)
+    assert repr(asked) == "Caller(name='ann', scopes=('send:a',), until_ms=5)"
+
+
+def test_in_dev_mode_everyone_is_the_developer() -> None:
+    assert Caller("developer", ("all",)) == DEVELOPER
+
+
+@pytest.mark.parametrize(
+    "name", ["x", "x" * limits.CALLER_BYTES_MAX, "ü" * (limits.CALLER_BYTES_MAX // 2)]
+)
+def test_a_name_may_be_as_long_as_this(name: str) -> None:
+    admit_caller(name)
+    assert Auth([ApiKey(name, digest_of("ow_1"), ())]).names() == {name}
+
+
+@pytest.mark.parametrize("name", ["", "x" * (limits.CALLER_BYTES_MAX + 1), "\ud800"])
+def test_a_name_that_no_record_can_hold_is_refused(name: str) -> None:
+    with pytest.raises(OncewardError, match="a caller's name") as refused:
+        admit_caller(name)
+    assert refused.value.code == "bad_settings"
+
+
+def test_the_names_of_callers_are_those_of_the_settings() -> None:
+    keys = [("ann", "ow_1"), ("ann", "ow_2"), ("bob", "ow_3")]
+    auth = Auth([ApiKey(name, digest_of(key), ()) for name, key in keys], [JWT_KEY])
+    assert auth.names() == {"ann", "bob"}
+    assert Auth().names() == set()
+
+
+def test_keys_that_are_kept_elsewhere_are_looked_up_by_their_digest() -> None:
+    auth = keyed()
+    auth.stored = {digest("ow_2"): Caller("bob", ("send:a",))}.get
+    assert auth.caller("Bearer ow_1", NOW_MS) == Caller("ann", ("all",))
+    assert auth.caller("Bearer ow_2", NOW_MS) == Caller("bob", ("send:a",))
+    for unknown in ("ow_3", digest("ow_2"), f"ow_{digest('ow_2')}"):
+        with pytest.raises(BadInput) as refused:
+            auth.caller(f"Bearer {unknown}", NOW_MS)
+        assert refused.value.code == "no_credentials"
+
+
+def test_a_session_depends_on_the_key_it_was_opened_with() -> None:
+    auth = keyed(JWT_KEY)
+    auth.stored = {digest("ow_2"): Caller("bob", ())}.get
+    for key, counts in (("ow_1", True), ("ow_2", True), ("ow_3", False)):
+        credential = auth.credential(f"Bearer {key}")
+        assert credential == digest(key) == auth.credential(f"bearer   {key} ")
+        assert auth.counts(credential) is counts
+
+
+def test_a_session_by_a_key_ends_with_the_key() -> None:
+    auth = keyed(JWT_KEY)
+    kept = {digest("ow_2"): Caller("bob", ())}
+    auth.stored = kept.get
+    credential = auth.credential("Bearer ow_2")
+    assert auth.counts(credential)
+    kept.clear()
+    assert not auth.counts(credential)
+    assert not Auth(jwt_keys=[JWT_KEY]).counts(auth.credential("Bearer ow_1"))
+
+
+def test_a_session_by_a_token_counts_while_tokens_are_taken() -> None:
+    auth = keyed(JWT_KEY)
+    for token in ("Bearer a.b.c", "Bearer o.w_.c"):
+        assert auth.credential(token) == "jwt"
+    assert auth.counts("jwt") is True
+    assert keyed().counts("jwt") is False
+
+
+def test_a_session_of_dev_mode_counts_in_dev_mode_alone() -> None:
+    dev = Auth(dev=True)
+    for authorization in (None, "Bearer ow_1", "Bearer a.b.c"):
+        assert dev.credential(authorization) == "dev"
+    assert dev.counts("dev") is True
+    assert keyed(JWT_KEY).counts("dev") is False
+    assert dev.counts("jwt") is False
+    assert dev.counts(digest("ow_1")) is False
+    known = Auth([ApiKey("ann", digest_of("ow_1"), ("all",))], [JWT_KEY], dev=True)
+    assert known.counts("jwt") is False
+    assert known.counts(digest("ow_1")) is False
