@@ -54,6 +54,9 @@ Action = Literal[
     "operate",
 ]
 ACTIONS: tuple[str, ...] = get_args(Action)
+# What no scope covers. A job in the queue of outward calls says in whose name a call is made, with
+# the headers and the signature of that one: timers alone put it there, and a server alone makes it.
+_OURS = {("send", WEBHOOKS), ("work", WEBHOOKS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +70,29 @@ class Caller:
     _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
 
     def may(self, action: Action, name: str) -> bool:
-        """Whether a scope covers an action on a name."""
+        """Whether a scope covers an action on a name, and it is not for the server alone."""
         asked = (action, name)
         allowed = self._known.get(asked)
         if allowed is None:
-            allowed = any(_covers(scope, action, name) for scope in self.scopes)
+            allowed = asked not in _OURS and any(
+                _covers(scope, action, name) for scope in self.scopes
+            )
             if len(self._known) < limits.SCOPES_KNOWN_MAX:
                 self._known[asked] = allowed
         return allowed
 
     def insist(self, action: Action, name: str) -> None:
         """Raise `not_allowed` if no scope covers it."""
+        if (action, name) in _OURS:
+            raise OncewardError(
+                f"{name} is for the calls that timers make: nobody else sends there, or works "
+                "for it",
+                code="not_allowed",
+            )
         if not self.may(action, name):
             raise OncewardError(
                 f"{self.name!r} has no scope for {action}:{name[:100]}", code="not_allowed"
             )
-
-    def insist_to_send(self, queue: str) -> None:
-        """Raise `not_allowed` for who may not send to a queue; nobody may to that of outward
-        calls. What stands there says in whose name a call is made, with the headers and the
-        signature of that one: timers alone put it there, each for its own caller."""
-        if queue == WEBHOOKS:
-            raise OncewardError(
-                f"nobody sends to {WEBHOOKS}: timers do, which make calls", code="not_allowed"
-            )
-        self.insist("send", queue)
 
     def insist_all(self) -> None:
         """Raise `not_allowed` for who may not do everything."""

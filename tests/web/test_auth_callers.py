@@ -1,6 +1,7 @@
 """What callers may do, and for how long what they have shown counts."""
 
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -77,18 +78,25 @@ def test_who_may_do_many_things_may_not_do_everything(scopes: tuple[str, ...]) -
 
 
 def test_who_sends_to_a_queue_needs_a_scope_for_it() -> None:
-    Caller("ann", ("send:orders",)).insist_to_send("orders")
+    Caller("ann", ("send:orders",)).insist("send", "orders")
     for scopes in ((), ("send:mail",), ("work:orders", "manage:orders")):
         with pytest.raises(OncewardError, match="has no scope for send:orders") as refused:
-            Caller("ann", scopes).insist_to_send("orders")
+            Caller("ann", scopes).insist("send", "orders")
         assert refused.value.code == "not_allowed"
 
 
-@pytest.mark.parametrize("scope", ["all", "send:*", f"send:{WEBHOOKS}"])
-def test_nobody_sends_outward_calls_which_are_made_in_anyones_name(scope: str) -> None:
-    with pytest.raises(OncewardError, match="timers do") as refused:
-        Caller("ann", (scope,)).insist_to_send(WEBHOOKS)
-    assert refused.value.code == "not_allowed"
+@pytest.mark.parametrize("action", ["send", "work"])
+@pytest.mark.parametrize("names", ["*", WEBHOOKS])
+def test_nobody_sends_or_makes_outward_calls_which_are_made_in_anyones_name(
+    action: Any, names: str
+) -> None:
+    for scope in ("all", f"{action}:{names}"):
+        caller = Caller("ann", (scope,))
+        assert not caller.may(action, WEBHOOKS)
+        with pytest.raises(OncewardError, match="calls that timers make") as refused:
+            caller.insist(action, WEBHOOKS)
+        assert refused.value.code == "not_allowed"
+    assert Caller("ann", ("all",)).may("manage", WEBHOOKS)
 
 
 def test_without_scopes_nothing_is_allowed() -> None:

@@ -82,7 +82,7 @@ class Verdicts(msgspec.Struct):
 async def accept(server: "Server", request: Request) -> Response:
     queue = request.parameters["queue"]
     caller = server.caller(request)
-    caller.insist_to_send(queue)
+    caller.insist("send", queue)
     wait_ms = request.number("wait_ms", limits.WAIT_MS_MAX)
     message = parse(await request.body(), Message)
     message.key = idempotency_key(request, message.key)
@@ -100,7 +100,7 @@ async def accept(server: "Server", request: Request) -> Response:
 async def accept_batch(server: "Server", request: Request) -> Response:
     queue = request.parameters["queue"]
     caller = server.caller(request)
-    caller.insist_to_send(queue)
+    caller.insist("send", queue)
     batch = parse(await request.body(limits.MESSAGES_BYTES_MAX), Batch)
     verdicts: list[Receipt | OncewardError | None] = []
     messages: list[dict[str, Any]] = []

@@ -188,7 +188,7 @@ async def resend(server: "Server", request: Request) -> Response:
     async def redriven(tx: Transaction, view: View) -> View:
         target = view.timer.spec.target
         if isinstance(target, Send) and view.caller:
-            one.caller.insist_to_send(target.queue)
+            one.caller.insist("send", target.queue)
         if view.job is None:
             raise NotDead(
                 f"the timer {view.id[:200]!r} has no firing that failed", id=view.id[:200]
@@ -277,7 +277,7 @@ def _target(caller: Caller, asked: NewTimer) -> Target:
         priority=asked.priority,
     )
     if isinstance(target, Send):
-        caller.insist_to_send(target.queue)
+        caller.insist("send", target.queue)
     return target
 
 

@@ -198,7 +198,7 @@ async def test_an_endpoint_is_its_owners_alone() -> None:
 @virtual
 async def test_nobody_makes_a_call_in_the_name_of_another() -> None:
     """Which would go wherever one likes, with the headers of the other one and its signature."""
-    async with serving_to(ann="endpoint:*", ben="all", cat="send:* timer:*") as callers:
+    async with serving_to(ann="endpoint:*", ben="all", cat="send:* timer:* work:*") as callers:
         await make(callers["ann"], "b.1", headers={"authorization": "of ann"})
         call = {"url": "https://evil.example", "endpoint": "b.1"}
         forged = {"timer": "t", "due_ms": 0, "number": 1, "caller": "ann", "call": call}
@@ -208,6 +208,7 @@ async def test_nobody_makes_a_call_in_the_name_of_another() -> None:
                 (f"/v1/inbox/{WEBHOOKS}", {"key": "k", "body": forged}),
                 (f"/v1/inbox/{WEBHOOKS}/batch", {"messages": [{"key": "k", "body": forged}]}),
                 ("/v1/timers", {"queue": WEBHOOKS, "delay_ms": 0, "body": forged}),
+                (f"/v1/queues/{WEBHOOKS}/claim", {}),
             ):
                 assert (await sent("POST", path, body)).verdict == (403, "not_allowed"), path
             assert await sent.app.claim(WEBHOOKS, "w", lease_s=1, wait_s=5) == []
