@@ -157,6 +157,8 @@ def _tell(wanted: list[str], given: argparse.Namespace, failed: int) -> int:
         print(f"{open_} mutants are not tried yet")
         return 1
     problems = results.stale(explained, known)
+    for module, result in known.items():
+        problems += [f"{module}: {name} could not be tried" for name in result.names("broken")]
     problems += results.shortcomings(told)
     for problem in problems:
         print(problem)

@@ -328,7 +328,11 @@ def _fork(act: Callable[[], int], allowed: _Allowed | None = None) -> int:
             allowed.enforce()
         status = act()
     except BaseException:
-        os.write(_stderr, traceback.format_exc().encode())
+        told = traceback.format_exc()
+        if "MemoryError" in told:  # it goes on and on, as one that hangs
+            status = KILLED
+        else:
+            os.write(_stderr, told.encode())
     finally:
         os._exit(status)
 
