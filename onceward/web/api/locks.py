@@ -10,8 +10,9 @@ from onceward.errors import BadInput, Unavailable
 from onceward.ids import LENGTH
 from onceward.parts.locks import Request as LockRequest
 from onceward.parts.locks import Stand, admit_names, admit_owner
-from onceward.parts.locks.records import admit_name, name_slot
+from onceward.parts.locks.records import Head, admit_name, name_slot
 from onceward.service.hold import Terms
+from onceward.service.paging import page_of
 from onceward.transaction import Transaction
 from onceward.web.auth import Caller
 from onceward.web.bodies import parse
@@ -188,13 +189,23 @@ async def find(server: "Server", request: Request) -> Response:
         _admit(name)
         if name:
             admit_name(name, "a lock's name")
-    found = await server.app.locks.find(prefix=prefix, after=after, most=limit)
+
+    async def read(after: str, most: int) -> list[tuple[str, tuple[str, Head]]]:
+        found = await server.app.locks.find(prefix=prefix, after=after, most=most)
+        return [(name, (name, head)) for name, head in found]
+
+    found, next_ = await page_of(
+        server.app.store.clock,
+        read,
+        lambda lock: caller.may("lock", lock[0]),
+        after=after,
+        limit=limit,
+    )
     lines = [
         LockLine(name, head.capacity, head.token, head.held, head.waiting, head.used_ms)
         for name, head in found
-        if caller.may("lock", name)
     ]
-    return Response.of(LockPage(lines, found[-1][0] if len(found) == limit else None))
+    return Response.of(LockPage(lines, next_))
 
 
 def _shown(stands: list[Stand]) -> list[Someone]:
