@@ -1,6 +1,5 @@
 """Pages of a list of which a caller may see a part."""
 
-import asyncio
 from collections.abc import Callable
 
 from onceward import limits
@@ -31,7 +30,7 @@ class Shelf:
 
     async def _read(self, after: str, most: int) -> list[tuple[str, str]]:
         self.reads += 1
-        await asyncio.sleep(self._read_s)
+        await self._clock.sleep(self._read_s)
         return [(name, name) for name in NAMES if name > after][:most]
 
 
