@@ -101,7 +101,7 @@ class Server:
         self.census = Census(self.app.store, self.app.node.schedule.slots)
         self.pulse = Pulse(self.app.store, self.census, self.app.hub.gauges)
         self.started_ms = self.app.store.clock.now_ms()
-        self.keyring = Keyring(self.app.store)
+        self.keyring = Keyring(self.app.store, self.app.hub.dismiss)
         self.auth.stored = self.keyring.caller
         self.sessions = Sessions(self.app, self.auth.counts)
         try:
