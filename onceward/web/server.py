@@ -103,7 +103,7 @@ class Server:
         self.started_ms = self.app.store.clock.now_ms()
         self.keyring = Keyring(self.app.store, self.app.hub.dismiss)
         self.auth.stored = self.keyring.caller
-        self.sessions = Sessions(self.app, self.auth.counts)
+        self.sessions = Sessions(self.app, self.auth.holder)
         try:
             await self.keyring.load()
             await self.sessions.load()

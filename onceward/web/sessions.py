@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onceward import limits
 from onceward.app import App
@@ -38,16 +39,18 @@ class Session(msgspec.Struct, frozen=True):
     token: str
     """Which the page repeats in a header."""
     credential: str
-    """The digest of the key by which its holder has signed in; with it, the session ends."""
+    """The digest of the key by which its holder has signed in, or by which its token was signed;
+    with that key, the session ends."""
 
 
 class Sessions:
     """Those of one database."""
 
-    def __init__(self, app: App, counts: Callable[[str], bool]) -> None:
-        """`counts`: whether a credential is still one, by its digest."""
+    def __init__(self, app: App, holder: Callable[[str, Caller], Caller | None]) -> None:
+        """`holder`: what a caller may do by now who has signed in with a credential; None if that
+        counts no more."""
         self._app = app
-        self._counts = counts
+        self._holder = holder
         self._secret = b""
         self._links: dict[str, tuple[Caller, str, int]] = {}
 
@@ -101,8 +104,10 @@ class Sessions:
             session = msgspec.json.decode(urlsafe_b64decode(text), type=Session)
         except (ValueError, msgspec.DecodeError):
             return None
-        over = session.until_ms <= self._app.store.clock.now_ms()
-        return None if over or not self._counts(session.credential) else session
+        if session.until_ms <= self._app.store.clock.now_ms():
+            return None
+        holder = self._holder(session.credential, Caller(session.name, session.scopes))
+        return None if holder is None else replace(session, scopes=holder.scopes)
 
     def caller(self, request: Request) -> Caller | None:
         """Who makes a request by a session; None if it does not say that it is made by one.

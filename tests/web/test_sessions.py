@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jwt
 import pytest
 
 from onceward import limits
@@ -222,6 +223,39 @@ async def test_a_restart_and_another_node_keep_sessions_but_another_database_doe
     async with serving(elsewhere.make(), auth) as caller:
         browser.caller = Caller(caller.server)
         assert (await browser("GET", "/v1/session")).verdict == (401, "no_credentials")
+
+
+@virtual
+async def test_a_session_by_a_token_ends_when_its_signing_key_is_taken_out_of_the_settings() -> None:
+    apps = Apps(shared=True)
+    leaked, new = JwtKey("HS256", "l" * 32, "onceward"), JwtKey("HS256", "n" * 32, "onceward")
+    claims = {"sub": "eve", "scope": "all", "exp": 4_000_000_000, "aud": "onceward"}
+    async with serving(apps.make(), Auth(jwt_keys=[leaked, new])) as caller:
+        browsers = [Browser(caller), Browser(caller)]
+        for browser, key in zip(browsers, (leaked, new), strict=True):
+            token = jwt.encode(claims, key.key, algorithm="HS256")
+            assert (await browser.enter(token=token)).status == 200
+            assert (await browser("GET", "/v1/keys")).status == 200
+        async with serving(apps.make(), Auth(jwt_keys=[new])) as other:
+            for browser in browsers:
+                browser.caller = Caller(other.server)
+            over, kept = [await browser("GET", "/v1/keys") for browser in browsers]
+            assert over.verdict == (401, "no_credentials")
+            assert kept.status == 200
+
+
+@virtual
+async def test_a_session_may_do_what_its_key_may_do_now() -> None:
+    apps = Apps(shared=True)
+    auth, keys = keyed(ann="all")
+    async with serving(apps.make(), auth) as caller:
+        browser = Browser(caller)
+        await browser.enter(token=keys["ann"])
+        assert (await browser("GET", "/v1/keys")).status == 200
+        async with serving(apps.make(), keyed(ann="send:q")[0]) as other:
+            browser.caller = Caller(other.server)
+            assert (await browser("GET", "/v1/keys")).verdict == (403, "not_allowed")
+            assert (await browser("GET", "/v1/session")).json["scopes"] == ["send:q"]
 
 
 @virtual
