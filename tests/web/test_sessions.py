@@ -226,7 +226,7 @@ async def test_a_restart_and_another_node_keep_sessions_but_another_database_doe
 
 
 @virtual
-async def test_a_session_by_a_token_ends_when_its_signing_key_is_taken_out_of_the_settings() -> None:
+async def test_a_session_by_a_token_ends_when_its_signing_key_leaves_the_settings() -> None:
     apps = Apps(shared=True)
     leaked, new = JwtKey("HS256", "l" * 32, "onceward"), JwtKey("HS256", "n" * 32, "onceward")
     claims = {"sub": "eve", "scope": "all", "exp": 4_000_000_000, "aud": "onceward"}
