@@ -86,7 +86,8 @@ async def change(server: "Server", request: Request) -> Response:
             disabled=known.disabled if asked.disabled is UNSET else asked.disabled,
         )
         if spec.url or id_ != DEFAULT:
-            _admit(server, spec.url, spec.headers)
+            server.app.timers.admit_url(spec.url)
+        admit_headers(spec.headers)
         return await _put(tx, caller, id_, spec, known.secrets[0].text)
 
     with refused_as("bad_endpoint"):
