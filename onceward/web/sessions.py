@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from onceward import limits
+from onceward import keys, limits
 from onceward.app import App
 from onceward.errors import BadInput, OncewardError
 from onceward.keys import Key
@@ -70,8 +70,9 @@ class Sessions:
         """A token by which somebody may sign in as this caller, once and soon."""
         now_ms = self._app.store.clock.now_ms()
         self._links = {token: one for token, one in self._links.items() if one[2] > now_ms}
-        if len(self._links) >= limits.LINKS_MAX:
-            del self._links[next(iter(self._links))]
+        own = [token for token, one in self._links.items() if one[0].name == caller.name]
+        if len(own) >= limits.LINKS_EACH_MAX or len(self._links) >= limits.LINKS_MAX:
+            del self._links[next(iter(own or self._links))]
         token = self._app.store.ids.token()
         self._links[token] = (caller, credential, now_ms + limits.LINK_MS)
         return token
@@ -136,6 +137,10 @@ class Sessions:
             f"SameSite=Strict{secure}"
         )
         return b"set-cookie", value.encode("latin-1", errors="replace")
+
+    def mark_of(self, *words: str) -> str:
+        """What the nodes of this database make of some words, and nobody else can: hex digits."""
+        return self._mark(keys.join(*words)).decode()
 
     def _mark(self, text: str) -> bytes:
         if not self._secret:

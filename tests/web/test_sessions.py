@@ -80,6 +80,20 @@ async def test_a_link_that_is_old_counts_no_more_and_only_some_are_kept(
 
 
 @virtual
+async def test_nobody_uses_up_the_links_of_others() -> None:
+    auth, keys = keyed(ann="all", eve="")
+    async with serving(auth=auth) as caller:
+        ann, eve = (Caller(caller.server, keys[name]) for name in ("ann", "eve"))
+        kept = (await ann.ok("POST", "/v1/session/link"))["link"]
+        links = [
+            (await eve.ok("POST", "/v1/session/link"))["link"] for _ in range(2 * limits.LINKS_MAX)
+        ]
+        first, last = [await Browser(caller).enter(link=link) for link in (links[0], links[-1])]
+        assert (first.status, last.status) == (401, 200)
+        assert (await Browser(caller).enter(link=kept)).json["name"] == "ann"
+
+
+@virtual
 async def test_a_key_signs_in_with_its_scopes_and_is_not_in_the_cookie() -> None:
     auth, keys = keyed(ann="manage:orders", bob="all")
     async with serving(auth=auth) as caller:

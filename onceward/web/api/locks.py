@@ -129,7 +129,12 @@ async def acquire(server: "Server", request: Request) -> Response:
     admit_owner(owner)
     terms = Terms(capacities, asked.lease_ms, asked.wait_ms / 1000, owner)
     locks, store = server.app.locks, server.app.store
-    id_ = None if asked.request is None else _id(asked.request, capacities, locks.table.slots)
+    id_ = None
+    if asked.request is not None:
+        _admit_request(asked.request)
+        # Apart by caller; and nobody can tell from what others make up how to release it.
+        mark = server.sessions.mark_of("lock", caller.name, asked.request)
+        id_ = f"{mark[:LENGTH]}{name_slot(min(capacities), locks.table.slots):03x}"
     acquiring = locks.acquire(terms, id_)
     lock = await (server.patiently(request, acquiring) if asked.wait_ms else acquiring)
     if lock is None:
@@ -223,10 +228,9 @@ def _admit(name: str) -> None:
         raise BadInput("a lock's name has no NUL in it", code="bad_name")
 
 
-def _id(made_up: str, capacities: dict[str, int], slots: int) -> str:
+def _admit_request(made_up: str) -> None:
     if len(made_up) != LENGTH or not (made_up.isascii() and made_up.isalnum()):
         raise BadInput(f"request is {LENGTH} letters and digits, made up by the caller")
-    return f"{made_up}{name_slot(min(capacities), slots):03x}"
 
 
 ROUTES = [
