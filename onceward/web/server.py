@@ -332,6 +332,16 @@ def insist_local(request: Request) -> None:
         raise BadInput("dev mode answers no page of another site", code="no_credentials")
 
 
+def insist_dev(request: Request) -> None:
+    """For what is mounted, and asks nobody for credentials: raise `no_credentials` outside of dev
+    mode. Only there does nobody but this machine reach the server; what a request says of where it
+    is can be made up."""
+    server = request.scope.get("onceward")
+    if server is None or not server.auth.dev:
+        raise BadInput("this is for dev mode alone", code="no_credentials")
+    insist_local(request)
+
+
 @lru_cache(maxsize=128)
 def _is_local(host: str) -> bool:
     return is_loopback(_without_port(host))
