@@ -14,6 +14,7 @@ ROOM_MEMBERS_MAX = 10_000
 # A batch of operations, which is one step of the room.
 ROOM_OPS_MAX = 1_000
 ROOM_STEP_BYTES_MAX = 256_000
+ROOM_CHECKS_MAX = 300_000  # comparisons with schemas, for a step or a presence
 ROOM_CHANGES_MAX = 50_000  # keys and items that a step changes, and all steps of a commit
 ROOM_SKIPPED_MAX = 20  # numbers of refused steps that are remembered of a client
 # So many clients are remembered, and for so long at least: longer than a connection of theirs can

@@ -28,10 +28,12 @@ METERS_MAX = 1_000
 TOKEN_SLACK_MS = 5_000
 SCOPES_KNOWN_MAX = 1_000
 # The console: how long a browser stays signed in, how long a link to sign in by counts, and how
-# many such links are known. Keys that were made there are read again every so often.
+# many such links are known, in all and of one caller. Keys that were made there are read again
+# every so often.
 SESSION_MS = 12 * 3_600_000
 LINK_MS = 3_600_000
 LINKS_MAX = 100
+LINKS_EACH_MAX = 10
 KEYS_S = 5.0
 KEYS_MAX = 1_000
 ROLL_RECORDS = 500  # of jobs, read at once from a slot by who looks through many

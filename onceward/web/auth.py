@@ -36,6 +36,7 @@ from onceward.parts.timers import WEBHOOKS
 
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 KEY_PREFIX = "ow_"
+_JWT = "jwt"
 HS256_BYTES_MIN = 32
 RSA_BITS_MIN = 2_048
 
@@ -156,29 +157,32 @@ class Auth:
             if caller is None:
                 raise _refused("this API key is not known")
             return caller
-        return self._caller_by_token(credentials, now_ms)
+        return _caller(self._verified(credentials)[1], now_ms)
 
     def names(self) -> set[str]:
         """The callers that have keys in the settings."""
         return {caller.name for caller in self._keys.values()}
 
     def credential(self, authorization: str | None) -> str:
-        """What a session of a caller depends on: the digest of its key, or `jwt`, or `dev`."""
+        """What a session of a caller depends on: the digest of its key, or `jwt` and the digest of
+        the key that its token is signed with, or `dev`. Raises `no_credentials`."""
         if self.dev:
             return "dev"
         _, credentials = _parts(authorization)
-        is_key = credentials.startswith(KEY_PREFIX)
-        return sha256(credentials.encode()).hexdigest() if is_key else "jwt"
+        if credentials.startswith(KEY_PREFIX):
+            return sha256(credentials.encode()).hexdigest()
+        return _mark(self._verified(credentials)[0])
 
-    def counts(self, credential: str) -> bool:
-        """Whether that is still one."""
+    def holder(self, credential: str, caller: Caller) -> Caller | None:
+        """What a caller who has signed in with it may do by now; None: it is none any more."""
         if self.dev or credential == "dev":
-            return self.dev and credential == "dev"
-        if credential == "jwt":
-            return bool(self._jwt_keys)
-        return bytes.fromhex(credential) in self._keys or self.stored(credential) is not None
+            return caller if self.dev and credential == "dev" else None
+        if credential.startswith(_JWT):
+            return caller if any(credential == _mark(key) for key, _ in self._jwt_keys) else None
+        return self._keys.get(bytes.fromhex(credential)) or self.stored(credential)
 
-    def _caller_by_token(self, token: str, now_ms: int) -> Caller:
+    def _verified(self, token: str) -> tuple[JwtKey, dict[str, Any]]:
+        """What a token claims, and the key that it is signed with. Raises `no_credentials`."""
         import jwt  # here, since few need it and it takes long to load
 
         try:
@@ -206,7 +210,7 @@ class Auth:
                         "verify_iat": False,
                     },
                 )
-                return _caller(claims, now_ms)
+                return key, claims
             except jwt.PyJWTError as error:
                 reason = str(error)
         raise _refused(f"the token is refused: {reason}")
@@ -216,6 +220,11 @@ def _parts(authorization: str | None) -> tuple[str, str]:
     """Scheme and credentials of the header Authorization."""
     scheme, _, credentials = (authorization or "").partition(" ")
     return scheme, credentials.strip()
+
+
+def _mark(key: JwtKey) -> str:
+    """What tells that a session is by a token of this key."""
+    return f"{_JWT}:{sha256(key.key.encode()).hexdigest()}"
 
 
 def _caller(claims: dict[str, Any], now_ms: int) -> Caller:

@@ -1,6 +1,8 @@
 """The keyring: API keys that were made while the server runs. The database has their digests;
 each node has them in memory, and reads them again every few seconds."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from onceward import ids, limits
@@ -28,8 +30,12 @@ class StoredKey(msgspec.Struct, frozen=True):
 class Keyring:
     """The keys of one database, as far as this node knows."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self, store: Store, on_removed: Callable[[Caller], None] = lambda caller: None
+    ) -> None:
+        """`on_removed` is told whose key counts no more: the very caller that `caller` gave."""
         self._store = store
+        self._on_removed = on_removed
         self.keys: dict[str, StoredKey] = {}
         """By the digest of each, as hex digits."""
         self._callers: dict[str, Caller] = {}
@@ -93,11 +99,14 @@ class Keyring:
         return removed
 
     def _take(self, found: dict[str, StoredKey]) -> None:
-        self.keys = found
+        before, self.keys = self._callers, found
         self._callers = {
-            digest: self._callers.get(digest) or Caller(key.name, key.scopes)
+            digest: before.get(digest) or Caller(key.name, key.scopes)
             for digest, key in found.items()
         }
+        for digest, caller in before.items():
+            if digest not in found:
+                self._on_removed(caller)
 
 
 def _key(digest: str) -> Key:

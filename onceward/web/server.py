@@ -101,9 +101,9 @@ class Server:
         self.census = Census(self.app.store, self.app.node.schedule.slots)
         self.pulse = Pulse(self.app.store, self.census, self.app.hub.gauges)
         self.started_ms = self.app.store.clock.now_ms()
-        self.keyring = Keyring(self.app.store)
+        self.keyring = Keyring(self.app.store, self.app.hub.dismiss)
         self.auth.stored = self.keyring.caller
-        self.sessions = Sessions(self.app, self.auth.counts)
+        self.sessions = Sessions(self.app, self.auth.holder)
         try:
             await self.keyring.load()
             await self.sessions.load()
@@ -330,6 +330,16 @@ def insist_local(request: Request) -> None:
         )
     if origin is not None and origin.partition("://")[2] != host:
         raise BadInput("dev mode answers no page of another site", code="no_credentials")
+
+
+def insist_dev(request: Request) -> None:
+    """For what is mounted, and asks nobody for credentials: raise `no_credentials` outside of dev
+    mode. Only there does nobody but this machine reach the server; what a request says of where it
+    is can be made up."""
+    server = request.scope.get("onceward")
+    if server is None or not server.auth.dev:
+        raise BadInput("this is for dev mode alone", code="no_credentials")
+    insist_local(request)
 
 
 @lru_cache(maxsize=128)

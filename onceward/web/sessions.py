@@ -14,8 +14,9 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from onceward import limits
+from onceward import keys, limits
 from onceward.app import App
 from onceward.errors import BadInput, OncewardError
 from onceward.keys import Key
@@ -38,16 +39,18 @@ class Session(msgspec.Struct, frozen=True):
     token: str
     """Which the page repeats in a header."""
     credential: str
-    """The digest of the key by which its holder has signed in; with it, the session ends."""
+    """The digest of the key by which its holder has signed in, or by which its token was signed;
+    with that key, the session ends."""
 
 
 class Sessions:
     """Those of one database."""
 
-    def __init__(self, app: App, counts: Callable[[str], bool]) -> None:
-        """`counts`: whether a credential is still one, by its digest."""
+    def __init__(self, app: App, holder: Callable[[str, Caller], Caller | None]) -> None:
+        """`holder`: what a caller may do by now who has signed in with a credential; None if that
+        counts no more."""
         self._app = app
-        self._counts = counts
+        self._holder = holder
         self._secret = b""
         self._links: dict[str, tuple[Caller, str, int]] = {}
 
@@ -67,8 +70,9 @@ class Sessions:
         """A token by which somebody may sign in as this caller, once and soon."""
         now_ms = self._app.store.clock.now_ms()
         self._links = {token: one for token, one in self._links.items() if one[2] > now_ms}
-        if len(self._links) >= limits.LINKS_MAX:
-            del self._links[next(iter(self._links))]
+        own = [token for token, one in self._links.items() if one[0].name == caller.name]
+        if len(own) >= limits.LINKS_EACH_MAX or len(self._links) >= limits.LINKS_MAX:
+            del self._links[next(iter(own or self._links))]
         token = self._app.store.ids.token()
         self._links[token] = (caller, credential, now_ms + limits.LINK_MS)
         return token
@@ -101,8 +105,10 @@ class Sessions:
             session = msgspec.json.decode(urlsafe_b64decode(text), type=Session)
         except (ValueError, msgspec.DecodeError):
             return None
-        over = session.until_ms <= self._app.store.clock.now_ms()
-        return None if over or not self._counts(session.credential) else session
+        if session.until_ms <= self._app.store.clock.now_ms():
+            return None
+        holder = self._holder(session.credential, Caller(session.name, session.scopes))
+        return None if holder is None else replace(session, scopes=holder.scopes)
 
     def caller(self, request: Request) -> Caller | None:
         """Who makes a request by a session; None if it does not say that it is made by one.
@@ -131,6 +137,10 @@ class Sessions:
             f"SameSite=Strict{secure}"
         )
         return b"set-cookie", value.encode("latin-1", errors="replace")
+
+    def mark_of(self, *words: str) -> str:
+        """What the nodes of this database make of some words, and nobody else can: hex digits."""
+        return self._mark(keys.join(*words)).decode()
 
     def _mark(self, text: str) -> bytes:
         if not self._secret:

@@ -67,6 +67,36 @@ async def test_a_timer_that_repeats_goes_on_over_a_restart_and_catches_up() -> N
     assert apps.problems == []
 
 
+@pytest.mark.parametrize("repeat", [{"every_s": 10}, {"cron": "*/10 * * * * *"}])
+@virtual
+async def test_what_had_passed_before_a_timer_was_set_is_not_caught_up_with(repeat: Any) -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+    seen: list[Any] = []
+
+    @app.handler("q")
+    async def note(job: Job) -> None:
+        seen.append(job.body)
+
+    async with app:
+        # As who gives seconds for milliseconds does: due at once, and then every ten seconds.
+        now_ms = app.store.clock.now_ms()
+        view = await app.timers.set("t", queue="q", at_ms=now_ms // 1_000, catch_up="all", **repeat)
+        assert now_ms - 10_000 < view.timer.due_ms <= now_ms
+        await apps.sleep(35)
+        assert len(seen) in (4, 5)
+        seen.clear()
+        view = await app.timers.move("t", at_ms=7)
+        assert app.store.clock.now_ms() - 10_000 < view.timer.due_ms
+        await apps.sleep(35)
+        assert len(seen) in (4, 5)
+        # What is to come is not touched, nor what comes once.
+        ahead_ms = app.store.clock.now_ms() + 12_345
+        assert (await app.timers.move("t", at_ms=ahead_ms)).timer.due_ms == ahead_ms
+        assert (await app.timers.set("once", queue="q", at_ms=7)).timer.due_ms == 7
+    assert apps.problems == []
+
+
 @virtual
 async def test_a_timer_is_part_of_the_transaction_that_sets_it() -> None:
     apps = Apps(shared=False)

@@ -3,6 +3,7 @@
 from hashlib import sha256
 from typing import Any
 
+import jwt
 import pytest
 
 from onceward import limits
@@ -156,40 +157,54 @@ def test_keys_that_are_kept_elsewhere_are_looked_up_by_their_digest() -> None:
 
 def test_a_session_depends_on_the_key_it_was_opened_with() -> None:
     auth = keyed(JWT_KEY)
-    auth.stored = {digest("ow_2"): Caller("bob", ())}.get
-    for key, counts in (("ow_1", True), ("ow_2", True), ("ow_3", False)):
+    bob = Caller("bob", ("send:a",))
+    auth.stored = {digest("ow_2"): bob}.get
+    ann = Caller("ann", ("all",))
+    for key, holder in (("ow_1", ann), ("ow_2", bob), ("ow_3", None)):
         credential = auth.credential(f"Bearer {key}")
         assert credential == digest(key) == auth.credential(f"bearer   {key} ")
-        assert auth.counts(credential) is counts
+        # What the key may do now counts, and not what it could do then.
+        assert auth.holder(credential, Caller("then", ("lock:x",))) == holder
 
 
 def test_a_session_by_a_key_ends_with_the_key() -> None:
     auth = keyed(JWT_KEY)
-    kept = {digest("ow_2"): Caller("bob", ())}
+    bob = Caller("bob", ())
+    kept = {digest("ow_2"): bob}
     auth.stored = kept.get
     credential = auth.credential("Bearer ow_2")
-    assert auth.counts(credential)
+    assert auth.holder(credential, bob) is bob
     kept.clear()
-    assert not auth.counts(credential)
-    assert not Auth(jwt_keys=[JWT_KEY]).counts(auth.credential("Bearer ow_1"))
+    assert auth.holder(credential, bob) is None
+    assert Auth(jwt_keys=[JWT_KEY]).holder(auth.credential("Bearer ow_1"), bob) is None
 
 
-def test_a_session_by_a_token_counts_while_tokens_are_taken() -> None:
-    auth = keyed(JWT_KEY)
-    for token in ("Bearer a.b.c", "Bearer o.w_.c"):
-        assert auth.credential(token) == "jwt"
-    assert auth.counts("jwt") is True
-    assert keyed().counts("jwt") is False
+def test_a_session_by_a_token_ends_with_the_key_that_signed_it() -> None:
+    other = JwtKey("HS256", "t" * 32, "onceward")
+    auth, eve = keyed(JWT_KEY, other), Caller("eve", ("send:a",))
+    claims = {"sub": "eve", "aud": "onceward", "exp": NOW_MS // 1000}
+    for key in (JWT_KEY, other):
+        credential = auth.credential(f"Bearer {jwt.encode(claims, key.key)}")
+        assert credential == f"jwt:{digest(key.key)}"
+        assert auth.holder(credential, eve) is eve
+        [left] = {JWT_KEY, other} - {key}
+        assert keyed(left).holder(credential, eve) is None
+        assert keyed(left, key).holder(credential, eve) is eve
+    for bad in ("Bearer a.b.c", "Bearer", f"Bearer {jwt.encode(claims, 'u' * 32)}"):
+        with pytest.raises(BadInput) as refused:
+            auth.credential(bad)
+        assert refused.value.code == "no_credentials"
+    # Of a version that did not tell keys apart.
+    assert auth.holder("jwt", eve) is None
 
 
 def test_a_session_of_dev_mode_counts_in_dev_mode_alone() -> None:
     dev = Auth(dev=True)
     for authorization in (None, "Bearer ow_1", "Bearer a.b.c"):
         assert dev.credential(authorization) == "dev"
-    assert dev.counts("dev") is True
-    assert keyed(JWT_KEY).counts("dev") is False
-    assert dev.counts("jwt") is False
-    assert dev.counts(digest("ow_1")) is False
+    assert dev.holder("dev", DEVELOPER) is DEVELOPER
+    assert keyed(JWT_KEY).holder("dev", DEVELOPER) is None
     known = Auth([ApiKey("ann", digest_of("ow_1"), ("all",))], [JWT_KEY], dev=True)
-    assert known.counts("jwt") is False
-    assert known.counts(digest("ow_1")) is False
+    for auth in (dev, known):
+        for credential in (f"jwt:{digest(JWT_KEY.key)}", digest("ow_1")):
+            assert auth.holder(credential, DEVELOPER) is None

@@ -7,6 +7,7 @@ from onceward.errors import BadInput
 from onceward.web.keyring import Keyring
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
+from tests.service.rooms.people import Person
 from tests.web.asgi import Caller, keyed, serving
 
 
@@ -37,6 +38,34 @@ async def test_a_key_counts_from_its_making_to_its_removal_on_all_nodes() -> Non
         await apps.sleep(limits.KEYS_S + 1)
         assert (await elsewhere(*message)).verdict == (401, "no_credentials")
         assert (await ann("DELETE", f"/v1/keys/{made['id']}")).verdict == (404, "no_such_key")
+
+
+@virtual
+async def test_connections_end_with_the_key_that_they_came_with_on_all_nodes() -> None:
+    apps = Apps(shared=True)
+    async with (
+        serving(apps.make(), keyed(ann="all")[0]) as caller,
+        serving(apps.make(), keyed(ann="all")[0]) as other,
+    ):
+        ann = Caller(caller.server, "ow_ann")
+        asked = {"name": "bob", "scopes": ["read:*"]}
+        made, kept = [await ann.ok("POST", "/v1/keys", asked) for _ in range(2)]
+        await apps.sleep(limits.KEYS_S + 1)
+        here, there, stays, changed = (
+            Person(node.app.hub, None) for node in (caller, other, caller, caller)
+        )
+        for person in (here, there, changed):
+            person.ask("hello", token=made["key"])
+            await person.next("welcome")
+        stays.ask("hello", token=kept["key"])
+        changed.ask("token", token=kept["key"])
+        await changed.next("welcome")
+        await ann.ok("DELETE", f"/v1/keys/{made['id']}")
+        assert here.reason == "no_credentials"
+        await apps.sleep(limits.KEYS_S + 1)
+        assert there.reason == "no_credentials"
+        # Another key of the same caller is another one.
+        assert (stays.code, changed.code) == (None, None)
 
 
 @virtual

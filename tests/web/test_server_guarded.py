@@ -1,9 +1,12 @@
 """No route is forgotten: each asks who calls, and shows nobody what is another's."""
 
 from typing import Any
+from unittest.mock import ANY
+from urllib.parse import quote
 
 import pytest
 
+from onceward import limits
 from onceward.web.api import ROUTES
 from onceward.web.routes import Route
 from tests.service.cluster import virtual
@@ -136,3 +139,35 @@ async def test_credentials_in_an_address_count_for_nothing(name: str) -> None:
             answer = await nobody("GET", f"{path}?{name}={key}")
             assert answer.verdict == (401, "no_credentials")
             assert str(key) not in answer.body.decode()
+
+
+@virtual
+async def test_where_the_next_page_begins_names_nothing_of_others() -> None:
+    some = "operate:seen* lock:seen* play:seen* timer:* read:seen*"
+    async with serving_to(owner="all", eve="", some=some) as callers:
+        owner = callers["owner"]
+        for number in range(limits.PAGE_JOBS + 1):
+            name = f"{MARK}-{number:03}" if number % 10 else f"seen-{number:03}"
+            await owner.ok("POST", "/v1/locks/acquire", {"names": [name]})
+            await owner.ok("POST", "/v1/rooms", {"id": name})
+            await owner.ok("POST", "/v1/tables", {"id": name})
+            endpoint = {"id": name, "url": "https://example.com/"}
+            await owner.ok("POST", "/v1/endpoints", endpoint)
+            timer = {"id": name, "url": "https://example.com/", "delay_ms": 10**9}
+            await owner.ok("POST", "/v1/timers", timer)
+        for path in (
+            *("/v1/locks?limit=1", "/v1/rooms?limit=1", "/v1/tables?limit=1"),
+            *("/v1/endpoints?everyone=true&limit=1", "/v1/agenda/timers?limit=1"),
+        ):
+            empty = (await callers["eve"].ok("GET", path)).items()
+            assert {name: value for name, value in empty if value} in ({}, {"now_ms": ANY}), path
+            found, next_ = 0, ""
+            while True:
+                after = f"&after={quote(next_)}" if next_ else ""
+                answer = await callers["some"]("GET", path + after)
+                assert MARK not in answer.body.decode(), path
+                found += answer.body.count(b'"id":"seen-') or answer.body.count(b'"name":"seen-')
+                next_ = answer.json["next"]
+                if next_ is None:
+                    break
+            assert found == 6, path

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jwt
 import pytest
 
 from onceward import limits
@@ -76,6 +77,20 @@ async def test_a_link_that_is_old_counts_no_more_and_only_some_are_kept(
         links = [link(caller) for _ in range(limits.LINKS_MAX + 1)]
         assert (await Browser(caller).enter(link=links[0])).status == 401
         assert (await Browser(caller).enter(link=links[-1])).status == 200
+
+
+@virtual
+async def test_nobody_uses_up_the_links_of_others() -> None:
+    auth, keys = keyed(ann="all", eve="")
+    async with serving(auth=auth) as caller:
+        ann, eve = (Caller(caller.server, keys[name]) for name in ("ann", "eve"))
+        kept = (await ann.ok("POST", "/v1/session/link"))["link"]
+        links = [
+            (await eve.ok("POST", "/v1/session/link"))["link"] for _ in range(2 * limits.LINKS_MAX)
+        ]
+        first, last = [await Browser(caller).enter(link=link) for link in (links[0], links[-1])]
+        assert (first.status, last.status) == (401, 200)
+        assert (await Browser(caller).enter(link=kept)).json["name"] == "ann"
 
 
 @virtual
@@ -222,6 +237,39 @@ async def test_a_restart_and_another_node_keep_sessions_but_another_database_doe
     async with serving(elsewhere.make(), auth) as caller:
         browser.caller = Caller(caller.server)
         assert (await browser("GET", "/v1/session")).verdict == (401, "no_credentials")
+
+
+@virtual
+async def test_a_session_by_a_token_ends_when_its_signing_key_leaves_the_settings() -> None:
+    apps = Apps(shared=True)
+    leaked, new = JwtKey("HS256", "l" * 32, "onceward"), JwtKey("HS256", "n" * 32, "onceward")
+    claims = {"sub": "eve", "scope": "all", "exp": 4_000_000_000, "aud": "onceward"}
+    async with serving(apps.make(), Auth(jwt_keys=[leaked, new])) as caller:
+        browsers = [Browser(caller), Browser(caller)]
+        for browser, key in zip(browsers, (leaked, new), strict=True):
+            token = jwt.encode(claims, key.key, algorithm="HS256")
+            assert (await browser.enter(token=token)).status == 200
+            assert (await browser("GET", "/v1/keys")).status == 200
+        async with serving(apps.make(), Auth(jwt_keys=[new])) as other:
+            for browser in browsers:
+                browser.caller = Caller(other.server)
+            over, kept = [await browser("GET", "/v1/keys") for browser in browsers]
+            assert over.verdict == (401, "no_credentials")
+            assert kept.status == 200
+
+
+@virtual
+async def test_a_session_may_do_what_its_key_may_do_now() -> None:
+    apps = Apps(shared=True)
+    auth, keys = keyed(ann="all")
+    async with serving(apps.make(), auth) as caller:
+        browser = Browser(caller)
+        await browser.enter(token=keys["ann"])
+        assert (await browser("GET", "/v1/keys")).status == 200
+        async with serving(apps.make(), keyed(ann="send:q")[0]) as other:
+            browser.caller = Caller(other.server)
+            assert (await browser("GET", "/v1/keys")).verdict == (403, "not_allowed")
+            assert (await browser("GET", "/v1/session")).json["scopes"] == ["send:q"]
 
 
 @virtual

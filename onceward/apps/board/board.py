@@ -22,7 +22,7 @@ from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.pages import Pages
 from onceward.web.routes import Route
-from onceward.web.server import insist_local
+from onceward.web.server import insist_dev
 from onceward.web.site import Site
 
 _PAGES = Pages(files("onceward.apps.board").joinpath("page"))
@@ -99,7 +99,7 @@ class Board:
     async def ticket(self, site: Any, request: Request) -> Response:
         """Let a guest in: the room is there, and the token is good for that room."""
         if self._key is None:
-            insist_local(request)
+            insist_dev(request)
         room = f"board/{_named(request)}"
         asked = parse(await request.body(limits.REQUEST_BYTES_MAX), Asked)
         user = self._known(asked.token) or self._guest(asked.name)

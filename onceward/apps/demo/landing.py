@@ -6,12 +6,12 @@ from typing import Any
 
 import aiohttp
 
-from onceward.errors import BadInput, Unavailable
+from onceward.errors import Unavailable
 from onceward.web.auth import DEVELOPER
 from onceward.web.http import Request, Response, problem
 from onceward.web.pages import ISOLATED, Pages
 from onceward.web.routes import Route
-from onceward.web.server import insist_local
+from onceward.web.server import insist_dev
 from onceward.web.sessions import insist_own_page
 from onceward.web.site import Site
 
@@ -82,8 +82,5 @@ class Landing:
 
 def _insist_ours(request: Request) -> None:
     """Raise `no_credentials` unless a page of this server asks, or a program of this machine."""
-    server = request.scope.get("onceward")
-    if server is None or not server.auth.dev:
-        raise BadInput("the demonstration runs in dev mode alone", code="no_credentials")
-    insist_local(request)
+    insist_dev(request)
     insist_own_page(request)

@@ -22,7 +22,7 @@ from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.pages import Pages
 from onceward.web.routes import Route
-from onceward.web.server import insist_local
+from onceward.web.server import insist_dev
 
 OURS = "+12025550100"
 """The number of the game, on the page."""
@@ -62,7 +62,7 @@ class Phones(Provider):
     asks: ClassVar[bool] = True
 
     def __init__(self, *, local: bool = True) -> None:
-        """`local`: whether only pages of this machine may be used, by the name they call it."""
+        """`local`: whether only pages of this machine may be used, in dev mode."""
         self._local = local
         self._changed = asyncio.Event()
 
@@ -117,7 +117,7 @@ class Phones(Provider):
 
     def _insist_local(self, request: Request) -> None:
         if self._local:
-            insist_local(request)
+            insist_dev(request)
 
     def _tell(self) -> None:
         """Wake up the pages that wait."""

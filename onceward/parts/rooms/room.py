@@ -130,7 +130,7 @@ class Room:
         admit_step(ops)
         state = self.state
         bytes_before, cells_before = state.bytes, state.cells
-        admit = self.shapes.admit if self.shapes.any else None
+        admit = self.shapes.step() if self.shapes.any else None
         effects = state.apply(ops, admit, limits.ROOM_CHANGES_MAX)
         if (state.bytes > limits.ROOM_BYTES_MAX and state.bytes > bytes_before) or (
             state.cells > limits.ROOM_CELLS_MAX and state.cells > cells_before

@@ -16,10 +16,30 @@ from onceward import limits
 from onceward.errors import BadInput
 from onceward.parts.rooms.state import same
 
-Check = Callable[[Any, str], None]
+
+class Work:
+    """How much may still be looked at: what schemas and values ask for together may be far more
+    than either of them is large."""
+
+    def __init__(self) -> None:
+        self.left = limits.ROOM_CHECKS_MAX
+
+    def spend(self, checks: int) -> None:
+        """Raise `BadInput` when it is too much."""
+        self.left -= checks
+        if self.left < 0:
+            raise _misfit(
+                f"it takes more than {limits.ROOM_CHECKS_MAX} comparisons to see whether it fits: "
+                "say less at once, or let the schema have fewer alternatives"
+            )
+
+
+Check = Callable[[Any, str, Work], None]
 """Raises `BadInput` for a value that does not fit; the text says where it stands."""
 
 _DEPTH_MAX = 20
+# An alternative that does not fit costs as much as so many comparisons.
+_TRY = 4
 _NUMBER = (int, float)
 
 
@@ -59,10 +79,20 @@ class Shapes:
         return bool(self._checks)
 
     def admit(self, kind: Literal["map", "list", "presence"], name: str, value: Any) -> None:
-        """Raise `BadInput` with the code `bad_shape` for a value that does not fit."""
-        check = self._checks.get((kind, name))
-        if check is not None:
-            check(value, f"a value in {name!r}")
+        """Raise `BadInput` with the code `bad_shape` for a value that does not fit, or of which
+        that is too much work to tell."""
+        self.step()(kind, name, value)
+
+    def step(self) -> Callable[[Literal["map", "list", "presence"], str, Any], None]:
+        """`admit`, for all values of a step together."""
+        work = Work()
+
+        def admit(kind: Literal["map", "list", "presence"], name: str, value: Any) -> None:
+            check = self._checks.get((kind, name))
+            if check is not None:
+                check(value, f"a value in {name!r}", work)
+
+        return admit
 
 
 def _is(type_: str, value: Any) -> bool:
@@ -115,9 +145,10 @@ def _compile(schema: Any, where: str, depth: int) -> Check:
         else:
             checks.append(_WORDS[word](said, where, depth - 1))
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: str, work: Work) -> None:
+        work.spend(1 + len(checks))
         for one in checks:
-            one(value, place)
+            one(value, place, work)
 
     return check
 
@@ -128,7 +159,7 @@ def _bound(word: str, bound: Any, where: str) -> Check:
     if type(bound) not in _NUMBER or (whole and (type(bound) is not int or bound < 0)):
         raise BadInput(f"{word} in the schema of {where} is no number for it", code="bad_schema")
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: str, work: Work) -> None:
         # Compared, not subtracted: a whole number may be too large for that.
         if about(value) and beyond(measure(value), bound):
             raise _misfit(f"{place} {told} {bound}")
@@ -144,7 +175,7 @@ def _type(said: Any, where: str, _depth: int) -> Check:
             code="bad_schema",
         )
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: str, work: Work) -> None:
         if not any(_is(type_, value) for type_ in types):
             raise _misfit(f"{place} is not of the type {' or '.join(types)}")
 
@@ -155,7 +186,10 @@ def _enum(said: Any, where: str, _depth: int) -> Check:
     if not isinstance(said, list) or not said:
         raise BadInput(f"enum in the schema of {where} is a list of values", code="bad_schema")
 
-    def check(value: Any, place: str) -> None:
+    parts = _parts(said)
+
+    def check(value: Any, place: str, work: Work) -> None:
+        work.spend(parts)
         if not any(same(value, allowed) for allowed in said):
             raise _misfit(f"{place} is none of the values that are allowed")
 
@@ -165,10 +199,10 @@ def _enum(said: Any, where: str, _depth: int) -> Check:
 def _items(said: Any, where: str, depth: int) -> Check:
     inner = _compile(said, f"the items of {where}", depth)
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: str, work: Work) -> None:
         if isinstance(value, list):
             for number, item in enumerate(value):
-                inner(item, f"{place}, item {number},")
+                inner(item, f"{place}, item {number},", work)
 
     return check
 
@@ -178,11 +212,12 @@ def _properties(said: Any, where: str, depth: int) -> Check:
         raise BadInput(f"properties in the schema of {where} is no object", code="bad_schema")
     inner = {name: _compile(one, f"{name} of {where}", depth) for name, one in said.items()}
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: str, work: Work) -> None:
         if isinstance(value, dict):
+            work.spend(len(inner))
             for name, one in inner.items():
                 if name in value:
-                    one(value[name], f"{place}, member {name!r},")
+                    one(value[name], f"{place}, member {name!r},", work)
 
     return check
 
@@ -191,7 +226,7 @@ def _required(said: Any, where: str, _depth: int) -> Check:
     if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
         raise BadInput(f"required in the schema of {where} is a list of names", code="bad_schema")
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: str, work: Work) -> None:
         for name in said if isinstance(value, dict) else ():
             if name not in value:
                 raise _misfit(f"{place} lacks the member {name!r}")
@@ -205,7 +240,7 @@ def _additional(said: Any, properties: Any, where: str) -> Check:
             f"additionalProperties in the schema of {where} is true or false", code="bad_schema"
         )
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: str, work: Work) -> None:
         if not said and isinstance(value, dict):
             for name in value.keys() - properties.keys():
                 raise _misfit(f"{place} has a member that is not known: {name[:100]!r}")
@@ -218,10 +253,11 @@ def _any_of(said: Any, where: str, depth: int) -> Check:
         raise BadInput(f"anyOf in the schema of {where} is a list of schemas", code="bad_schema")
     inner = [_compile(one, where, depth) for one in said]
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: str, work: Work) -> None:
         for one in inner:
+            work.spend(_TRY)
             try:
-                one(value, place)
+                one(value, place, work)
                 return
             except BadInput:
                 pass
@@ -240,6 +276,13 @@ _WORDS: dict[str, Callable[[Any, str, int], Check]] = {
     "anyOf": _any_of,
     "additionalProperties": lambda said, where, depth: _additional(said, {}, where),
 }
+
+
+def _parts(value: Any) -> int:
+    """How many values a value is, with those in it."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + sum(map(_parts, value)) if isinstance(value, list) else 1
 
 
 def _misfit(message: str) -> BadInput:

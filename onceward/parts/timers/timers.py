@@ -85,7 +85,7 @@ class Timers:
         timer = await self._active(tx, caller, id_)
         admit_due(due_ms, tx.now_ms)
         self._leave(tx, caller, id_, timer)
-        timer.due_ms = due_ms
+        timer.due_ms = _begins_ms(timer.spec.repeat, due_ms, tx.now_ms)
         timer.generation += 1
         return self._put(tx, caller, id_, timer)
 
@@ -164,7 +164,7 @@ class Timers:
         if timer.due_ms > now_ms:
             tx.put(entry, TIMER_DUE)  # not yet
             return
-        repeat = _anchored(timer)
+        repeat = timer.spec.repeat and _anchored(timer.spec.repeat, timer.due_ms)
         due_ms = _counts(timer, repeat, now_ms)
         if due_ms is not None:
             timer.fired += 1
@@ -284,15 +284,22 @@ def _names(sort: str) -> tuple[str, str]:
 
 
 def _new(spec: Spec, mark: str, tx: Transaction) -> Timer:
-    return Timer(spec, first_ms(spec, tx.now_ms, tx.ends_ms), tx.now_ms, mark)
+    due_ms = first_ms(spec, tx.now_ms, tx.ends_ms)
+    return Timer(spec, _begins_ms(spec.repeat, due_ms, tx.now_ms), tx.now_ms, mark)
 
 
-def _anchored(timer: Timer) -> Repeat | None:
+def _begins_ms(repeat: Repeat | None, due_ms: int, now_ms: int) -> int:
+    """When a timer is due that is to begin at a time. If that has passed, the last of its times
+    counts: those before were not missed, and there may be millions of them."""
+    if repeat is None or due_ms >= now_ms:
+        return due_ms
+    [last_ms] = recurrence.missed(_anchored(repeat, due_ms), due_ms, now_ms, "last", 1)
+    return last_ms
+
+
+def _anchored(repeat: Repeat, due_ms: int) -> Repeat:
     """How a timer repeats; an interval counts from one of its times to the next."""
-    repeat = timer.spec.repeat
-    if isinstance(repeat, Interval):
-        return Interval(repeat.every_ms, timer.due_ms)
-    return repeat
+    return Interval(repeat.every_ms, due_ms) if isinstance(repeat, Interval) else repeat
 
 
 def _counts(timer: Timer, repeat: Repeat | None, now_ms: int) -> int | None:

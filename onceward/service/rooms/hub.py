@@ -109,6 +109,13 @@ class Hub:
         """A connection is no more. The session calls it."""
         self.sessions.pop(session, None)
 
+    def dismiss(self, visitor: Visitor) -> None:
+        """End all connections of a visitor whose credentials count no more. Others may have the
+        same name by other credentials: they stay."""
+        for session in list(self.sessions):
+            if session.is_of(visitor):
+                session.end("no_credentials")
+
     def gauges(self) -> dict[str, float]:
         """What is so just now, for whoever watches."""
         members = sum(len(room.members) for room in self.rooms.values())

@@ -105,6 +105,10 @@ class Session:
         assert self._visitor is not None
         return self._visitor.name
 
+    def is_of(self, visitor: Visitor) -> bool:
+        """Whether it is by these very credentials."""
+        return self._visitor is visitor
+
     # What the wire says.
 
     def receive(self, message: bytes) -> None:

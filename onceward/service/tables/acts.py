@@ -15,6 +15,7 @@ from onceward.errors import BadInput, OncewardError
 from onceward.parts.rooms.frames import Act as ActFrame
 from onceward.parts.seats import Ending, Leader, Place, Rating, Table
 from onceward.parts.seats.records import admit_table
+from onceward.service.paging import page_of
 from onceward.service.rooms.session import Visitor
 from onceward.service.tables.tables import Tables
 from onceward.strict import parse
@@ -139,9 +140,6 @@ class Alive(msgspec.Struct):
     user: str
 
 
-# Few tables may be such ones, and the caller's: then a page is shorter than asked for.
-_PAGES_MAX = 40
-
 Do = Callable[[Tables, Visitor, str, Any], Awaitable[Any]]
 
 
@@ -181,24 +179,20 @@ async def create(tables: Tables, visitor: Visitor, table: str, asked: NewTable) 
 
 
 async def list_(tables: Tables, visitor: Visitor, table: str, asked: TableList) -> TablePage:
-    page, after = TablePage([], None), asked.after
-    for _ in range(_PAGES_MAX):
-        most = min(limits.PAGE_JOBS, asked.limit - len(page.tables))
+    async def read(after: str, most: int) -> list[tuple[str, Table]]:
         found = await tables.find(prefix=asked.prefix, after=after, most=most)
-        page.tables += [
-            one
-            for one in found
-            if asked.game in (None, one.game)
-            and asked.phase in (None, one.phase)
-            and may_play(visitor, one.id)
-        ]
-        if len(found) < most:
-            return page
-        after = found[-1].id
-        if len(page.tables) >= asked.limit:
-            break
-    page.next = after
-    return page
+        return [(one.id, one) for one in found]
+
+    return TablePage(
+        *await page_of(
+            tables.clock,
+            read,
+            lambda one: may_play(visitor, one.id),
+            lambda one: asked.game in (None, one.game) and asked.phase in (None, one.phase),
+            after=asked.after,
+            limit=asked.limit,
+        )
+    )
 
 
 async def get(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> Table:

@@ -31,6 +31,7 @@ class Tables:
 
     def __init__(self, store: Store, part: Seats, dispatcher: Dispatcher) -> None:
         self.part = part
+        self.clock = store.clock
         self._store = store
         self._turns = Turns(store, part.fetch)
         dispatcher.on_due(CLOCK_DUE, part.tick, writes=CLOCK_WRITES)

@@ -9,6 +9,7 @@ import msgspec
 from onceward import limits
 from onceward.errors import BadInput
 from onceward.parts.timers import View
+from onceward.service.paging import page_of
 from onceward.web.api.timer_views import TimerView, shown
 from onceward.web.auth import Caller
 from onceward.web.http import Request, Response, whole
@@ -55,23 +56,22 @@ async def all_(server: "Server", request: Request) -> Response:
     if len(after.encode()) > limits.SORT_BYTES_MAX or "\x00" in after:
         raise BadInput("after is the member next of the last answer", code="bad_parameter")
     clock = server.app.store.clock
-    page = AgendaPage(clock.now_ms(), [], None)
-    until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
-    while True:
-        part = server.app.timers.part
-        found = await server.app.run(partial(part.everyones, after=after, most=limit))
-        for sort, view in found:
-            after = sort
-            if state in (None, view.status) and text in view.id and _may(caller, view):
-                page.timers.append(_shown(view, page.now_ms))
-                if len(page.timers) == limit:
-                    break
-        if len(page.timers) == limit or (found and clock.elapsed_ns() >= until_ns):
-            page.next = after
-            break
-        if len(found) < limit:
-            break
-    return Response.of(page)
+    now_ms = clock.now_ms()
+
+    async def read(after: str, most: int) -> list[tuple[str, View]]:
+        return await server.app.run(
+            partial(server.app.timers.part.everyones, after=after, most=most)
+        )
+
+    found, next_ = await page_of(
+        clock,
+        read,
+        partial(_may, caller),
+        lambda view: state in (None, view.status) and text in view.id,
+        after=after,
+        limit=limit,
+    )
+    return Response.of(AgendaPage(now_ms, [_shown(view, now_ms) for view in found], next_))
 
 
 def _may(caller: Caller, view: View) -> bool:

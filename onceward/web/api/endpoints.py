@@ -1,5 +1,6 @@
 """Endpoints: where timers call, and the secrets by which receivers know who calls."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +13,7 @@ from onceward.outward.headers import admit_headers
 from onceward.parts import endpoints
 from onceward.parts.endpoints import DEFAULT, Endpoint
 from onceward.parts.timers import Call, Spec
+from onceward.service.paging import page_of
 from onceward.transaction import Transaction
 from onceward.web.api.endpoint_views import (
     EndpointChange,
@@ -84,7 +86,8 @@ async def change(server: "Server", request: Request) -> Response:
             disabled=known.disabled if asked.disabled is UNSET else asked.disabled,
         )
         if spec.url or id_ != DEFAULT:
-            _admit(server, spec.url, spec.headers)
+            server.app.timers.admit_url(spec.url)
+        admit_headers(spec.headers)
         return await _put(tx, caller, id_, spec, known.secrets[0].text)
 
     with refused_as("bad_endpoint"):
@@ -126,17 +129,22 @@ async def list_(server: "Server", request: Request) -> Response:
 
 
 async def _everyones(server: "Server", caller: Caller, after: str, limit: int) -> Response:
-    found = await server.app.run(
-        lambda tx: endpoints.everyones(tx, after=after, most=limit),
+    async def read(after: str, most: int) -> list[tuple[str, tuple[str, str, Endpoint]]]:
+        found = await server.app.run(partial(endpoints.everyones, after=after, most=most))
+        return [(keys.join(*one[:2]), one) for one in found]
+
+    found, next_ = await page_of(
+        server.app.store.clock,
+        read,
+        lambda one: caller.may("operate", one[1]),
+        after=after,
+        limit=limit,
     )
-    page = EndpointPage([], None)
+    page = EndpointPage([], next_)
     for owner, id_, endpoint in found:
-        if caller.may("operate", id_):
-            view = _rated(server, owner, shown(id_, endpoint))
-            view.caller = owner
-            page.endpoints.append(view)
-    if len(found) == limit:
-        page.next = keys.join(*found[-1][:2])
+        view = _rated(server, owner, shown(id_, endpoint))
+        view.caller = owner
+        page.endpoints.append(view)
     return Response.of(page)
 
 

@@ -10,8 +10,9 @@ from onceward.errors import BadInput, Unavailable
 from onceward.ids import LENGTH
 from onceward.parts.locks import Request as LockRequest
 from onceward.parts.locks import Stand, admit_names, admit_owner
-from onceward.parts.locks.records import admit_name, name_slot
+from onceward.parts.locks.records import Head, admit_name, name_slot
 from onceward.service.hold import Terms
+from onceward.service.paging import page_of
 from onceward.transaction import Transaction
 from onceward.web.auth import Caller
 from onceward.web.bodies import parse
@@ -128,7 +129,12 @@ async def acquire(server: "Server", request: Request) -> Response:
     admit_owner(owner)
     terms = Terms(capacities, asked.lease_ms, asked.wait_ms / 1000, owner)
     locks, store = server.app.locks, server.app.store
-    id_ = None if asked.request is None else _id(asked.request, capacities, locks.table.slots)
+    id_ = None
+    if asked.request is not None:
+        _admit_request(asked.request)
+        # Apart by caller; and nobody can tell from what others make up how to release it.
+        mark = server.sessions.mark_of("lock", caller.name, asked.request)
+        id_ = f"{mark[:LENGTH]}{name_slot(min(capacities), locks.table.slots):03x}"
     acquiring = locks.acquire(terms, id_)
     lock = await (server.patiently(request, acquiring) if asked.wait_ms else acquiring)
     if lock is None:
@@ -188,13 +194,23 @@ async def find(server: "Server", request: Request) -> Response:
         _admit(name)
         if name:
             admit_name(name, "a lock's name")
-    found = await server.app.locks.find(prefix=prefix, after=after, most=limit)
+
+    async def read(after: str, most: int) -> list[tuple[str, tuple[str, Head]]]:
+        found = await server.app.locks.find(prefix=prefix, after=after, most=most)
+        return [(name, (name, head)) for name, head in found]
+
+    found, next_ = await page_of(
+        server.app.store.clock,
+        read,
+        lambda lock: caller.may("lock", lock[0]),
+        after=after,
+        limit=limit,
+    )
     lines = [
         LockLine(name, head.capacity, head.token, head.held, head.waiting, head.used_ms)
         for name, head in found
-        if caller.may("lock", name)
     ]
-    return Response.of(LockPage(lines, found[-1][0] if len(found) == limit else None))
+    return Response.of(LockPage(lines, next_))
 
 
 def _shown(stands: list[Stand]) -> list[Someone]:
@@ -212,10 +228,9 @@ def _admit(name: str) -> None:
         raise BadInput("a lock's name has no NUL in it", code="bad_name")
 
 
-def _id(made_up: str, capacities: dict[str, int], slots: int) -> str:
+def _admit_request(made_up: str) -> None:
     if len(made_up) != LENGTH or not (made_up.isascii() and made_up.isalnum()):
         raise BadInput(f"request is {LENGTH} letters and digits, made up by the caller")
-    return f"{made_up}{name_slot(min(capacities), slots):03x}"
 
 
 ROUTES = [

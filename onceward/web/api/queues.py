@@ -90,6 +90,9 @@ async def configure(server: "Server", request: Request) -> Response:
     raw = await request.body()
     settings = parse(raw, Settings)
     changes = {name: getattr(settings, name) for name in parse(raw, dict[str, Any])}
+    if settings.notice and settings.notice != server.app.node.book(queue).notice:
+        # Whoever lets a job die here sends there by that.
+        server.caller(request).insist("send", settings.notice)
     await server.app.queues.configure(queue, **changes)
     return Response.of(_view(server, queue))
 

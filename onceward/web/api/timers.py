@@ -133,13 +133,18 @@ async def list_(server: "Server", request: Request) -> Response:
         raise BadInput(f"state is one of {', '.join(_STATES)}", code="bad_parameter")
     clock, page, page_bytes = server.app.store.clock, TimerPage([], None), 0
     until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
-    # Few may be in that state, and some are large: then a page is shorter than asked for.
+    seen: str | None = None
+    # Few may be in that state, and some are large: then a page is shorter than asked for. Where the
+    # next one begins is told by a timer that is there for the caller.
     while True:
         most = min(limit - len(page.timers), limits.PAGE_JOBS)
         views = await server.app.timers.find(prefix=prefix, after=after, most=most, caller=whose)
         for view in views:
             after = view.id
-            if state not in ("", view.status) or not _may_see(caller, view):
+            if not _may_see(caller, view):
+                continue
+            seen = after
+            if state not in ("", view.status):
                 continue
             one = shown(view, clock.now_ms(), times=0)
             page.timers.append(one)
@@ -149,12 +154,12 @@ async def list_(server: "Server", request: Request) -> Response:
         else:
             if len(views) < most:
                 return Response.of(page)
-        if (
+        if seen is not None and (
             len(page.timers) == limit
             or page_bytes >= limits.PAGE_BYTES_MAX
             or clock.elapsed_ns() >= until_ns
         ):
-            page.next = after
+            page.next = seen
             return Response.of(page)
 
 

@@ -44,6 +44,16 @@ async def test_a_ticket_lets_a_guest_into_a_board_that_is_made_once() -> None:
 
 
 @virtual
+async def test_without_a_key_for_tickets_there_are_none_where_there_are_keys() -> None:
+    app = Apps(shared=False).make()
+    app.mount("/board", Board(app).site())
+    async with serving(app, Auth(jwt_keys=[KEY])) as caller:
+        local = [("host", "localhost")]
+        answer = await caller("POST", "/board/team/ticket", {"name": "Ann"}, headers=local)
+        assert answer.verdict == (401, "no_credentials")
+
+
+@virtual
 async def test_a_guest_who_comes_back_with_the_ticket_is_the_same() -> None:
     for key in (None, KEY):
         async with boards(key) as caller:

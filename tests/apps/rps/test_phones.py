@@ -18,7 +18,7 @@ from tests.browser import browsing
 from tests.server_process import ServerProcess
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
-from tests.web.asgi import Caller, serving
+from tests.web.asgi import Caller, keyed, serving
 
 ANN, BOB = "+12025550101", "+12025550102"
 TEXTS = "/rps/phones/texts"
@@ -137,6 +137,18 @@ async def test_pages_of_other_sites_cannot_play() -> None:
         assert (await caller("POST", TEXTS, good, headers=plain)).status == 415
     async with phones(local=False) as (caller, _):
         assert (await caller("POST", TEXTS, good, headers=strangers[0])).status == 200
+
+
+@virtual
+async def test_where_there_are_keys_nobody_plays_from_any_number() -> None:
+    good = {"id": "text-0001", "from": ANN, "text": "help"}
+    for local, status in ((True, 401), (False, 200)):
+        app = Apps(shared=False).make()
+        app.mount("/rps", Game(app, [Phones(local=local)]).site())
+        async with serving(app, keyed(ann="all")[0]) as caller:
+            for call in (("POST", TEXTS, good), ("GET", TEXTS)):
+                answer = await caller(*call, headers=[("host", "localhost")])
+                assert answer.status == status
 
 
 @virtual

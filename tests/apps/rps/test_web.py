@@ -19,7 +19,9 @@ from tests.browser import browsing
 from tests.server_process import ServerProcess
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
-from tests.web.asgi import Caller, serving
+from tests.web.asgi import Caller, keyed, serving
+
+DOCS = Path(__file__).parents[3] / "docs/rps.md"
 
 MODULE = """\
 import onceward
@@ -167,6 +169,28 @@ async def test_what_is_no_text_or_has_no_credentials_is_refused() -> None:
             answer = await ann(method, path, headers=strange)
             assert answer.verdict == (401, "no_credentials")
         assert (await here.as_("x" * 300)("GET", "/rps/play/me")).verdict == (422, "bad_name")
+
+
+@virtual
+async def test_who_plays_at_the_page_acts_in_the_name_of_nobody_else() -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+    app.mount("/rps", Game(app, [Phones(), Web()]).site())
+    asked = re.search(r"whose scopes are `(\S+)` and `(\S+)`", DOCS.read_text())
+    assert asked is not None
+    auth, keys = keyed(ann=" ".join(asked.groups()).replace("NAME", "ann"), bob="read:rps:@bob")
+    async with serving(app, auth) as caller:
+        ann, bob = (Caller(caller.server, keys[name]) for name in ("ann", "bob"))
+        typed = {"id": "text-0001", "text": "nick Ann"}
+        await ann.ok("POST", "/rps/play/texts", typed)
+        await apps.sleep(1)
+        assert (await ann.ok("GET", "/rps/play/me"))["nick"] == "Ann"
+        # As a text of another, by the way that the page itself does not go.
+        forged = {"line": {"phone": "@bob", "via": "web", "ours": ""}, "text": "nick Fool"}
+        answer = await ann("POST", "/v1/inbox/rps-texts", {"body": forged, "key": "k"})
+        assert answer.verdict == (403, "not_allowed")
+        assert (await bob("POST", "/rps/play/texts", typed)).verdict == (403, "not_allowed")
+        assert (await bob("GET", "/rps/play/me")).verdict == (403, "not_allowed")
 
 
 @virtual

@@ -195,3 +195,54 @@ def test_each_kind_has_its_own_schemas() -> None:
 def test_it_is_known_whether_there_is_a_schema_at_all() -> None:
     assert not Shapes().any
     assert shapes({}).any
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "checks"),
+    [
+        ({"title": "says nothing"}, 1, 1),
+        ({"type": "number", "minimum": 0}, 1, 3),
+        ({"items": {"type": "number"}}, [1, 2, 3], 8),
+        ({"enum": [1, [2, {"a": 3}]]}, 1, 8),
+        ({"properties": {"a": {}, "b": {}}}, {"a": 1}, 5),
+        ({"properties": {"a": {}, "b": {}}}, 7, 2),
+        ({"anyOf": [{"type": "string"}, {"type": "number"}, {}]}, 1, 14),
+    ],
+)
+def test_a_value_is_compared_only_so_often(
+    schema: Any, value: Any, checks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ROOM_CHECKS_MAX", checks)
+    shapes(schema).admit("presence", "cursor", value)
+    monkeypatch.setattr(limits, "ROOM_CHECKS_MAX", checks - 1)
+    with pytest.raises(BadInput, match=f"more than {checks - 1} comparisons") as refused:
+        shapes(schema).admit("presence", "cursor", value)
+    assert refused.value.code == "bad_shape"
+
+
+def test_alternatives_end_with_the_work() -> None:
+    hopeless = shapes({"items": {"anyOf": [{"anyOf": [{"const": 0}] * 100}] * 20}})
+    with pytest.raises(BadInput, match="comparisons"):
+        shapes({"items": {"anyOf": [*[{"const": 0}] * 2_000, {}]}}).admit(
+            "presence", "cursor", [1] * 100
+        )
+    with pytest.raises(BadInput, match="fits none"):
+        hopeless.admit("presence", "cursor", [1])
+
+
+def test_the_largest_plain_value_of_a_step_can_be_compared() -> None:
+    shapes({"items": {"type": "integer"}}).admit(
+        "presence", "cursor", [1] * (limits.ROOM_STEP_BYTES_MAX // 2)
+    )
+
+
+def test_values_of_a_step_are_compared_so_often_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ROOM_CHECKS_MAX", 5)
+    room = shapes({"type": "integer"})
+    admit = room.step()
+    for _ in range(2):
+        admit("presence", "cursor", 1)
+        admit("map", "other", 1)  # has no schema
+    with pytest.raises(BadInput, match="comparisons"):
+        admit("presence", "cursor", 1)
+    room.step()("presence", "cursor", 1)  # another step is another one

@@ -439,10 +439,10 @@ async def test_a_bug_that_a_step_meets_refuses_the_step_and_harms_nobody_else(
     await ann.join("r")
     await ben.join("r", "b")
 
-    def admit(shapes: Shapes, kind: str, name: str, value: Any) -> None:
+    def admit(kind: str, name: str, value: Any) -> None:
         assert value != "odd"
 
-    monkeypatch.setattr(Shapes, "admit", admit)
+    monkeypatch.setattr(Shapes, "step", lambda shapes: admit)
     ann.step("r", 1, map_set("m", "k", "odd"))
     ben.step("r", 1, map_set("m", "k", "even"))
     assert (await ann.next("refused", "left"))["code"] == "internal"

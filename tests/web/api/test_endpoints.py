@@ -279,3 +279,12 @@ async def test_an_address_that_this_server_may_not_call_is_refused_at_once() -> 
     async with serving(Apps(shared=False).make(outward=Outward())) as caller:
         asked = {"url": "http://169.254.169.254/latest/meta-data"}
         assert (await caller("POST", "/v1/endpoints", asked)).verdict == (422, "address_refused")
+
+
+@virtual
+async def test_headers_of_calls_to_bare_urls_are_admitted_like_others() -> None:
+    async with serving() as caller:
+        for headers in ({"Host": "evil.example"}, {"X-A": "1\r\nX-B: 2"}, {"webhook-id": "1"}):
+            answer = await caller("PATCH", "/v1/endpoints/default", {"headers": headers})
+            assert answer.verdict == (422, "bad_endpoint")
+        assert "headers" not in await caller.ok("GET", "/v1/endpoints/default")

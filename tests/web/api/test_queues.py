@@ -218,3 +218,19 @@ async def test_everyone_sees_the_queues_they_manage() -> None:
             for name, caller in callers.items()
         }
         assert listed == {"boss": ["a1", "a2", "b"], "manager": ["a1", "a2"], "worker": []}
+
+
+@virtual
+async def test_notices_go_where_whoever_asks_for_them_may_send() -> None:
+    async with serving_to(ann="manage:q", bob="manage:q send:told", root="all") as callers:
+        told = {"notice": "told"}
+        for name, notice in (("ann", "told"), ("bob", "other"), ("root", "onceward.webhooks")):
+            answer = await callers[name]("PUT", "/v1/queues/q", {"notice": notice})
+            assert answer.verdict == (403, "not_allowed")
+        assert (await callers["bob"].ok("PUT", "/v1/queues/q", told))["settings"] == told
+        # What is so already, and none at all, can be said by who manages the queue.
+        changed = await callers["ann"].ok("PUT", "/v1/queues/q", {**told, "limit": 2})
+        assert changed["settings"] == {**told, "limit": 2}
+        assert (await callers["ann"].ok("PUT", "/v1/queues/q", {"notice": ""}))["settings"] == {
+            "limit": 2
+        }

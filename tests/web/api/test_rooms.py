@@ -209,3 +209,22 @@ async def test_a_page_of_rooms_names_none_that_may_not_be_read(
             pages.append(([room["id"] for room in page["rooms"]], page["next"]))
             path = f"/v1/rooms?limit=1&after={page['next']}"
         assert pages == [(["b1"], "b1"), (["b2"], "b2"), ([], None)]
+
+
+@virtual
+async def test_a_schema_and_values_that_take_very_long_to_compare_are_refused() -> None:
+    async with serving_to(ann="write:*") as callers:
+        ann = callers["ann"]
+        schema = {"items": {"anyOf": [*[{"const": 0}] * 2_000, {"const": 1}]}}
+        await ann.ok("POST", "/v1/rooms", {"id": "r", "schemas": {"maps": {"m": schema}}})
+
+        def ops(*values: Any) -> Any:
+            sets = [{"op": "map.set", "map": "m", "key": "k", "value": value} for value in values]
+            return {"ops": sets}
+
+        await ann.ok("POST", "/v1/rooms/r/ops", ops([1] * 10))
+        # However they are spread over the operations of a step.
+        for step in (ops([1] * 1_000), ops(*[[1] * 10] * 100)):
+            answer = await ann("POST", "/v1/rooms/r/ops", step)
+            assert answer.verdict == (422, "bad_shape")
+            assert "comparisons" in answer.json["detail"]

@@ -1,0 +1,41 @@
+"""Pages of a list of which a caller may see a part. Where the next page begins is told by the name
+of something in that part: the names of the others are not told, either."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from onceward import limits
+from onceward.clock import Clock
+
+T = TypeVar("T")
+
+
+async def page_of(
+    clock: Clock,
+    read: Callable[[str, int], Awaitable[list[tuple[str, T]]]],
+    may_see: Callable[[T], bool],
+    fits: Callable[[T], bool] = lambda one: True,
+    *,
+    after: str,
+    limit: int,
+) -> tuple[list[T], str | None]:
+    """The next ones that a caller may see and that fit, `limit` at the most, and behind which one
+    to go on; None: there are no more. `read` gets so many from behind a place on, each with its
+    own. It takes no longer than a request may once there is one to go on behind, and until then as
+    long as there are any."""
+    found: list[T] = []
+    seen: str | None = None
+    until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
+    while True:
+        rows = await read(after, limits.PAGE_JOBS)
+        for after, one in rows:
+            if may_see(one):
+                seen = after
+                if fits(one):
+                    found.append(one)
+                if len(found) == limit:
+                    return found, seen
+        if len(rows) < limits.PAGE_JOBS:
+            return found, None
+        if seen is not None and clock.elapsed_ns() >= until_ns:
+            return found, seen
