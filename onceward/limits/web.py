@@ -18,6 +18,7 @@ PAGE_MS = 500  # how long a request works on many jobs before it answers
 # A page of jobs, or of steps of a room, is as long as was asked for, or has this many bytes.
 PAGE_BYTES_MAX = 4 << 20
 PAGE_JOBS = 50  # so many are read at once
+PAGE_READS_MAX = 1_000  # and so often, for who has seen nothing yet that is for its eyes
 # Where requests have a rate, so many callers are told apart, and each is logged so often.
 RATED_CALLERS_MAX = 10_000
 RATED_TOLD_S = 60.0

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from onceward import limits
+from onceward.errors import BadInput
 from onceward.service.paging import page_of
 from onceward.testing.clock import VirtualClock
 from tests.service.cluster import virtual
@@ -65,3 +68,17 @@ async def test_a_page_takes_no_longer_than_a_request_may() -> None:
     shelf = Shelf(read_s=limits.PAGE_MS / 2_000)
     page, next_ = await shelf.page(lambda name: True, lambda name: name == "0001")
     assert (page, next_, shelf.reads) == (["0001"], NAMES[2 * limits.PAGE_JOBS - 1], 2)
+
+
+@virtual
+async def test_who_may_see_nothing_does_not_make_the_server_read_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reads = len(NAMES) // limits.PAGE_JOBS
+    monkeypatch.setattr(limits, "PAGE_READS_MAX", reads)
+    shelf = Shelf()
+    with pytest.raises(BadInput, match="you may see none of the 200 that come first") as refused:
+        await shelf.page(lambda name: False)
+    assert refused.value.code == "bad_parameter"
+    assert shelf.reads == reads
+    assert await shelf.page(lambda name: name == NAMES[0]) == ([NAMES[0]], None)
