@@ -10,7 +10,13 @@ from onceward.errors import BadInput
 def create(url: str) -> Engine:
     """The engine for `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://` or
     `postgresql://user:password@host/database?schema=onceward`."""
-    parts = urlsplit(url)
+    try:
+        url.encode()  # so it is text, and can name a file
+        parts = urlsplit(url)
+    except (AttributeError, ValueError) as error:
+        raise BadInput(f"{url!a:.200} is no URL of an engine", code="bad_engine_url") from error
+    if "\0" in unquote(url):
+        raise BadInput(f"{url!a:.200}: no file has NUL in its name", code="bad_engine_url")
     if parts.scheme in ("postgresql", "postgres"):
         return _create_postgres(url)
     if parts.query or parts.fragment:

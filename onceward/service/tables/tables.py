@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+from onceward.errors import BadInput
 from onceward.parts.seats import (
     CLOCK_DUE,
     CLOCK_WRITES,
@@ -48,6 +49,10 @@ class Tables:
         say which users it is about. Callers of one table take turns instead of racing, and share
         commits where many come at once: so `fn` may run again for the sake of others, and its
         transaction may hold what others have done."""
+        if not isinstance(id_, str):
+            raise BadInput(f"the id of a table is text, not {type(id_).__name__}", code="bad_name")
+        if not callable(fn):
+            raise BadInput(f"a transaction is an async function, not {type(fn).__name__}")
         return await self._turns.run(id_, fn, users)
 
     def new_id(self) -> str:
@@ -142,6 +147,8 @@ class Tables:
 
     async def alive(self, id_: str, users: Collection[str]) -> None:
         """Signs of life of some who are at a table, with one commit."""
+        if isinstance(users, str) or not isinstance(users, Collection):
+            raise BadInput("those who are there are a list of names")
 
         async def fn(tx: Transaction) -> None:
             for user in users:
