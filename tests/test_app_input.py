@@ -77,6 +77,7 @@ BAD: dict[str, tuple[Told, list[Any]]] = {
     "run: line": (lambda app, v: app.run(_nothing, line=v), but(NO_TEXT, None)),
     "queues: settings": (lambda app, v: app.queues.configure("q", notice=v), ["\ud800", 5, []]),
     "queues: dead": (lambda app, v: app.queues.dead("q", limit=v), NO_WHOLE),
+    "queues: progress": (lambda app, v: app.queues.purge("q", progress=v), [None, *NO_FUNCTION]),
     "queues: redrive": (lambda app, v: app.queues.redrive(v), NO_TEXT),
     "queues: settle": (lambda app, v: app.queues.settle(v, "call", done=True), NO_TEXT),
     "timers: id": (lambda app, v: app.timers.set(v, queue="q", **LATER), but(NO_TEXT, None)),

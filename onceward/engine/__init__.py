@@ -10,13 +10,16 @@ from onceward.errors import BadInput
 def create(url: str) -> Engine:
     """The engine for `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://` or
     `postgresql://user:password@host/database?schema=onceward`."""
+    if not isinstance(url, str):
+        told = f"an engine is named by the text of a URL, not {type(url).__name__}"
+        raise BadInput(told, code="bad_engine_url")
     try:
-        url.encode()  # so it is text, and can name a file
+        url.encode()
         parts = urlsplit(url)
-    except (AttributeError, ValueError) as error:
-        raise BadInput(f"{url!a:.200} is no URL of an engine", code="bad_engine_url") from error
+    except ValueError as error:  # which tells no password
+        raise BadInput(f"this is no URL of an engine: {error}", code="bad_engine_url") from None
     if "\0" in unquote(url):
-        raise BadInput(f"{url!a:.200}: no file has NUL in its name", code="bad_engine_url")
+        raise BadInput("the URL of an engine has no NUL in it", code="bad_engine_url")
     if parts.scheme in ("postgresql", "postgres"):
         return _create_postgres(url)
     if parts.query or parts.fragment:

@@ -1,7 +1,6 @@
 """Every spelling of an address and every trick with a URL that is known to us."""
 
 from ipaddress import IPv6Address
-from typing import Any
 
 import pytest
 
@@ -274,13 +273,6 @@ def test_what_is_no_url_to_call_is_refused(url: str) -> None:
     refused = refusal(url)
     assert refused.code == "bad_url"
     assert "password" not in refused.message.replace("user or password", "")
-
-
-@pytest.mark.parametrize("url", [None, 5, b"http://example.com/", ["http://example.com/"], {}])
-def test_what_is_no_text_is_no_url(url: Any) -> None:
-    refused = refusal(url)
-    assert refused.code == "bad_url"
-    assert f"a URL is text, not {type(url).__name__}" in refused.message
 
 
 def test_who_names_a_user_or_no_host_is_told_so() -> None:
