@@ -11,8 +11,10 @@ def create(url: str) -> Engine:
     """The engine for `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://` or
     `postgresql://user:password@host/database?schema=onceward`."""
     if not isinstance(url, str):
-        told = f"an engine is named by the text of a URL, not {type(url).__name__}"
-        raise BadInput(told, code="bad_engine_url")
+        raise BadInput(
+            f"an engine is named by the text of a URL, not {type(url).__name__}",
+            code="bad_engine_url",
+        )
     try:
         url.encode()
         parts = urlsplit(url)
