@@ -68,7 +68,7 @@ from onceward.service.tables.tables import Tables
 from onceward.service.timers import Timers
 from onceward.service.worker import Worker
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.transaction import Transaction, admit_tx
 
 T = TypeVar("T")
 
@@ -335,7 +335,7 @@ class App(Running):
         options = send_options(self.store, options, ACCEPT_OPTIONS)
         options["key"] = key
         if tx is not None:
-            return await self.inbox.accept(tx, queue, body, **options)
+            return await self.inbox.accept(admit_tx(tx), queue, body, **options)
         accepting = self._intake.accept(queue, body, options)
         return await self.senders.count(queue, options.get("caller", ""), accepting)
 
@@ -361,13 +361,13 @@ class App(Running):
         async def send(tx: Transaction) -> str:
             return await self.node.schedule.send(tx, queue, body, **options)
 
-        return await (self.store.run(send) if tx is None else send(tx))
+        return await (self.store.run(send) if tx is None else send(admit_tx(tx)))
 
     async def job(self, id_: str, *, tx: Transaction | None = None) -> JobRecord:
         """A job as it is now: state, attempts, result; with `tx`, as part of that transaction.
         Raises `NoSuchJob`."""
         if tx is not None:
-            return await self.node.schedule.get(tx, id_)
+            return await self.node.schedule.get(admit_tx(tx), id_)
         return await self.run(lambda tx: self.node.schedule.get(tx, id_))
 
     async def wait(self, id_: str, timeout_s: float | None = None) -> JobRecord:
@@ -385,7 +385,7 @@ class App(Running):
         commit nothing any more. With `tx`, it is part of that transaction. Raises `NoSuchJob`,
         `AlreadyEnded`."""
         if tx is not None:
-            return await self.node.schedule.cancel(tx, id_, reason)
+            return await self.node.schedule.cancel(admit_tx(tx), id_, reason)
         await self.run(lambda tx: self.node.schedule.cancel(tx, id_, reason))
 
     async def move(self, id_: str, *, delay_s: float = 0.0) -> None:

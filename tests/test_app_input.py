@@ -24,6 +24,7 @@ NO_TEXT: list[Any] = [None, 5, True, 1.5, b"x", ["x"], {"x": 1}, {"x"}, ()]
 NO_NUMBER: list[Any] = [None, "5", b"5", [5], {}, NAN]
 NO_WHOLE: list[Any] = [*NO_NUMBER, True, 1.5, INF]
 NO_SECONDS: list[Any] = [*NO_NUMBER, True, INF, -1, 10**30]
+NO_TX: list[Any] = [5, True, "tx", [], {}, MemoryEngine()]
 NO_FUNCTION: list[Any] = ["f", 5, [], {}]
 NO_LIST: list[Any] = [None, 5, "xy", b"xy", {}]
 SECRET = "whsec_" + "A" * 43 + "="
@@ -60,6 +61,11 @@ BAD: dict[str, tuple[Told, list[Any]]] = {
     "send: queue": (lambda app, v: app.send(v, 1), NO_TEXT),
     "send: option": (lambda app, v: app.send("q", 1, **{v: "x"}), ["colour", "key", "caller"]),
     "send: delay": (lambda app, v: app.send("q", 1, delay_s=v), NO_SECONDS),
+    "accept: transaction": (lambda app, v: app.accept("q", 1, key="k", tx=v), NO_TX),
+    "send: transaction": (lambda app, v: app.send("q", 1, tx=v), NO_TX),
+    "job: transaction": (lambda app, v: app.job("x", tx=v), NO_TX),
+    "cancel: transaction": (lambda app, v: app.cancel("x", tx=v), NO_TX),
+    "timers: transaction": (lambda app, v: app.timers.get("t", tx=v), NO_TX),
     "job": (lambda app, v: app.job(v), NO_TEXT),
     "wait": (lambda app, v: app.wait(v, 0), NO_TEXT),
     "wait: for": (lambda app, v: app.wait("x", v), but(NO_SECONDS, None)),
@@ -200,6 +206,7 @@ BAD: dict[str, tuple[Told, list[Any]]] = {
     ),
     "tables: party": (lambda app, v: app.tables.join("t", "ann", party=v), NO_LIST[:4]),
     "tables: turn": (lambda app, v: app.tables.turn("t", v), [None, 5, "ann"]),
+    "tables: users": (lambda app, v: app.tables.run("t", _nothing, v), [None, 5, "ann"]),
     "tables: alive": (lambda app, v: app.tables.alive("t", v), [None, 5, "ann"]),
     "tables: run": (lambda app, v: app.tables.run("t", v), [None, *NO_FUNCTION]),
     "tables: leaders": (

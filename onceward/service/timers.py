@@ -14,7 +14,7 @@ from onceward.parts.timers import FIRE_WRITES, TIMER_DUE, Call, Send, Spec, Targ
 from onceward.parts.timers import Timers as TimersPart
 from onceward.service.dispatcher import Dispatcher
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.transaction import Transaction, admit_tx
 
 T = TypeVar("T")
 
@@ -205,7 +205,7 @@ class Timers:
         return await self._run(lambda tx: self.part.cancel(tx, id_, caller=caller), tx)
 
     async def _run(self, fn: Callable[[Transaction], Awaitable[T]], tx: Transaction | None) -> T:
-        return await (self._store.run(fn) if tx is None else fn(tx))
+        return await (self._store.run(fn) if tx is None else fn(admit_tx(tx)))
 
 
 def target_of(

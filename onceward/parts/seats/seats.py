@@ -200,10 +200,11 @@ class Seats(Clocks):
         who were to move already go on with the time they have left. For referees."""
         if isinstance(users, str) or not isinstance(users, Collection):
             raise BadInput("those whose turn it is are a list of names")
+        names = list(users)
         sitting = await self._load(tx, id_)
         self._must_play(sitting)
         for seat in sitting.head.seats.values():
-            waits = seat.user in users
+            waits = seat.user in names
             if not (keep and waits and seat.turn):
                 clock_ms = 0 if seat.bot or not waits else sitting.policy.turn_ms
                 seat.due_ms = sitting.clock_ms + clock_ms if clock_ms else 0

@@ -53,6 +53,7 @@ class Tables:
             raise BadInput(f"the id of a table is text, not {type(id_).__name__}", code="bad_name")
         if not callable(fn):
             raise BadInput(f"a transaction is an async function, not {type(fn).__name__}")
+        _admit_users(users)  # which are read for all who share a commit
         return await self._turns.run(id_, fn, users)
 
     def new_id(self) -> str:
@@ -147,8 +148,6 @@ class Tables:
 
     async def alive(self, id_: str, users: Collection[str]) -> None:
         """Signs of life of some who are at a table, with one commit."""
-        if isinstance(users, str) or not isinstance(users, Collection):
-            raise BadInput("those who are there are a list of names")
 
         async def fn(tx: Transaction) -> None:
             for user in users:
@@ -173,3 +172,8 @@ class Tables:
         return await self._store.run(
             lambda tx: self.part.leaders(tx, ladder, most=most, after=after)
         )
+
+
+def _admit_users(users: Collection[str]) -> None:
+    if isinstance(users, str) or not isinstance(users, Collection):
+        raise BadInput("users are told as a list of names")
