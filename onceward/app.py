@@ -40,34 +40,40 @@ from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.meters import Meters
 from onceward.parts.inbox import Inbox, Receipt
 from onceward.parts.rooms import Rooms
-from onceward.parts.schedule import COMPLETE_WRITES, Claim, job_key, milliseconds
+from onceward.parts.schedule import (
+    COMPLETE_WRITES,
+    Claim,
+    admit_id,
+    job_key,
+    milliseconds,
+)
 from onceward.parts.schedule import Job as JobRecord
 from onceward.parts.seats import Seats
 from onceward.parts.timers import WEBHOOKS
 from onceward.parts.timers import Timers as TimersPart
-from onceward.service.declared import Declared
 from onceward.service.delivery import Delivery, Outward
 from onceward.service.games import Games
 from onceward.service.hall import Hall
 from onceward.service.intake import Intake, accept_many
-from onceward.service.job import later_ms, send_options
+from onceward.service.job import ACCEPT_OPTIONS, later_ms, send_options
 from onceward.service.locks import Locks
 from onceward.service.node import Node
 from onceward.service.quarantine import Quarantine
 from onceward.service.queues import Queues
 from onceward.service.results import Results
 from onceward.service.rooms.hub import Hub
+from onceward.service.running import Running, admit_app
 from onceward.service.senders import Senders
 from onceward.service.tables.tables import Tables
 from onceward.service.timers import Timers
 from onceward.service.worker import Worker
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.transaction import Transaction, admit_tx
 
 T = TypeVar("T")
 
 
-class App(Declared):
+class App(Running):
     """A database, and what runs on it in this process. Use it with `async with`.
 
     First declare queues, handlers and what recurs; then start it.
@@ -116,10 +122,7 @@ class App(Declared):
         Raises `BadInput`.
         """
         super().__init__()
-        if not 0 < len(name) <= limits.APP_CHARS_MAX or not (name.isascii() and name.isprintable()):
-            raise BadInput(
-                f"an application's name has 1 to {limits.APP_CHARS_MAX} plain characters"
-            )
+        admit_app(url, name, slots, outward, store)
         self.url = url if isinstance(url, str) else ""
         """As it was given; empty for an engine that was made elsewhere."""
         self.name = name
@@ -135,8 +138,6 @@ class App(Declared):
         self._make_store = store
         self._engine = engines.create(url) if isinstance(url, str) else url
         self._workers: list[Worker] = []
-        self._starting = False
-        self._stack: AsyncExitStack | None = None
         self._ending: asyncio.Task[None] | None = None
 
     # Start and stop.
@@ -146,8 +147,10 @@ class App(Declared):
 
         Raises what the engine raises when it cannot be opened; then nothing is left open.
         """
-        self._must_be_stopped("start it")
+        if self._stack is not None or self._starting:
+            raise BadInput("the application is running already")
         self._starting = True
+        self._loop = asyncio.get_running_loop()
         stack = AsyncExitStack()
         try:
             await self._start(stack, work)
@@ -215,6 +218,7 @@ class App(Declared):
         """
         if self._stack is None:
             return
+        self._must_be_in_its_loop()
         if self._ending is None:
             self._ending = asyncio.create_task(self._close(self._stack), name="onceward-stop")
         ending = self._ending
@@ -306,6 +310,10 @@ class App(Declared):
     async def run(self, fn: Callable[[Transaction], Awaitable[T]], *, line: str | None = None) -> T:
         """Run a transaction; see `Store.run`."""
         self._must_run()
+        if not callable(fn):
+            raise BadInput(f"a transaction is an async function, not {type(fn).__name__}")
+        if line is not None and not isinstance(line, str):
+            raise BadInput(f"the name of a line is text, not {type(line).__name__}")
         return await self.store.run(fn, line=line)
 
     async def accept(
@@ -324,11 +332,10 @@ class App(Declared):
         Raises `BadInput`, `KeyReused`.
         """
         self._must_run()
-        options = send_options(self.store, options)
-
+        options = send_options(self.store, options, ACCEPT_OPTIONS)
         options["key"] = key
         if tx is not None:
-            return await self.inbox.accept(tx, queue, body, **options)
+            return await self.inbox.accept(admit_tx(tx), queue, body, **options)
         accepting = self._intake.accept(queue, body, options)
         return await self.senders.count(queue, options.get("caller", ""), accepting)
 
@@ -354,13 +361,13 @@ class App(Declared):
         async def send(tx: Transaction) -> str:
             return await self.node.schedule.send(tx, queue, body, **options)
 
-        return await (self.store.run(send) if tx is None else send(tx))
+        return await (self.store.run(send) if tx is None else send(admit_tx(tx)))
 
     async def job(self, id_: str, *, tx: Transaction | None = None) -> JobRecord:
         """A job as it is now: state, attempts, result; with `tx`, as part of that transaction.
         Raises `NoSuchJob`."""
         if tx is not None:
-            return await self.node.schedule.get(tx, id_)
+            return await self.node.schedule.get(admit_tx(tx), id_)
         return await self.run(lambda tx: self.node.schedule.get(tx, id_))
 
     async def wait(self, id_: str, timeout_s: float | None = None) -> JobRecord:
@@ -378,7 +385,7 @@ class App(Declared):
         commit nothing any more. With `tx`, it is part of that transaction. Raises `NoSuchJob`,
         `AlreadyEnded`."""
         if tx is not None:
-            return await self.node.schedule.cancel(tx, id_, reason)
+            return await self.node.schedule.cancel(admit_tx(tx), id_, reason)
         await self.run(lambda tx: self.node.schedule.cancel(tx, id_, reason))
 
     async def move(self, id_: str, *, delay_s: float = 0.0) -> None:
@@ -396,6 +403,7 @@ class App(Declared):
         with its token."""
         self._must_run()
         lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
+        milliseconds(wait_s, "a wait")
         return await self.node.claims.claim(
             queue, worker, lease_ms=lease_ms, most=most, wait_s=wait_s
         )
@@ -403,6 +411,7 @@ class App(Declared):
     async def complete(self, id_: str, token: str, result: Any = None) -> None:
         """End a job well. Raises `StaleToken`, `NoSuchJob`."""
         self._must_run()
+        admit_id(id_)
         await self.node.together.run(
             lambda tx: self.node.schedule.complete(tx, id_, token, result),
             writes=COMPLETE_WRITES,
@@ -434,14 +443,3 @@ class App(Declared):
         """Renew a lease; returns until when, in ms. Raises `StaleToken`, `NoSuchJob`."""
         lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
         return await self.run(lambda tx: self.node.schedule.extend(tx, id_, token, lease_ms))
-
-    def _must_run(self) -> None:
-        if self._stack is None or not self.node.running:
-            raise Unavailable(
-                "the application is not running: use it within `async with app`",
-                code="node_stopped",
-            )
-
-    def _must_be_stopped(self, what: str) -> None:
-        if self._stack is not None or self._starting:
-            raise BadInput(f"the application is running: {what} before it starts")

@@ -161,9 +161,10 @@ class OncewardError(Exception):
     def __init__(self, message: str, *, code: str | None = None, **details: object) -> None:
         self.code = code or self.default_code
         self.kind = TABLE[self.code]
-        self.message = message
+        # Whoever hands on another error, as in `Fail(error)`, means what that says.
+        self.message = message if type(message) is str else str(message)
         self.details = details
-        super().__init__(message)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"

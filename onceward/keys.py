@@ -126,8 +126,12 @@ def after(sort: str) -> str:
 
 
 def _encode(part: str | int) -> str:
-    if isinstance(part, int):
+    if type(part) is int:
         return number(part)
+    if not isinstance(part, str):
+        raise BadInput(
+            f"a key is made of text and whole numbers, not of {type(part).__name__}", code="bad_key"
+        )
     if any("\ud800" <= char <= "\udfff" for char in part):
         raise BadInput("a key may not contain lone surrogates", code="bad_key")
     return part.translate(_ESCAPES)

@@ -373,6 +373,13 @@ class Transaction:
             raise BadInput("this transaction is over; use the one given to the function")
 
 
+def admit_tx(tx: Any) -> Transaction:
+    """The same, or `BadInput` for what is no transaction to be part of."""
+    if not isinstance(tx, Transaction):
+        raise BadInput(f"`tx` is the transaction of a function, not {type(tx).__name__}")
+    return tx
+
+
 def admit_key(key: Any) -> None:
     """Raise `BadInput` for what is no partition and sort key: text both of them."""
     if type(key) is tuple and len(key) == 2 and type(key[0]) is str and type(key[1]) is str:

@@ -212,14 +212,6 @@ def test_an_application_that_cannot_be_meant_is_refused(options: dict[str, Any])
         App(MemoryEngine(), **options)
 
 
-async def test_an_application_with_an_impossible_number_of_slots_does_not_start() -> None:
-    app = App("memory://", slots=0)
-    with pytest.raises(BadInput, match="slots"):
-        await app.start()
-    with pytest.raises(Unavailable):
-        await app.send("q", 1)
-
-
 @pytest.mark.parametrize("url", ["", "nonsense", "mysql://host/db", "sqlite://file"])
 def test_an_unknown_database_is_refused(url: str) -> None:
     with pytest.raises(BadInput):

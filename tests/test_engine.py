@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,3 +64,20 @@ def test_a_url_that_names_no_engine_is_refused_with_what_would(url: str) -> None
         engine.create(url)
     assert refused.value.code == "bad_engine_url"
     assert repr(url) in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("sqlite:///\0", "no NUL"),
+        ("sqlite:///a%00b", "no NUL"),
+        ("sqlite:///\ud800", "surrogates"),
+        ("postgresql://ann:secret@[::1/app", "Invalid IPv6 URL"),
+        *((odd, f"not {type(odd).__name__}") for odd in (None, 5, True, b"memory://", [], {})),
+    ],
+)
+def test_what_is_no_url_at_all_is_refused_and_no_password_is_told(url: Any, told: str) -> None:
+    with pytest.raises(BadInput, match=told) as refused:
+        engine.create(url)
+    assert refused.value.code == "bad_engine_url"
+    assert "secret" not in refused.value.message

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from onceward.errors import (
     Conflict,
     Contention,
     EngineStopped,
+    Fail,
     NotDone,
     OncewardError,
     OutcomeUnknown,
@@ -57,6 +59,14 @@ def test_an_error_says_what_happened_and_its_code() -> None:
     assert error.message == "no room for it"
     assert error.details == {"path": "/data", "left_bytes": 3}
     assert error.kind.status == 507
+
+
+@pytest.mark.parametrize("said", [ValueError("no room"), ["no", "room"], 5, None])
+def test_an_error_that_is_made_of_something_else_says_what_that_says(said: Any) -> None:
+    error = Fail(said)
+    assert error.message == str(said)
+    assert error.args == (str(said),)
+    assert str(error) == f"{said} [failed]"
 
 
 def test_a_code_that_is_not_in_the_table_is_a_mistake_of_ours() -> None:

@@ -1,5 +1,7 @@
 import re
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -100,6 +102,21 @@ def test_a_number_that_would_not_sort_is_refused(value: int) -> None:
         with pytest.raises(BadInput, match=str(value)) as refused:
             make(value)
         assert refused.value.code == "bad_key"
+
+
+@pytest.mark.parametrize("part", [None, True, 1.5, b"x", ["x"], {}, ()])
+def test_what_is_neither_text_nor_a_whole_number_is_no_part_of_a_key(part: Any) -> None:
+    told = f"text and whole numbers, not of {type(part).__name__}"
+    with pytest.raises(BadInput, match=told) as refused:
+        join("room", part)
+    assert refused.value.code == "bad_key"
+
+
+def test_a_text_of_another_class_is_a_part_like_any_text() -> None:
+    class Name(StrEnum):
+        CAKE = "tea & cake"
+
+    assert join("room", Name.CAKE) == "room#tea$20&$20cake"
 
 
 @pytest.mark.parametrize("word", ["\ud800", "a\udfffb"])

@@ -28,7 +28,7 @@ from onceward.client.views import (
 )
 from onceward.client.work import Handler, Worker
 from onceward.clock import Clock
-from onceward.errors import AlreadyEnded, NotDead, OncewardError
+from onceward.errors import AlreadyEnded, BadInput, NotDead, OncewardError
 from onceward.ids import Ids
 from onceward.parts.schedule import milliseconds
 
@@ -238,6 +238,8 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
     async def _pages(
         self, progress: Callable[[int], None], chosen: dict[str, Any], *path: str
     ) -> int:
+        if not callable(progress):
+            raise BadInput(f"`progress` is a function, not {type(progress).__name__}")
         done, start = 0, ""
         while True:
             found = await self.call("POST", *path, type=Answer, body={**chosen, "start": start})
@@ -310,7 +312,8 @@ def _wait_ms(wait_s: float) -> int:
 
 
 def _wait_query(wait_s: float) -> dict[str, int] | None:
-    return {"wait_ms": _wait_ms(wait_s)} if wait_s else None
+    wait_ms = _wait_ms(wait_s)
+    return {"wait_ms": wait_ms} if wait_ms else None
 
 
 def _lease_ms(lease_s: float) -> int:

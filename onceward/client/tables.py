@@ -18,7 +18,7 @@ from onceward.client.table_views import (
 )
 from onceward.client.transport import Course, Transport
 from onceward.client.views import Answer
-from onceward.errors import OncewardError, OutcomeUnknown
+from onceward.errors import BadInput, OncewardError, OutcomeUnknown
 
 
 class TableCalls(Transport):
@@ -69,6 +69,8 @@ class TableCalls(Transport):
     ) -> Place:
         """Sit down, or stand in line; again is once. Raises `BadInput`: `table_full`,
         `table_closed`."""
+        if isinstance(party, str) or not isinstance(party, Sequence):
+            raise BadInput("a party is a list of names")
         body = _given({"user": user, "lane": lane, "party": list(party)})
         return await self._at(id_, "join", body)
 
@@ -140,6 +142,8 @@ class TableCalls(Transport):
         """The best players, from behind one of them on."""
         query: dict[str, Any] = {"limit": limit}
         if after is not None:
+            if not isinstance(after, Leader):
+                raise BadInput(f"a list goes on behind a `Leader`, not {type(after).__name__}")
             query |= {"rating": after.rating, "user": after.user}
         found = await self.call("GET", "v1", "ladders", ladder, type=Ladder, query=query)
         return found.leaders

@@ -59,7 +59,7 @@ class TimerCalls(Transport):
             "endpoint": endpoint,
             "queue": queue,
             "body": body,
-            "headers": None if headers is None else dict(headers),
+            "headers": _headers(headers),
             "append_id": append_id,
             **_when(at, delay_s),
             "every_ms": None if every_s is None else milliseconds(every_s, "an interval"),
@@ -149,7 +149,7 @@ class TimerCalls(Transport):
         asked = {
             "id": self.ids.new() if id_ is None else id_,
             "url": url,
-            "headers": None if headers is None else dict(headers),
+            "headers": _headers(headers),
             "description": description,
             "disabled": disabled,
             "secret": secret,
@@ -198,6 +198,12 @@ class TimerCalls(Transport):
         `NoSuchEndpoint`."""
         path = ("v1", "endpoints", id_, "test")
         return await self.call("POST", *path, type=Timer, key=self.ids.new())
+
+
+def _headers(headers: Mapping[str, str] | None) -> dict[str, str] | None:
+    if not isinstance(headers, Mapping | None):
+        raise BadInput(f"headers are names with their values, not {type(headers).__name__}")
+    return None if headers is None else dict(headers)
 
 
 def _when(at: Time | None, delay_s: float | None) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Transport:
         _admit_address(url)
         if type(connections) is not int or connections < 1:
             raise BadInput(f"a client has 1 or more connections, not {connections!r}")
-        if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        if key is not None and not _is_word(key):
             raise BadInput("an API key or a token is one word", code="no_credentials")
         self.clock = clock or Clock()
         self.ids = ids or Ids(self.clock.now_ms)
@@ -108,7 +108,7 @@ class Transport:
         course = course or Course()
         address = f"{self._url}/" + "/".join(_word(word) for word in path)
         if query:
-            address += f"?{urlencode(query)}"
+            address += f"?{_query(query)}"
         data = None if body is None else _data(body)
         sent = {"Content-Type": "application/json"} if data else {}
         if key is not None:
@@ -245,6 +245,18 @@ def _admit_address(url: Any) -> None:
         raise BadInput(
             f"a server's address is http:// or https:// and its name, not {str(url)[:100]!a}"
         )
+
+
+def _is_word(key: Any) -> bool:
+    return isinstance(key, str) and key.isascii() and key.isprintable() and " " not in key
+
+
+def _query(query: dict[str, Any]) -> str:
+    try:
+        return urlencode(query)
+    except UnicodeEncodeError:
+        told = "a parameter of the address may not contain lone surrogates"
+        raise BadInput(told, code="not_text") from None
 
 
 def _word(word: Any) -> str:

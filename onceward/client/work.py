@@ -47,6 +47,9 @@ class Worker:
         """Raises `BadInput`; what the server refuses is raised by `run`."""
         if type(concurrency) is not int or not 1 <= concurrency <= limits.LIST_MAX:
             raise BadInput(f"a worker has 1 to {limits.LIST_MAX} jobs at once, not {concurrency!r}")
+        if not callable(handler):
+            raise BadInput(f"a worker runs an async function, not {type(handler).__name__}")
+        milliseconds(lease_s, "a lease")
         if milliseconds(wait_s, "the wait for jobs", limits.WAIT_MS_MAX / 1000) < _WAIT_MS_MIN:
             raise BadInput("a worker waits for jobs for a second or more")
         self._client = client

@@ -10,7 +10,18 @@ from onceward.errors import BadInput
 def create(url: str) -> Engine:
     """The engine for `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://` or
     `postgresql://user:password@host/database?schema=onceward`."""
-    parts = urlsplit(url)
+    if not isinstance(url, str):
+        raise BadInput(
+            f"an engine is named by the text of a URL, not {type(url).__name__}",
+            code="bad_engine_url",
+        )
+    try:
+        url.encode()
+        parts = urlsplit(url)
+    except ValueError as error:  # which tells no password
+        raise BadInput(f"this is no URL of an engine: {error}", code="bad_engine_url") from None
+    if "\0" in unquote(url):
+        raise BadInput("the URL of an engine has no NUL in it", code="bad_engine_url")
     if parts.scheme in ("postgresql", "postgres"):
         return _create_postgres(url)
     if parts.query or parts.fragment:

@@ -353,8 +353,8 @@ def admit_get(keys: Sequence[Key]) -> None:
 
 
 def admit_scan(limit: int) -> None:
-    if not 0 < limit <= limits.SCAN_RECORDS_MAX:
-        raise BadInput(f"a scan returns 1 to {limits.SCAN_RECORDS_MAX} records, not {limit}")
+    if type(limit) is not int or not 0 < limit <= limits.SCAN_RECORDS_MAX:
+        raise BadInput(f"a scan returns 1 to {limits.SCAN_RECORDS_MAX} records, not {limit!r}")
 
 
 def judge(writes: Sequence[Write], current: Callable[[Key], Record | None]) -> None:

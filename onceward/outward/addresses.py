@@ -142,6 +142,8 @@ class Guard:
     def parse(self, url: str) -> Target:
         """The parts of a URL. Raises `BadInput` for what is none, and `AddressRefused` for
         a port, or an address in place of a name, that may not be called."""
+        if not isinstance(url, str):
+            _bad(f"a URL is text, not {type(url).__name__}")
         if len(url) > limits.URL_CHARS_MAX:
             _bad(f"it has more than {limits.URL_CHARS_MAX} characters")
         if _NEVER.search(url):

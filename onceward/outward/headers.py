@@ -19,10 +19,14 @@ _OUR_PREFIXES = ("proxy-", "webhook-", "onceward-")
 
 def admit_headers(headers: Mapping[str, str]) -> None:
     """Raise `BadInput` for headers that cannot be sent, or not by callers."""
+    if not isinstance(headers, Mapping):
+        raise BadInput(f"headers are names with their values, not {type(headers).__name__}")
     if len(headers) > limits.OUTWARD_HEADERS_MAX:
         raise BadInput(f"a call has at most {limits.OUTWARD_HEADERS_MAX} headers of its own")
     seen: set[str] = set()
     for name, value in headers.items():
+        if type(name) is not str or type(value) is not str:
+            raise BadInput("headers have names and values that are text")
         low = name.lower()
         if not _NAME.fullmatch(name):
             raise BadInput(f"{name[:100]!a} is no name of a header")

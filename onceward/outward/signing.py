@@ -27,7 +27,7 @@ def new_secret(ids: Ids) -> str:
 
 def admit_secret(text: str) -> str:
     """The secret as it is to be stored, the same for all ways to write it. Raises `BadInput`."""
-    if not text.startswith(PREFIX):
+    if type(text) is not str or not text.startswith(PREFIX):
         raise BadInput(f"a secret starts with {PREFIX}", code="bad_secret")
     # Some leave out the padding at the end.
     bare = text.removeprefix(PREFIX).rstrip("=")

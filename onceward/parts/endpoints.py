@@ -11,6 +11,8 @@ from onceward import keys, limits
 from onceward.errors import BadInput, NoSuchEndpoint
 from onceward.keys import Key
 from onceward.outward import signing
+from onceward.outward.headers import admit_headers
+from onceward.parts.schedule import is_whole
 from onceward.transaction import Transaction
 
 DEFAULT = "default"
@@ -55,6 +57,8 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
 
 def endpoint_key(caller: str, id_: str) -> Key:
     """Where an endpoint stands. Raises `BadInput` for what cannot be an id."""
+    if type(caller) is not str or type(id_) is not str:
+        raise BadInput("an endpoint's id and its caller are text", code="bad_name")
     if not 0 < len(id_) <= limits.QUEUE_CHARS_MAX:
         raise BadInput(
             f"an endpoint's id has 1 to {limits.QUEUE_CHARS_MAX} characters, not {len(id_)}",
@@ -80,6 +84,11 @@ async def put(
     """
     key = endpoint_key(caller, id_)
     signing.admit_secret(secret)
+    if type(url) is not str or type(description) is not str:
+        raise BadInput("the url of an endpoint and its description are text")
+    if type(disabled) is not bool:
+        raise BadInput(f"an endpoint is disabled or not, true or false, not {disabled!r}")
+    admit_headers({} if headers is None else headers)
     if not url and id_ != DEFAULT:
         raise BadInput("an endpoint needs a url")
     endpoint = await tx.get(key, Endpoint)
@@ -107,8 +116,8 @@ async def rotate(
     """Sign with a new secret, and for `overlap_ms` with the one before, too. Raises
     `NoSuchEndpoint`, `BadInput`."""
     signing.admit_secret(secret)
-    if not 0 <= overlap_ms <= limits.LEASE_MS_MAX:
-        raise BadInput(f"an old secret counts 0 to {limits.LEASE_MS_MAX} ms, not {overlap_ms}")
+    if not is_whole(overlap_ms) or not 0 <= overlap_ms <= limits.LEASE_MS_MAX:
+        raise BadInput(f"an old secret counts 0 to {limits.LEASE_MS_MAX} ms, not {overlap_ms!r}")
     endpoint = await get(tx, id_, caller=caller)
     if secret != endpoint.secrets[0].text:  # the same again changes nothing
         newest = Secret(endpoint.secrets[0].text, tx.now_ms + overlap_ms)

@@ -65,7 +65,7 @@ def changed(queue: str, before: Settings, changes: dict[str, Any]) -> Settings:
     try:
         plain = msgspec.to_builtins(msgspec.structs.replace(before, **changes))
         after_ = msgspec.convert(plain, Settings)
-    except (msgspec.ValidationError, TypeError) as error:
+    except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as error:
         raise BadInput(f"the settings of {queue!r}: {error}") from error
     admit_settings(after_)
     if after_.notice:

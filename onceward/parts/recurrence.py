@@ -83,6 +83,8 @@ def admit(repeat: Repeat) -> None:
         _parsed(repeat.text)
         _zone(repeat.zone)
         return
+    if not isinstance(repeat, Interval):
+        raise BadInput(f"what repeats is an `Interval` or a `Cron`, not {type(repeat).__name__}")
     if not limits.RECUR_MS_MIN <= _whole(repeat.every_ms) <= limits.RETENTION_MS_MAX:
         raise BadInput(
             f"an interval has {limits.RECUR_MS_MIN} to {limits.RETENTION_MS_MAX} ms, "

@@ -84,8 +84,8 @@ async def settle(
     if job.state != "doubt":
         raise NotDead(f"job {id_} is not in doubt: it is {job.state}", id=id_, state=job.state)
     steps = await load(tx, id_)
-    if name not in steps or steps[name].done:
-        raise BadInput(f"job {id_} has no step {name!r} in doubt")
+    if type(name) is not str or name not in steps or steps[name].done:
+        raise BadInput(f"job {id_} has no step {str(name)[:100]!r} in doubt")
     if token is not None and steps[name].token != token:
         raise NotDead(f"job {id_} is in doubt since another attempt", id=id_, state=job.state)
     if done:

@@ -10,7 +10,14 @@ from onceward.parts import recurrence
 from onceward.parts.games import Rules
 from onceward.parts.queue import changed
 from onceward.parts.recurrence import Cron, Interval, Repeat
-from onceward.parts.schedule import DEFAULT, admit_job, admit_lease, admit_queue, milliseconds
+from onceward.parts.schedule import (
+    DEFAULT,
+    admit_job,
+    admit_lease,
+    admit_queue,
+    is_whole,
+    milliseconds,
+)
 from onceward.parts.seats import Referee
 from onceward.parts.seats.policy import names_fit
 from onceward.parts.timers import Send, Spec, timer_key
@@ -72,9 +79,11 @@ class Declared:
         many jobs this process has at hand at once; further settings are those of the queue, as
         for `queue`. Raises `BadInput`.
         """
+        admit_queue(queue)
         lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
         admit_lease(lease_ms)
-        if not 0 <= batch <= concurrency or concurrency < 1:
+        whole = is_whole(concurrency) and is_whole(batch)
+        if not whole or not 0 <= batch <= concurrency or concurrency < 1:
             raise BadInput("concurrency is 1 or more, and batch at most that")
         if queue in self._handlers:
             raise BadInput(f"the queue {queue!r} has a handler already")
@@ -111,6 +120,8 @@ class Declared:
         """
         if policy not in ("repeat", "hold"):
             raise BadInput(f"the policy of an outbox is repeat or hold, not {policy!r}")
+        if ask is not None and not callable(ask):
+            raise BadInput(f"an outbox asks by a function, not {type(ask).__name__}")
         if ask is not None and policy != "hold":
             raise BadInput("only an outbox with the policy hold asks what became of a call")
         if options.get("batch"):
@@ -118,6 +129,9 @@ class Declared:
         declare_handler = self.handler(queue, **options)
 
         def declare(fn: Function) -> Function:
+            if not callable(fn):
+                raise BadInput(f"an outbox is an async function, not {fn!r}")
+
             async def call(job: Any) -> Any:
                 return await job.step(
                     "call",
@@ -137,6 +151,8 @@ class Declared:
         has ended it, in that commit. Raises `BadInput`."""
         self._must_be_stopped("declare games")
         admit_rules(rules)
+        if late is not None and not callable(late):
+            raise BadInput(f"`late` is an async function, not {type(late).__name__}")
         if rules.name in self._games or rules.name in self._referees:
             raise BadInput(f"there is a game {rules.name} already")
         self._games[rules.name] = Game(rules, late)
@@ -146,10 +162,12 @@ class Declared:
         this application is served; with `/`, the front page alone. It gets requests up to the
         largest that the server takes, and looks after credentials itself. Raises `BadInput`."""
         self._must_be_stopped("mount")
-        if not re.fullmatch(r"/|(/[A-Za-z0-9._~-]+)+", prefix):
+        if type(prefix) is not str or not re.fullmatch(r"/|(/[A-Za-z0-9._~-]+)+", prefix):
             raise BadInput(f"a prefix is a slash and a plain name, as in /shop, not {prefix!r}")
         if prefix in self.mounted:
             raise BadInput(f"something is mounted at {prefix} already")
+        if not callable(web):
+            raise BadInput(f"an ASGI application is mounted, not {type(web).__name__}")
         self.mounted[prefix] = web
 
     def every(
@@ -188,6 +206,8 @@ class Declared:
         self._must_be_stopped("declare recurring jobs")
         admit_job(send.queue, send.body, order_key=send.order_key)
         recurrence.admit(repeat)
+        if name is not None and not isinstance(name, str):
+            raise BadInput(f"the name of what recurs is text, not {type(name).__name__}")
         id_ = f"every:{send.queue if name is None else name}"
         timer_key("", id_, slots=1)  # can it be one?
         if id_ in self._recurring:

@@ -82,31 +82,31 @@ class Games:
     ) -> Match:
         """Make a move. With `number`, the round that the player has seen, it counts once however
         often it is sent. Raises `BadInput` for a move that may not be made."""
-        rules = self.rules(match.begun.game)
+        rules = self._rules_of(match)
         return await self.matches.play(tx, rules, match, seat, move, number)
 
     async def leave(self, tx: Transaction, match: Match, seat: str, *others: str) -> Match:
         """Let a player give up, or several: the others win. Once it has ended, it changes
         nothing."""
-        return await self.matches.leave(tx, self.rules(match.begun.game), match, seat, others)
+        return await self.matches.leave(tx, self._rules_of(match), match, seat, others)
 
     async def expire(self, tx: Transaction, match: Match, *seats: str) -> Match:
         """Let those lose who have yet to move, or some of them; not before its time, if it has a
         clock."""
-        return await self.matches.expire(tx, self.rules(match.begun.game), match, seats)
+        return await self.matches.expire(tx, self._rules_of(match), match, seats)
 
     async def stop(
         self, tx: Transaction, match: Match, winners: Sequence[str] | None = None
     ) -> Match:
         """End a match from outside: these seats have won, or it counts for nobody."""
-        return await self.matches.stop(tx, self.rules(match.begun.game), match, winners)
+        return await self.matches.stop(tx, self._rules_of(match), match, winners)
 
     def view(self, match: Match, user: str | None = None) -> View:
         """What someone sees of a match: a player what that player may, everyone else what all
         may."""
-        players = match.begun.players.items()
+        rules, players = self._rules_of(match), match.begun.players.items()
         seat = next((seat for seat, name in players if user is not None and name == user), None)
-        return view(self.rules(match.begun.game), match, seat)
+        return view(rules, match, seat)
 
     async def log(self, tx: Transaction, id_: str) -> list[Entry]:
         """What has happened in a match that is over: before that, it would tell secrets. Raises
@@ -123,6 +123,11 @@ class Games:
         rules = self.rules((await self.get(tx, id_)).begun.game)
         return [view(rules, match) for match in replay(rules, log)]
 
+    def _rules_of(self, match: Match) -> Rules:
+        if not isinstance(match, Match):
+            raise BadInput(f"this takes a match, not {type(match).__name__}: get it by its id")
+        return self.rules(match.begun.game)
+
     async def _fall_due(self, tx: Transaction, entry: Key) -> None:
         match = await self.matches.fall_due(tx, entry, self.rules)
         if match is not None:
@@ -131,10 +136,10 @@ class Games:
                 await late(tx, match)
 
     def _game(self, name: str) -> Game:
-        game = self._games.get(name)
+        game = self._games.get(name) if type(name) is str else None
         if game is None:
             raise OncewardError(
-                f"no game {name[:100]!r} is declared here: app.game(…)", code="no_such_game"
+                f"no game {str(name)[:100]!r} is declared here: app.game(…)", code="no_such_game"
             )
         return game
 

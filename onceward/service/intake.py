@@ -8,7 +8,7 @@ from onceward import limits
 from onceward.errors import BadInput, OncewardError
 from onceward.parts.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox, Receipt
 from onceward.parts.schedule import admit_queue
-from onceward.service.job import send_options
+from onceward.service.job import ACCEPT_OPTIONS, send_options
 from onceward.service.together import Together
 from onceward.store import Store
 from onceward.transaction import Transaction
@@ -17,10 +17,7 @@ from onceward.values import encode
 _AT_ONCE = (limits.COMMIT_WRITES_MAX - 1) // ACCEPT_WRITES
 # What a job has besides its body: its keys, in several records, and the records themselves.
 _BESIDE_BYTES = 20_000
-_OPTIONS = {
-    *("body", "key", "caller", "delay_s", "due_ms"),
-    *("order_key", "limit_key", "priority", "attempts_max"),
-}
+_OPTIONS = ACCEPT_OPTIONS | {"body"}
 
 Verdict = Receipt | OncewardError
 
@@ -50,6 +47,8 @@ async def accept_many(
 ) -> list[Verdict]:
     """Take messages in, in as few commits as hold them; one verdict for each, in their order."""
     admit_queue(queue)
+    if not _is_list(messages):
+        raise BadInput(f"messages come as a list, not as {type(messages).__name__}")
     verdicts: list[Verdict] = []
     for piece in _pieces([_message(store, message) for message in messages]):
         verdicts += await store.run(partial(_accept_each, inbox, queue, piece))
@@ -71,15 +70,17 @@ async def _accept_each(
     return verdicts
 
 
+def _is_list(messages: Any) -> bool:
+    # Not what can be gone through only once: its senders are counted after the commit.
+    return isinstance(messages, Sequence) and not isinstance(messages, str | bytes | bytearray)
+
+
 def _message(store: Store, message: Any) -> dict[str, Any] | OncewardError:
     """The arguments of `accept` for a message, or why there are none."""
     if not isinstance(message, Mapping) or "body" not in message:
         return BadInput(f"a message is a mapping with a body, not {str(message)[:100]}")
-    unknown = [str(name) for name in message if name not in _OPTIONS]
-    if unknown:
-        return BadInput(f"a message has no option {', '.join(sorted(unknown))}")
     try:
-        return send_options(store, dict(message))
+        return send_options(store, dict(message), _OPTIONS)
     except BadInput as refused:
         return refused
 

@@ -15,6 +15,11 @@ from onceward.parts.steps import Step, Steps, done_step, result_of
 from onceward.store import Store
 from onceward.transaction import Transaction
 
+SEND_OPTIONS = frozenset(
+    ("delay_s", "due_ms", "order_key", "limit_key", "priority", "attempts_max")
+)
+ACCEPT_OPTIONS = SEND_OPTIONS | {"key", "caller"}
+
 
 class Asleep(BaseException):
     """The handler sleeps: its worker gives the job back until then, and records that under a
@@ -94,7 +99,10 @@ class Job:
 
     def fail(self, error: Exception | str) -> None:
         """In a handler of batches: let this job fail, and the others not. An error counts as
-        if the handler had raised it: `Retry` and `Fail` say what happens next."""
+        if the handler had raised it: `Retry` and `Fail` say what happens next. Raises
+        `BadInput`."""
+        if not isinstance(error, Exception | str):
+            raise BadInput(f"a job fails with an error or a text, not {type(error).__name__}")
         self.failure = RuntimeError(error) if isinstance(error, str) else error
 
     async def send(self, queue: str, body: Any, **options: Any) -> str:
@@ -103,7 +111,7 @@ class Job:
 
     async def accept(self, queue: str, body: Any, **options: Any) -> Receipt:
         """Send a message in the same commit, once for its key; options as for `App.accept`."""
-        options = send_options(self._store, options)
+        options = send_options(self._store, options, ACCEPT_OPTIONS)
         return await self._inbox.accept(self.tx, queue, body, **options)
 
     async def step(
@@ -128,6 +136,9 @@ class Job:
         Raises what `fn` raises, `InDoubt`, `StaleToken` if this attempt is over, and `BadInput`.
         """
         self._admit(name)
+        for call in (fn,) if ask is None else (fn, ask):
+            if not callable(call):  # better now than when an intent is recorded
+                raise BadInput(f"the step {name!r} runs a function, not {type(call).__name__}")
         with self._blamed():
             steps = await self._load()
             known = steps.get(name)
@@ -151,9 +162,9 @@ class Job:
         result.
         """
         with self._blamed():
-            known = (await self._load()).get(name)
+            known = (await self._load()).get(name) if type(name) is str else None
             if known is None or not known.done:
-                raise BadInput(f"the step {name!r} has no result that could be wrong")
+                raise BadInput(f"the step {str(name)[:100]!r} has no result that could be wrong")
             await self._record(name, Step(intent=self.attempt, token=self.token))
             raise InDoubt(f"the step {name!r} is to be settled anew: {why}")
 
@@ -234,6 +245,8 @@ class Job:
             self._stepping -= 1
 
     def _admit(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise BadInput(f"a step's name is text, not {type(name).__name__}")
         if not 0 < len(name.encode(errors="replace")) <= limits.STEP_BYTES_MAX:
             raise BadInput(f"a step's name has 1 to {limits.STEP_BYTES_MAX} bytes")
         keys.join(name)  # raises for what cannot be stored, before the step is run
@@ -269,8 +282,13 @@ class Job:
             steps[name] = step
 
 
-def send_options(store: Store, options: dict[str, Any]) -> dict[str, Any]:
+def send_options(
+    store: Store, options: dict[str, Any], known: frozenset[str] = SEND_OPTIONS
+) -> dict[str, Any]:
     """The options of a job to be sent, as the schedule takes them. Raises `BadInput`."""
+    if options and not options.keys() <= known:
+        unknown = ", ".join(sorted(str(name)[:100] for name in options.keys() - known))
+        raise BadInput(f"a job has no option {unknown}: there are {', '.join(sorted(known))}")
     if "delay_s" not in options:
         return options
     if "due_ms" in options:

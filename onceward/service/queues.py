@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from onceward.errors import BadInput
 from onceward.parts import queue as queue_part
 from onceward.parts import steps as steps_part
 from onceward.parts.queue import DeadLetter, Page
@@ -91,6 +92,8 @@ class Queues:
         page: Callable[[str, Transaction], Awaitable[Page]],
         progress: Callable[[int], None],
     ) -> int:
+        if not callable(progress):
+            raise BadInput(f"`progress` is a function, not {type(progress).__name__}")
         done, start = 0, ""
         while True:
             found = await self._store.run(partial(page, start))

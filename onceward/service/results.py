@@ -8,7 +8,7 @@ from onceward import limits
 from onceward.engine.base import Delete, Put, Record
 from onceward.errors import OncewardError, Unavailable
 from onceward.keys import Key
-from onceward.parts.schedule import Job, Schedule, job_key
+from onceward.parts.schedule import Job, Schedule, admit_id, job_key
 from onceward.store import Store
 from onceward.values import decode
 
@@ -81,6 +81,7 @@ class Results:
 
         Raises `NoSuchJob`, and `Unavailable` when the node stops meanwhile.
         """
+        admit_id(id_)
         key = job_key(id_)
         self._must_be_open()
         if self._polling is None:

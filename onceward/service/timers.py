@@ -9,12 +9,12 @@ from onceward.errors import AddressRefused, BadInput
 from onceward.outward.addresses import Guard
 from onceward.outward.headers import admit_headers
 from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
-from onceward.parts.schedule import milliseconds
+from onceward.parts.schedule import is_whole, milliseconds
 from onceward.parts.timers import FIRE_WRITES, TIMER_DUE, Call, Send, Spec, Target, View, id_for
 from onceward.parts.timers import Timers as TimersPart
 from onceward.service.dispatcher import Dispatcher
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.transaction import Transaction, admit_tx
 
 T = TypeVar("T")
 
@@ -68,6 +68,8 @@ class Timers:
         `replace=False` must be the same. With `key`, an idempotency key, it is set once however
         often that is asked for. Raises `BadInput`, `KeyReused`.
         """
+        if headers is not None and not isinstance(headers, Mapping):
+            raise BadInput(f"headers are names with their values, not {type(headers).__name__}")
         target = target_of(
             queue,
             url,
@@ -120,6 +122,8 @@ class Timers:
             raise BadInput("a timer has an id or an idempotency key: the id is one, too")
         if key is not None:
             id_, replace = self.id_for(key, caller=caller), False
+        if not isinstance(spec, Spec):
+            raise BadInput(f"a timer is described by a `Spec`, not {type(spec).__name__}")
         known_id = self._store.ids.new() if id_ is None else id_
         if isinstance(spec.target, Call):  # better now than when it is due
             admit_headers(spec.target.headers)
@@ -144,6 +148,8 @@ class Timers:
 
     def id_for(self, key: str, *, caller: str = "") -> str:
         """The id of a timer that is set with an idempotency key. Raises `BadInput`."""
+        if type(key) is not str or type(caller) is not str:
+            raise BadInput("an idempotency key and its caller are text", code="bad_key")
         if not 0 < len(key) <= limits.DEDUPE_KEY_BYTES_MAX:
             raise BadInput(
                 f"an idempotency key has 1 to {limits.DEDUPE_KEY_BYTES_MAX} characters, "
@@ -160,8 +166,8 @@ class Timers:
         self, *, prefix: str = "", after: str = "", most: int = 100, caller: str = ""
     ) -> list[View]:
         """Timers whose ids begin with `prefix`, in their order, from behind `after` on."""
-        if not 0 < most <= limits.LIST_MAX:
-            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most}")
+        if not is_whole(most) or not 0 < most <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most!r}")
         found: list[View] = []
         while len(found) < most:
             page = min(most - len(found), limits.PAGE_JOBS)  # a commit checks no more
@@ -199,7 +205,7 @@ class Timers:
         return await self._run(lambda tx: self.part.cancel(tx, id_, caller=caller), tx)
 
     async def _run(self, fn: Callable[[Transaction], Awaitable[T]], tx: Transaction | None) -> T:
-        return await (self._store.run(fn) if tx is None else fn(tx))
+        return await (self._store.run(fn) if tx is None else fn(admit_tx(tx)))
 
 
 def target_of(

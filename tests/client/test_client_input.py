@@ -21,6 +21,8 @@ async def client() -> AsyncIterator[Client]:
 
 Call = Callable[[Client], Awaitable[Any]]
 NAN = float("nan")
+ODD: Any = None
+TEXT: Any = "x"
 ENDLESS: Any = []
 ENDLESS.append(ENDLESS)
 BAD: dict[str, tuple[Call, str]] = {
@@ -94,6 +96,28 @@ BAD: dict[str, tuple[Call, str]] = {
     "renew nothing": (lambda c: c.renew("x"), "bad_key"),
     "renew for NaN": (lambda c: c.renew("x", NAN), "bad_request"),
     "look at no lock": (lambda c: c.lock("unused"), "no_such_lock"),
+    "accept and wait for nothing": (lambda c: c.accept("q", 1, key="k", wait_s=ODD), "bad_request"),
+    "look at a job for nothing": (lambda c: c.job("x", wait_s=ODD), "bad_request"),
+    "claim for true": (lambda c: c.claim("q", lease_s=True), "bad_request"),
+    "list from half a character": (lambda c: c.dead("q", start="\ud800"), "not_text"),
+    "find half a character": (lambda c: c.rooms(prefix="\ud800"), "not_text"),
+    "redrive and tell nobody": (lambda c: c.redrive_all("q", progress=ODD), "bad_request"),
+    "purge and tell nobody": (lambda c: c.purge("q", progress=ODD), "bad_request"),
+    "change a room by nothing": (lambda c: c.change_room("r", ODD), "bad_request"),
+    "change a room by text": (lambda c: c.change_room("r", TEXT), "bad_request"),
+    "find rooms by text": (lambda c: c.rooms(meta=TEXT), "bad_request"),
+    "find rooms by NaN": (lambda c: c.rooms(meta={"x": NAN}), "bad_value"),
+    "join with nobody": (lambda c: c.join_table("t", party=ODD), "bad_request"),
+    "join with a text": (lambda c: c.join_table("t", party="ann"), "bad_request"),
+    "list leaders behind text": (lambda c: c.leaders(after=TEXT), "bad_request"),
+    "set a timer with headers of text": (
+        lambda c: c.set_timer("t", url="https://example.com/", delay_s=1, headers=TEXT),
+        "bad_request",
+    ),
+    "make an endpoint with headers of text": (
+        lambda c: c.make_endpoint("https://example.com/", "e", headers=TEXT),
+        "bad_request",
+    ),
 }
 
 
@@ -104,3 +128,48 @@ async def test_bad_input_is_refused_with_a_code(client: Client, what: str) -> No
         await call(client)
     assert (raised.value.code, raised.value.kind) == (code, TABLE[code])
     assert raised.value.message
+
+
+@pytest.mark.parametrize("key", [5, b"key", ["key"], "two words", "\u00e9"])
+async def test_a_key_is_one_word(key: Any) -> None:
+    with pytest.raises(BadInput, match="is one word"):
+        Client("http://127.0.0.1:1", key=key)
+
+
+@pytest.mark.parametrize(
+    "options", [{"handler": None}, {"handler": "f"}, {"lease_s": NAN}, {"lease_s": None}]
+)
+async def test_a_worker_that_could_not_work_is_refused(
+    client: Client, options: dict[str, Any]
+) -> None:
+    with pytest.raises(BadInput):
+        client.worker("q", **{"handler": print, **options})
+
+
+@pytest.mark.parametrize("create", [None, 1, "yes", []])
+async def test_a_mistake_about_one_room_ends_no_connection(client: Client, create: Any) -> None:
+    async with client.live() as live:
+        room = await live.join("room", create=True)
+        with pytest.raises(BadInput, match="`create` is true or false"):
+            await live.join("other", create=create)
+        await room.map("m").set("k", 1)
+        assert (live.state, room.status) == ("connected", "live")
+
+
+async def test_what_is_no_name_in_a_room_is_told_and_the_room_goes_on(client: Client) -> None:
+    async with client.live() as live:
+        room = await live.join("names", create=True)
+        heard: list[Any] = []
+        room.map("m").subscribe(lambda value, who: heard.append(value), "k")
+        for odd in (5, True, b"x", ["x"], {}):
+            for call in (room.map, room.list, room.presence):
+                with pytest.raises(BadInput, match="is text, not"):
+                    call(odd)  # type: ignore[arg-type]
+            with pytest.raises(BadInput, match="a map's key is text"):
+                room.map("m").subscribe(print, odd)  # type: ignore[arg-type]
+            with pytest.raises(BadInput, match="has no item"):
+                room.list("l").set(odd, 1)  # type: ignore[arg-type]
+        with pytest.raises(BadInput, match="a subscriber is a function"):
+            room.list("l").subscribe(None)  # type: ignore[arg-type]
+        await room.map("m").set("k", 1)
+        assert heard == [1]

@@ -1,4 +1,5 @@
 from ipaddress import IPv4Address, IPv6Address
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -102,3 +103,10 @@ def test_who_is_refused_an_address_is_told_what_it_is_for(host: str) -> None:
     with pytest.raises(AddressRefused) as refused:
         GUARD.parse(f"http://{host}/")
     assert refused.value.message.partition(" is reserved for ")[2] in USES
+
+
+@pytest.mark.parametrize("url", [None, 5, b"http://example.com/", ["http://example.com/"], {}])
+def test_what_is_no_text_is_no_url(url: Any) -> None:
+    with pytest.raises(BadInput, match=f"a URL is text, not {type(url).__name__}") as refused:
+        GUARD.parse(url)
+    assert refused.value.code == "bad_url"

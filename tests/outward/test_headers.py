@@ -1,5 +1,7 @@
 """Headers that callers put on outward calls."""
 
+from typing import Any
+
 import pytest
 
 from onceward import limits
@@ -30,6 +32,19 @@ def test_a_header_that_is_none_or_not_the_callers_is_refused(name: str) -> None:
 def test_a_value_that_would_not_arrive_as_it_is_is_refused(value: str) -> None:
     with pytest.raises(BadInput, match="plain characters"):
         admit_headers({"a": value})
+
+
+@pytest.mark.parametrize("headers", [None, 5, "a: b", [("a", "b")], {"a"}])
+def test_headers_are_names_with_values(headers: Any) -> None:
+    with pytest.raises(BadInput, match=f"with their values, not {type(headers).__name__}"):
+        admit_headers(headers)
+
+
+@pytest.mark.parametrize("odd", [None, 5, True, b"a", ("a",)])
+def test_names_and_values_are_text(odd: Any) -> None:
+    for headers in ({odd: "1"}, {"a": odd}):
+        with pytest.raises(BadInput, match="names and values that are text"):
+            admit_headers(headers)
 
 
 def test_the_same_header_in_two_spellings_is_refused() -> None:

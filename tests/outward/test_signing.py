@@ -2,6 +2,7 @@ import base64
 import json
 import re
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -122,9 +123,10 @@ def test_padding_may_be_missing_and_is_stored(key: bytes) -> None:
         PREFIX + "A" * 33,  # no number of bytes has so many characters
         PREFIX + "_-" * 20,  # the alphabet for URLs, which the reference library misreads
         PREFIX + "=" + "A" * 43,
+        *(None, 5, b"whsec_" + b"A" * 43, ["whsec_"]),
     ],
 )
-def test_what_is_no_secret_is_refused(text: str) -> None:
+def test_what_is_no_secret_is_refused(text: Any) -> None:
     with pytest.raises(BadInput) as refused:
         admit_secret(text)
     assert refused.value.code == "bad_secret"

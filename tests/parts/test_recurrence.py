@@ -1,6 +1,7 @@
 """When something that repeats is due, and what was missed of it."""
 
 from itertools import pairwise
+from typing import Any
 from zoneinfo import available_timezones
 
 import msgspec
@@ -165,6 +166,12 @@ def test_a_time_zone_that_there_is_not_is_refused(zone: str) -> None:
 def test_what_is_no_text_is_refused(cron: Cron) -> None:
     with pytest.raises(BadInput, match="are text, not"):
         admit(cron)
+
+
+@pytest.mark.parametrize("repeat", [None, 5, "@daily", {"every_ms": 5}])
+def test_what_is_no_way_to_repeat_is_refused(repeat: Any) -> None:
+    with pytest.raises(BadInput, match=f"or a `Cron`, not {type(repeat).__name__}"):
+        admit(repeat)
 
 
 def test_a_policy_is_one_of_three() -> None:

@@ -20,9 +20,11 @@ from onceward.parts.schedule.records import (
     Intent,
     Job,
     Order,
+    admit_id,
     admit_job,
     admit_lease,
     admit_queue,
+    admit_reason,
     admit_time,
     admit_worker,
     latest,
@@ -140,6 +142,19 @@ def test_what_is_no_id_of_a_job_is_in_no_slot(id_: Any) -> None:
     refused("is not the id of a job", "no_such_job", slot_of, id_)
 
 
+@pytest.mark.parametrize("id_", [None, 5, True, b"x", ["x"], {}, {"x"}])
+def test_what_is_no_text_is_no_id(id_: Any) -> None:
+    refused("is not the id of a job", "no_such_job", admit_id, id_)
+    admit_id("")  # text: whether it is one is found out where it is looked up
+
+
+@pytest.mark.parametrize("reason", [None, 5, b"x", ["x"], {}])
+def test_a_reason_is_text(reason: Any) -> None:
+    told = f"a reason is text, not {type(reason).__name__}"
+    refused(told, "bad_request", admit_reason, reason)
+    admit_reason("")
+
+
 def test_of_what_is_no_id_only_the_beginning_is_told() -> None:
     with pytest.raises(NoSuchJob) as raised:
         slot_of("0" * 1_000_000)
@@ -254,7 +269,7 @@ def test_seconds_are_as_many_milliseconds_or_one_more(seconds: float, ms: int) -
     assert milliseconds(seconds, "a delay", 60) == ms
 
 
-@pytest.mark.parametrize("seconds", [-0.001, 60.001, float("nan"), "1", None, 1 + 0j])
+@pytest.mark.parametrize("seconds", [-0.001, 60.001, float("nan"), "1", None, 1 + 0j, True, False])
 def test_what_is_no_length_of_time_is_refused(seconds: Any) -> None:
     refused("a delay is 0 to 60 seconds, not", "bad_request", milliseconds, seconds, "a delay", 60)
 

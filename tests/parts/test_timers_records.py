@@ -98,6 +98,13 @@ def test_an_id_has_a_bounded_number_of_bytes() -> None:
     refused("surrogates", timer_key, "", "\ud800", 1, code="bad_key")
 
 
+@pytest.mark.parametrize("name", [None, 5, True, b"t", ["t"], {}])
+def test_an_id_and_a_caller_are_text(name: Any) -> None:
+    told = "a timer's id and its caller are text"
+    refused(told, timer_key, "ann", name, 1, code="bad_name")
+    refused(told, timer_key, name, "t", 1, code="bad_name")
+
+
 def test_an_idempotency_key_leads_to_the_same_id_for_ever() -> None:
     assert id_for("ann", "k") == "59f30e4e9b0dafc4a5063609908dfb6a"
     assert id_for("", "k#1") == "f4205f2959afaaa17a6deaec7926b6a7"
@@ -155,6 +162,11 @@ BAD = [
     (Call(url=URL, attempts_max=False), "the number of attempts .* not False"),
     (Call(url=URL, body=LARGE), "a job's body has"),
     (Call(url=URL, body=ANY), "cannot be stored"),
+    (Call(url=ANY), "the url of a timer and its endpoint are text"),
+    (Call(url=URL, endpoint=ANY), "the url of a timer and its endpoint are text"),
+    (Call(endpoint=ANY), "the url of a timer and its endpoint are text"),
+    (Call(url=URL, append_id=ANY), "append_id is true or false, not <object"),
+    (ANY, "a timer has a `Send` or a `Call` to do, not object"),
 ]
 
 

@@ -7,6 +7,7 @@ import pytest
 from onceward.app import App
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput
+from tests.parts.games.playing import Nim
 
 
 async def nothing(job: Any) -> None: ...
@@ -27,6 +28,17 @@ BAD: dict[str, Any] = {
     "handler: attempts": lambda app: app.handler("q", attempts=-1)(nothing),
     "handler: setting": lambda app: app.handler("q", nonsense=1)(nothing),
     "handler: no function": lambda app: app.handler("q")("nothing"),
+    "handler: list of queues": lambda app: app.handler(["q"])(nothing),
+    "handler: true lease": lambda app: app.handler("q", lease_s=True)(nothing),
+    "handler: any concurrency": lambda app: app.handler("q", concurrency=None)(nothing),
+    "handler: half a concurrency": lambda app: app.handler("q", concurrency=1.5)(nothing),
+    "handler: endless concurrency": lambda app: app.handler("q", concurrency=float("inf"))(nothing),
+    "handler: concurrency in words": lambda app: app.handler("q", concurrency="two")(nothing),
+    "handler: true batch": lambda app: app.handler("q", batch=True)(nothing),
+    "handler: half a batch": lambda app: app.handler("q", batch=1.5)(nothing),
+    "handler: half a character": lambda app: app.handler("q", notice="\ud800")(nothing),
+    "outbox: no function": lambda app: app.outbox("q")("nothing"),
+    "outbox: asks nothing": lambda app: app.outbox("q", policy="hold", ask=5)(nothing),
     "outbox: policy": lambda app: app.outbox("q", policy="never")(nothing),
     "outbox: ask": lambda app: app.outbox("q", ask=nothing)(nothing),
     "outbox: batch": lambda app: app.outbox("q", batch=5)(nothing),
@@ -39,6 +51,14 @@ BAD: dict[str, Any] = {
     "every: order key": lambda app: app.every(1, "q", order_key=""),
     "every: name": lambda app: app.every(1, "q", name="x" * 1_000),
     "every: half a character": lambda app: app.every(1, "q", name="\ud800"),
+    "every: number for a name": lambda app: app.every(1, "q", name=5),
+    "every: bytes for a name": lambda app: app.every(1, "q", name=b"x"),
+    "every: true": lambda app: app.every(True, "q"),
+    "cron: list for a name": lambda app: app.cron("@daily", "q", name=["x"]),
+    "game: late": lambda app: app.game(Nim(), late=5),
+    "mount: prefix": lambda app: app.mount(None, nothing),
+    "mount: bytes": lambda app: app.mount(b"/shop", nothing),
+    "mount: nothing": lambda app: app.mount("/shop", None),
     "cron: nonsense": lambda app: app.cron("at noon", "q"),
     "cron: zone": lambda app: app.cron("@daily", "q", zone="Nowhere"),
     "cron: queue": lambda app: app.cron("@daily", "no such name"),

@@ -35,6 +35,36 @@ async def test_a_retry_continues_after_the_recorded_steps() -> None:
 
 
 @virtual
+async def test_what_is_no_step_is_told_before_an_intent_is_recorded() -> None:
+    said: list[str] = []
+
+    async def work(job: Job) -> None:
+        bad: list[Any] = [
+            *(job.step(name, print) for name in (None, 5, b"s", ["s"])),
+            *(job.step(f"{n}", fn, at_most_once=True) for n, fn in enumerate((None, 5, "print"))),
+            job.step("ask", print, at_most_once=True, ask=5),  # type: ignore[arg-type]
+            job.reopen(["s"], "why"),  # type: ignore[arg-type]
+        ]
+        for step in bad:
+            with pytest.raises(BadInput) as refused:
+                await step
+            said.append(refused.value.message)
+        for error in (None, 5, BaseException()):
+            with pytest.raises(BadInput, match="an error or a text"):
+                job.fail(error)  # type: ignore[arg-type]
+        for options in ({"colour": 1}, {"key": "k"}):
+            with pytest.raises(BadInput, match="a job has no option"):
+                await job.send("q", 1, **options)
+        with pytest.raises(BadInput, match="a job has no option colour"):
+            await job.accept("q", 1, key="k", colour=1)
+
+    job = await run_one(work)
+    assert (job.state, job.stepped, len(said)) == ("done", False, 9)
+    assert said[0] == "a step's name is text, not NoneType"
+    assert said[4] == "the step '0' runs a function, not NoneType"
+
+
+@virtual
 async def test_a_step_may_be_a_plain_function_and_return_nothing() -> None:
     ran: list[int] = []
 

@@ -5,6 +5,7 @@ import pytest
 
 from onceward.engine.base import Put, Version
 from onceward.engine.memory import MemoryEngine
+from onceward.errors import BadInput
 from onceward.testing import certify_engine
 from onceward.testing.certify import (
     CHECKS,
@@ -124,3 +125,17 @@ async def test_a_check_that_hangs_or_crashes_has_failed() -> None:
         "hang": "not finished after 0.01 s: a deadlock?",
         "cancelled": "a call ended as cancelled although no one cancelled it",
     }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"factory": factory} for factory in (None, 5, "memory://", MemoryEngine())),
+        *({way: 5} for way in ("reopen", "second", "crash")),
+        *({"seed": seed} for seed in (None, "1", True, 1.5)),
+        *({"timeout_s": seconds} for seconds in (None, "1", True, -1, float("nan"))),
+    ],
+)
+async def test_what_nothing_can_be_certified_with_is_told_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        await certify_engine(**{"factory": MemoryEngine, **options})

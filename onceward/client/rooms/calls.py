@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from onceward.client.rooms.views import (
     Dropped,
     Items,
@@ -22,7 +20,8 @@ from onceward.client.rooms.views import (
 )
 from onceward.client.transport import Course, Transport
 from onceward.client.views import Answer
-from onceward.errors import NoSuchRoom, OncewardError
+from onceward.errors import BadInput, NoSuchRoom, OncewardError
+from onceward.parts.rooms.names import encoded
 
 
 class RoomCalls(Transport):
@@ -70,7 +69,9 @@ class RoomCalls(Transport):
     ) -> tuple[list[ListedRoom], str | None]:
         """Rooms in the order of their ids, and after which one the next ones come. A page may
         be short although there are more."""
-        text = None if meta is None else msgspec.json.encode(dict(meta)).decode()
+        if not isinstance(meta, Mapping | None):
+            raise BadInput(f"metadata are an object, not {type(meta).__name__}")
+        text = None if meta is None else encoded(dict(meta)).decode()
         query = _given({"prefix": prefix, "meta": text, "after": after, "limit": limit})
         found = await self.call("GET", "v1", "rooms", type=ListedRooms, query=query)
         return found.rooms, found.next
@@ -118,6 +119,8 @@ class RoomCalls(Transport):
     async def change_room(self, id_: str, ops: Sequence[Mapping[str, Any]]) -> int | None:
         """Change a room by operations, as on the wire, which take effect as one; returns the
         sequence number, or None if that was not heard. Raises `BadInput` if it is refused."""
+        if not isinstance(ops, list | tuple):
+            raise BadInput(f"a step is a list of operations, not {type(ops).__name__}")
         # With a name of its own the step can be sent again, and is taken once.
         asked = {"ops": list(ops), "client": f"call-{self.ids.new()}", "n": 1}
         return (await self.call("POST", "v1", "rooms", id_, "ops", type=TakenStep, body=asked)).seq

@@ -18,7 +18,7 @@ from onceward.client.rooms.values import plain
 from onceward.errors import BadInput, TooLarge
 from onceward.parts.rooms import operations as op
 from onceward.parts.rooms.frames import RemovePresence, SetPresence
-from onceward.parts.rooms.names import admit_name, encoded
+from onceward.parts.rooms.names import admit_name, admit_text, encoded
 from onceward.parts.rooms.state import Cell, Items
 from onceward.parts.schedule import milliseconds
 
@@ -86,6 +86,8 @@ class Named:
         self._subscribers: list[tuple[Subscriber, str | None]] = []
 
     def _subscribe(self, subscriber: Subscriber, key: str | None) -> Unsubscribe:
+        if not callable(subscriber):
+            raise BadInput(f"a subscriber is a function, not {type(subscriber).__name__}")
         entry = subscriber, key
         self._subscribers.append(entry)
         return lambda: self._subscribers.remove(entry) if entry in self._subscribers else None
@@ -96,7 +98,10 @@ class RoomMap(Named):
 
     def subscribe(self, subscriber: Subscriber, key: str | None = None) -> Unsubscribe:
         """Call `subscriber(value, who)` with the whole map when something in it has changed, or
-        with the value of one key (None if it is gone). Returns what ends that."""
+        with the value of one key (None if it is gone). Returns what ends that. Raises
+        `BadInput`."""
+        if key is not None:
+            admit_text(key, "a map's key", limits.ROOM_KEY_BYTES_MAX, empty=True)
         return self._subscribe(subscriber, key)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -258,7 +263,9 @@ class RoomList(Named):
         return self.id_at(index - 1) if index else ""
 
     def _known(self, item: str, *, empty: bool = False) -> None:
-        if not (empty and item == "") and item not in self._items().cells:
+        if empty and item == "":
+            return
+        if type(item) is not str or item not in self._items().cells:
             raise BadInput(f"{self.name!r} has no item {str(item)[:100]!r}", code="bad_key")
 
     def _position(self, item: str) -> str | None:

@@ -53,6 +53,8 @@ class Replica:
     """The copy of one room. `client` is the name under which steps are sent: nobody else has it."""
 
     def __init__(self, room: str, client: str, *, create: bool = False) -> None:
+        if type(create) is not bool:  # the server would end the connection, with all its rooms
+            raise BadInput(f"`create` is true or false, not {create!r:.100}", code="wrong_type")
         self.room = room
         self.create = create
         self.client = client

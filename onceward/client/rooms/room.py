@@ -104,17 +104,20 @@ class Room:
 
     def map(self, name: str) -> RoomMap:
         """A map; it need not be there yet."""
+        admit_name(name, "a map's name")
         if name not in self._maps:
             self._maps[name] = RoomMap(self, name)
         return self._maps[name]
 
     def list(self, name: str) -> RoomList:
         """A list; it need not be there yet."""
+        admit_name(name, "a list's name")
         if name not in self._lists:
             self._lists[name] = RoomList(self, name)
         return self._lists[name]
 
     def presence(self, name: str) -> Presence:
+        admit_name(name, "a presence's name")
         if name not in self._presences:
             self._presences[name] = Presence(self, name)
         return self._presences[name]

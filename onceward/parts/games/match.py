@@ -127,8 +127,8 @@ def play(
 
     Raises `BadInput`: `bad_move`, `not_your_turn`, `stale_move`, `out_of_time`, `match_over`.
     """
-    if seat not in match.begun.players:
-        raise BadInput(f"nobody sits at {seat!r} in this game", code="not_your_turn")
+    if type(seat) is not str or seat not in match.begun.players:
+        raise BadInput(f"nobody sits at {str(seat)[:100]!r} in this game", code="not_your_turn")
     if number is not None:
         known = match.last.get(seat)
         if known is not None and known[0] == number and _same(known[1], move):
@@ -171,7 +171,7 @@ def stop(match: Match, at_ms: int, winners: Iterable[str] | None = None) -> Stop
 def leave(match: Match, seat: str, at_ms: int, others: Iterable[str] = ()) -> Left | None:
     """The entry of a player who goes away, alone or at the same time as others; None if the game
     has ended, or nobody sits there."""
-    here = seat in match.begun.players and match.outcome is None
+    here = type(seat) is str and seat in match.begun.players and match.outcome is None
     return Left(seat, at_ms, tuple(others)) if here else None
 
 

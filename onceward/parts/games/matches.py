@@ -5,7 +5,7 @@ writes both. While someone has a limited time to move, one entry in due stands f
 match has ended, the same kind of entry stands for the day when it is forgotten.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -48,11 +48,13 @@ class Matches:
         """Let players, by seat, begin a game. `turn_s` is how long one may think about a move;
         without it the match has no clock of its own. At a place there is one match at a time.
         Raises `BadInput` if a seat is empty, there is no such seat, or the place is taken."""
+        if not isinstance(players, Mapping):
+            raise BadInput(f"players are names by seat, not {type(players).__name__}")
         if set(players) != set(rules.seats):
             raise BadInput(f"{rules.name} is played from the seats {', '.join(rules.seats)}")
         if not all(type(player) is str and player for player in players.values()):
             raise BadInput("players are known by their names", code="bad_name")
-        if place and await tx.get(playing_key(place)) is not None:
+        if place != "" and await tx.get(playing_key(place)) is not None:
             raise BadInput(f"a game is on at {place!r}", code="other_game")
         begun = Begun(
             id=self._ids.new(),
@@ -101,6 +103,7 @@ class Matches:
     ) -> Match:
         """Let a player give up, or several; once the match has ended it changes nothing."""
         match = await self._now(tx, match)
+        _admit_seats(match, others)
         return self._step(tx, rules, match, referee.leave(match, seat, tx.now_ms, others))
 
     async def stop(
@@ -113,6 +116,8 @@ class Matches:
         """End a match so that it does not count, or as is said from outside; one that has ended
         stays as it is."""
         match = await self._now(tx, match)
+        if winners is not None:
+            _admit_seats(match, winners)
         return self._step(tx, rules, match, referee.stop(match, tx.now_ms, winners))
 
     async def expire(
@@ -121,6 +126,7 @@ class Matches:
         """Let those lose who have not moved in time; changes nothing if the match has a clock of
         its own, and that is not at its end."""
         match = await self._now(tx, match)
+        _admit_seats(match, seats)
         return self._step(tx, rules, match, referee.late(match, tx.now_ms, seats))
 
     async def log(self, tx: Transaction, id_: str) -> list[Entry]:
@@ -213,13 +219,24 @@ class Matches:
         return due_partition(slot), keys.join(due_ms, id_, MATCH_DUE)
 
 
+def _admit_seats(match: Match, seats: Sequence[str]) -> None:
+    """Raise `BadInput` for what are no seats of this match: nobody could win or lose there."""
+    known = list(match.begun.players)
+    if isinstance(seats, str) or not isinstance(seats, Collection):
+        raise BadInput("the seats of a game are told as a list", code="bad_name")
+    if any(seat not in known for seat in seats):
+        raise BadInput(f"the seats of this game are {', '.join(known)}", code="bad_name")
+
+
 def match_key(id_: str) -> Key:
     """Where a match stands."""
     return _partition(id_), "head"
 
 
 def playing_key(place: str) -> Key:
-    """Where it stands which match is on at a place."""
+    """Where it stands which match is on at a place. Raises `BadInput` for what is no text."""
+    if not isinstance(place, str):
+        raise BadInput(f"a place is text, not {type(place).__name__}", code="bad_name")
     return "playing", keys.join(place)
 
 

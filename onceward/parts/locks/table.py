@@ -277,7 +277,9 @@ class LockTable:
         self, tx: Transaction, *, prefix: str = "", after: str = "", most: int
     ) -> list[tuple[str, Head]]:
         """The locks that were used lately and whose names begin with `prefix`, in the order of
-        their names, from behind `after` on."""
+        their names, from behind `after` on. Raises `BadInput`."""
+        if type(most) is not int or not 0 < most <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} locks, not {most!r}")
         start = keys.join(prefix) if prefix else ""
         end = start + "\U0010ffff" if prefix else None
         if after:

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from onceward import limits
 from onceward.errors import BadInput
 from onceward.ids import Ids
 from onceward.parts.rooms import operations as op
-from onceward.parts.rooms.names import plain
+from onceward.parts.rooms.names import admit_name, admit_text, plain
 from onceward.parts.rooms.operations import Operation
 from onceward.parts.rooms.room import Entry
 from onceward.parts.rooms.state import State
@@ -55,6 +56,7 @@ class Edits(ABC):
 
     async def map(self, tx: Transaction, room: str, name: str) -> dict[str, Any] | None:
         """A whole map, or None."""
+        admit_name(name, "a map's name")
 
         def look(state: State) -> dict[str, Any] | None:
             found = state.maps.get(name)
@@ -64,6 +66,8 @@ class Edits(ABC):
 
     async def map_get(self, tx: Transaction, room: str, name: str, key: str) -> Any:
         """The value under a key, or None."""
+        admit_name(name, "a map's name")
+        admit_text(key, "a map's key", limits.ROOM_KEY_BYTES_MAX, empty=True)
         cell = await self.peek(tx, room, lambda state: state.get("map", name, key))
         return None if cell is None else _copy(cell.value)
 
@@ -122,6 +126,7 @@ class Edits(ABC):
 
     async def list(self, tx: Transaction, room: str, name: str) -> list[Item] | None:
         """A whole list, or None."""
+        admit_name(name, "a list's name")
 
         def look(state: State) -> Any:
             found = state.lists.get(name)
@@ -142,6 +147,7 @@ class Edits(ABC):
         self, tx: Transaction, room: str, name: str, index: int, value: Any, *, by: str = ""
     ) -> str:
         """Put an item before the one that has this index now; returns its id."""
+        admit_name(name, "a list's name")
         after = await self.peek(tx, room, lambda state: _before(state, name, index))
         return await self.list_insert_after(tx, room, name, after, value, by=by)
 

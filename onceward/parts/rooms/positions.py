@@ -57,13 +57,13 @@ def nth(number: int) -> str:
 
 def admit(position: str) -> None:
     """Raise `BadInput` for what is no position, or too long for one."""
-    if len(position) <= limits.POSITION_CHARS_MAX:
+    if type(position) is str and len(position) <= limits.POSITION_CHARS_MAX:
         try:
             _path(position)
             return
         except (KeyError, ValueError):
             pass
-    raise BadInput(f"{position[:100]!a} is not a position in a list", code="bad_value")
+    raise BadInput(f"{str(position)[:100]!a} is not a position in a list", code="bad_value")
 
 
 def _path(text: str) -> list[int]:

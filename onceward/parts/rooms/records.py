@@ -104,6 +104,10 @@ def snapshot_partition(id_: str, epoch: str) -> str:
 
 def admit_info(info: Info) -> None:
     """Raise `BadInput` for settings that no room can have."""
+    if not isinstance(info.schemas, Schemas):
+        raise BadInput(
+            f"schemas are `Schemas`, not {type(info.schemas).__name__}", code="bad_schema"
+        )
     text = encoded(info.meta)
     if not text.startswith(b"{"):
         raise BadInput("the metadata of a room is an object", code="wrong_type")

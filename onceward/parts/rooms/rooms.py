@@ -13,7 +13,7 @@ from onceward.ids import Ids
 from onceward.keys import Key
 from onceward.parts.rooms.edits import Edits
 from onceward.parts.rooms.log import add_records, entries_of, load, newest, snapshot, write
-from onceward.parts.rooms.names import admit_text
+from onceward.parts.rooms.names import admit_number, admit_text
 from onceward.parts.rooms.operations import Operation
 from onceward.parts.rooms.records import (
     PURGE_RECORDS,
@@ -147,6 +147,8 @@ class Rooms(Edits):
         order of their ids, from behind `after` on; and where to go on, or nothing."""
         if type(most) is not int or not 0 < most <= limits.LIST_MAX:
             raise BadInput(f"a list has 1 to {limits.LIST_MAX} rooms, not {most}")
+        if not isinstance(meta, Mapping | None):
+            raise BadInput("metadata to find rooms by are an object", code="wrong_type")
         start = keys.join(prefix) if prefix else ""
         end = start + "\U0010ffff" if prefix else None
         if after:
@@ -182,6 +184,13 @@ class Rooms(Edits):
         once: None if that step was taken before. Raises `NoSuchRoom`, and `BadInput` for what
         the room refuses."""
         admit_text(by, "a user's name", limits.ROOM_USER_BYTES_MAX, empty=True)
+        # What a connection sends has these types; what a program says here may have any.
+        admit_text(client, "a client's name", limits.ROOM_CLIENT_CHARS_MAX, empty=True)
+        admit_number(n, least=0)
+        if not isinstance(ops, list | tuple):
+            raise BadInput(
+                f"a step is a list of operations, not {type(ops).__name__}", code="wrong_type"
+            )
         info, head = await self.info(tx, id_), await self.head(tx, id_)
         room, own = await self._current(tx, id_, info, head)
         with _ahead(room, own):
@@ -196,6 +205,8 @@ class Rooms(Edits):
     async def peek(self, tx: Transaction, id_: str, look: Callable[[State], T]) -> T:
         """What a function finds in the state of a room, with what this transaction has done to
         it so far. The function must change nothing. Raises `NoSuchRoom`."""
+        if not callable(look):
+            raise BadInput(f"one looks by a function, not {type(look).__name__}")
         info, head = await self.info(tx, id_), await self.head(tx, id_)
         room, own = await self._current(tx, id_, info, head)
         with _ahead(room, own):
@@ -243,6 +254,8 @@ class Rooms(Edits):
     ) -> list[Entry]:
         """The steps behind a sequence number, `most` at the most. Raises `NoSuchRoom`, and
         `HistoryGone` if the log does not reach back that far, or not yet there."""
+        if type(since) is not int or type(most) is not int:
+            raise BadInput("a log is read from a number on, and so many steps", code="wrong_type")
         head = await self.head(tx, id_)
         if not head.floor <= since <= head.seq:
             raise HistoryGone(
@@ -262,6 +275,8 @@ class Rooms(Edits):
     async def load(self, tx: Transaction, id_: str, at: int | None = None) -> Room:
         """A room as it is, or as it was at a sequence number. The caller may change it. Raises
         `NoSuchRoom`, `HistoryGone`."""
+        if at is not None and type(at) is not int:
+            raise BadInput(f"a sequence number is a number, not {at!r:.100}", code="wrong_type")
         info, head = await self.info(tx, id_), await self.head(tx, id_)
         seq = head.seq if at is None else at
         if not head.floor <= seq <= head.seq:

@@ -231,6 +231,8 @@ class State:
             raise BadInput(
                 f"{does.key!r} in {does.map!r} is no number: {_told(value)}", code="not_countable"
             )
+        if type(does.by) not in (int, float):
+            raise BadInput(f"what is added is a number, not {_told(does.by)}", code="wrong_type")
         # Within these bounds a browser counts as we do.
         if not (_countable(value) and _countable(does.by) and _countable(value + does.by)):
             raise BadInput(f"{does.key!r} in {does.map!r} would be too large", code="not_countable")

@@ -31,6 +31,7 @@ from onceward.parts.schedule.records import (
     Dedupe,
     Effect,
     Job,
+    admit_id,
     admit_job,
     dead_partition,
     due_partition,
@@ -119,6 +120,7 @@ class Places:
 
     async def get(self, tx: Transaction, id_: str) -> Job:
         """The job; raises `NoSuchJob`."""
+        admit_id(id_)
         job = await tx.get(job_key(id_), Job)
         if job is None:
             raise NoSuchJob(f"there is no job {id_}", id=id_)

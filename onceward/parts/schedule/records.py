@@ -176,8 +176,18 @@ def slot_of(id_: Any) -> int:
             return int(id_[LENGTH:], 16)
         except ValueError:
             pass
+    raise _not_an_id(id_)
+
+
+def admit_id(id_: Any) -> None:
+    """Raise `NoSuchJob` for what is no text: `slot_of` and `job_key` look ids up as they come."""
+    if not isinstance(id_, str):
+        raise _not_an_id(id_)
+
+
+def _not_an_id(id_: Any) -> NoSuchJob:
     shown = str(id_)[:100]
-    raise NoSuchJob(f"{shown!r} is not the id of a job", id=shown)
+    return NoSuchJob(f"{shown!r} is not the id of a job", id=shown)
 
 
 @lru_cache(maxsize=8_192)
@@ -346,9 +356,15 @@ def is_whole(value: Any) -> bool:
 
 def milliseconds(seconds: Any, what: str, most_s: float = limits.DELAY_S_MAX) -> int:
     """A length of time that a caller gave in seconds, never shorter; raises `BadInput`."""
-    if isinstance(seconds, int | float) and 0 <= seconds <= most_s:
+    # True is a number to Python, and nobody means one second by it.
+    if isinstance(seconds, int | float) and type(seconds) is not bool and 0 <= seconds <= most_s:
         return math.ceil(round(seconds * 1000, 6))
     raise BadInput(f"{what} is 0 to {most_s} seconds, not {str(seconds)[:100]}")
+
+
+def admit_reason(reason: Any) -> None:
+    if not isinstance(reason, str):
+        raise BadInput(f"a reason is text, not {type(reason).__name__}")
 
 
 def reason_text(reason: str) -> str:

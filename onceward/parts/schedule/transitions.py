@@ -18,6 +18,8 @@ from onceward.parts.schedule.records import (
     Job,
     Lease,
     admit_lease,
+    admit_queue,
+    admit_reason,
     admit_time,
     admit_worker,
     dead_partition,
@@ -74,6 +76,7 @@ class Schedule(Places):
         attempts_max: int | None = None,
     ) -> str:
         """Add a job, ready at once or due later; returns its id. Raises `BadInput`."""
+        admit_queue(queue)
         id_, _ = await self.add(
             tx,
             queue,
@@ -180,6 +183,7 @@ class Schedule(Places):
         after the pause its queue says, and not before `not_before_ms`; it is dead if `retry_ms` is
         None or its attempts are used up, but in doubt if one of them was cut off in a step that is
         to be done at most once. Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
+        admit_reason(reason)
         for time_ms in (retry_ms, not_before_ms):
             if time_ms is not None and time_ms != AFTER_PAUSE:
                 admit_time(time_ms)
@@ -213,6 +217,7 @@ class Schedule(Places):
     async def cancel(self, tx: Transaction, id_: str, reason: str = "cancelled") -> None:
         """End a job that has not ended, or forget one that is dead. A worker that holds it
         cannot complete it any more. Raises `NoSuchJob`, `AlreadyEnded`."""
+        admit_reason(reason)
         job = await self.get(tx, id_)
         if job.state in ("done", "cancelled"):
             raise AlreadyEnded(f"job {id_} is {job.state} already", id=id_, state=job.state)

@@ -56,7 +56,7 @@ class Clocks(Games):
         it has if that one knows which. Raises `BadInput`: `table_exists`, `bad_policy`, `no_game`
         if nothing here knows that game."""
         id_ = id_ or self._ids.new()
-        if game and game not in self.referees:
+        if type(game) is not str or (game and game not in self.referees):
             raise BadInput(f"nothing here knows the game {str(game)[:100]!r}", code="no_game")
         seats: tuple[str, ...] = getattr(self.referees.get(game), "seats", ())
         if not isinstance(policy, Policy):
@@ -66,7 +66,7 @@ class Clocks(Games):
         admit(policy)
         if seats and policy.seats != seats:
             raise BadInput(f"{game} is played from {', '.join(seats)}", code="bad_policy")
-        if by:
+        if by != "":
             admit_user(by)
         size = len(encode(meta or {}, ("table", "meta")))
         if type(meta or {}) is not dict or size > limits.SEATS_META_BYTES_MAX:
@@ -157,7 +157,12 @@ class Clocks(Games):
             raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most}")
         start = ""
         if after is not None:
-            rating, user = after
+            try:
+                rating, user = after
+            except (TypeError, ValueError):
+                told = "a list goes on behind a rating and a user"
+                raise BadInput(told, code="bad_value") from None
+            admit_user(user)
             if type(rating) is not int or not 0 <= rating <= limits.SEATS_RATING_MAX:
                 raise BadInput(f"a rating is 0 to {limits.SEATS_RATING_MAX}", code="bad_value")
             start = keys.after(keys.join(limits.SEATS_RATING_MAX - rating, user))

@@ -101,7 +101,7 @@ def policy_of(given: dict[str, Any] | None = None) -> Policy:
         raise _bad(f"kind is one of {', '.join(KINDS)}, not {str(kind)[:50]!r}")
     try:
         policy = msgspec.convert({**KINDS[kind], **given}, Policy)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         told = str(error).replace("Object contains unknown field", "there is no rule")
         raise _bad(told) from error
     admit(policy)
@@ -110,6 +110,10 @@ def policy_of(given: dict[str, Any] | None = None) -> Policy:
 
 def admit(policy: Policy) -> None:
     """Raise `bad_policy` for what no table can go by."""
+    try:  # one that was made in a program may say anything, and has to be read again
+        msgspec.convert(msgspec.to_builtins(policy), Policy)
+    except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as error:
+        raise _bad(str(error)) from error
     _admit_names(policy.seats, "seats", limits.SEATS_MAX)
     _admit_names(policy.lanes, "lanes", limits.SEATS_LANES_MAX)
     _admit_names(policy.bots, "bots", limits.SEATS_MAX)

@@ -45,6 +45,8 @@ class Seats(Clocks):
         is, and so does who plays at a table that was opened from here. With a party all sit down
         at the same time or wait together. Raises `BadInput`, with the code `table_full` if as
         many wait as may."""
+        if isinstance(party, str) or not isinstance(party, Collection):
+            raise BadInput("a party is a list of names")
         users = [user, *party]
         for name in users:
             admit_user(name)
@@ -196,10 +198,13 @@ class Seats(Clocks):
     ) -> None:
         """Say for whom the game waits. Their clocks run from now on; with `keep`, those of them
         who were to move already go on with the time they have left. For referees."""
+        if isinstance(users, str) or not isinstance(users, Collection):
+            raise BadInput("those whose turn it is are a list of names")
+        names = list(users)
         sitting = await self._load(tx, id_)
         self._must_play(sitting)
         for seat in sitting.head.seats.values():
-            waits = seat.user in users
+            waits = seat.user in names
             if not (keep and waits and seat.turn):
                 clock_ms = 0 if seat.bot or not waits else sitting.policy.turn_ms
                 seat.due_ms = sitting.clock_ms + clock_ms if clock_ms else 0

@@ -108,6 +108,8 @@ class View(msgspec.Struct):
 
 def timer_key(caller: str, id_: str, slots: int) -> Key:
     """Where a timer stands. Raises `BadInput` for what cannot be an id."""
+    if type(caller) is not str or type(id_) is not str:
+        raise BadInput("a timer's id and its caller are text", code="bad_name")
     sort = keys.join(caller, id_)
     if not 0 < len(id_.encode()) <= limits.TIMER_ID_BYTES_MAX:
         raise BadInput(
@@ -126,6 +128,8 @@ def id_for(caller: str, key: str) -> str:
 def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
     """Raise `BadInput` for what cannot be a timer."""
     target = spec.target
+    if not isinstance(target, Send | Call):
+        raise BadInput(f"a timer has a `Send` or a `Call` to do, not {type(target).__name__}")
     attempts_max = 0 if target.attempts_max is None else target.attempts_max
     if isinstance(target, Send):
         admit_job(
@@ -137,6 +141,10 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
             attempts_max=attempts_max,
         )
     else:
+        if type(target.url) is not str or type(target.endpoint) is not str:
+            raise BadInput("the url of a timer and its endpoint are text")
+        if type(target.append_id) is not bool:
+            raise BadInput(f"append_id is true or false, not {target.append_id!r}")
         if bool(target.url) == bool(target.endpoint):
             raise BadInput("a timer calls a url or an endpoint, one of them")
         # As long as it can become: what is let in must find room when it is due.

@@ -239,10 +239,11 @@ class Timers:
 
     async def _known(self, tx: Transaction, caller: str, id_: str) -> Timer:
         timer = None
-        if 0 < len(id_) <= limits.TIMER_ID_BYTES_MAX:
+        if type(id_) is str and 0 < len(id_) <= limits.TIMER_ID_BYTES_MAX:
             timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
         if timer is None:
-            raise NoSuchTimer(f"there is no timer {id_[:200]!r}", id=id_[:200])
+            shown = str(id_)[:200]
+            raise NoSuchTimer(f"there is no timer {shown!r}", id=shown)
         return timer
 
     async def _active(self, tx: Transaction, caller: str, id_: str) -> Timer:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+from onceward.errors import BadInput
 from onceward.parts.seats import (
     CLOCK_DUE,
     CLOCK_WRITES,
@@ -49,6 +50,11 @@ class Tables:
         say which users it is about. Callers of one table take turns instead of racing, and share
         commits where many come at once: so `fn` may run again for the sake of others, and its
         transaction may hold what others have done."""
+        if not isinstance(id_, str):
+            raise BadInput(f"the id of a table is text, not {type(id_).__name__}", code="bad_name")
+        if not callable(fn):
+            raise BadInput(f"a transaction is an async function, not {type(fn).__name__}")
+        _admit_users(users)  # which are read for all who share a commit
         return await self._turns.run(id_, fn, users)
 
     def new_id(self) -> str:
@@ -167,3 +173,8 @@ class Tables:
         return await self._store.run(
             lambda tx: self.part.leaders(tx, ladder, most=most, after=after)
         )
+
+
+def _admit_users(users: Collection[str]) -> None:
+    if isinstance(users, str) or not isinstance(users, Collection):
+        raise BadInput("users are told as a list of names")

@@ -16,7 +16,9 @@ from typing import TypeVar
 
 from onceward.clock import Clock
 from onceward.engine.base import Engine
+from onceward.errors import BadInput
 from onceward.ids import Ids
+from onceward.parts.schedule import milliseconds
 from onceward.testing.certify import (
     bounds,
     commits,
@@ -108,8 +110,16 @@ async def certify_engine(
       a killed process or a power cut would. Answers must not come after that.
 
     `hints=False` is for engines whose watches never wake. A check that takes longer than
-    `timeout_s` has failed. The same `seed` makes the same random choices.
+    `timeout_s` has failed. The same `seed` makes the same random choices. Raises `BadInput` for
+    what no engine could be certified with.
     """
+    ways = {"factory": factory, "reopen": reopen, "second": second, "crash": crash}
+    for name, way in ways.items():
+        if not callable(way if name == "factory" or way is not None else factory):
+            raise BadInput(f"`{name}` is a function that makes an engine, not {way!r:.100}")
+    if type(seed) is not int:
+        raise BadInput(f"a seed is a whole number, not {seed!r:.100}")
+    milliseconds(timeout_s, "the time for a check")
     report = Report()
     for check in checks:
         name = check_name(check)

@@ -9,8 +9,10 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context
-from typing import Final, TextIO
+from typing import Any, Final, TextIO, get_args
 
+from onceward.errors import BadInput
+from onceward.parts.schedule import milliseconds
 from onceward.testing.simulation.history import History, Mode, Violation
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.weather import KINDS, Weather
@@ -107,8 +109,9 @@ def simulate(
     Mode, number of servers and weather come from the seed too, unless given. The same
     arguments give the same run, event by event: `Report.digest` is the proof. Raises
     `SimulationFailed` with the seed, what went wrong, the last events and the call that
-    repeats it.
+    repeats it, and `BadInput` for what cannot be run.
     """
+    _admit(scenario, seed, mode, servers, weather)
     shape = random.Random(f"{seed}/shape")
     drawn_mode = shape.choice(scenario.modes)
     drawn_servers = shape.randint(*scenario.servers)
@@ -120,6 +123,23 @@ def simulate(
     except Exception as error:
         raise _failure(scenario, seed, world, error, mode, servers, weather) from error
     return _report(seed, count, world, history)
+
+
+def _admit(scenario: Any, seed: Any, mode: Any, servers: Any, weather: Any) -> None:
+    _admit_scenario(scenario)
+    if type(seed) is not int:
+        raise BadInput(f"a seed is a whole number, not {seed!r:.100}")
+    if mode is not None and mode not in get_args(Mode):
+        raise BadInput(f"a mode is one of {', '.join(get_args(Mode))}, not {mode!r:.100}")
+    if servers is not None and (type(servers) is not int or servers < 1):
+        raise BadInput(f"there are 1 or more servers, not {servers!r:.100}")
+    if not isinstance(weather, Weather | None):
+        raise BadInput(f"the weather is a `Weather`, not {type(weather).__name__}")
+
+
+def _admit_scenario(scenario: Any) -> None:
+    if not isinstance(scenario, type) or not issubclass(scenario, Scenario):
+        raise BadInput(f"a class of `Scenario` is simulated, not {scenario!r:.100}")
 
 
 def _failure(
@@ -178,8 +198,16 @@ def simulate_many(
     """Run a scenario with many seeds, until they are used up or the time is over.
 
     Raises `SimulationFailed` at the first run that breaks a promise, and at the end if
-    some kind of fault never happened: then the runs prove less than they seem to.
+    some kind of fault never happened: then the runs prove less than they seem to. Raises
+    `BadInput` for what cannot be run.
     """
+    _admit_scenario(scenario)
+    if type(jobs) is not int or jobs < 1:
+        raise BadInput(f"1 or more processes run it, not {jobs!r:.100}")
+    if seconds is not None:
+        milliseconds(seconds, "the time for all runs")
+    if not isinstance(seeds, Iterable):
+        raise BadInput(f"seeds are many numbers, such as `range(100)`, not {seeds!r:.100}")
     start = time.monotonic()
     summary = Summary()
     over = (lambda: time.monotonic() - start >= seconds) if seconds is not None else lambda: False

@@ -27,6 +27,13 @@ def test_a_new_copy_knows_nothing_and_says_so() -> None:
     assert Replica("r", "me").user == ""
 
 
+@pytest.mark.parametrize("create", [None, 0, 1, "yes", []])
+def test_whether_a_room_is_to_be_made_is_true_or_false(create: Any) -> None:
+    with pytest.raises(BadInput, match="`create` is true or false, not") as refused:
+        Replica("r", "me", create=create)
+    assert refused.value.code == "wrong_type"
+
+
 def test_a_copy_joins_again_with_its_position_and_what_waits() -> None:
     replica = live(seq=5)
     replica.change([put("a")])

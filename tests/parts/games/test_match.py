@@ -128,7 +128,8 @@ def test_turns_alternate_and_the_rules_end_the_game() -> None:
 def test_who_cheats_gets_an_error_and_changes_nothing() -> None:
     match = fresh(NIM)
     assert refused(NIM, match, "second", 1) == "not_your_turn"
-    assert refused(NIM, match, "third", 1) == "not_your_turn"
+    for seat in ("third", None, 1, ["first"], {}):
+        assert refused(NIM, match, seat, 1) == "not_your_turn"
     for move in (0, 4, -1, True, 1.0, "1", None, [1], {"win": True}):
         assert refused(NIM, match, "first", move) == "bad_move"
     assert refused(NIM, match, "first", object()) == "bad_value"
@@ -188,7 +189,8 @@ def test_who_leaves_loses_and_only_once() -> None:
     after = referee.step(NIM, match, entry)
     assert after.outcome == Outcome(("first",), "left")
     assert leave(after, "first", 2_001) is None
-    assert leave(match, "nobody", 2_000) is None
+    for nobody in ("nobody", None, 1, ["first"], {}):
+        assert leave(match, nobody, 2_000) is None
 
 
 def test_what_is_stopped_counts_for_nobody() -> None:

@@ -114,9 +114,32 @@ async def test_a_match_needs_someone_on_each_seat() -> None:
     for players in ({}, {"first": "Ann"}, {**PLAYERS, "third": "Cid"}):
         with pytest.raises(BadInput):
             await here.run(lambda tx, players=players: here.part.begin(tx, NIM, players))
+    for odd in (None, 5, "first", ["first", "second"]):
+        with pytest.raises(BadInput, match="players are names by seat"):
+            await here.run(lambda tx, odd=odd: here.part.begin(tx, NIM, odd))
+    for place in (None, 5, True, [], {}, ()):
+        with pytest.raises(BadInput, match="a place is text"):
+            await here.begin(place=place)
     with pytest.raises(BadInput):
         await here.begin(turn_s=-1.0)
     assert all_records(here.engine) == {}
+
+
+@pytest.mark.parametrize("seats", [None, 5, "first", [5], ["third"], [["first"]]])
+async def test_who_wins_or_loses_sits_there(seats: Any) -> None:
+    here = await hall()
+    match = await here.get(await here.begin())
+    before = all_records(here.engine)
+    ends: list[Any] = [
+        lambda tx: here.part.leave(tx, NIM, match, "first", seats),
+        lambda tx: here.part.expire(tx, NIM, match, seats),
+    ]
+    if seats is not None:
+        ends.append(lambda tx: here.part.stop(tx, NIM, match, seats))
+    for end in ends:
+        with pytest.raises(BadInput, match="the seats of"):
+            await here.run(end)
+    assert all_records(here.engine) == before
 
 
 @pytest.mark.parametrize("id_", ["", "nope", "x" * 2_000, "a#b\x00"])

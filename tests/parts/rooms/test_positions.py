@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -106,9 +107,10 @@ def test_a_position_is_as_long_as_may_be_and_no_longer() -> None:
     [
         *("", "a", "a!", "0", "b0", "a0b", "é0", "a0" * 30),
         *("i" + "0" * 9, "R" + "z" * 9, "z" * 27, "A" + "0" * 26),
+        *(None, 5, True, b"a0", ["a0"], ("a",), {}),
     ],
 )
-def test_what_is_no_position_is_refused(text: str) -> None:
+def test_what_is_no_position_is_refused(text: Any) -> None:
     with pytest.raises(BadInput) as refused:
         admit(text)
     assert refused.value.code == "bad_value"

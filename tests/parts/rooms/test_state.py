@@ -273,6 +273,16 @@ def test_counters_count_as_far_as_a_browser_does(value: int, by: int, code: str 
     assert state.plain()["maps"]["m"]["n"] == (value if code else value + by)
 
 
+@pytest.mark.parametrize("by", [True, False, None, "1", [1], {}])
+def test_what_is_added_is_a_number(by: Any) -> None:
+    state = State()
+    state.apply([op.MapSet("m", "n", 1)])
+    with pytest.raises(BadInput, match="what is added is a number, not") as refused:
+        state.apply([op.MapAdd("m", "n", by)])
+    assert refused.value.code == "wrong_type"
+    assert state.plain()["maps"]["m"]["n"] == 1
+
+
 @pytest.mark.parametrize(
     ("does", "told"),
     [

@@ -10,7 +10,7 @@ import pytest
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.parts.seats.policy import KINDS, Policy, names_fit, policy_of
+from onceward.parts.seats.policy import KINDS, Policy, admit, names_fit, policy_of
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "seats.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (.+?) \|", re.MULTILINE)
@@ -87,6 +87,8 @@ def test_a_policy_is_the_same_after_a_journey_as_json(kind: str) -> None:
         ({"max_wins": True}, "Expected `int`"),
         ({"turn_ms": limits.SEATS_MS_MAX + 1}, "turn_ms is 0 to"),
         ({"draw": "toss"}, "Invalid enum value"),
+        ({"draw": "\ud800"}, "surrogates"),
+        ({"ladder": "\ud800"}, "ladder: a name has"),
         ({"tiers": [1_200, 1_000]}, "tiers go up"),
         ({"tiers": [1_000, 1_000]}, "tiers go up"),
         ({"tiers": [-1]}, "tiers are ratings of 0 to 100000"),
@@ -109,6 +111,25 @@ def test_a_policy_is_the_same_after_a_journey_as_json(kind: str) -> None:
 def test_a_policy_that_no_table_can_go_by_is_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(BadInput, match=told) as refused:
         policy_of(given)
+    assert refused.value.code == "bad_policy"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"kind": "slow"}, "Invalid enum value"),
+        ({"draw": None}, "Expected `str`"),
+        ({"draw": "\ud800"}, "surrogates"),
+        ({"loser": object()}, "unsupported"),
+        ({"rated": 1}, "Expected `bool`"),
+        ({"seats": {"X": 1}}, "Expected `array`"),
+        ({"tiers": ""}, "Expected `array`"),
+        ({"ladder": None}, "Expected `str`"),
+    ],
+)
+def test_a_policy_that_could_not_be_read_again_is_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadInput, match=told) as refused:
+        admit(Policy(**given))
     assert refused.value.code == "bad_policy"
 
 

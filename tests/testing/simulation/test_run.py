@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from onceward.errors import BadInput
 from onceward.testing import simulate as exported
 from onceward.testing.simulation import SimulationFailed, Weather, simulate, simulate_many
 from onceward.testing.simulation.weather import KINDS
@@ -122,3 +123,49 @@ def test_many_runs_can_share_several_processes():
 def test_a_violation_in_another_process_is_reported():
     with pytest.raises(SimulationFailed, match="Forgetful with seed"):
         simulate_many(Forgetful, range(200), jobs=2)
+
+
+NO_RUNS = {
+    "scenario": [(scenario, 1) for scenario in (None, 5, "Greeting", Greeting(), int)],
+    "seed": [(Greeting, seed) for seed in (None, "1", True, 1.5, [1])],
+}
+
+
+@pytest.mark.parametrize("what", NO_RUNS)
+def test_what_cannot_be_simulated_is_told_before_it_runs(what):
+    for scenario, seed in NO_RUNS[what]:
+        with pytest.raises(BadInput, match=f"a {'seed' if what == 'seed' else 'class'}"):
+            simulate(scenario, seed)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"mode": mode} for mode in ("both", "", 5, ["shared"])),
+        *({"servers": servers} for servers in (0, -1, 1.5, True, "2")),
+        *({"weather": weather} for weather in (5, "rain", {"duplicate": 1})),
+    ],
+)
+def test_a_world_that_cannot_be_is_told_before_it_runs(options):
+    with pytest.raises(BadInput):
+        simulate(Greeting, 1, **options)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "options"),
+    [
+        (5, {}),
+        (None, {}),
+        (range(1), {"jobs": 0}),
+        (range(1), {"jobs": "2"}),
+        (range(1), {"jobs": True}),
+        (range(1), {"seconds": -1}),
+        (range(1), {"seconds": "1"}),
+        (["1"], {}),
+    ],
+)
+def test_many_runs_that_cannot_be_are_told_before_they_begin(seeds, options):
+    with pytest.raises(BadInput):
+        simulate_many(Greeting, seeds, **options)
+    with pytest.raises(BadInput, match="a class of `Scenario`"):
+        simulate_many("Greeting", range(1))
