@@ -73,7 +73,7 @@ RANDOM = (
     *("os.urandom", "os.getrandom"),
 )
 
-LINES_MAX = 450
+LINES_MAX = 700
 SOURCE_SUFFIXES = {".py", ".js", ".ts", ".css", ".html", ".sql"}
 # Tests of the repository itself, its examples and its pages, which have no module to mirror.
 NO_MIRROR = {
