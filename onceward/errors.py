@@ -137,6 +137,7 @@ TABLE: dict[str, Kind] = {
     "storage_full": Kind(507, 4507, 73, True, "No space is left for data"),
     "database_in_use": Kind(503, 4503, 65, True, "Another process owns the database"),
     "database_newer": Kind(500, 4500, 66, False, "A newer version wrote the database"),
+    "unsupported_format": Kind(500, 4500, 64, False, "Another version wrote the database"),
     "not_a_database": Kind(500, 4500, 67, False, "The file is not an Onceward database"),
     "is_a_directory": Kind(500, 4500, 68, False, "The path is a directory"),
     "read_only": Kind(500, 4500, 69, False, "The database may not be written"),

@@ -33,6 +33,7 @@ STORAGE = [
     "storage_full",
     "database_in_use",
     "database_newer",
+    "unsupported_format",
     "not_a_database",
     "is_a_directory",
     "read_only",
