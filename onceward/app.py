@@ -35,6 +35,7 @@ from typing import Any, Self, TypeVar
 
 from onceward import engine as engines
 from onceward import limits
+from onceward.alarms import Alarms
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.meters import Meters
@@ -165,6 +166,7 @@ class App(Running):
     async def _start(self, stack: AsyncExitStack, work: bool) -> None:
         await self._engine.open()
         stack.push_async_callback(self._engine.close)
+        stack.callback(self._engine.alarms.reset)
         self.store = self._make_store(self._engine)
         node = Node(self.store, name=self.name, slots=self._slots, lease_ms=self._node_lease_ms)
         self.node = await node.start()
@@ -289,6 +291,11 @@ class App(Running):
         """Counters and histograms, which `/metrics` shows where this application is served; add
         your own."""
         return self.store.meters
+
+    @property
+    def alarms(self) -> Alarms:
+        """Conditions of this node that an operator should look at."""
+        return self.store.alarms
 
     async def probe(self) -> None:
         """Find out whether this node can work now: whether there is room for the largest

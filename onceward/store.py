@@ -53,6 +53,9 @@ class Store:
         self.ids = ids or Ids(self.clock.now_ms)
         self.meters = Meters()
         """What this process counts and measures."""
+        self.alarms = engine.alarms
+        """Conditions that an operator should look at; the engine raises some of them."""
+        self.alarms.now_ms = self.clock.now_ms
         self._commit_seconds = self.meters.histogram("commit_seconds")
         self._timed = False
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}

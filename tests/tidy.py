@@ -38,6 +38,7 @@ LAYERS = (
     "engine.memtable engine.rules",
     "engine.base",  # the contract
     "outward",  # calls to endpoints: knows nothing of what is stored
+    "alarms",
     "clock ids keys meters strict",
     "errors limits",
 )

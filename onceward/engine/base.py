@@ -19,12 +19,15 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import cached_property
 from types import TracebackType
 from typing import ClassVar, Final, Literal, Self
 
 import msgspec
 
 from onceward import limits
+from onceward.alarms import Alarms
+from onceward.clock import Clock
 from onceward.errors import BadInput, Conflict, TooLarge
 from onceward.keys import Key
 
@@ -89,6 +92,11 @@ class Engine(ABC):
     does, and adds attempt records for that."""
     shared: bool = True
     """Whether other nodes may use the same database at the same time."""
+
+    @cached_property
+    def alarms(self) -> Alarms:
+        """The alarms of the node that uses this engine. The store sets its clock."""
+        return Alarms(Clock().now_ms)
 
     @abstractmethod
     async def open(self) -> Self:

@@ -28,15 +28,28 @@ HELP = {
     "room_members": "Connections in rooms, each counted for every room it is in",
     "jobs": "Jobs by queue and state, as of the last count",
     "oldest_ready_seconds": "Age of the oldest job that waits for a worker, by queue",
+    "alarm": "1 while an alarm of this code holds, 0 after it was cleared",
     "counted_seconds": "When jobs were counted last, in seconds since 1970",
 }
 
 
 def text(
-    meters: Meters, census: Census, now_ms: int, gauges: Mapping[str, float] | None = None
+    meters: Meters,
+    census: Census,
+    now_ms: int,
+    gauges: Mapping[str, float] | None = None,
+    alarms: Mapping[str, int] | None = None,
 ) -> bytes:
-    """All metrics of this process; gauges are what is so just now."""
-    return "".join(_lines(meters, census, now_ms, gauges or {})).encode()
+    """All metrics of this process; gauges are what is so just now, alarms 0 or 1 by code."""
+    lines = [*_alarms(alarms or {}), *_lines(meters, census, now_ms, gauges or {})]
+    return "".join(lines).encode()
+
+
+def _alarms(alarms: Mapping[str, int]) -> Iterator[str]:
+    if alarms:
+        yield from _head("alarm", "alarm", "gauge")
+        for code, held in alarms.items():
+            yield _line("alarm", (("code", code),), held)
 
 
 def _lines(

@@ -26,6 +26,7 @@ def panels() -> list[dict[str, Any]]:
 async def measured(served: Served) -> dict[str, set[str]]:
     """The metrics of a server that has done a little of everything, each with its labels."""
     app = served.app
+    app.alarms.raise_("disk", "the disk is slow")
     both = asyncio.Barrier(2)
 
     async def bump(tx: Transaction) -> None:

@@ -47,9 +47,9 @@ class Attention(msgspec.Struct):
     """Something that somebody should look at."""
 
     kind: str
-    """dead, doubt, stuck (jobs that no worker takes), endpoint (that fails) or clock."""
+    """dead, doubt, stuck (jobs that no worker takes), endpoint (that fails), clock or alarm."""
     name: str
-    """Of the queue or endpoint."""
+    """Of the queue or endpoint, or the code of the alarm."""
     count: int = 0
     since_ms: int = 0
     said: str = ""
@@ -190,6 +190,9 @@ def _weight(line: QueueLine) -> float:
 
 def _attention(server: "Server", caller: Caller, queues: list[QueueLine]) -> list[Attention]:
     clock, found = server.app.store.clock, list[Attention]()
+    if caller.may("operate", ""):  # that is, all of it: alarms are about the whole node
+        for alarm in server.app.alarms:
+            found.append(Attention("alarm", alarm.code, 0, alarm.since_ms, alarm.message))
     if clock.jump_ms:
         found.append(Attention("clock", "", clock.jump_ms))
     for kind in ("doubt", "dead"):

@@ -37,10 +37,18 @@ _HEADERS = [
 ]
 
 
-class Health(msgspec.Struct):
+class AlarmView(msgspec.Struct):
+    """A condition that an operator should look at; `/v1/overview` has its message."""
+
+    code: str
+    since_ms: int
+
+
+class Health(msgspec.Struct, omit_defaults=True):
     """Whether the server is well."""
 
     status: str
+    alarms: list[AlarmView] = []
 
 
 async def healthz(server: "Server", request: Request) -> Response:
@@ -53,13 +61,15 @@ async def readyz(server: "Server", request: Request) -> Response:
     if server.draining.is_set():
         raise Unavailable("the server is stopping", code="node_stopped")
     await server.probe()
-    return Response.of(Health("ready"))
+    alarms = [AlarmView(alarm.code, alarm.since_ms) for alarm in server.app.alarms]
+    return Response.of(Health("ready", alarms))
 
 
 async def metrics(server: "Server", request: Request) -> Response:
     now_ms = server.app.store.clock.now_ms()
+    app = server.app
     text = metrics_text.text(
-        server.app.store.meters, server.census, now_ms, server.app.hub.gauges()
+        app.store.meters, server.census, now_ms, app.hub.gauges(), app.alarms.gauges()
     )
     return Response(200, text, metrics_text.KIND)
 

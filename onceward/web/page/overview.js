@@ -152,6 +152,7 @@ function words(one, now) {
     case "stuck": return `No worker takes the jobs of ${one.name}: ${count(one.count)} ready, the oldest for ${span(now - one.since_ms)}`;
     case "endpoint": return `The endpoint ${one.name}${one.caller ? ` of ${one.caller}` : ""} fails since ${span(now - one.since_ms)}: ${one.said}`;
     case "clock": return `The wall clock has jumped by ${span(Math.abs(one.count))}: nothing fires early; restart to take it over`;
+    case "alarm": return `${one.said} [${one.name}], since ${span(now - one.since_ms)}`;
     default: return `${one.kind} ${one.name}`;
   }
 }

@@ -21,6 +21,29 @@ async def test_it_is_alive_and_ready() -> None:
         assert await caller.ok("GET", "/readyz") == {"status": "ready"}
 
 
+@virtual
+async def test_alarms_are_shown_by_readiness_metrics_and_overview() -> None:
+    async with serving_to(ann="all", bob="operate:*", eve="send:*") as callers:
+        ann = callers["ann"]
+        ann.app.alarms.raise_("disk", "the disk is slow")
+        since_ms = next(iter(ann.app.alarms)).since_ms
+        ready = await ann.ok("GET", "/readyz")
+        assert ready == {"status": "ready", "alarms": [{"code": "disk", "since_ms": since_ms}]}
+        assert 'onceward_alarm{code="disk"} 1' in (await ann("GET", "/metrics")).body.decode()
+        seen = {
+            name: [
+                (one["kind"], one["name"], one["said"])
+                for one in (await caller.ok("GET", "/v1/overview"))["attention"]
+            ]
+            for name, caller in callers.items()
+        }
+        alarm = ("alarm", "disk", "the disk is slow")
+        assert seen == {"ann": [alarm], "bob": [alarm], "eve": []}
+        ann.app.alarms.clear("disk")
+        assert await ann.ok("GET", "/readyz") == {"status": "ready"}
+        assert 'onceward_alarm{code="disk"} 0' in (await ann("GET", "/metrics")).body.decode()
+
+
 @pytest.mark.parametrize("code", ["engine_unreachable", "storage_full"])
 @virtual
 async def test_it_is_not_ready_while_storage_is_in_trouble_but_alive(code: str) -> None:

@@ -1,0 +1,57 @@
+"""Alarms: conditions of a node that an operator should look at.
+
+An alarm has a fixed code, a message and the time since which it holds. `/readyz`, `/metrics`,
+the console and the log read the same list.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+logger = logging.getLogger("onceward.alarms")
+
+
+class Alarm(NamedTuple):
+    """A condition that holds now."""
+
+    code: str
+    message: str
+    since_ms: int
+
+
+class Alarms:
+    """The alarms of one node, by code. Codes are constants of the program, so there are few."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
+        self._held: dict[str, Alarm] = {}
+        self._codes: dict[str, None] = {}
+
+    def raise_(self, code: str, message: str) -> None:
+        """Raise an alarm, or update its message. Logs one line if either is new. Idempotent."""
+        held = self._held.get(code)
+        if held is not None and held.message == message:
+            return
+        self._codes[code] = None
+        self._held[code] = Alarm(code, message, held.since_ms if held else self.now_ms())
+        logger.error("alarm %s: %s", code, message)
+
+    def clear(self, code: str) -> None:
+        """End an alarm. Logs one line if it was raised. Idempotent."""
+        if self._held.pop(code, None) is not None:
+            logger.warning("alarm %s: cleared", code)
+
+    def reset(self) -> None:
+        """Forget all alarms: the node has stopped."""
+        self._held.clear()
+        self._codes.clear()
+
+    def gauges(self) -> dict[str, int]:
+        """For each code raised since the start, 1 if the alarm holds now, else 0."""
+        return {code: int(code in self._held) for code in self._codes}
+
+    def get(self, code: str) -> Alarm | None:
+        return self._held.get(code)
+
+    def __iter__(self) -> Iterator[Alarm]:
+        return iter(tuple(self._held.values()))
