@@ -7,6 +7,8 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from onceward.app import App
 from onceward.web.packing import pack
 from onceward.web.scripts import NAMES, folder, modules, packed
@@ -80,12 +82,13 @@ def test_node_runs_the_tests_of_the_modules(tmp_path: Path) -> None:
     assert "# fail 0" in run.stdout
 
 
-async def test_node_makes_all_calls_over_http(tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", ["calls.js", "compares.js"])
+async def test_node_runs_programs_against_a_server(tmp_path: Path, script: str) -> None:
     app = App("memory://", slots=4)
     app.game(Guess())
     async with Served(app) as served:
         run = await asyncio.create_subprocess_exec(
-            *(_node(), "--experimental-websocket", "tests/js/calls.js", served.url),
+            *(_node(), "--experimental-websocket", f"tests/js/{script}", served.url),
             env=_packed(tmp_path),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

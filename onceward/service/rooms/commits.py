@@ -74,7 +74,7 @@ class Commits:
         for room, batch, found in zip(rooms, batches, answers, strict=True):
             try:
                 told = room.ledger.outcome(batch, found, now_ms)
-                steps += len(told.entries)
+                steps += told.steps
                 room.tell_of(told)
             except Exception:
                 logger.exception("the room %s has failed", room.id)

@@ -46,12 +46,17 @@ Answer = Refused | Ack | None
 
 
 class Told(msgspec.Struct, frozen=True, eq=False):
-    """What is to be told of a commit."""
+    """The outcome of a commit."""
 
-    entries: "list[tuple[Entry, Member | None]]"
-    """New in the log, in order, with the author if it was committed here."""
-    answers: "list[tuple[Member, Refused | Ack]]"
-    """To steps that were not taken."""
+    results: "list[tuple[Entry | Refused | Ack, Member | None]]"
+    """In order: new entries of the log, each with its author if it was committed here, and the
+    answers to steps that were not taken. A client reads an acknowledgement as the answer to all
+    its earlier steps, so no answer may come after that of a later step."""
+
+    @property
+    def steps(self) -> int:
+        """How many entries are new in the log."""
+        return sum(type(result) is Entry for result, _ in self.results)
 
 
 class Replay:
@@ -143,10 +148,10 @@ class Ledger:
             self.give_back()
             if len(batch) == 1:
                 refused = Refused(self._id, batch[0].step.n, error.code, error.message)
-                return Told([], [(batch[0].member, refused)])
+                return Told([(refused, batch[0].member)])
             first = await self.commit(batch[: len(batch) // 2])
             second = await self.commit(batch[len(batch) // 2 :])
-            return Told(first.entries + second.entries, first.answers + second.answers)
+            return Told(first.results + second.results)
         except BaseException:
             self.give_back()
             raise
@@ -160,19 +165,15 @@ class Ledger:
     def outcome(self, batch: Sequence[Waiting], answers: Sequence[Answer], now_ms: int) -> Told:
         """What is to be told of an attempt whose commit is durable."""
         self.room.forget(self._head.snapshots[0][0], now_ms)
-        told: list[tuple[Entry, Member | None]] = []
-        others: list[tuple[Member, Refused | Ack]] = []
+        results: list[tuple[Entry | Refused | Ack, Member | None]] = []
         if self._followed:
-            told += [(entry, None) for entry in self._followed]
+            results += [(entry, None) for entry in self._followed]
             self._followed = []
         own = iter(self._taken)
         self._taken = []
         for waiting, answer in zip(batch, answers, strict=True):
-            if answer is None:
-                told.append((next(own).entry, waiting.member))
-            else:
-                others.append((waiting.member, answer))
-        return Told(told, others)
+            results.append((next(own).entry if answer is None else answer, waiting.member))
+        return Told(results)
 
     async def attempt(self, tx: Transaction, batch: Sequence[Waiting]) -> list[Answer]:
         """Take the steps and write them with this transaction; then comes `outcome` or, if the

@@ -16,6 +16,7 @@ from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, TooLarge
 from onceward.parts.rooms import frames
 from onceward.parts.rooms.frames import Ack, Join, Joined, Said, Snapshot, Step, encode
 from onceward.parts.rooms.names import admit_name, encoded
+from onceward.parts.rooms.room import Entry
 from onceward.service.rooms.crowd import Crowd
 from onceward.service.rooms.doors import Doors
 from onceward.service.rooms.ledger import Ledger, Told, Waiting
@@ -353,25 +354,28 @@ class LiveRoom:
         batch = self.take_up()
         try:
             told = await self.ledger.commit(batch)
-            self.hub.commits.count(len(told.entries))
+            self.hub.commits.count(told.steps)
             self.tell_of(told)
         finally:
             self.answered(batch)
 
     def tell_of(self, told: Told) -> None:
-        """A commit is durable: tell all of it, its authors included."""
+        """Send the outcome of a durable commit to all members, in order."""
         self.doors.tell()
-        for entry, author in told.entries:
-            change = self.ledger.add(entry)
-            # Who has left may be here again over the same connection, as another client.
-            if author is None or self.members.get(author.id) is not author:
+        for result, author in told.results:
+            # An author that left may be here again over the same connection, as another client.
+            here = author is not None and self.members.get(author.id) is author
+            session = author.session if author is not None and here else None
+            if type(result) is not Entry:
+                if session is not None:
+                    self.news.add(b"", session, frame(encode(result)))
+                continue
+            change = self.ledger.add(result)
+            if session is None:
                 self.news.add(change)
             else:
-                ack = frame(encode(Ack(self.id, entry.n, entry.seq)))
-                self.news.add(change, author.session, ack)
-        for member, answer in told.answers:
-            if not member.over:
-                self.news.add(b"", member.session, frame(encode(answer)))
+                ack = frame(encode(Ack(self.id, result.n, result.seq)))
+                self.news.add(change, session, ack)
         self.hub.has_news(self)
 
 

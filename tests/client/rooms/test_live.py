@@ -251,12 +251,36 @@ async def test_a_refused_change_raises_where_it_is_awaited(
         await until(room, lambda room=room: room.map("m").get("k") == expected)
 
 
-async def _outcome(saved: Any) -> str:
+async def test_each_of_100_lost_compares_gets_its_own_reason(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    ann, bob = await connect(stack, served.url), await connect(stack, served.url)
+    rooms = [await ann.join("board", create=True), await bob.join("board")]
+    compares: list[Any] = []
+    others: list[Any] = []
+    for number in range(100):
+        for name, room in zip("ab", rooms, strict=True):
+            compares.append(room.map("m").compare(f"key {number}", name))
+            others.append(room.map(name).set("last", number))
+    errors = [await _error(saved) for saved in compares]
+    for number, pair in enumerate(zip(errors[::2], errors[1::2], strict=True)):
+        [lost] = [error for error in pair if error is not None]
+        assert lost.code == "not_expected"
+        assert f"'key {number}' in 'm' is not as expected" in lost.message
+    assert {await _outcome(saved) for saved in others} == {"taken"}
+
+
+async def _error(saved: Any) -> OncewardError | None:
     try:
         await saved
     except OncewardError as error:
-        return error.code
-    return "taken"
+        return error
+    return None
+
+
+async def _outcome(saved: Any) -> str:
+    error = await _error(saved)
+    return "taken" if error is None else error.code
 
 
 async def test_closing_ends_what_waits(served: Served) -> None:
