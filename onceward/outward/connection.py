@@ -2,10 +2,11 @@
 
 An answer is read as far as it matters: its status, when to come back, and the start of its body.
 Whatever is strange about it ends the connection, so that no byte of one answer can be taken for
-the start of another.
+the start of another: a byte behind a whole answer, or one that comes before a request.
 """
 
 import asyncio
+import select
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ import httptools
 
 from onceward import limits
 from onceward.errors import Unreachable
+
+_BODILESS = (204, 304)
 
 
 class Dropped(Exception):
@@ -30,7 +33,7 @@ class Reply:
         self.retry_after: str | None = None
         self.date: str | None = None
         self.framed = False
-        """Whether the body says where it ends, other than with the connection."""
+        """Whether it announces a body that says where it ends, other than with the connection."""
         self.body = b""
 
 
@@ -62,6 +65,17 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         """Whether another request may be sent, as far as can be known."""
         return self._usable and not self._transport.is_closing()
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing has arrived that was not read yet. What arrives before a request is sent
+        would be taken for its response."""
+        socket = self._transport.get_extra_info("socket")
+        if socket is None:
+            return True
+        poll = select.poll()
+        poll.register(socket.fileno(), select.POLLIN)
+        return not poll.poll(0)
 
     @property
     def began(self) -> bool:
@@ -101,12 +115,18 @@ class Connection(asyncio.Protocol):
         self._usable = True
 
     def data_received(self, data: bytes) -> None:
-        if self._waiting is None:
+        waiting = self._waiting
+        if waiting is None:
             self.abort()  # nothing was asked
             return
         self._came_bytes += len(data)
         try:
-            self._parser.feed_data(data)
+            # The last byte apart: if the answer is whole without it, it is not part of it.
+            self._parser.feed_data(data[:-1])
+            if self._waiting is not waiting:
+                self.abort()
+                return
+            self._parser.feed_data(data[-1:])
         except httptools.HttpParserUpgrade:
             self._finish(keep=False)
         except httptools.HttpParserError:
@@ -137,24 +157,30 @@ class Connection(asyncio.Protocol):
 
     # What the parser says.
 
-    def on_message_begin(self) -> None:
-        if self._waiting is None:
-            self.abort()  # two answers to one question
-
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._waiting is None:
+            return  # of a second answer to one request
         # By their lengths first: this is called for each of them.
         length = len(name)
         if length == 11 and name.lower() == b"retry-after":
             self._reply.retry_after = value.decode("latin-1")
         elif length == 4 and name.lower() == b"date":
             self._reply.date = value.decode("latin-1")
-        elif (length == 14 and name.lower() == b"content-length") or (
+        elif (length == 14 and value != b"0" and name.lower() == b"content-length") or (
             length == 17 and name.lower() == b"transfer-encoding"
         ):
             self._reply.framed = True
 
     def on_headers_complete(self) -> None:
-        self._reply.status = self._parser.get_status_code()
+        if self._waiting is None:
+            return
+        status = self._reply.status = self._parser.get_status_code()
+        if self._reply.framed and (status < 200 or status in _BODILESS):
+            # These have no body, whatever their head announces.
+            if status < 200:
+                self._fail("an interim answer announced a body")
+            else:
+                self._finish(keep=False)
 
     def on_body(self, body: bytes) -> None:
         if self._waiting is None:
@@ -170,7 +196,8 @@ class Connection(asyncio.Protocol):
             return
         status = self._reply.status
         if status >= 200 or status == 101:
-            self._finish(keep=status != 101 and self._parser.should_keep_alive())
+            keep = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
+            self._finish(keep=keep and status != 101)
         else:
             self._reply = Reply()  # the answer is still to come
 

@@ -35,7 +35,7 @@ class Pool:
         while (connections := self._hosts.get(key)) is not None:
             connection = connections[-1]
             self.forget(connection)
-            if connection.usable and connection.idle_ns > self._oldest_ns():
+            if connection.usable and connection.idle_ns > self._oldest_ns() and connection.silent:
                 return connection
             connection.abort()
         return None

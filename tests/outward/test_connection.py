@@ -4,6 +4,7 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -173,3 +174,63 @@ async def test_the_time_of_a_request_counts_for_it_alone() -> None:
     assert isinstance(second.exception(), TimeoutError)
     assert wire.closed
     connection.connection_lost(None)
+
+
+FIRST = b"HTTP/1.1 500 Broken\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nno"
+SECOND = b"HTTP/1.1 200 OK\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\nok"
+
+
+@given(at=cuts, length=st.integers(1, len(SECOND)))
+@example(at=[], length=len(SECOND))
+def test_a_second_response_does_not_change_the_outcome_of_the_first(
+    at: list[int], length: int
+) -> None:
+    reply, usable, _ = play([*cut(FIRST, at)[:-1], cut(FIRST, at)[-1] + SECOND[:length]])
+    assert (reply.status, reply.body, reply.retry_after) == (500, b"no", "7")
+    assert not usable
+
+
+@pytest.mark.parametrize("extra", [b"\r", b"\r\n", b"\r\n\r\n", b"\0", b" "])
+@pytest.mark.parametrize(
+    "whole", [FIRST, b"HTTP/1.1 500 X\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"]
+)
+def test_any_byte_behind_a_response_ends_the_connection(whole: bytes, extra: bytes) -> None:
+    assert play([whole])[1]
+    reply, usable, left_open = play([whole + extra])
+    assert (reply.status, reply.retry_after, usable, left_open) == (500, "7", False, False)
+
+
+@pytest.mark.parametrize("status", [204, 304])
+@pytest.mark.parametrize("framing", [b"Content-Length: 38", b"Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("rest", [b"", b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n"])
+def test_a_response_without_a_body_is_whole_with_its_head(
+    status: int, framing: bytes, rest: bytes
+) -> None:
+    reply, usable, left_open = play([b"HTTP/1.1 %d X\r\n%s\r\n\r\n" % (status, framing) + rest])
+    assert (reply.status, reply.body, usable, left_open) == (status, b"", False, False)
+
+
+def test_a_response_without_a_body_may_say_that_it_has_none() -> None:
+    reply, usable, _ = play([b"HTTP/1.1 204 X\r\nContent-Length: 0\r\n\r\n"])
+    assert (reply.status, usable) == (204, True)
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
+def test_an_interim_response_with_a_body_is_refused(framing: bytes) -> None:
+    interim = b"HTTP/1.1 103 X\r\n" + framing + b"\r\n\r\n"
+    result, usable, left_open = play([interim + b"5\r\nabcde\r\n0\r\n\r\n" + SECOND])
+    assert isinstance(result, Unreachable)
+    assert not usable
+    assert not left_open
+
+
+def test_interim_responses_do_not_count_as_the_response() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nRetry-After: 9\r\nLink: </x>\r\n\r\n"
+    reply, usable, _ = play([early * 3 + SECOND])
+    assert (reply.status, reply.retry_after, usable) == (200, "1", True)
+
+
+def test_a_connection_of_an_older_version_is_not_used_again() -> None:
+    head = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok"
+    reply, usable, _ = play([head])
+    assert (reply.status, reply.body, usable) == (200, b"ok", False)

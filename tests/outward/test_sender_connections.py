@@ -128,6 +128,33 @@ async def test_a_connection_on_which_something_comes_unasked_is_not_kept(sender:
         assert (answer_.status, answer_.sent) == (200, 1)
 
 
+async def test_a_response_that_came_before_its_request_is_not_taken_for_its_answer(
+    sender: Sender,
+) -> None:
+    early = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nearly"
+    async with AsyncExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        listening.setblocking(False)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        loop = asyncio.get_running_loop()
+        posting = asyncio.create_task(post(sender, url))
+        there, _ = await loop.sock_accept(listening)
+        stack.enter_context(there)
+        await loop.sock_recv(there, 65_536)
+        await loop.sock_sendall(there, OK)
+        assert (await posting).body == b"ok"
+        # It arrives, and before the loop has read it the next request is made.
+        there.setblocking(True)
+        there.sendall(early)
+        posting = asyncio.create_task(post(sender, url))
+        again, _ = await loop.sock_accept(listening)
+        stack.enter_context(again)
+        await loop.sock_recv(again, 65_536)
+        await loop.sock_sendall(again, OK)
+        answer = await posting
+        assert (answer.body, answer.sent) == (b"ok", 1)
+
+
 def test_a_connection_without_a_request_is_closed_after_a_while() -> None:
     async def main() -> None:
         clock = VirtualClock()
