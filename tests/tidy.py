@@ -39,6 +39,7 @@ LAYERS = (
     "engine.base",  # the contract
     "outward",  # calls to endpoints: knows nothing of what is stored
     "alarms",
+    "tokens",  # for the back ends of users, which need nothing else of the package
     "clock ids keys meters strict",
     "errors limits",
 )

@@ -15,6 +15,7 @@ SCRIPTS = {
     "onceward/http": "http",
     "onceward/react": "react",
     "onceward/roomservice": "roomservice",
+    "onceward/tokens": "backend/tokens",
 }
 """The scripts of the client, by the names under which npm has them."""
 TYPES = {name: ROOT / "clients" / "js" / f"{file}.d.ts" for name, file in SCRIPTS.items()}

@@ -27,6 +27,7 @@ METERS_MAX = 1_000
 # How far the clocks of those who sign tokens may be off, and how many answers about scopes are
 # kept for a caller.
 TOKEN_SLACK_MS = 5_000
+GRANTS_MAX = 1_000  # of one token
 SCOPES_KNOWN_MAX = 1_000
 # The console: how long a browser stays signed in, how long a link to sign in by counts, and how
 # many such links are known, in all and of one caller. Keys that were made there are read again

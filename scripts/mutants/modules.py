@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 NAMES = (
-    "clock errors heads ids keys meters strict values",
+    "clock errors heads ids keys meters strict tokens values",
     "engine/memtable engine/rules engine/postgres/batch",
     "engine/sqlite/cache engine/sqlite/filters engine/sqlite/frames",
     "outward/addresses outward/answers outward/headers outward/hosts",
@@ -25,7 +25,7 @@ NAMES = (
     "client/rooms/replica client/rooms/undo",
     "apps/credit/application apps/credit/decision apps/credit/record_id apps/credit/soap",
     "apps/rps/numbers apps/rps/rules apps/rps/sns_signature apps/rps/words apps/tictactoe/rules",
-    "web/auth web/handshake web/metrics web/packing web/rates web/routes web/texts",
+    "web/auth web/grants web/handshake web/metrics web/packing web/rates web/routes web/texts",
     "web/api/timer_views",
     "testing/locks testing/simulation/history testing/simulation/linear",
     "testing/simulation/schedule/replay testing/simulation/schedule/verdict",
