@@ -61,6 +61,7 @@ TABLE: dict[str, Kind] = {
     "body_too_large": Kind(413, 4413, 2, False, "The body is larger than a request may be"),
     "not_found": Kind(404, 4404, 2, False, "There is nothing at this address"),
     "method_not_allowed": Kind(405, 4405, 2, False, "The address does not take this method"),
+    "not_implemented": Kind(501, 4501, 2, False, "The server does not implement this"),
     "upgrade_required": Kind(426, 4426, 2, False, "The address speaks WebSocket"),
     "not_this_type": Kind(415, 4415, 2, False, "The body has another type than it must have"),
     "no_such_lock": Kind(404, 4404, 2, False, "The lock was not used lately"),

@@ -3,6 +3,7 @@
 They are called with all of a request at once, and answer in one piece: nothing is streamed.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -12,6 +13,11 @@ from onceward.web.http import Receive, Request, Response, Scope, problem
 from onceward.web.routes import Routes, words_of
 
 _API = b"/v1/"
+# What a header is made of (RFC 9110, 5.5 and 5.6.2): another one cannot begin in it.
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
+_NOT_IN_VALUE = re.compile(rb"[\r\n\0]")
+# How a body is sent is for the server to say.
+_FRAMING = {b"content-length", b"transfer-encoding", b"connection", b"keep-alive"}
 
 
 class Mount(NamedTuple):
@@ -99,10 +105,20 @@ class _Collected:
         if self._start is None:
             raise RuntimeError("what is mounted has not answered")
         response = Response(self._start["status"])
-        response.body = b"".join(self._body)
+        if not 200 <= response.status < 600:
+            raise RuntimeError(f"what is mounted has answered with the status {response.status}")
         given = [(bytes(name).lower(), bytes(value)) for name, value in self._start["headers"]]
-        kept = [header for header in given if header[0] != b"content-length"]
-        response.headers = [(b"content-length", str(len(response.body)).encode()), *kept]
+        for name, value in given:
+            if not _NAME.fullmatch(name) or _NOT_IN_VALUE.search(value):
+                raise RuntimeError(
+                    f"what is mounted has answered with the header {name[:100]!a}: "
+                    f"{value[:100]!a}, which would end the header or is no name of one"
+                )
+        response.headers = [header for header in given if header[0] not in _FRAMING]
+        if response.status in (204, 304):  # these end with their head
+            return response
+        response.body = b"".join(self._body)
+        response.headers.insert(0, (b"content-length", str(len(response.body)).encode()))
         return response
 
 

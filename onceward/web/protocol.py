@@ -11,6 +11,7 @@ limited time to come. What is no HTTP, or could be read in two ways, gets a prob
 """
 
 import asyncio
+import re
 from collections import deque
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -30,6 +31,7 @@ _STATUS_LINES = {
     for status in range(200, 600)
 }
 
+_AUTHORITY = re.compile(rb"https?://([^/?#@\s]+)(?=[/?#]|$)", re.IGNORECASE)
 _BODY_HEADERS = {b"content-length", b"transfer-encoding"}
 
 Headers = list[tuple[bytes, bytes]]
@@ -173,13 +175,23 @@ class Protocol(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        version = self._parser.get_http_version()
+        if not self._url.startswith(b"/"):
+            self._headers = _with_host(self._headers, self._url)
         self._by_name = headers = dict(self._headers)
+        if (
+            version != "1.1"
+            or b"host" not in headers
+            or b"transfer-encoding" in headers
+            or len(headers) < len(self._headers)
+        ):
+            _admit_framing(version, self._headers)
         if self._parser.should_upgrade() and not _BODY_HEADERS.isdisjoint(headers):
             # The parser takes what comes for the other protocol, and the body would be missing.
             raise BadInput("with a body no other protocol can be asked for", code="bad_header")
         if int(headers.get(b"content-length", 0)) > limits.MESSAGES_BYTES_MAX:
             self._leave_out()
-        elif headers.get(b"expect", b"").lower() == b"100-continue":
+        elif version == "1.1" and headers.get(b"expect", b"").lower() == b"100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -232,6 +244,7 @@ class Protocol(asyncio.Protocol):
         return (
             self._config.ws_protocol_class is not None
             and self._parser.get_method() == b"GET"
+            and self._parser.get_http_version() == "1.1"
             and self._by_name.get(b"upgrade", b"").lower() == b"websocket"
             # What came before it would be answered after it.
             and not (self._answering or self._exchanges)
@@ -397,6 +410,38 @@ class _Exchange:
             self._headers: Headers = message["headers"]
         else:
             self._protocol.write(self._status, self._headers, message["body"])
+
+
+def _with_host(headers: Headers, url: bytes) -> Headers:
+    """The headers with the host of an address that is given in full, which replaces that of the
+    header Host (RFC 9112, 3.2.2). Raises `BadInput` if the address names none."""
+    found = _AUTHORITY.match(url)
+    if found is None:
+        raise BadInput("the address is not understood")
+    return [(name, found[1] if name == b"host" else value) for name, value in headers]
+
+
+def _admit_framing(version: str, headers: Headers) -> None:
+    """Raise `BadInput` for a head that others on the way may read otherwise (RFC 9112)."""
+    if version not in ("1.0", "1.1"):
+        raise BadInput(f"HTTP/{version} is not supported: use HTTP/1.1")
+    hosts = sum(name == b"host" for name, _ in headers)
+    if hosts > 1 or (hosts == 0 and version == "1.1"):
+        raise BadInput(f"a request has one header Host, not {hosts}", code="bad_header")
+    values = [value for name, value in headers if name == b"transfer-encoding"]
+    if not values:
+        return
+    if version == "1.0":
+        raise BadInput("HTTP/1.0 has no Transfer-Encoding", code="bad_header")
+    codings = [coding.strip().lower() for coding in b",".join(values).split(b",")]
+    if codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
+        raise BadInput("Transfer-Encoding must end with chunked, once")
+    if len(codings) > 1:
+        raise BadInput(
+            f"the transfer coding {codings[0][:100].decode('ascii', 'replace')!a} is not "
+            "supported: use chunked alone",
+            code="not_implemented",
+        )
 
 
 def _path(url: bytes) -> bytes:

@@ -74,6 +74,49 @@ async def test_what_is_mounted_can_ask_for_credentials() -> None:
 
 
 @virtual
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((b"x", b"a\r\nSet-Cookie: b"), (b"x", b"a\nb"), (b"x", b"a\rb"), (b"x", b"a\0b")),
+        *((b"x\r\ny", b"a"), (b"x: y", b"a"), (b"x y", b"a"), (b"", b"a"), (b"x\0", b"a")),
+    ],
+)
+async def test_headers_of_what_is_mounted_begin_no_other_header(name: bytes, value: bytes) -> None:
+    async def splitting(scope: Any, receive: Any, send: Any) -> None:
+        start = {"type": "http.response.start", "status": 200}
+        await send({**start, "headers": [(b"Content-Type", b"text/plain"), (name, value)]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    app = Apps(shared=False).make()
+    app.mount("/shop", splitting)
+    async with serving(app) as caller:
+        answer = await caller("GET", "/shop")
+        assert answer.verdict == (500, "internal")
+        assert name.decode() not in answer.headers
+
+
+@virtual
+@pytest.mark.parametrize("status", [204, 304, 200, 100, 600])
+async def test_how_an_answer_is_framed_is_not_for_what_is_mounted(status: int) -> None:
+    async def framing(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"Transfer-Encoding", b"chunked"), (b"Content-Length", b"9"), (b"X", b"y")]
+        headers += [(b"Connection", b"close")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"body"})
+
+    app = Apps(shared=False).make()
+    app.mount("/shop", framing)
+    async with serving(app) as caller:
+        answer = await caller("GET", "/shop")
+        if status == 200:
+            assert (answer.headers, answer.body) == ({"content-length": "4", "x": "y"}, b"body")
+        elif status in (204, 304):
+            assert (answer.status, answer.headers, answer.body) == (status, {"x": "y"}, b"")
+        else:
+            assert answer.verdict == (500, "internal")
+
+
+@virtual
 async def test_a_bug_in_what_is_mounted_is_told_as_one() -> None:
     app = Apps(shared=False).make()
     app.mount("/broken", broken)

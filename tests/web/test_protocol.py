@@ -37,6 +37,72 @@ BAD: dict[str, bytes] = {
 }
 
 
+REFUSED: dict[str, tuple[bytes, int, str]] = {
+    "a transfer encoding in HTTP/1.0": (
+        HEAD.replace(b"1.1", b"1.0") + CHUNKED + b"\r\n" + CHUNKS,
+        *(400, "bad_header"),
+    ),
+    "one with keep-alive": (
+        HEAD.replace(b"1.1", b"1.0") + CHUNKED + b"Connection: keep-alive\r\n\r\n" + CHUNKS,
+        *(400, "bad_header"),
+    ),
+    "a coding before chunked": (
+        HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + CHUNKS,
+        *(501, "not_implemented"),
+    ),
+    "one in a header of its own": (
+        HEAD + b"Transfer-Encoding: gzip\r\n" + CHUNKED + b"\r\n" + CHUNKS,
+        *(501, "not_implemented"),
+    ),
+    "chunked twice": (
+        HEAD + b"Transfer-Encoding: chunked, chunked\r\n\r\n" + CHUNKS,
+        *(400, "bad_request"),
+    ),
+    "chunked in two headers": (HEAD + CHUNKED * 2 + b"\r\n" + CHUNKS, 400, "bad_request"),
+    "an older version": (b"GET / HTTP/0.9\r\nHost: localhost\r\n\r\n", 400, "bad_request"),
+    "no version": (b"GET /\r\n\r\n", 400, "bad_request"),
+    "a newer version": (b"GET / HTTP/2.0\r\nHost: localhost\r\n\r\n", 400, "bad_request"),
+    "no host": (b"GET / HTTP/1.1\r\n\r\n", 400, "bad_header"),
+    "two hosts": (HEAD + LENGTH + b"Host: b\r\n\r\n" + BODY, 400, "bad_header"),
+    "the same host twice": (HEAD + LENGTH + b"host: localhost\r\n\r\n" + BODY, 400, "bad_header"),
+    "two hosts in HTTP/1.0": (
+        b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n",
+        *(400, "bad_header"),
+    ),
+    "an address without a host": (b"GET http:/// HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_request"),
+    "an address with a user": (b"GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_request"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_a_head_that_proxies_may_read_otherwise_is_refused(site: Site, what: str) -> None:
+    sent, status, code = REFUSED[what]
+    connection = await site.connect()
+    await connection.send(sent)
+    answered, problem = await connection.answer()
+    assert (answered, problem["code"]) == (status, code)
+    assert await connection.ended()
+    assert site.bodies == []
+    await connection.close()
+
+
+async def test_the_host_of_a_full_address_counts_and_not_the_header(site: Site) -> None:
+    connection = await site.connect()
+    await connection.send(b"GET http://real:81/a HTTP/1.1\r\nHost: other\r\n\r\n")
+    assert (await connection.answer())[0] == 200
+    assert (b"host", b"real:81") in site.headers
+    assert (site.paths, len(site.headers)) == ([b"/a"], 1)
+    await connection.close()
+
+
+async def test_probes_of_the_older_version_need_no_host(site: Site) -> None:
+    connection = await site.connect()
+    await connection.send(b"GET / HTTP/1.0\r\n\r\n")
+    assert (await connection.answer())[0] == 200
+    assert await connection.ended()
+    await connection.close()
+
+
 @pytest.mark.parametrize("what", BAD)
 async def test_what_can_be_read_in_two_ways_is_refused(site: Site, what: str) -> None:
     connection = await site.connect()
@@ -133,7 +199,7 @@ async def test_a_connection_in_use_has_all_the_time_between_requests(
 )
 async def test_an_address_may_be_given_in_full(site: Site, address: bytes, path: bytes) -> None:
     connection = await site.connect()
-    await connection.send(b"GET " + address + b" HTTP/1.1\r\n\r\n")
+    await connection.send(b"GET " + address + b" HTTP/1.1\r\nHost: a\r\n\r\n")
     assert (await connection.answer())[0] == 200
     assert site.paths == [path]
     await connection.close()
@@ -143,15 +209,15 @@ async def test_an_address_may_be_given_in_full(site: Site, address: bytes, path:
     "request_",
     [
         b"GET / HTTP/1.0\r\n\r\n",
-        b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
-        b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
     ],
 )
 async def test_a_connection_ends_with_the_answer_to_what_asks_for_that(
     site: Site, request_: bytes
 ) -> None:
     connection = await site.connect()
-    await connection.send(request_ + b"GET /not HTTP/1.1\r\n\r\n")
+    await connection.send(request_ + b"GET /not HTTP/1.1\r\nHost: a\r\n\r\n")
     assert (await connection.answer())[0] == 200
     assert await connection.ended()
     assert site.paths == [b"/"]
