@@ -96,7 +96,7 @@ export class RoomMap extends Named {
 
   add(key, by = 1) {
     if (!Number.isFinite(by)) refuse("bad_value", `one adds a number, not ${by}`);
-    return this.#do("add", { key, by });
+    return this.#do("add", { key, by: plain(by) });
   }
 
   compare(key, value, { expect } = {}) {

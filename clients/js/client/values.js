@@ -15,6 +15,7 @@ export function encode(value) {
   let why = typeof value;
   try {
     const text = JSON.stringify(value, (key, one) => {
+      if (typeof one === "bigint") throw Error(`${one}n is a BigInt; use text instead`);
       if (odd(key) || odd(one)) throw Error(`${key}: ${one}`);
       return one;
     });
@@ -25,17 +26,22 @@ export function encode(value) {
   refuse("bad_value", `this is not JSON: ${why}`);
 }
 
-// A value as all others will see it, and nobody else's object.
+// A value of a room as all others will see it, and nobody else's object.
 export function plain(value) {
   const copied = JSON.parse(encode(value));
-  admitDepth(copied, 0);
+  admit(copied, 0);
   return copied;
 }
 
-function admitDepth(value, depth) {
+// Throws for values that are nested too deeply, and for numbers that were or will be rounded.
+function admit(value, depth) {
+  if (typeof value === "number" && Math.abs(value) > Number.MAX_SAFE_INTEGER) {
+    const most = Number.MAX_SAFE_INTEGER;
+    refuse("bad_value", `the number ${value} is outside ±${most} (2^53 - 1); use text instead`);
+  }
   if (value === null || typeof value !== "object") return;
   if (depth >= DEPTH_MAX) refuse("too_deep", `a value has at most ${DEPTH_MAX} levels`);
-  for (const one of Object.values(value)) admitDepth(one, depth + 1);
+  for (const one of Object.values(value)) admit(one, depth + 1);
 }
 
 export const copy = (value) =>

@@ -1,6 +1,7 @@
 """What may be the name of a room, a map, a key, a client; and what may be a step."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -89,12 +90,37 @@ def _admit_item(does: op.ListOp) -> None:
             positions.admit(does.at)
 
 
+# Matches every number beyond the limit, as our encoder writes it, and little else.
+_maybe_large = re.compile(rb"[0-9](?:[0-9]{15}|e[0-9]{2})").search
+
+
 def encoded(value: Any) -> bytes:
-    """JSON for a value; raises `BadInput` for what JSON cannot say."""
+    """JSON for a value of a room. Raises `BadInput` for a value that JSON cannot represent, and
+    for numbers that a browser would round."""
     try:
-        return encode(value, ("room", "value"))
+        text = encode(value, ("room", "value"))
     except BadInput as error:
         raise BadInput(f"this is not JSON: {error.__cause__}", code="bad_value") from error
+    if _maybe_large(text):
+        for number in unsafe_numbers(msgspec.json.decode(text)):
+            raise BadInput(
+                f"the number {str(number)[:50]} is outside ±{limits.ROOM_NUMBER_MAX} (2^53 - 1), "
+                "the range that browsers represent exactly; use text instead",
+                code="bad_value",
+            )
+    return text
+
+
+def unsafe_numbers(value: Any) -> Iterator[int | float]:
+    """The numbers in a JSON value, at any depth, that a browser cannot tell from their
+    neighbours. All floats of that size are whole numbers."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from unsafe_numbers(one)
+    elif type(value) in (int, float) and abs(value) > limits.ROOM_NUMBER_MAX:
+        yield value
 
 
 def plain(value: Any) -> Any:

@@ -319,7 +319,7 @@ ROUTES = [
         "Make a room",
         takes=NewRoom,
         gives=RoomView,
-        problems=("bad_name", "room_exists", "bad_schema", "value_too_large"),
+        problems=("bad_name", "room_exists", "bad_schema", "value_too_large", "bad_value"),
     ),
     Route(
         "GET",
@@ -338,7 +338,7 @@ ROUTES = [
         "Change some settings of a room",
         takes=RoomChange,
         gives=RoomView,
-        problems=(*_ROOM, "bad_schema", "value_too_large"),
+        problems=(*_ROOM, "bad_schema", "value_too_large", "bad_value"),
     ),
     Route(
         "DELETE",

@@ -222,7 +222,7 @@ def _none(what: str, name: str) -> BadInput:
 _ROOM = ("no_such_room", "bad_name", "room_moved")
 _STEP = (
     *(*_ROOM, "bad_shape", "room_too_large", "value_too_large"),
-    *("not_expected", "not_countable"),
+    *("not_expected", "not_countable", "bad_value"),
 )
 
 
@@ -263,7 +263,7 @@ ROUTES = [
         "Say something to those who are in a room",
         takes=Event,
         gives=Spoken,
-        problems=(*_ROOM, "no_such_member", "value_too_large"),
+        problems=(*_ROOM, "no_such_member", "value_too_large", "bad_value"),
     ),
     *_whole("maps", MapView, _MAPS.get, _MAPS.put, _MAPS.delete),
     *_whole("lists", ListView, _LISTS.get, _LISTS.put, _LISTS.delete),

@@ -200,6 +200,37 @@ def test_what_json_cannot_say_is_refused(value: Any) -> None:
     assert refusal(admit_step, [op.MapSet("m", "k", value)])[0] == "bad_value"
 
 
+LARGE = [2**53, -(2**53), 2**53 + 1, 2**64, 10**30, 2.0**53, 1e16, -1e16, 1.5e300]
+
+
+@pytest.mark.parametrize("number", LARGE)
+def test_numbers_that_a_browser_would_round_are_refused(number: float) -> None:
+    for value in (number, [1, {"deep": [number]}], {"a": "text", "b": number}):
+        code, told = refusal(plain, value)
+        assert code == "bad_value"
+        assert f"the number {number} is outside ±9007199254740991" in told
+        for does in (
+            op.MapSet("m", "k", value),
+            op.MapCompare("m", "k", value),
+            op.MapCompare("m", "k", 1, value),
+            op.ListInsert("l", "i", value),
+            op.ListSet("l", "i", value),
+        ):
+            assert refusal(admit_step, [op.MapMake("m"), does]) == (code, told)
+    assert refusal(admit_step, [op.MapAdd("m", "k", number)])[0] == "bad_value"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(2**53 - 1, 1 - 2**53, float(2**53 - 1), 0.1 + 0.2, 1234567890.1234567, 1e-300, 1e15),
+        *("9" * 30, "1e99", {"9007199254740993": "1e16"}),
+    ],
+)
+def test_numbers_up_to_the_limit_and_texts_are_admitted(value: Any) -> None:
+    assert plain([value]) == [value]
+
+
 def test_a_plain_value_is_as_others_see_it_and_nobody_else_s() -> None:
     inner = [1, 2]
     value = {"list": inner, "pair": (1, None), "text": "é"}

@@ -45,6 +45,7 @@ async def test_a_room_is_made_once_and_gets_an_id_if_it_has_none() -> None:
         ({"by": "x" * 300}, "bad_name"),
         ({"meta": {"a": "x" * 20_000}}, "value_too_large"),
         ({"meta": {"a": float("nan")}}, "bad_value"),
+        ({"meta": {"a": [2**53]}}, "bad_value"),
         ({"meta": [1]}, "wrong_type"),
         ({"capacity": 0}, "bad_request"),
         ({"keep": 1.5}, "bad_request"),

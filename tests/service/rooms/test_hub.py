@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from onceward.errors import Unavailable
+from onceward.errors import BadInput, Unavailable
 from onceward.parts.rooms import Room, Schemas, Shapes
 from onceward.service.rooms.ledger import Ledger
 from onceward.service.rooms.live import LiveRoom
@@ -81,6 +81,22 @@ async def test_a_refused_step_ends_nothing(house: House) -> None:
     assert (refused["t"], refused["n"], refused["code"]) == ("refused", 1, "not_expected")
     assert (ack["t"], ack["n"], ack["seq"]) == ("ack", 2, 1)
     assert (await ben.next())["seq"] == 1
+
+
+async def test_numbers_beyond_the_limit_enter_no_room(house: House) -> None:
+    ann = await house.enter("ann")
+    await ann.join("r", create=True)
+    ann.step("r", 1, map_set("m", "k", {"deep": [2**53]}))
+    ann.ask("presence.set", room="r", name="p", value=2**53)
+    ann.ask("say", room="r", event="e", value=[1e17])
+    ann.step("r", 2, map_set("m", "k", 2**53 - 1))
+    ann.step("r", 3, {"op": "map.add", "map": "m", "key": "k", "by": 1})
+    told = [await ann.next() for _ in range(5)]
+    assert [frame.get("code") for frame in told if frame["t"] == "error"] == ["bad_value"] * 2
+    steps = [(frame["t"], frame.get("code")) for frame in told if frame["t"] != "error"]
+    assert steps == [("refused", "bad_value"), ("ack", None), ("refused", "not_countable")]
+    with pytest.raises(BadInput, match="9007199254740993 is outside"):
+        await house.store.run(lambda tx: house.parts.map_set(tx, "r", "m", "k", [2**53 + 1]))
 
 
 async def test_who_comes_back_gets_exactly_what_was_missed(house: House) -> None:
