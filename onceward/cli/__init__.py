@@ -19,6 +19,7 @@ from onceward import __version__
 from onceward.cli import bench, credit, demo, endpoints, files, remote, rooms, serve, tables, timers
 from onceward.cli.display import complain
 from onceward.errors import TABLE, OncewardError
+from onceward.redaction import redact
 
 _EXIT_INTERRUPTED = 128 + signal.SIGINT
 _EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -53,10 +54,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else 1
 
 
+class _Parser(argparse.ArgumentParser):
+    """Quotes wrong arguments without the credentials in them."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(redact(message))
+
+
 def _parser() -> argparse.ArgumentParser:
     own = {*range(65, 75), 76}
     exits = {kind.exit: code for code, kind in TABLE.items() if kind.exit in own}
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="onceward",
         description="Once. In order. On time.",
         epilog="An error is one line on standard error that ends with its code. Exit codes: 0 "

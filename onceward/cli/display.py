@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TimeElapsedColumn
 
 from onceward.clock import boot_ns
+from onceward.redaction import redact
 
 # Work that is over sooner shows no progress.
 PATIENCE_NS = 1_000_000_000
@@ -20,8 +21,8 @@ def console() -> Console:
 
 
 def complain(text: str) -> None:
-    """An error, on one line."""
-    print("onceward:", " ".join(text.split()), file=sys.stderr)
+    """An error, on one line, without credentials of the URLs in it."""
+    print("onceward:", redact(" ".join(text.split())), file=sys.stderr)
 
 
 class _Console(Console):

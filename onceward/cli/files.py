@@ -19,12 +19,13 @@ from onceward.engine.rules import RULES
 from onceward.engine.sqlite.backup import back_up
 from onceward.engine.sqlite.check import check
 from onceward.engine.sqlite.summary import Due, JournalSummary, Summary, summarise
-from onceward.errors import TABLE
+from onceward.errors import TABLE, OncewardError
 from onceward.parts.games.checks import RULES as GAME_RULES
 from onceward.parts.locks.rules import RULES as LOCK_RULES
 from onceward.parts.schedule.rules import RULES as SCHEDULE_RULES
 from onceward.parts.seats.rules import RULES as SEAT_RULES
 from onceward.parts.timers.rules import RULES as TIMER_RULES
+from onceward.redaction import redact_url
 
 
 def add_commands(commands: Any) -> None:
@@ -72,8 +73,18 @@ def add_commands(commands: Any) -> None:
 
 
 def _takes_file(command: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
-    command.add_argument("file", metavar="FILE", help="the database, such as app.db")
+    command.add_argument("file", metavar="FILE", type=_file, help="the database, such as app.db")
     command.set_defaults(run=run)
+
+
+def _file(text: str) -> str:
+    if text.lower().startswith(("postgres:", "postgresql:")):
+        raise OncewardError(
+            f"{redact_url(text)!r} is not a file: this command reads SQLite databases; for "
+            "PostgreSQL use its own tools (psql, pg_dump)",
+            code="bad_engine_url",
+        )
+    return text
 
 
 def _inspect(arguments: argparse.Namespace) -> int:

@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from onceward import ids
-from onceward.cli.display import console
+from onceward.cli.display import complain, console
 from onceward.clock import Clock
 from onceward.errors import OncewardError
+from onceward.redaction import redact_url
 from onceward.web.auth import (
     HS256_BYTES_MIN,
     KEY_PREFIX,
@@ -27,8 +28,8 @@ from onceward.web.settings import (
     SECRET,
     SWITCHES,
     Settings,
+    exposed,
     load,
-    without_password,
 )
 
 # 256 random bits.
@@ -114,7 +115,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     def announce(url: str) -> None:
         mode = "dev mode: no keys, this machine only" if settings.dev else _callers(settings)
-        served = settings.app or without_password(settings.database)
+        served = settings.app or redact_url(settings.database)
         print(f"onceward serves {served} at {url} ({mode})")
         print(f"  {links[0]} opens the console{', once' if settings.dev else ''}")
         print(f"  {url}/docs shows the API; Ctrl-C stops it", flush=True)
@@ -131,6 +132,8 @@ def _callers(settings: Settings) -> str:
 
 def _config(arguments: argparse.Namespace) -> int:
     _, found = load(_flags(arguments), file=arguments.config)
+    for warning in exposed(found):
+        complain(f"warning: {warning}")
     if arguments.json:
         shown = [{"name": s.name, "value": s.plain, "source": s.source} for s in found]
         print(msgspec.json.format(msgspec.json.encode(shown)).decode())

@@ -5,6 +5,7 @@ from urllib.parse import unquote, urlsplit
 from onceward.engine.base import Engine
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput
+from onceward.redaction import redact_url
 
 
 def create(url: str) -> Engine:
@@ -18,20 +19,26 @@ def create(url: str) -> Engine:
     try:
         url.encode()
         parts = urlsplit(url)
-    except ValueError as error:  # which tells no password
-        raise BadInput(f"this is no URL of an engine: {error}", code="bad_engine_url") from None
+    except UnicodeEncodeError:
+        raise BadInput("a database URL has no lone surrogates", code="bad_engine_url") from None
+    except ValueError as error:
+        # The library quotes host and password for some mistakes, behind a quotation mark.
+        reason = str(error).partition("'")[0].strip()
+        raise BadInput(f"this is not a database URL: {reason}", code="bad_engine_url") from None
     if "\0" in unquote(url):
         raise BadInput("the URL of an engine has no NUL in it", code="bad_engine_url")
     if parts.scheme in ("postgresql", "postgres"):
         return _create_postgres(url)
     if parts.query or parts.fragment:
-        raise BadInput(f"{url!r}: engine URLs take no ? or # part", code="bad_engine_url")
+        raise BadInput(
+            f"{redact_url(url)!r}: engine URLs take no ? or # part", code="bad_engine_url"
+        )
     if parts.scheme == "memory" and not parts.netloc and not parts.path:
         return MemoryEngine()
     if parts.scheme == "sqlite":
         if parts.netloc or not parts.path.startswith("/") or parts.path == "/":
             raise BadInput(
-                f"{url!r}: write sqlite:///file.db for a file here, "
+                f"{redact_url(url)!r}: write sqlite:///file.db for a file here, "
                 "or sqlite:////var/lib/file.db for an absolute path",
                 code="bad_engine_url",
             )
@@ -40,7 +47,7 @@ def create(url: str) -> Engine:
 
         return SQLiteEngine(unquote(parts.path[1:]))
     raise BadInput(
-        f"{url!r} is no engine: known are memory://, sqlite:///file.db and postgresql://…",
+        f"{redact_url(url)!r} is no engine: known are memory://, sqlite:///file.db and postgresql://…",
         code="bad_engine_url",
     )
 

@@ -22,6 +22,7 @@ of names, as in `send:orders` or `work:mail.*`. Actions:
     all       everything
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -37,6 +38,9 @@ from onceward.parts.timers import WEBHOOKS
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 KEY_PREFIX = "ow_"
 _JWT = "jwt"
+# Control characters, line separators, and what changes the direction of text: in logs, on
+# terminals and on pages a name with them could pose as another.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 HS256_BYTES_MIN = 32
 RSA_BITS_MIN = 2_048
 
@@ -260,6 +264,10 @@ def admit_caller(name: str) -> None:
     if not 0 < name_bytes <= limits.CALLER_BYTES_MAX:
         raise OncewardError(
             f"a caller's name is text of 1 to {limits.CALLER_BYTES_MAX} bytes", code="bad_settings"
+        )
+    if _CONTROL.search(name):
+        raise OncewardError(
+            f"a caller's name has no control characters, not {name!a}", code="bad_settings"
         )
 
 

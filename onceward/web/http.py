@@ -159,6 +159,7 @@ class Response:
         self.headers = [
             (b"content-length", str(len(body)).encode()),
             (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
             *headers,
         ]
         if body:

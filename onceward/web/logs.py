@@ -5,6 +5,8 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
+from onceward.redaction import redact
+
 
 class JsonFormatter(logging.Formatter):
     """A record as one line of JSON."""
@@ -14,10 +16,10 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": redact(record.getMessage()),
         }
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+            line["error"] = redact(self.formatException(record.exc_info))
         return json.dumps(line)  # in ASCII: it may hold what is no text
 
 
@@ -28,9 +30,12 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
         record.message = "".join(
             char if char.isprintable() else char.encode("unicode_escape").decode()
-            for char in record.message
+            for char in redact(record.message)
         )
         return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the library's name
+        return redact(super().formatException(ei))
 
 
 def set_up(form: str, level: str) -> None:

@@ -22,7 +22,7 @@ _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_PLAIN = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
+_PLAIN = [(b"referrer-policy", b"no-referrer")]
 GUARDED: Headers = [(b"content-security-policy", _POLICY), *_PLAIN]
 """Scripts and styles run only from this server, none of them within a page."""
 ISOLATED: Headers = [

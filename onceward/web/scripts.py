@@ -71,7 +71,6 @@ async def script(server: Any, request: Request) -> Response:
         (b"vary", b"accept-encoding"),
         # Pages of other sites may load it, too; whether they may connect is another question.
         (b"access-control-allow-origin", b"*"),
-        (b"x-content-type-options", b"nosniff"),
     ]
     if found.tag in (request.header(b"if-none-match") or ""):
         response = Response(304)

@@ -20,7 +20,7 @@ from onceward.web.application import load_app
 from onceward.web.auth import DEVELOPER, Auth
 from onceward.web.protocol import Protocol
 from onceward.web.server import Server, is_loopback
-from onceward.web.settings import Setting, Settings
+from onceward.web.settings import Setting, Settings, exposed
 from onceward.web.websocket import WebSocket
 
 logger = logging.getLogger("onceward")
@@ -50,6 +50,8 @@ def serve(
     if app.outward is None:
         app.outward = outward_of(settings)
     logs.set_up(settings.log, settings.log_level)
+    for warning in exposed(found):
+        logger.warning("%s", warning)
     allow_files(settings.webhook_calls if settings.webhooks else 0)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, app, auth, announce, welcome, found))

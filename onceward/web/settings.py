@@ -2,9 +2,9 @@
 that the last one counts."""
 
 import os
-import re
+import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from onceward import limits
 from onceward.errors import OncewardError
+from onceward.redaction import redact_url
 from onceward.web.auth import ApiKey, JwtKey
 
 FILE = "onceward.toml"
@@ -86,23 +87,8 @@ MEANING = {
     "request_burst": "how many of them at once; 0: as many as in a second",
 }
 SECRET = ("keys", "jwt")
-# Of the query of a database's address: `password`, `sslpassword`, `passfile` and the like.
-_SECRET_PARAMETER = re.compile("pass|secret|token", re.IGNORECASE)
 SWITCHES = ("telemetry", "webhooks", "timers_append_id")
 LISTS = ("webhook_allow", "webhook_ports", "origins")
-
-
-def without_password(url: str) -> str:
-    """An engine's address that may be shown: without its user, and what is secret in its query."""
-    scheme, colon, rest = url.partition("://")
-    place, mark, query = rest.partition("?")
-    if "@" in place:
-        place = f"…@{place.rpartition('@')[2]}"
-    shown = [
-        f"{name}=…" if _SECRET_PARAMETER.search(name) else f"{name}{is_}{value}"
-        for name, is_, value in (one.partition("=") for one in query.split("&"))
-    ]
-    return f"{scheme}{colon}{place}{mark}{'&'.join(shown)}"
 
 
 class Setting(NamedTuple):
@@ -120,7 +106,7 @@ class Setting(NamedTuple):
             return [{"name": key.name, "scopes": list(key.scopes)} for key in value]
         if self.name == "jwt":
             return [{"algorithm": key.algorithm, "audience": key.audience} for key in value]
-        return without_password(value) if self.name == "database" else value
+        return redact_url(value) if self.name == "database" else value
 
     @property
     def shown(self) -> str:
@@ -128,6 +114,13 @@ class Setting(NamedTuple):
         if self.name in SECRET:
             return msgspec.json.encode(self.plain).decode() if self.value else ""
         return ",".join(map(str, self.value)) if self.name in LISTS else str(self.plain)
+
+    @property
+    def secret(self) -> bool:
+        """Whether who knows the value could pose as a caller, or open the database."""
+        if self.name == "jwt":  # of the other algorithms it is a public key
+            return any(key.algorithm == "HS256" for key in self.value)
+        return self.name == "database" and redact_url(self.value) != self.value
 
     @property
     def meaning(self) -> str:
@@ -166,6 +159,35 @@ def load(
         Setting(name, getattr(settings, name), sources.get(name, "default"))
         for name in Settings.__struct_fields__
     ]
+
+
+def exposed(found: Iterable[Setting]) -> list[str]:
+    """Warnings about secrets in the settings that other users of this machine can read."""
+    secret = [setting for setting in found if setting.secret]
+    warnings = [
+        f"the database password is in the process list, since it came by {setting.source}; give "
+        f"it by {PREFIX}DATABASE or in the settings file"
+        for setting in secret
+        if setting.source == "--database"
+    ]
+    files: dict[str, list[str]] = {}
+    for setting in secret:
+        if setting.source != "default" and not setting.source.startswith(("--", PREFIX)):
+            files.setdefault(setting.source, []).append(setting.name)
+    for path, names in files.items():
+        if _for_everyone(path):
+            warnings.append(
+                f"every user of this machine can read {path}, which holds secrets "
+                f"({', '.join(names)}); run `chmod o= {path}`"
+            )
+    return warnings
+
+
+def _for_everyone(path: str) -> bool:
+    try:
+        return bool(Path(path).stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False
 
 
 def _why(error: str, sources: Mapping[str, str]) -> str:

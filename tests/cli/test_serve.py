@@ -246,7 +246,7 @@ def test_wrong_settings_are_told(capsys: Capture, command: str) -> None:
     assert "colour" in complaint(capsys, "bad_settings")
 
 
-@pytest.mark.parametrize("name", ["billing", 'a "quoted" name\\', "ü\n[[keys]]", "\x7f😀"])
+@pytest.mark.parametrize("name", ["billing", 'a "quoted" name\\', "ü [[keys]] 😀"])
 def test_a_new_key_fits_into_the_settings(capsys: Capture, name: str) -> None:
     assert run("token", name, "--scope", "send:invoices.*", "--scope", "lock:b") == 0
     out = capsys.readouterr().out

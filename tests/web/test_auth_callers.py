@@ -38,6 +38,19 @@ def keyed(*jwt_keys: JwtKey) -> Auth:
     return Auth([ApiKey("ann", digest_of("ow_1"), ("all",))], jwt_keys)
 
 
+@pytest.mark.parametrize(
+    "odd", ["\n", "\x00", "\x1b", "\x7f", "\x85", "\u2028", "\u202e", "\u2066"]
+)
+def test_a_name_has_no_control_characters(odd: str) -> None:
+    name = f"a{odd}b"
+    with pytest.raises(OncewardError, match="control characters") as refused:
+        admit_caller(name)
+    assert refused.value.code == "bad_settings"
+    assert odd not in str(refused.value)
+    with pytest.raises(OncewardError, match="control characters"):
+        Auth([ApiKey(name, digest_of("ow_x"), ("all",))])
+
+
 def test_the_actions_are_those_that_are_promised() -> None:
     assert ACTIONS == PROMISED
 

@@ -131,6 +131,7 @@ async def test_an_answer_is_never_kept_by_caches() -> None:
         b"content-length": b"7",
         b"content-type": b"application/json",
         b"cache-control": b"no-store",
+        b"x-content-type-options": b"nosniff",
     }
     assert body["body"] == b'{"a":1}'
     assert b"content-type" not in dict(Response(204).headers)

@@ -90,6 +90,19 @@ async def test_every_route_asks_who_calls_but_those_that_say_so() -> None:
 
 
 @virtual
+async def test_every_answer_forbids_browsers_to_guess_its_type() -> None:
+    async with serving_to(owner="all") as callers:
+        names = await planted(callers["owner"])
+        for caller in (callers["owner"], Caller(callers["owner"].server)):
+            for route in ROUTES:
+                answer = await ask(caller, route, names)
+                assert answer.headers["x-content-type-options"] == "nosniff", route.path
+        for path in ("/nowhere", "/v1/%00", "/console", "/onceward.js"):
+            answer = await callers["owner"]("GET", path)
+            assert answer.headers["x-content-type-options"] == "nosniff", path
+
+
+@virtual
 async def test_who_has_no_scope_learns_and_changes_nothing() -> None:
     async with serving_to(owner="all", eve="") as callers:
         names = await planted(callers["owner"])

@@ -7,7 +7,7 @@ import pytest
 
 from onceward.errors import OncewardError
 from onceward.web.auth import ApiKey, JwtKey
-from onceward.web.settings import MEANING, Settings, load
+from onceward.web.settings import MEANING, Settings, exposed, load
 
 
 def sources(found: list[Any]) -> dict[str, str]:
@@ -146,3 +146,29 @@ def test_a_database_is_shown_without_its_password(url: str, shown: str) -> None:
     _, found = load({"database": url}, {})
     [database] = [setting for setting in found if setting.name == "database"]
     assert (database.plain, database.shown) == (shown, shown)
+
+
+def test_a_settings_file_for_everyone_that_holds_secrets_draws_a_warning() -> None:
+    file = Path("onceward.toml")
+    file.write_text(
+        'database = "postgresql://u:hush@db/x"\n[[jwt]]\nalgorithm = "HS256"\n'
+        f'key = "{32 * "k"}"\naudience = "a"\n'
+    )
+    file.chmod(0o644)
+    [warning] = exposed(load({}, {})[1])
+    assert "onceward.toml" in warning
+    assert "database, jwt" in warning
+    assert "hush" not in warning
+    file.chmod(0o640)
+    assert exposed(load({}, {})[1]) == []
+    file.write_text('database = "postgresql://db/x"\nport = 1\n')
+    file.chmod(0o644)
+    assert exposed(load({}, {})[1]) == []
+
+
+def test_a_password_on_the_command_line_draws_a_warning() -> None:
+    url = "postgresql://u:hush@db/x"
+    [warning] = exposed(load({"database": url}, {})[1])
+    assert "process list" in warning
+    assert "hush" not in warning
+    assert exposed(load({}, {"ONCEWARD_DATABASE": url})[1]) == []

@@ -76,7 +76,7 @@ class Landing:
         except (aiohttp.ClientError, TimeoutError):
             away = "the demonstration does not answer: is it ending?"
             return problem(Unavailable(away, code="node_stopped"))
-        answer.headers += [(b"x-content-type-options", b"nosniff"), ISOLATED[-1]]
+        answer.headers.append(ISOLATED[-1])
         return answer
 
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
 
@@ -89,6 +89,7 @@ class Target(NamedTuple):
     def parse(cls, url: str) -> "Target":
         """`schema` of the query is ours, the rest is the driver's. Raises `BadInput`."""
         parts = urlsplit(url)
+        _admit_place(parts)
         query = parse_qsl(parts.query, keep_blank_values=True)
         schema = dict(query).get("schema", "onceward")
         plain = schema.isascii() and schema.isidentifier() and schema == schema.lower()
@@ -102,6 +103,20 @@ class Target(NamedTuple):
         dsn = f"{parts.scheme}://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
         host = parts.netloc.rpartition("@")[2] or "the local server"
         return cls(dsn, schema, f"{host}{parts.path} (schema {schema})")
+
+
+def _admit_place(parts: SplitResult) -> None:
+    """Raise `BadInput` for a URL whose password ends it early: the driver's errors, and our own
+    label, would quote what follows."""
+    places = parts.netloc.rpartition("@")[2].split(",")
+    ports = [place.rpartition("]")[2].partition(":")[2] for place in places]
+    cut = "@" in parts.path or "#" in parts.geturl()
+    if cut or not all(port.isdecimal() or not port for port in ports):
+        raise BadInput(
+            "the database URL has an @ behind its path, a #, or a port that is not a number; "
+            "write / ? # and @ in a password as %2F, %3F, %23 and %40",
+            code="bad_engine_url",
+        )
 
 
 class Link:
