@@ -52,7 +52,9 @@ class Guest(asyncio.Protocol):
         join = {"t": "join", "room": self.room, "client": f"c{self.number}", "create": True}
         if self.epoch:
             join |= {"epoch": self.epoch, "seq": self.seq}
-        transport.write(_HEAD + framed({"t": "hello"}) + framed(join))
+        transport.write(
+            _HEAD + framed({"t": "hello", "token": f"dev:u{self.number}"}) + framed(join)
+        )
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.there:

@@ -23,7 +23,10 @@ NODE_FOLDER = ROOT / ".venv-node"
 READY_S = 60.0
 _FILL = "x" * 68
 
-_HELLO = '{"t":"hello"}\n{"t":"join","room":"%s{room}","client":"c{i}","create":true}'
+# Each reader is a user of its own: a user has a limited number of connections to a room.
+_HELLO = (
+    '{"t":"hello","token":"dev:u{i}"}\n{"t":"join","room":"%s{room}","client":"c{i}","create":true}'
+)
 
 
 class Side(NamedTuple):

@@ -161,7 +161,10 @@ export interface Endpoint {
 export interface RoomSettings {
   meta?: Record<string, any>;
   schemas?: Record<string, any>;
+  /** How many users may be in it at a time. */
   capacity?: number;
+  /** How many connections each user may have to it. */
+  perUser?: number;
   keep?: number;
 }
 
@@ -176,6 +179,7 @@ export interface RoomInfo {
   meta: Record<string, any>;
   schemas: Record<string, any>;
   capacity: number;
+  perUser: number;
   keep: number;
 }
 

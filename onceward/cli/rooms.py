@@ -66,12 +66,14 @@ def add_commands(commands: Any) -> None:
 def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--meta", help="JSON: what it can be found by")
     command.add_argument("--schemas", help="JSON: schemas of its maps, lists and presences")
-    command.add_argument("--capacity", type=int, help="how many connections may be in it")
+    command.add_argument("--capacity", type=int, help="users at a time [10,000]")
+    command.add_argument("--per-user", type=int, help="connections of each user [100]")
     command.add_argument("--keep", type=int, help="how many steps back it can be seen")
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     settings: dict[str, Any] = {"capacity": arguments.capacity, "keep": arguments.keep}
+    settings["per_user"] = arguments.per_user
     for name in ("meta", "schemas"):
         text = getattr(arguments, name)
         settings[name] = None if text is None else read_json(text, f"what {name} says")
@@ -183,7 +185,7 @@ def _print(room: "RoomInfo", arguments: argparse.Namespace) -> int:
             ("made", f"{shown_time(room.made_ms)} by {room.by}"),
             ("epoch", room.epoch),
             ("seq", f"{room.seq} (it can be seen as it was from {room.floor} on)"),
-            ("capacity", f"{room.capacity:,}"),
+            ("capacity", f"{room.capacity:,} users, {room.per_user:,} connections each"),
             ("metadata", _json(room.meta) if room.meta else ""),
             ("schemas", _json(room.schemas) if room.schemas else ""),
         ]

@@ -10,7 +10,8 @@ ROOM_BYTES_MAX = 2_000_000
 ROOM_CELLS_MAX = 20_000  # keys of maps and items of lists, and each map and list itself
 ROOM_META_BYTES_MAX = 16_000
 ROOM_SCHEMAS_BYTES_MAX = 64_000
-ROOM_MEMBERS_MAX = 10_000
+ROOM_MEMBERS_MAX = 10_000  # users, and connections of all users
+ROOM_PER_USER = 100  # connections of one user, unless the room says otherwise
 # A batch of operations, which is one step of the room.
 ROOM_OPS_MAX = 1_000
 ROOM_STEP_BYTES_MAX = 256_000

@@ -25,6 +25,7 @@ def test_a_room_is_made_changed_seen_and_deleted(command: Command) -> None:
     shown = command.said("rooms", "show", "one")
     assert '{"team":"a"}' in shown
     assert command.json("rooms", "show", "one")["capacity"] == 7
+    assert "3 connections each" in command.said("rooms", "configure", "one", "--per-user", "3")
     assert command.said("rooms", "delete", "one") == "one is deleted\n"
     line, code = command.refused("rooms", "show", "one")
     assert "[no_such_room]" in line

@@ -1,5 +1,6 @@
 """The limits of a board: names of boards and guests, what is written on a note, where it may lie,
-how far the slider reaches back, and for how long a guest's ticket is good."""
+how far the slider reaches back, for how long a guest's ticket is good, how many boards visitors may
+create, and how long those last."""
 
 NAME_CHARS_MAX = 40
 TEXT_CHARS_MAX = 600
@@ -8,3 +9,8 @@ KEEP_STEPS = 10_000
 TICKET_MS = 24 * 3_600_000
 TOKEN_CHARS_MAX = 2_000
 REQUEST_BYTES_MAX = 8_000
+BOARDS_MAX = 1_000  # created by visitors
+IDLE_MS = 30 * 24 * 3_600_000  # a board that nobody changes is removed after that
+EMPTY_MS = 24 * 3_600_000  # the same for one without notes
+SWEEP_MS = 60_000  # how often to look for such boards
+SWEEP_BOARDS = 100  # and at how many of them

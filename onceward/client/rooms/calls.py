@@ -34,6 +34,7 @@ class RoomCalls(Transport):
         meta: Mapping[str, Any] | None = None,
         schemas: Mapping[str, Any] | None = None,
         capacity: int | None = None,
+        per_user: int | None = None,
         keep: int | None = None,
     ) -> RoomInfo:
         """Make a room; without an id one is made up. Raises `BadInput`, with the code
@@ -43,6 +44,7 @@ class RoomCalls(Transport):
             "meta": meta,
             "schemas": schemas,
             "capacity": capacity,
+            "per_user": per_user,
             "keep": keep,
         }
         course = Course()
@@ -83,10 +85,12 @@ class RoomCalls(Transport):
         meta: Mapping[str, Any] | None = None,
         schemas: Mapping[str, Any] | None = None,
         capacity: int | None = None,
+        per_user: int | None = None,
         keep: int | None = None,
     ) -> RoomInfo:
         """Change what is given. Schemas count for later changes only."""
         asked = {"meta": meta, "schemas": schemas, "capacity": capacity, "keep": keep}
+        asked["per_user"] = per_user
         return await self.call("PATCH", "v1", "rooms", id_, type=RoomInfo, body=_given(asked))
 
     async def delete_room(self, id_: str) -> None:

@@ -19,6 +19,9 @@ class RoomInfo(msgspec.Struct):
     meta: dict[str, Any]
     schemas: dict[str, Any]
     capacity: int
+    """How many users may be in it at a time."""
+    per_user: int
+    """How many connections each of them may have."""
     keep: int
 
 

@@ -37,7 +37,9 @@ class Info(msgspec.Struct, omit_defaults=True):
     """What it can be searched by."""
     schemas: Schemas = Schemas()
     capacity: int = limits.ROOM_MEMBERS_MAX
-    """How many members it may have."""
+    """How many users may be in it at a time."""
+    per_user: int = limits.ROOM_PER_USER
+    """How many connections each of them may have."""
     keep: int = limits.ROOM_KEEP_STEPS
     """So many steps back it can be seen, and clients can catch up."""
 
@@ -119,6 +121,7 @@ def admit_info(info: Info) -> None:
         )
     for value, most, what in (
         (info.capacity, limits.ROOM_MEMBERS_MAX, "the capacity of a room"),
+        (info.per_user, limits.ROOM_MEMBERS_MAX, "the number of connections per user"),
         (info.keep, limits.ROOM_KEEP_STEPS_MAX, "the number of steps that a room keeps"),
     ):
         if type(value) is not int or not 0 < value <= most:

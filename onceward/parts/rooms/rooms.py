@@ -67,6 +67,7 @@ class Rooms(Edits):
         meta: dict[str, Any] | None = None,
         schemas: Schemas | None = None,
         capacity: int = limits.ROOM_MEMBERS_MAX,
+        per_user: int = limits.ROOM_PER_USER,
         keep: int = limits.ROOM_KEEP_STEPS,
     ) -> tuple[str, Info]:
         """Make a room; without an id it gets a new one. Raises `BadInput`, with the code
@@ -74,7 +75,7 @@ class Rooms(Edits):
         id_ = id_ or self._ids.new()
         admit_text(by, "a user's name", limits.ROOM_USER_BYTES_MAX, empty=True)
         info = Info(self._ids.new(), tx.now_ms, by, meta or {}, schemas or Schemas())
-        info.capacity, info.keep = capacity, keep
+        info.capacity, info.per_user, info.keep = capacity, per_user, keep
         admit_info(info)
         Shapes(info.schemas)
         if await tx.get(info_key(id_), Info) is not None:
@@ -107,6 +108,7 @@ class Rooms(Edits):
         meta: dict[str, Any] | None = None,
         schemas: Schemas | None = None,
         capacity: int | None = None,
+        per_user: int | None = None,
         keep: int | None = None,
     ) -> Info:
         """Change what is given. Schemas count for later changes only. Raises `BadInput`,
@@ -115,6 +117,7 @@ class Rooms(Edits):
         info.meta = info.meta if meta is None else meta
         info.schemas = info.schemas if schemas is None else schemas
         info.capacity = info.capacity if capacity is None else capacity
+        info.per_user = info.per_user if per_user is None else per_user
         info.keep = info.keep if keep is None else keep
         admit_info(info)
         Shapes(info.schemas)

@@ -130,9 +130,7 @@ class LiveRoom:
             # lost, the other one joins again.
             old.session.dismissed(self.id, "room_moved", "its client has joined anew")
             self.remove(old, lost=True)
-        capacity = self.ledger.info.capacity
-        if len(self.members) >= capacity:
-            raise OncewardError(f"the room has {capacity} members already", code="room_full")
+        self._admit_one_more(session.user)
         greeting, missed = self.ledger.greet(
             session.user, asked.client, asked.epoch, asked.seq, waiting=bool(asked.steps)
         )
@@ -167,6 +165,19 @@ class LiveRoom:
         if greeting.takes and steps:
             member.submit(*steps)
         return member
+
+    def _admit_one_more(self, user: str) -> None:
+        """Raise `room_full` if the user may not have another connection to the room."""
+        info, own = self.ledger.info, self._users.get(user, 0)
+        if own >= info.per_user:
+            text = f"{user!r} has {own} connections to the room {self.id!r}, the limit; close one"
+            raise OncewardError(text, code="room_full")
+        if not own and len(self._users) >= info.capacity:
+            text = f"the room {self.id!r} has {len(self._users)} users, the limit; try again later"
+            raise OncewardError(text, code="room_full")
+        if len(self.members) >= limits.ROOM_MEMBERS_MAX:
+            text = f"the room {self.id!r} has {len(self.members)} connections; try again later"
+            raise OncewardError(text, code="room_full")
 
     def _whole(self) -> bytes:
         """The frames of a snapshot, made once for all who join at this point."""

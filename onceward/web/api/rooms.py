@@ -36,7 +36,9 @@ class NewRoom(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What it can be found by."""
     schemas: Schemas = Schemas()
     capacity: Capacity = limits.ROOM_MEMBERS_MAX
-    """How many connections may be in it."""
+    """How many users may be in it at a time."""
+    per_user: Capacity = limits.ROOM_PER_USER
+    """How many connections each user may have to it."""
     keep: Keep = limits.ROOM_KEEP_STEPS
     """How many steps back it can be seen, and clients can catch up."""
 
@@ -47,6 +49,7 @@ class RoomChange(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     meta: dict[str, Any] | None = None
     schemas: Schemas | None = None
     capacity: Capacity | None = None
+    per_user: Capacity | None = None
     keep: Keep | None = None
 
 
@@ -65,6 +68,7 @@ class RoomView(msgspec.Struct):
     meta: dict[str, Any]
     schemas: Schemas
     capacity: int
+    per_user: int
     keep: int
 
 
@@ -135,6 +139,7 @@ async def create(server: "Server", request: Request) -> Response:
             meta=asked.meta,
             schemas=asked.schemas,
             capacity=asked.capacity,
+            per_user=asked.per_user,
             keep=asked.keep,
         )
         return _view(id_, info, Head(info.epoch))
@@ -209,6 +214,7 @@ async def change(server: "Server", request: Request) -> Response:
             meta=asked.meta,
             schemas=asked.schemas,
             capacity=asked.capacity,
+            per_user=asked.per_user,
             keep=asked.keep,
         )
         return _view(id_, info, await server.app.rooms.head(tx, id_))
@@ -305,6 +311,7 @@ def _view(id_: str, info: Info, head: Head) -> RoomView:
         info.meta,
         info.schemas,
         info.capacity,
+        info.per_user,
         info.keep,
     )
 

@@ -79,7 +79,7 @@ function one({ rest: [id], trouble }) {
       slider.max = seq;
       if (past === null) slider.value = seq;
       facts.replaceChildren(...[["Steps", count(seq)], ["Made", exactly(room.made_ms)], ["By", room.by || "the application"],
-        ["Room for", count(room.capacity)], ["Metadata", Object.keys(room.meta).length ? brief(room.meta) : null]]
+        ["Capacity", `${count(room.capacity)} users, ${count(room.per_user)} connections each`], ["Metadata", Object.keys(room.meta).length ? brief(room.meta) : null]]
         .filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), h("dd", value))));
       if (past === null) await look();
     }

@@ -1,5 +1,6 @@
 """Boards over HTTP: the page, and tickets that let guests into one board each."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from onceward.limits import TOKEN_SLACK_MS
 from onceward.web.auth import Auth, JwtKey
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
+from tests.service.rooms.people import Badge, Person
 from tests.web.asgi import Caller, serving
 
 KEY = JwtKey("HS256", "s" * 32, "boards", issuer="board", id="one")
@@ -22,9 +24,9 @@ PAGE = Path(__file__).parents[3] / "onceward" / "apps" / "board" / "page"
 
 
 @asynccontextmanager
-async def boards(key: JwtKey | None = None) -> AsyncIterator[Caller]:
+async def boards(key: JwtKey | None = None, **options: Any) -> AsyncIterator[Caller]:
     app = Apps(shared=False).make()
-    app.mount("/board", Board(app, key=key).site())
+    app.mount("/board", Board(app, key=key, **options).site())
     auth = None if key is None else Auth(jwt_keys=[key])
     async with serving(app, auth) as caller:
         yield caller
@@ -84,6 +86,68 @@ async def test_a_signed_ticket_is_good_for_its_board_alone_and_for_its_time(
         assert (await caller("GET", path)).verdict == (401, "no_credentials")
         await caller.app.store.clock.sleep(61 + TOKEN_SLACK_MS / 1000)
         assert (await ann("GET", f"{path}/snapshot")).verdict == (401, "no_credentials")
+
+
+async def rooms_of(caller: Caller) -> list[str]:
+    found = (await caller.ok("GET", "/v1/rooms"))["rooms"]
+    return [room["id"].removeprefix("board/") for room in found]
+
+
+@virtual
+async def test_visitors_create_a_limited_number_of_boards() -> None:
+    async with boards(boards_max=3, named=["welcome", "team"]) as caller:
+        rooms = caller.app.rooms
+        await caller.app.run(lambda tx: rooms.create(tx, "board/ours"))
+        asked = [caller("POST", f"/board/b{n}/ticket", {"name": "Eve"}) for n in range(10)]
+        answers = await asyncio.gather(*asked)
+        assert sorted(answer.status for answer in answers) == [200] * 3 + [409] * 7
+        refused = next(answer for answer in answers if answer.status == 409)
+        assert refused.verdict == (409, "too_many_rooms")
+        assert "there are 3 boards already; open an existing one" in refused.json["detail"]
+        for name in ("welcome", "team", "ours", (await rooms_of(caller))[0]):
+            await caller.ok("POST", f"/board/{name}/ticket", {"name": "Ann"})
+        assert len(await rooms_of(caller)) == 6
+
+
+@virtual
+async def test_boards_of_visitors_expire_and_others_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "SWEEP_MS", 500)
+    note = {"op": "list.insert", "list": "notes", "id": "n", "value": {"colour": "sky", "by": "A"}}
+    async with boards(boards_max=3, empty_ms=1_000, idle_ms=5_000) as caller:
+        for name in ("empty", "full", "kept", "welcome"):
+            await caller.ok("POST", f"/board/{name}/ticket", {"name": "Ann"})
+        await caller.app.run(lambda tx: caller.app.rooms.create(tx, "board/ours"))
+        for name in ("full", "kept"):
+            await caller.ok("POST", f"/v1/rooms/board%2F{name}/ops", {"ops": [note]})
+
+        async def after(seconds: int) -> list[str]:
+            await caller.app.store.clock.sleep(seconds)
+            await caller.ok("POST", "/board/welcome/ticket", {"name": "Ann"})
+            return await rooms_of(caller)
+
+        assert await after(1) == ["full", "kept", "ours", "welcome"]
+        text = {"op": "map.set", "map": "texts", "key": "n", "value": "hi"}
+        await caller.ok("POST", "/v1/rooms/board%2Fkept/ops", {"ops": [text]})
+        assert await after(4) == ["kept", "ours", "welcome"]
+        await caller.ok("POST", "/board/again/ticket", {"name": "Ann"})
+        assert await after(1) == ["ours", "welcome"]
+
+
+@virtual
+async def test_a_board_that_someone_is_on_does_not_expire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "SWEEP_MS", 500)
+    async with boards(empty_ms=1_000) as caller:
+        await caller.ok("POST", "/board/team/ticket", {"name": "Ann"})
+        ann = Person(caller.app.hub, Badge("ann"))
+        ann.ask("hello")
+        await ann.join("board/team")
+        await caller.app.store.clock.sleep(2)
+        await caller.ok("POST", "/board/welcome/ticket", {"name": "Ann"})
+        assert await rooms_of(caller) == ["team", "welcome"]
 
 
 @virtual

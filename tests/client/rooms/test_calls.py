@@ -17,8 +17,8 @@ def add(key: str = "k") -> dict[str, Any]:
 
 
 async def test_a_room_is_made_found_changed_seen_and_deleted(client: Client) -> None:
-    made = await client.create_room("board.1", meta={"team": "a"}, capacity=5)
-    assert (made.id, made.capacity, made.seq) == ("board.1", 5, 0)
+    made = await client.create_room("board.1", meta={"team": "a"}, capacity=5, per_user=2)
+    assert (made.id, made.capacity, made.per_user, made.seq) == ("board.1", 5, 2, 0)
     with pytest.raises(OncewardError) as refused:
         await client.create_room("board.1")
     assert refused.value.code == "room_exists"

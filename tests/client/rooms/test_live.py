@@ -188,8 +188,8 @@ async def test_who_lost_a_full_room_gets_in_again_when_there_is_a_place(
     client = await stack.enter_async_context(Client(served.url))
     await client.create_room("small", capacity=1)
     clock = Held()
-    ann = await stack.enter_async_context(Live(served.url, clock=clock))
-    ben = await connect(stack, served.url)
+    ann = await stack.enter_async_context(Live(served.url, clock=clock, token="dev:ann"))
+    ben = await connect(stack, served.url, token="dev:ben")
     one = await ann.join("small")
     with pytest.raises(OncewardError) as refused:
         await ben.join("small")

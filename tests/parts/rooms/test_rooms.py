@@ -48,6 +48,7 @@ async def test_a_room_is_made_once_and_gets_an_id_if_it_has_none() -> None:
         ({"meta": {"a": [2**53]}}, "bad_value"),
         ({"meta": [1]}, "wrong_type"),
         ({"capacity": 0}, "bad_request"),
+        ({"per_user": 0}, "bad_request"),
         ({"keep": 1.5}, "bad_request"),
         ({"schemas": Schemas(maps={"m": {"odd": 1}})}, "bad_schema"),
     ],

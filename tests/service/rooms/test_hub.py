@@ -257,6 +257,40 @@ async def test_a_room_holds_no_more_than_its_capacity(house: House) -> None:
     await ben.join("r")
 
 
+async def test_one_user_cannot_fill_a_room(house: House) -> None:
+    await house.make("r", capacity=2, per_user=3)
+    greedy = [await house.enter("ann") for _ in range(5)]
+    for number, person in enumerate(greedy[:3]):
+        await person.join("r", f"c{number}")
+    for person in greedy[3:]:
+        person.ask("join", room="r", client="more")
+        left = await person.next("left")
+        assert left["code"] == "room_full"
+        assert "'ann' has 3 connections to the room 'r', the limit" in left["detail"]
+    await (await house.enter("ben")).join("r", "b")
+    await (await house.enter("ben")).join("r", "b2")
+    eve = await house.enter("eve")
+    eve.ask("join", room="r", client="e")
+    assert "has 2 users" in (await eve.next("left"))["detail"]
+    greedy[0].ask("leave", room="r")
+    await greedy[4].join("r", "c0")
+
+
+async def test_users_have_100_connections_to_a_room_by_default(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = [await house.enter("ann") for _ in range(101)]
+    for number, person in enumerate(ann[:100]):
+        await person.join("r", f"c{number}", create=True)
+    ann[100].ask("join", room="r", client="one more")
+    assert (await ann[100].next("left"))["code"] == "room_full"
+    monkeypatch.setattr(limits, "ROOM_MEMBERS_MAX", 101)
+    await (await house.enter("ben")).join("r")
+    eve = await house.enter("eve")
+    eve.ask("join", room="r", client="e")
+    assert "has 101 connections" in (await eve.next("left"))["detail"]
+
+
 async def test_concurrent_joins_and_leaves_lose_no_member(house: House) -> None:
     watcher = await house.enter("watcher")
     await watcher.join("r", create=True)

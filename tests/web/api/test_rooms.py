@@ -28,6 +28,8 @@ async def test_a_room_is_made_seen_changed_and_deleted() -> None:
         assert again.verdict == (409, "room_exists")
         changed = await caller.ok("PATCH", "/v1/rooms/r", {"capacity": 5})
         assert (changed["capacity"], changed["meta"]) == (5, {"team": "a"})
+        assert changed["per_user"] == limits.ROOM_PER_USER
+        assert (await caller.ok("PATCH", "/v1/rooms/r", {"per_user": 3}))["per_user"] == 3
         assert await caller.ok("DELETE", "/v1/rooms/r") == {"id": "r", "epoch": made["epoch"]}
         gone = await caller("GET", "/v1/rooms/r")
         assert gone.verdict == (404, "no_such_room")
@@ -131,6 +133,7 @@ async def test_whole_maps_lists_and_presences_come_and_go() -> None:
 BAD = [
     ("POST", "/v1/rooms", {"id": "x" * 300}, 422, "bad_name"),
     ("POST", "/v1/rooms", {"capacity": 0}, 422, "wrong_type"),
+    ("POST", "/v1/rooms", {"per_user": 0}, 422, "wrong_type"),
     (
         "POST",
         "/v1/rooms",

@@ -1,6 +1,6 @@
 // The board: a room of the server, what is seen of it, and what is done to it.
 
-import { Live } from "../../client.js";
+import { Live, OncewardError } from "../../client.js";
 import { Client } from "../../http.js";
 import { hands } from "./hands.js";
 import {
@@ -34,7 +34,10 @@ async function enter() {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ name: kept.name, ...(ticket && { token: ticket.token }) }),
   });
-  if (!answer.ok) throw new Error((await answer.json()).detail);
+  if (!answer.ok) {
+    const { detail, code, retry } = await answer.json();
+    throw new OncewardError(detail, { code, retry });
+  }
   ticket = await answer.json();
   return ticket.token;
 }
