@@ -66,6 +66,7 @@ TABLE: dict[str, Kind] = {
     "not_this_type": Kind(415, 4415, 2, False, "The body has another type than it must have"),
     "no_such_lock": Kind(404, 4404, 2, False, "The lock was not used lately"),
     "no_credentials": Kind(401, 4401, 77, False, "The request has no valid credentials"),
+    "wrong_host": Kind(421, 4421, 77, False, "The server does not answer at this host name"),
     "no_such_key": Kind(404, 4404, 2, False, "There is no such API key"),
     "not_allowed": Kind(403, 4403, 77, False, "The credentials do not allow this"),
     "went_away": Kind(499, 4499, 75, True, "The caller has gone"),

@@ -240,6 +240,8 @@ class Server:
                 raise Unavailable("the server is not started", code="node_stopped")
             if isinstance(route, Mount):
                 return await route.answer(self, request.scope, request.receive)
+            if self.auth.dev and route.public:
+                insist_local(request)  # for other routes `caller` does
             return await route.handle(self, request)
         except OncewardError as error:
             return self._problem(request, error)
@@ -321,15 +323,32 @@ class Server:
 
 def insist_local(request: Request) -> None:
     """In dev mode nobody is asked for credentials: so no page of another site may get a
-    browser on this machine to call, by its own name or by one that leads here."""
+    browser on this machine to call, by its own name or by one that leads here. Raises `wrong_host`,
+    `origin_refused`."""
     host, origin = request.header(b"host"), request.header(b"origin")
-    if host and not _is_local(host):
+    if host is not None and not _is_local(host):
         raise BadInput(
             f"dev mode answers at localhost, not {host[:100]!a}: set up keys for other names",
-            code="no_credentials",
+            code="wrong_host",
         )
-    if origin is not None and origin.partition("://")[2] != host:
-        raise BadInput("dev mode answers no page of another site", code="no_credentials")
+    foreign = origin is not None and origin.partition("://")[2] != host
+    # Not every request of another page names its origin: images, scripts and the like do not.
+    if foreign or (
+        request.header(b"sec-fetch-site") in ("cross-site", "same-site") and not _is_link(request)
+    ):
+        raise BadInput(
+            "dev mode answers no page of another site: set up keys and allow its origin",
+            code="origin_refused",
+        )
+
+
+def _is_link(request: Request) -> bool:
+    """Whether somebody has followed a link: the page with the link does not see the answer."""
+    return (
+        request.method in ("GET", "HEAD")
+        and request.header(b"sec-fetch-mode") == "navigate"
+        and request.header(b"sec-fetch-dest") == "document"
+    )
 
 
 def insist_dev(request: Request) -> None:

@@ -107,9 +107,10 @@ async def test_in_dev_mode_no_page_of_another_site_may_connect() -> None:
     async with serving(dev=True) as port:
         assert await greeted(await Peer.connect(port)) == "developer"
         assert await greeted(await Peer.connect(port), "dev:ben") == "ben"
-        peer, status, _, _ = await Peer.ask(port, "/v1/ws", "Origin: https://evil.example")
-        assert status == 401
-        await peer.leave()
+        for header in ("Origin: https://evil.example", "Sec-Fetch-Site: same-site"):
+            peer, status, _, _ = await Peer.ask(port, "/v1/ws", header)
+            assert status == 403
+            await peer.leave()
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ DEV_HOSTS = {
     "LOCALHOST": True,
     "[::1]:8080": True,
     "[::1]": True,
-    "": True,
+    "": False,
     "evil.example": False,
     "evil.example:8080": False,
     "localhost.evil.example": False,
@@ -268,12 +268,12 @@ DEV_HOSTS = {
 @virtual
 async def test_dev_mode_answers_at_this_machines_own_names(host: str) -> None:
     async with serving() as caller:
-        answer = await caller("GET", "/v1/queues", headers=[("host", host)])
-        if DEV_HOSTS[host]:
-            assert answer.status == 200
-        else:
-            assert answer.verdict == (401, "no_credentials")
-            assert answer.headers["www-authenticate"] == "Bearer"
+        for path in ("/v1/queues", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json"):
+            answer = await caller("GET", path, headers=[("host", host)])
+            if DEV_HOSTS[host]:
+                assert answer.status == 200
+            else:
+                assert answer.verdict == (421, "wrong_host")
 
 
 @pytest.mark.parametrize(
@@ -283,8 +283,43 @@ async def test_dev_mode_answers_at_this_machines_own_names(host: str) -> None:
 async def test_dev_mode_answers_no_page_of_another_site(origin: str) -> None:
     async with serving() as caller:
         send = ("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
-        assert (await caller(*send, headers=[("origin", origin)])).status == 401
+        answer = await caller(*send, headers=[("origin", origin)])
+        assert answer.verdict == (403, "origin_refused")
         assert (await caller(*send, headers=[("origin", "http://127.0.0.1:8080")])).status == 202
+
+
+LINK = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+EMBEDDED = [
+    {"sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+    {"sec-fetch-mode": "no-cors", "sec-fetch-dest": "script"},
+    {"sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
+    {},
+]
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@virtual
+async def test_dev_mode_answers_no_page_that_names_no_origin(site: str) -> None:
+    async with serving() as caller:
+        for path in ("/v1/queues", "/metrics"):
+            for headers in EMBEDDED:
+                sent = list({"sec-fetch-site": site, **headers}.items())
+                assert (await caller("GET", path, headers=sent)).verdict == (403, "origin_refused")
+            # Whoever follows a link reads the answer, and the page with the link does not.
+            followed = list({"sec-fetch-site": site, **LINK}.items())
+            assert (await caller("GET", path, headers=followed)).status == 200
+        # A form can be sent so, and that changes something.
+        posted = await caller("POST", "/v1/inbox/q", {"body": 1, "key": "k"}, headers=followed)
+        assert posted.verdict == (403, "origin_refused")
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+@virtual
+async def test_dev_mode_answers_its_own_pages_and_the_address_bar(site: str) -> None:
+    async with serving() as caller:
+        for headers in (*EMBEDDED, LINK):
+            sent = list({"sec-fetch-site": site, **headers}.items())
+            assert (await caller("GET", "/v1/queues", headers=sent)).status == 200
 
 
 @virtual

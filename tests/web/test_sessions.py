@@ -180,7 +180,7 @@ async def test_dev_mode_takes_no_keys_and_nobody_from_elsewhere() -> None:
         assert both.verdict == (400, "bad_request")
         elsewhere = {"host": "evil.example", "origin": "http://evil.example"}
         answer = await browser("POST", "/v1/session", {"link": link(caller)}, **elsewhere)
-        assert answer.verdict == (401, "no_credentials")
+        assert answer.verdict == (421, "wrong_host")
         # A cookie of another mode is worth nothing here, nor a broken one.
         await browser.enter(link=link(caller))
         caller.server.auth.dev = False

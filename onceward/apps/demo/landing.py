@@ -81,6 +81,6 @@ class Landing:
 
 
 def _insist_ours(request: Request) -> None:
-    """Raise `no_credentials` unless a page of this server asks, or a program of this machine."""
+    """Raise `BadInput` unless a page of this server asks, or a program of this machine."""
     insist_dev(request)
     insist_own_page(request)

@@ -167,7 +167,7 @@ async def test_what_is_no_text_or_has_no_credentials_is_refused() -> None:
         strange = [("origin", "https://evil.example")]
         for method, path in (("GET", "/rps/play/me"), ("POST", "/rps/play/texts")):
             answer = await ann(method, path, headers=strange)
-            assert answer.verdict == (401, "no_credentials")
+            assert answer.verdict == (403, "origin_refused")
         assert (await here.as_("x" * 300)("GET", "/rps/play/me")).verdict == (422, "bad_name")
 
 
