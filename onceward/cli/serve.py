@@ -1,7 +1,9 @@
 """Commands that run a server or workers, and set them up."""
 
 import argparse
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,18 +11,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from onceward import ids
+from onceward import ids, tokens
 from onceward.cli.display import complain, console
-from onceward.clock import Clock
 from onceward.errors import OncewardError
 from onceward.redaction import redact_url
-from onceward.web.auth import (
-    HS256_BYTES_MIN,
-    KEY_PREFIX,
-    admit_caller,
-    admit_scopes,
-    digest_of,
-)
+from onceward.web.auth import KEY_PREFIX, admit_caller, digest_of
+from onceward.web.grants import admit_scopes
 from onceward.web.settings import (
     FILE,
     MEANING,
@@ -34,6 +30,8 @@ from onceward.web.settings import (
 
 # 256 random bits.
 _KEY_BYTES = 32
+# Signs tokens.
+_KEY_VARIABLE = f"{PREFIX}TOKEN_KEY"
 
 
 def add_commands(commands: Any) -> None:
@@ -62,18 +60,37 @@ def add_commands(commands: Any) -> None:
 
     token = commands.add_parser(
         "token",
-        help="make an API key, or sign a token",
-        description="Make an API key for a caller: it is shown once, and the server's settings "
-        "get its digest. With --secret, sign a JSON Web Token (HS256) instead.",
+        help="create an API key, or sign a token",
+        description="Create an API key for a program (--scope). It is shown once; the server's "
+        "settings get its digest. Or sign a JSON Web Token for a user (--grant), with the secret "
+        f"or private key in --key-file or the environment variable {_KEY_VARIABLE}.",
         epilog="example: onceward token billing --scope 'send:invoices.*' --scope lock:billing",
     )
-    token.add_argument("name", metavar="NAME", help="the caller's name")
+    token.add_argument("name", metavar="NAME", help="name of the program or user")
     token.add_argument(
-        "--scope", action="append", default=[], help="what it may do, such as send:orders, or all"
+        "--scope",
+        action="append",
+        default=[],
+        metavar="ACTION:PATTERN",
+        help="scope of the API key: send:orders.*, or all; repeatable",
     )
-    token.add_argument("--secret", help="sign a token with this secret")
-    token.add_argument("--audience", default="onceward", help="the token's aud (onceward)")
-    token.add_argument("--expires-s", type=int, default=3_600, help="its lifetime (an hour)")
+    token.add_argument(
+        "--grant",
+        action="append",
+        default=[],
+        metavar="ACTION:NAME",
+        help="grant of the token, name taken literally; repeatable",
+    )
+    token.add_argument("--key-file", metavar="FILE", help="secret or private key; - for stdin")
+    token.add_argument(
+        "--algorithm", default="HS256", choices=tokens.ALGORITHMS, help="of the token [HS256]"
+    )
+    token.add_argument("--audience", default="onceward", help="audience of the token [onceward]")
+    token.add_argument("--issuer", help="issuer of the token")
+    token.add_argument("--key-id", help="key ID of the token")
+    token.add_argument(
+        "--expires-s", type=int, default=3_600, help="lifetime of the token in seconds [3600]"
+    )
     token.set_defaults(run=_token)
 
     work = commands.add_parser(
@@ -148,14 +165,19 @@ def _config(arguments: argparse.Namespace) -> int:
 
 
 def _token(arguments: argparse.Namespace) -> int:
+    if bool(arguments.scope) == bool(arguments.grant):
+        raise OncewardError(
+            "use --scope (such as --scope 'send:orders.*') for an API key, or --grant (such as "
+            "--grant write:board.7) for a token"
+        )
+    if arguments.grant:
+        print(_signed(arguments))
+        return 0
+    if arguments.key_file is not None:
+        raise OncewardError("--key-file signs a token; use it with --grant, not --scope")
     name, scopes = arguments.name, arguments.scope
     admit_caller(name)
     admit_scopes(scopes)
-    if not scopes:
-        raise OncewardError("say what it may do: --scope all, --scope send:orders, …")
-    if arguments.secret is not None:
-        print(_signed(name, scopes, arguments))
-        return 0
     key = KEY_PREFIX + ids.random_bytes(_KEY_BYTES).hex()
     listed = ", ".join(_quoted(scope) for scope in scopes)
     print(f"{key}\n")
@@ -169,24 +191,36 @@ def _quoted(text: str) -> str:
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 
-def _signed(name: str, scopes: list[str], arguments: argparse.Namespace) -> str:
-    import jwt
+def _signed(arguments: argparse.Namespace) -> str:
+    pairs = [grant.partition(":") for grant in arguments.grant]
+    return tokens.sign(
+        _signing_key(arguments.key_file),
+        user=arguments.name,
+        grants=[tokens.Grant(action, name) for action, _, name in pairs],
+        expires_s=arguments.expires_s,
+        audience=arguments.audience,
+        issuer=arguments.issuer,
+        key_id=arguments.key_id,
+        algorithm=arguments.algorithm,
+    )
 
-    if len(arguments.secret.encode()) < HS256_BYTES_MIN:
-        raise OncewardError(
-            f"a secret for tokens has at least {HS256_BYTES_MIN} bytes", code="bad_settings"
-        )
-    if arguments.expires_s <= 0:
-        raise OncewardError("a token has a lifetime of a second or more")
-    now_s = Clock().now_ms() // 1000
-    claims = {
-        "sub": name,
-        "aud": arguments.audience,
-        "scope": " ".join(scopes),
-        "iat": now_s,
-        "exp": now_s + arguments.expires_s,
-    }
-    return jwt.encode(claims, arguments.secret, algorithm="HS256")
+
+def _signing_key(file: str | None) -> str:
+    """Never from the command line, which every user of the machine can read."""
+    if file is None:
+        key = os.environ.get(_KEY_VARIABLE)
+        if key is None:
+            raise OncewardError(
+                f"no key to sign with; use --key-file or set {_KEY_VARIABLE}", code="bad_settings"
+            )
+        return key
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise OncewardError(f"key file {file!r} not found", code="no_such_file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise OncewardError(f"cannot read {file!r}: {error}", code="bad_settings") from error
+    return text.rstrip("\r\n")
 
 
 def _work(arguments: argparse.Namespace) -> int:

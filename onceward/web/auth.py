@@ -1,8 +1,9 @@
 """Who calls, and what they may do.
 
 Servers have API keys, of which only digests are kept; people have JSON Web Tokens. Both name
-their caller, whose dedupe keys and jobs are its own, and carry scopes: an action and a pattern
-of names, as in `send:orders` or `work:mail.*`. Actions:
+their caller, whose dedupe keys and jobs are its own. An API key has scopes, an action and a pattern
+of names, as in `send:orders` or `work:mail.*`; a token has grants, an action and one literal name
+(`onceward.tokens`), which count where the ceiling of its issuer covers them. Actions:
 
     send      send messages to queues that match, and see what became of one's own
     work      claim jobs of queues that match, and complete, fail and extend them
@@ -23,42 +24,26 @@ of names, as in `send:orders` or `work:mail.*`. Actions:
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any, Literal, get_args
+from typing import Any, NamedTuple
 
 import msgspec
 
 from onceward import limits
 from onceward.errors import BadInput, OncewardError
 from onceward.parts.timers import WEBHOOKS
+from onceward.tokens import ALGORITHMS, HS256_BYTES_MIN, Action
+from onceward.web.grants import EVERYTHING, Claimed, Grants, Issuer, admit_scopes
 
-ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 KEY_PREFIX = "ow_"
 _JWT = "jwt"
 # Control characters, line separators, and what changes the direction of text: in logs, on
 # terminals and on pages a name with them could pose as another.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-HS256_BYTES_MIN = 32
 RSA_BITS_MIN = 2_048
 
-Action = Literal[
-    "send",
-    "work",
-    "manage",
-    "lock",
-    "timer",
-    "endpoint",
-    "read",
-    "write",
-    "room",
-    "play",
-    "table",
-    "operate",
-]
-ACTIONS: tuple[str, ...] = get_args(Action)
 # What no scope covers. A job in the queue of outward calls says in whose name a call is made, with
 # the headers and the signature of that one: timers alone put it there, and a server alone makes it.
 _OURS = {("send", WEBHOOKS), ("work", WEBHOOKS)}
@@ -69,25 +54,25 @@ class Caller:
     """Whoever has made a request."""
 
     name: str
-    scopes: tuple[str, ...]
+    grants: Grants
     until_ms: int | None = field(default=None, compare=False)
     """When its token expires."""
+    claimed: Claimed = field(default=Claimed(), compare=False)
+    """What its token claims."""
     _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
 
     def may(self, action: Action, name: str) -> bool:
-        """Whether a scope covers an action on a name, and it is not for the server alone."""
+        """Whether a grant covers an action on a name, and it is not for the server alone."""
         asked = (action, name)
         allowed = self._known.get(asked)
         if allowed is None:
-            allowed = asked not in _OURS and any(
-                _covers(scope, action, name) for scope in self.scopes
-            )
+            allowed = asked not in _OURS and self.grants.cover(action, name)
             if len(self._known) < limits.SCOPES_KNOWN_MAX:
                 self._known[asked] = allowed
         return allowed
 
     def insist(self, action: Action, name: str) -> None:
-        """Raise `not_allowed` if no scope covers it."""
+        """Raise `not_allowed` if no grant covers it."""
         if (action, name) in _OURS:
             raise OncewardError(
                 f"{name} is for the calls that timers make: nobody else sends there, or works "
@@ -95,17 +80,20 @@ class Caller:
                 code="not_allowed",
             )
         if not self.may(action, name):
-            raise OncewardError(
-                f"{self.name!r} has no scope for {action}:{name[:100]}", code="not_allowed"
-            )
+            asked = f"{action}:{name[:100]}"
+            if self.grants.ask(action, name):
+                why = f"the token of {self.name!r} has {asked}, but its issuer's ceiling has not"
+            else:
+                why = f"{self.name!r} lacks the scope {asked}"
+            raise OncewardError(why, code="not_allowed")
 
     def insist_all(self) -> None:
         """Raise `not_allowed` for who may not do everything."""
-        if "all" not in self.scopes:
-            raise OncewardError(f"{self.name!r} has not the scope all", code="not_allowed")
+        if not self.grants.everything:
+            raise OncewardError(f"{self.name!r} lacks the scope 'all'", code="not_allowed")
 
 
-DEVELOPER = Caller("developer", ("all",))
+DEVELOPER = Caller("developer", EVERYTHING)
 """Everyone, in dev mode."""
 
 
@@ -129,6 +117,21 @@ class JwtKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     issuer: str | None = None
     id: str | None = None
     """If given, only for tokens that name it as their `kid`."""
+    ceiling: tuple[str, ...] | None = None
+    """What its tokens can grant at most, as scopes with patterns: `write:board.*`. Without it, all
+    actions but `all`, `manage` and `operate`."""
+    scopes: dict[str, tuple[str, ...]] = {}
+    """For the tokens of other identity providers: what a value of the claim `scope` grants. The
+    user of the token stands in place of `{sub}`. Values that are not listed grant nothing."""
+
+
+class _Known(NamedTuple):
+    """A key of the settings, ready for use."""
+
+    key: JwtKey
+    material: Any
+    """What its algorithm makes of it."""
+    issuer: Issuer
 
 
 class Auth:
@@ -143,7 +146,7 @@ class Auth:
         for key in api_keys:
             admit_caller(key.name)
             admit_scopes(key.scopes)
-            self._keys[_digest(key)] = Caller(key.name, key.scopes)
+            self._keys[_digest(key)] = Caller(key.name, Grants.of(key.scopes))
         self._jwt_keys = [_prepared(key) for key in jwt_keys]
         self.stored: Callable[[str], Caller | None] = lambda digest: None
         """Who has a key that the settings do not have, by its digest."""
@@ -161,7 +164,8 @@ class Auth:
             if caller is None:
                 raise _refused("this API key is not known")
             return caller
-        return _caller(self._verified(credentials)[1], now_ms)
+        known, claims = self._verified(credentials)
+        return _caller(known.issuer, claims, now_ms)
 
     def names(self) -> set[str]:
         """The callers that have keys in the settings."""
@@ -169,23 +173,27 @@ class Auth:
 
     def credential(self, authorization: str | None) -> str:
         """What a session of a caller depends on: the digest of its key, or `jwt` and the digest of
-        the key that its token is signed with, or `dev`. Raises `no_credentials`."""
+        the issuer of its token, or `dev`. Raises `no_credentials`."""
         if self.dev:
             return "dev"
         _, credentials = _parts(authorization)
         if credentials.startswith(KEY_PREFIX):
             return sha256(credentials.encode()).hexdigest()
-        return _mark(self._verified(credentials)[0])
+        return _mark(self._verified(credentials)[0].key)
 
     def holder(self, credential: str, caller: Caller) -> Caller | None:
         """What a caller who has signed in with it may do by now; None: it is none any more."""
         if self.dev or credential == "dev":
-            return caller if self.dev and credential == "dev" else None
+            both = self.dev and credential == "dev"
+            return replace(caller, grants=EVERYTHING, _known={}) if both else None
         if credential.startswith(_JWT):
-            return caller if any(credential == _mark(key) for key, _ in self._jwt_keys) else None
+            issuers = [one.issuer for one in self._jwt_keys if credential == _mark(one.key)]
+            if not issuers:
+                return None
+            return replace(caller, grants=issuers[0].grants(caller.claimed, caller.name), _known={})
         return self._keys.get(bytes.fromhex(credential)) or self.stored(credential)
 
-    def _verified(self, token: str) -> tuple[JwtKey, dict[str, Any]]:
+    def _verified(self, token: str) -> tuple[_Known, dict[str, Any]]:
         """What a token claims, and the key that it is signed with. Raises `no_credentials`."""
         import jwt  # here, since few need it and it takes long to load
 
@@ -196,13 +204,14 @@ class Auth:
                 f"this is no token ({error}), and no API key, which begins with {KEY_PREFIX}"
             ) from error
         reason = "no key of this server fits its algorithm and kid"
-        for key, material in self._jwt_keys:
+        for known in self._jwt_keys:
+            key = known.key
             if header.get("alg") != key.algorithm or key.id not in (None, header.get("kid")):
                 continue
             try:
                 claims = jwt.decode(
                     token,
-                    material,
+                    known.material,
                     algorithms=[key.algorithm],
                     audience=key.audience,
                     issuer=key.issuer,
@@ -214,7 +223,7 @@ class Auth:
                         "verify_iat": False,
                     },
                 )
-                return key, claims
+                return known, claims
             except jwt.PyJWTError as error:
                 reason = str(error)
         raise _refused(f"the token is refused: {reason}")
@@ -227,11 +236,13 @@ def _parts(authorization: str | None) -> tuple[str, str]:
 
 
 def _mark(key: JwtKey) -> str:
-    """What tells that a session is by a token of this key."""
-    return f"{_JWT}:{sha256(key.key.encode()).hexdigest()}"
+    """What tells that a session is by a token of this issuer: one secret may be of several, with
+    ceilings of their own."""
+    which = msgspec.json.encode((key.algorithm, key.key, key.audience, key.issuer, key.id))
+    return f"{_JWT}:{sha256(which).hexdigest()}"
 
 
-def _caller(claims: dict[str, Any], now_ms: int) -> Caller:
+def _caller(issuer: Issuer, claims: dict[str, Any], now_ms: int) -> Caller:
     expires, begins = claims["exp"], claims.get("nbf", 0)
     if not (_is_time(expires) and _is_time(begins)):
         raise _refused("the token's exp and nbf must be numbers of seconds")
@@ -240,14 +251,16 @@ def _caller(claims: dict[str, Any], now_ms: int) -> Caller:
         raise _refused("the token has expired")
     if begins * 1000 - slack_ms > now_ms:
         raise _refused("the token is not valid yet")
-    name, scope = claims["sub"], claims.get("scope", "")
-    if not isinstance(name, str) or not isinstance(scope, str):
-        raise _refused("the token's sub and scope must be text")
+    name = claims["sub"]
+    if not isinstance(name, str):
+        raise _refused("the token's sub must be text")
     try:
         admit_caller(name)
+        claimed = issuer.read(claims)
     except OncewardError as error:
-        raise _refused(error.message) from error
-    return Caller(name, tuple(scope.split()), int(expires * 1000) + slack_ms)
+        raise _refused(f"the token is refused: {error.message}") from error
+    until_ms = int(expires * 1000) + slack_ms
+    return Caller(name, issuer.grants(claimed, name), until_ms, claimed)
 
 
 def _is_time(value: Any) -> bool:
@@ -271,28 +284,9 @@ def admit_caller(name: str) -> None:
         )
 
 
-def admit_scopes(scopes: Sequence[str]) -> None:
-    """Raise `bad_settings` for scopes that mean nothing."""
-    for scope in scopes:
-        action, _, pattern = scope.partition(":")
-        if scope != "all" and (action not in ACTIONS or not pattern):
-            raise OncewardError(
-                f"{scope!r} is no scope: write all, or an action ({', '.join(ACTIONS)}), a colon "
-                "and a pattern of names, as in send:orders.*",
-                code="bad_settings",
-            )
-
-
 def digest_of(key: str) -> str:
     """The digest of an API key, as the settings have it."""
     return f"sha256:{sha256(key.encode()).hexdigest()}"
-
-
-def _covers(scope: str, action: str, name: str) -> bool:
-    if scope == "all":
-        return True
-    allowed, _, pattern = scope.partition(":")
-    return allowed == action and fnmatchcase(name, pattern)
 
 
 def _digest(key: ApiKey) -> bytes:
@@ -309,7 +303,7 @@ def _digest(key: ApiKey) -> bytes:
     return digest
 
 
-def _prepared(key: JwtKey) -> tuple[JwtKey, Any]:
+def _prepared(key: JwtKey) -> _Known:
     """A key with what its algorithm makes of it. Raises `bad_settings`."""
     if key.algorithm not in ALGORITHMS:
         raise OncewardError(
@@ -340,7 +334,7 @@ def _prepared(key: JwtKey) -> tuple[JwtKey, Any]:
             f"the key for RS256 has at least {RSA_BITS_MIN} bits, not {material.key_size}",
             code="bad_settings",
         )
-    return key, material
+    return _Known(key, material, Issuer(key.ceiling, key.scopes))
 
 
 def _refused(why: str) -> BadInput:

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.parts.rooms.frames import PROTOCOL
 from onceward.web.auth import Caller
+from onceward.web.grants import EVERYTHING
 from onceward.web.http import Receive, Request, Response, Scope, Send
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def behind(server: "Server", request: Request) -> Caller:
     user = unquote(request.header(USER.lower().encode()) or "")
     if not server.app.hub.owners.is_node(secret) or not user:
         raise BadInput("this is no node of this database", code="no_credentials")
-    return Caller(user, ("all",))
+    return Caller(user, EVERYTHING)
 
 
 def _caller(server: "Server", authorization: str | None, offered: list[str]) -> Caller | None:

@@ -10,7 +10,8 @@ from onceward.errors import BadInput, OncewardError
 from onceward.keys import Key
 from onceward.store import Store
 from onceward.transaction import Transaction
-from onceward.web.auth import KEY_PREFIX, Caller, admit_caller, admit_scopes, digest_of
+from onceward.web.auth import KEY_PREFIX, Caller, admit_caller, digest_of
+from onceward.web.grants import Grants, admit_scopes
 
 _PARTITION = "apikey"
 _KEY_BYTES = 32
@@ -101,7 +102,7 @@ class Keyring:
     def _take(self, found: dict[str, StoredKey]) -> None:
         before, self.keys = self._callers, found
         self._callers = {
-            digest: before.get(digest) or Caller(key.name, key.scopes)
+            digest: before.get(digest) or Caller(key.name, Grants.of(key.scopes))
             for digest, key in found.items()
         }
         for digest, caller in before.items():

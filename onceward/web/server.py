@@ -292,7 +292,7 @@ class Server:
         called that. Raises `no_credentials`."""
         if self.auth.dev:
             name = token.removeprefix("dev:")
-            return DEVELOPER if name in ("", token) else Caller(name, DEVELOPER.scopes)
+            return DEVELOPER if name in ("", token) else Caller(name, DEVELOPER.grants)
         return self.auth.caller(f"Bearer {token}", self.app.store.clock.now_ms())
 
     async def probe(self) -> None:

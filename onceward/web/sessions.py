@@ -1,20 +1,21 @@
 """Sessions: how a browser shows who uses it, without keeping a key.
 
 Who signs in at the console, by a link that counts once or by a key, gets a cookie: the caller's
-name and scopes, signed with a secret that stands in the database, so that all nodes take it and a
-restart ends no session. No script can read the cookie. It counts only together with a header that
-repeats a token of the session: pages of other origins cannot set that header, and cannot know the
-token, though a browser sends them the cookie's way (all ports of a machine share their cookies).
+name and what its token claims, signed with a secret that stands in the database, so that all nodes
+take it and a restart ends no session. No script can read the cookie. It counts only together with a
+header that repeats a token of the session: pages of other origins cannot set that header, and
+cannot know the token, though a browser sends them the cookie's way (all ports of a machine share
+their cookies).
 """
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from onceward import keys, limits
 from onceward.app import App
@@ -22,6 +23,7 @@ from onceward.errors import BadInput, OncewardError
 from onceward.keys import Key
 from onceward.transaction import Transaction
 from onceward.web.auth import Caller
+from onceward.web.grants import Claimed, Grants
 from onceward.web.http import Request
 
 HEADER = b"onceward-session"
@@ -34,7 +36,8 @@ class Session(msgspec.Struct, frozen=True):
     """What a cookie says."""
 
     name: str
-    scopes: tuple[str, ...]
+    claimed: Claimed
+    """What its token claims; of who has a key, the key says what its holder may do."""
     until_ms: int
     token: str
     """Which the page repeats in a header."""
@@ -93,7 +96,7 @@ class Sessions:
         if caller.until_ms is not None:
             until_ms = min(until_ms, caller.until_ms)
         token = self._app.store.ids.token(16)
-        return Session(caller.name, caller.scopes, until_ms, token, credential)
+        return Session(caller.name, caller.claimed, until_ms, token, credential)
 
     def find(self, request: Request) -> Session | None:
         """The session that the cookie of a request is of, if it counts."""
@@ -107,8 +110,12 @@ class Sessions:
             return None
         if session.until_ms <= self._app.store.clock.now_ms():
             return None
-        holder = self._holder(session.credential, Caller(session.name, session.scopes))
-        return None if holder is None else replace(session, scopes=holder.scopes)
+        return None if self.holder(session) is None else session
+
+    def holder(self, session: Session) -> Caller | None:
+        """Who has a session, with what they may do by now; None if it counts no more."""
+        caller = Caller(session.name, Grants(), session.until_ms, session.claimed)
+        return self._holder(session.credential, caller)
 
     def caller(self, request: Request) -> Caller | None:
         """Who makes a request by a session; None if it does not say that it is made by one.
@@ -120,7 +127,9 @@ class Sessions:
         if session is None or not hmac.compare_digest(token.encode(), session.token.encode()):
             raise BadInput("the session is over: sign in again", code="no_credentials")
         insist_own_page(request)
-        return Caller(session.name, session.scopes, session.until_ms)
+        caller = self.holder(session)
+        assert caller is not None  # or it would not have been found
+        return replace(caller, until_ms=session.until_ms)
 
     def cookie(self, session: Session | None, request: Request) -> tuple[bytes, bytes]:
         """The header that gives a browser its cookie, or takes it away."""

@@ -62,7 +62,7 @@ MEANING = {
     "app": "module:name of an App whose handlers run in this process",
     "name": "what this node is called among others",
     "keys": "API keys: name, digest and scopes of each; `onceward token` makes one",
-    "jwt": "keys of token issuers: algorithm, key, audience, and maybe issuer and id",
+    "jwt": "token issuers: algorithm, key, audience; optionally issuer, id, ceiling, scopes",
     "log": "text or json",
     "log_level": "debug, info, warning or error",
     "drain_s": "how long requests and handlers may take to finish when the server stops",
@@ -105,7 +105,15 @@ class Setting(NamedTuple):
         if self.name == "keys":
             return [{"name": key.name, "scopes": list(key.scopes)} for key in value]
         if self.name == "jwt":
-            return [{"algorithm": key.algorithm, "audience": key.audience} for key in value]
+            return [
+                {
+                    "algorithm": key.algorithm,
+                    "audience": key.audience,
+                    **({} if key.ceiling is None else {"ceiling": list(key.ceiling)}),
+                    **({"scopes": key.scopes} if key.scopes else {}),
+                }
+                for key in value
+            ]
         return redact_url(value) if self.name == "database" else value
 
     @property

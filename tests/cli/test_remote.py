@@ -316,5 +316,5 @@ def test_a_link_opens_the_console_as_who_asked_for_it(
     place, _, link = address.partition("#enter=")
     assert place == f"{server.url}/console"
     entered = request(server, "POST", "/v1/session", {"link": link})
-    assert (entered["name"], entered["scopes"]) == ("operator", ["all"])
+    assert (entered["name"], entered["grants"]) == ("operator", [{"action": "all"}])
     assert command.json("console")["address"].startswith(f"{place}#enter=")

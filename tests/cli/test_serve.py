@@ -1,5 +1,6 @@
 """`onceward serve`, `config` and `token`, as they are typed."""
 
+import io
 import json
 import logging
 import re
@@ -17,6 +18,7 @@ from onceward.app import App
 from onceward.clock import Clock
 from onceward.errors import TABLE
 from onceward.web.auth import Auth, JwtKey
+from onceward.web.grants import Grants
 from onceward.web.settings import MEANING, Settings, load
 
 Capture = pytest.CaptureFixture[str]
@@ -82,7 +84,7 @@ def test_what_it_cannot_start_with_is_told_in_one_line(
         (("serve",), "uvicorn", "server"),
         (("send", "q", "1"), "aiohttp", "client"),
         (("queues",), "aiohttp", "client"),
-        (("token", "ann", "--scope", "all", "--secret", SECRET), "jwt", "server"),
+        (("token", "ann", "--grant", "all", "--algorithm", "ES256"), "jwt", "server"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
 )
@@ -94,6 +96,7 @@ def test_what_is_not_installed_is_named(
     extra: str,
 ) -> None:
     _uninstall(monkeypatch, module)
+    monkeypatch.setenv("ONCEWARD_TOKEN_KEY", SECRET)
     assert run(*arguments) == TABLE["bad_settings"].exit
     said = f"this needs {module}: pip install 'onceward[{extra}]'"
     assert said in complaint(capsys, "bad_settings")
@@ -256,21 +259,44 @@ def test_a_new_key_fits_into_the_settings(capsys: Capture, name: str) -> None:
     Path("onceward.toml").write_text(settings, encoding="utf-8")
     auth = Auth(load({}, {})[0].keys)
     caller = auth.caller(f"Bearer {key}", 0)
-    assert (caller.name, caller.scopes) == (name, ("send:invoices.*", "lock:b"))
+    assert caller.name == name
+    assert caller.grants == Grants.of(("send:invoices.*", "lock:b"))
     # It is another one each time.
     assert run("token", name, "--scope", "all") == 0
     assert capsys.readouterr().out.splitlines()[0] != key
 
 
-def test_a_token_is_signed_with_a_secret(capsys: Capture) -> None:
-    options = ("--secret", SECRET, "--audience", "us", "--expires-s", "60")
-    assert run("token", "ann", "--scope", "send:a", "--scope", "work:b", *options) == 0
+def test_a_token_is_signed_with_a_key_from_a_file(capsys: Capture) -> None:
+    Path("secret").write_text(f"{SECRET}\n")
+    options = ("--key-file", "secret", "--audience", "us", "--issuer", "i", "--key-id", "k")
+    grants = ("--grant", "send:a", "--grant", "work:x all", "--grant", "read:*")
+    assert run("token", "ann", *grants, *options, "--expires-s", "60") == 0
     token = capsys.readouterr().out.strip()
-    auth = Auth(jwt_keys=[JwtKey("HS256", SECRET, "us")])
+    auth = Auth(jwt_keys=[JwtKey("HS256", SECRET, "us", issuer="i", id="k")])
     caller = auth.caller(f"Bearer {token}", Clock().now_ms())
-    assert (caller.name, caller.scopes) == ("ann", ("send:a", "work:b"))
+    assert caller.name == "ann"
+    assert caller.grants.named == {("send", "a"), ("work", "x all"), ("read", "*")}
+    assert not caller.may("read", "anything")
     claims = jwt.decode(token, SECRET, ["HS256"], audience="us")
     assert claims["exp"] - claims["iat"] == 60
+
+
+def test_the_key_for_tokens_comes_from_the_environment_or_standard_input(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEWARD_TOKEN_KEY", SECRET)
+    assert run("token", "ann", "--grant", "all") == 0
+    monkeypatch.setenv("ONCEWARD_TOKEN_KEY", "x" * 32)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{SECRET}\n"))
+    assert run("token", "ann", "--grant", "all", "--key-file", "-") == 0
+    for token in capsys.readouterr().out.split():
+        claims = jwt.decode(token, SECRET, ["HS256"], audience="onceward")
+        assert claims["authorization_details"] == [{"type": "onceward", "actions": ["all"]}]
+
+
+def test_a_secret_cannot_be_given_where_other_users_see_it(capsys: Capture) -> None:
+    assert run("token", "ann", "--grant", "read:x", "--secret", SECRET) == 2
+    assert "unrecognized arguments: --secret" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -280,12 +306,23 @@ def test_a_token_is_signed_with_a_secret(capsys: Capture) -> None:
         (("", "--scope", "all"), "bad_settings"),
         (("x" * 300, "--scope", "all"), "bad_settings"),
         (("ann", "--scope", "everything"), "bad_settings"),
-        (("ann", "--scope", "all", "--secret", "short"), "bad_settings"),
-        (("ann", "--scope", "all", "--secret", SECRET, "--expires-s", "0"), "bad_request"),
+        (("ann", "--scope", "all", "--grant", "all"), "bad_request"),
+        (("ann", "--scope", "all", "--key-file", "secret"), "bad_request"),
+        (("ann", "--grant", "all"), "bad_settings"),
+        (("ann", "--grant", "all", "--key-file", "short"), "bad_settings"),
+        (("ann", "--grant", "all", "--key-file", "missing"), "no_such_file"),
+        (("ann", "--grant", "all", "--key-file", "."), "bad_settings"),
+        (("ann", "--grant", "all", "--key-file", "secret", "--algorithm", "ES256"), "bad_settings"),
+        (("ann", "--grant", "all", "--key-file", "secret", "--expires-s", "0"), "bad_value"),
+        (("ann", "--grant", "read", "--key-file", "secret"), "bad_value"),
+        (("ann", "--grant", "reed:x", "--key-file", "secret"), "bad_value"),
+        (("", "--grant", "all", "--key-file", "secret"), "bad_value"),
     ],
 )
 def test_a_token_that_could_not_be_used_is_refused(
     capsys: Capture, arguments: tuple[str, ...], code: str
 ) -> None:
+    Path("secret").write_text(SECRET)
+    Path("short").write_text("short")
     assert run("token", *arguments) == TABLE[code].exit
     complaint(capsys, code)

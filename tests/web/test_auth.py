@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import jwt
 import pytest
@@ -17,12 +17,21 @@ from jwt.utils import base64url_encode
 
 from onceward import limits
 from onceward.errors import BadInput, OncewardError
+from onceward.tokens import Action
 from onceward.web.auth import DEVELOPER, ApiKey, Auth, Caller, JwtKey, digest_of
+from onceward.web.grants import EVERYTHING, Grants
 
 NOW_MS = 1_700_000_000_000
 NOW_S = NOW_MS // 1000
 SECRET = "s" * 32
-CLAIMS = {"sub": "ann", "aud": "onceward", "exp": NOW_S + 60, "scope": "send:orders lock:*"}
+DETAILS = [{"type": "onceward", "actions": ["send", "lock"], "identifier": "orders"}]
+CLAIMS = {
+    "sub": "ann",
+    "aud": "onceward",
+    "exp": NOW_S + 60,
+    "scope": "all send:*",
+    "authorization_details": DETAILS,
+}
 
 GENERATE: dict[str, Callable[[], Any]] = {
     "RS256": lambda: rsa.generate_private_key(65_537, 2_048),
@@ -75,7 +84,7 @@ def unsettled(*api_keys: ApiKey, jwt_keys: tuple[JwtKey, ...] = ()) -> str:
 
 def test_an_api_key_tells_who_calls() -> None:
     auth = Auth([ApiKey("ann", digest_of("ow_1"), ("all",)), ApiKey("bob", digest_of("ow_2"), ())])
-    assert auth.caller("Bearer ow_1", NOW_MS) == Caller("ann", ("all",))
+    assert auth.caller("Bearer ow_1", NOW_MS) == Caller("ann", EVERYTHING)
     assert auth.caller("bearer   ow_2 ", NOW_MS).name == "bob"
     assert "not known" in refusal(auth, "Bearer ow_3")
 
@@ -96,10 +105,59 @@ def test_without_any_keys_nobody_may_call_but_in_dev_mode() -> None:
 
 def test_a_token_tells_who_calls_and_what_they_may_do() -> None:
     caller = verifier().caller(f"Bearer {token()}", NOW_MS)
-    assert caller == Caller("ann", ("send:orders", "lock:*"))
+    assert caller.name == "ann"
     assert caller.may("send", "orders")
+    assert caller.may("lock", "orders")
+    assert not caller.may("work", "orders")
     assert not caller.may("send", "others")
-    assert verifier().caller(f"Bearer {token(scope=None)}", NOW_MS).scopes == ()
+    none = verifier().caller(f"Bearer {token(authorization_details=None)}", NOW_MS)
+    assert not none.may("send", "orders")
+
+
+@pytest.mark.parametrize("scope", ["all", "send:x", "read:x all", "manage:*", ["all"]])
+def test_the_scope_claim_grants_nothing_unless_it_is_mapped(scope: Any) -> None:
+    asked = f"Bearer {token(scope=scope, authorization_details=None)}"
+    for options in ({}, {"ceiling": ("all",)}, {"ceiling": ("send:*",)}):
+        caller = verifier(**options).caller(asked, NOW_MS)  # type: ignore[arg-type]
+        assert not any(caller.may(action, "x") for action in get_args(Action))
+        assert not caller.grants.everything
+    mapped = verifier(scopes={"orders": ("send:orders.*",)})
+    asked = f"Bearer {token(scope='openid orders', authorization_details=None)}"
+    assert mapped.caller(asked, NOW_MS).may("send", "orders.new")
+    assert not mapped.caller(asked, NOW_MS).may("send", "x")
+
+
+def test_a_token_cannot_appoint_operators_unless_its_issuer_may() -> None:
+    entries = [
+        {"type": "onceward", "actions": ["all"]},
+        {"type": "onceward", "actions": ["manage", "operate", "send"], "identifier": "orders"},
+    ]
+    asked = f"Bearer {token(authorization_details=entries)}"
+    caller = verifier().caller(asked, NOW_MS)
+    with pytest.raises(OncewardError, match="lacks the scope 'all'"):
+        caller.insist_all()
+    assert caller.may("send", "orders")
+    assert not caller.may("send", "mail")
+    for action in ("manage", "operate"):
+        with pytest.raises(OncewardError, match="but its issuer's ceiling has not"):
+            caller.insist(action, "orders")  # type: ignore[arg-type]
+    verifier(ceiling=("all",)).caller(asked, NOW_MS).insist_all()
+    managed = verifier(ceiling=("manage:orders",)).caller(asked, NOW_MS)
+    assert managed.may("manage", "orders")
+    assert not managed.may("send", "orders")
+    assert not managed.grants.everything
+
+
+def test_each_issuer_has_a_ceiling_of_its_own() -> None:
+    auth = Auth(
+        jwt_keys=[
+            JwtKey("HS256", "a" * 32, "onceward", ceiling=("send:orders",)),
+            JwtKey("HS256", "b" * 32, "onceward", ceiling=("lock:*",)),
+        ]
+    )
+    first, second = (auth.caller(f"Bearer {token(one * 32)}", NOW_MS) for one in "ab")
+    assert (first.may("send", "orders"), first.may("lock", "orders")) == (True, False)
+    assert (second.may("send", "orders"), second.may("lock", "orders")) == (False, True)
 
 
 @pytest.mark.parametrize("algorithm", PRIVATE)
@@ -151,7 +209,16 @@ BAD_TOKENS: dict[str, tuple[str, str]] = {
     "empty subject": (token(sub=""), "a caller's name"),
     "subject that is no text": (token(sub="\ud800"), "a caller's name"),
     "long subject": (token(sub="x" * 257), "a caller's name"),
-    "scope of another kind": (token(scope=["all"]), "sub and scope must be text"),
+    "subject of another kind": (token(sub=["ann"]), "ubject must be a string"),
+    "grants of another kind": (token(authorization_details="all"), "not a list of objects"),
+    "grants of an unknown action": (
+        token(authorization_details=[{**DETAILS[0], "actions": ["sned"]}]),
+        "unknown action 'sned'",
+    ),
+    "grants with a restriction": (
+        token(authorization_details=[{**DETAILS[0], "locations": ["https://elsewhere"]}]),
+        "invalid entry",
+    ),
     "not a token": ("hello", "and no API key, which begins with ow_"),
     "not a token either": ("a.b.c", "this is no token"),
     "claims that are no object": (by_hand({"alg": "HS256"}, "[]", b"x"), "token"),
@@ -243,6 +310,14 @@ BAD_JWT_KEYS = {
         "not a public key",
     ),
     "private key": (JwtKey("RS256", private_text(PRIVATE["RS256"]), "a"), "is a private one"),
+    "ceiling that means nothing": (
+        JwtKey("HS256", SECRET, "a", ceiling=("everything",)),
+        "is not a scope",
+    ),
+    "scope beyond the ceiling": (
+        JwtKey("HS256", SECRET, "a", scopes={"admin": ("all",)}),
+        "add it to `ceiling`",
+    ),
 }
 
 
@@ -266,11 +341,11 @@ def test_a_callers_name_has_limits(name: str) -> None:
 
 @pytest.mark.parametrize("scope", ["", "send", "send:", "sned:orders", ":orders", "all:x", "ALL"])
 def test_a_scope_that_means_nothing_is_refused(scope: str) -> None:
-    assert "is no scope" in unsettled(ApiKey("ann", digest_of("ow_1"), (scope,)))
+    assert "is not a scope" in unsettled(ApiKey("ann", digest_of("ow_1"), (scope,)))
 
 
 def test_scopes_are_patterns_of_names_for_each_action() -> None:
-    caller = Caller("ann", ("send:orders.*", "work:mail", "lock:[ab]?"))
+    caller = Caller("ann", Grants.of(("send:orders.*", "work:mail", "lock:[ab]?")))
     assert caller.may("send", "orders.new")
     assert not caller.may("send", "orders")
     assert not caller.may("send", "Orders.new")
@@ -286,7 +361,7 @@ def test_scopes_are_patterns_of_names_for_each_action() -> None:
 
 
 def test_what_is_remembered_of_scopes_has_an_end() -> None:
-    caller = Caller("ann", ("send:q*",))
+    caller = Caller("ann", Grants.of(("send:q*",)))
     for number in range(2 * limits.SCOPES_KNOWN_MAX):
         assert caller.may("send", f"q{number}")
     assert not caller.may("send", "other")

@@ -291,16 +291,18 @@ def test_a_key_is_shown_once_and_can_be_removed(console: Console) -> None:
     with console.visit("422") as page:
         console.open(page, "settings", "Settings")
         page.get_by_label("Caller").fill("billing")
-        page.get_by_label("Scopes, with").fill("everything")
+        page.get_by_label("Scopes, one").fill("everything")
         page.get_by_role("button", name="Make a key").click()
-        page.get_by_role("alert").get_by_text("is no scope").wait_for()
-        page.get_by_label("Scopes, with").fill("send:invoices.* lock:billing")
+        page.get_by_role("alert").get_by_text("is not a scope").wait_for()
+        page.get_by_label("Scopes, one").fill("send:invoices.*\nlock:x all\n")
         page.get_by_role("button", name="Make a key").click()
         key = page.locator(".secret").inner_text()
         assert key.startswith("ow_")
         assert grievances(page) == []
         page.reload()
         page.get_by_role("cell", name="billing", exact=True).wait_for()
+        # A name with a space in it is one name.
+        page.get_by_role("cell", name="send:invoices.*, lock:x all", exact=True).wait_for()
         assert key not in page.content()
         page.get_by_role("button", name="Remove").click()
         page.get_by_role("dialog").get_by_role("button", name="Remove it").click()

@@ -10,11 +10,12 @@ from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.parts.rooms.frames import PROTOCOL
 from onceward.web.api import ROUTES
 from onceward.web.auth import DEVELOPER, ApiKey, Auth, Caller, digest_of
+from onceward.web.grants import EVERYTHING, Grants
 from onceward.web.handshake import Admission, admit, admit_origin, behind, is_from_node, refuse
 from onceward.web.http import Request, Response
 from onceward.web.routes import Routes
 
-ANN, BEN = Caller("ann", ("all",)), Caller("ben", ("read:news",))
+ANN, BEN = Caller("ann", EVERYTHING), Caller("ben", Grants.of(("read:news",)))
 SECRET = "known to nodes"
 
 
@@ -24,8 +25,8 @@ async def receive() -> Any:
 
 def server(*, dev: bool = False, origins: frozenset[str] = frozenset()) -> Any:
     """As much of a server as is asked whether it takes a request."""
-    callers = (ANN, BEN)
-    keys = [ApiKey(who.name, digest_of(f"ow_{who.name}"), who.scopes) for who in callers]
+    scopes = {"ann": ("all",), "ben": ("read:news",)}
+    keys = [ApiKey(name, digest_of(f"ow_{name}"), given) for name, given in scopes.items()]
     auth = Auth(dev=True) if dev else Auth(keys)
     owners = SimpleNamespace(is_node=lambda secret: secret == SECRET)
     return SimpleNamespace(
@@ -118,7 +119,7 @@ def test_a_server_that_stops_takes_nobody_any_more() -> None:
 @pytest.mark.parametrize("dev", [True, False])
 def test_another_node_is_taken_for_whom_it_asks(dev: bool) -> None:
     node = {"authorization": f"Node {SECRET}", "onceward_user": "ann%20%C3%BC"}
-    caller = Caller("ann ü", ("all",))
+    caller = Caller("ann ü", EVERYTHING)
     assert admit(server(dev=dev), scope(**node, offered=[PROTOCOL]), receive) == Admission(
         caller, PROTOCOL, relayed=True
     )

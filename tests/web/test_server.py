@@ -4,7 +4,6 @@ import asyncio
 import logging
 from typing import Any
 
-import jwt
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -16,6 +15,7 @@ from onceward.web.routes import Route
 from onceward.web.server import Server, is_loopback
 from tests.service.apps import Apps, no_tasks_left
 from tests.service.cluster import virtual
+from tests.signed import signed
 from tests.web.asgi import Caller, keyed, serving, serving_to
 
 GONE_TO_WAIT = {"wait_ms": 50_000, "lease_ms": 1_000}
@@ -335,13 +335,12 @@ async def test_a_token_is_taken_until_it_expires_by_the_clock_of_the_server() ->
     auth = Auth(jwt_keys=[JwtKey("HS256", secret, "onceward")])
     async with serving(apps.make(), auth) as anyone:
         now_s = anyone.app.store.clock.now_ms() // 1000
-        claims = {"sub": "ann", "aud": "onceward", "exp": now_s + 60, "scope": "send:q"}
-        ann = Caller(anyone.server, jwt.encode(claims, secret))
+        ann = Caller(anyone.server, signed(secret, "ann", now_s + 60, send=["q"]))
         send = ("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
         id_ = (await ann.ok(*send))["id"]
         assert (await ann("POST", "/v1/queues/q/claim", {})).verdict == (403, "not_allowed")
         # The same name is the same caller, but for what the scopes of this token are.
-        other = Caller(anyone.server, jwt.encode({**claims, "scope": "lock:*"}, secret))
+        other = Caller(anyone.server, signed(secret, "ann", now_s + 60, lock=["q"]))
         assert (await other("GET", f"/v1/jobs/{id_}")).verdict == (404, "no_such_job")
         await apps.sleep(60 + limits.TOKEN_SLACK_MS / 1000)
         assert (await ann(*send)).verdict == (401, "no_credentials")

@@ -8,9 +8,11 @@ import pytest
 from onceward import limits
 from onceward.web.auth import ApiKey, Auth, JwtKey, digest_of
 from onceward.web.auth import Caller as Who
+from onceward.web.grants import EVERYTHING, Grants
 from onceward.web.sessions import HEADER, Sessions
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
+from tests.signed import claims, signed
 from tests.web.asgi import HOST, Answer, Caller, keyed, serving
 
 ORIGIN = ("origin", f"http://{HOST}")
@@ -43,7 +45,7 @@ class Browser:
 
 
 def link(caller: Caller) -> str:
-    return caller.server.sessions.link(Who("developer", ("all",)), "dev")
+    return caller.server.sessions.link(Who("developer", EVERYTHING), "dev")
 
 
 @virtual
@@ -100,7 +102,8 @@ async def test_a_key_signs_in_with_its_scopes_and_is_not_in_the_cookie() -> None
         browser = Browser(caller)
         assert (await browser.enter(token="ow_nobody")).verdict == (401, "no_credentials")
         answer = await browser.enter(token=f" {keys['ann']} ")
-        assert answer.json["scopes"] == ["manage:orders"]
+        assert answer.json["grants"] == [{"action": "manage", "pattern": "orders"}]
+        assert not answer.json["everything"]
         assert keys["ann"] not in answer.headers["set-cookie"]
         assert (await browser("GET", "/v1/queues/orders")).status == 200
         assert (await browser("GET", "/v1/queues/mail")).verdict == (403, "not_allowed")
@@ -207,7 +210,9 @@ async def test_a_session_ends_with_its_time_and_with_its_key() -> None:
         assert session is not None
         left_ms = session.until_ms - app.store.clock.now_ms()
         assert left_ms <= limits.SESSION_MS
-        short = caller.server.sessions.open(Who("eve", (), app.store.clock.now_ms() + 5), "jwt")
+        short = caller.server.sessions.open(
+            Who("eve", Grants(), app.store.clock.now_ms() + 5), "jwt"
+        )
         assert short.until_ms == app.store.clock.now_ms() + 5
 
 
@@ -242,12 +247,11 @@ async def test_a_restart_and_another_node_keep_sessions_but_another_database_doe
 @virtual
 async def test_a_session_by_a_token_ends_when_its_signing_key_leaves_the_settings() -> None:
     apps = Apps(shared=True)
-    leaked, new = JwtKey("HS256", "l" * 32, "onceward"), JwtKey("HS256", "n" * 32, "onceward")
-    claims = {"sub": "eve", "scope": "all", "exp": 4_000_000_000, "aud": "onceward"}
+    leaked, new = (JwtKey("HS256", one * 32, "onceward", ceiling=("all",)) for one in "ln")
     async with serving(apps.make(), Auth(jwt_keys=[leaked, new])) as caller:
         browsers = [Browser(caller), Browser(caller)]
         for browser, key in zip(browsers, (leaked, new), strict=True):
-            token = jwt.encode(claims, key.key, algorithm="HS256")
+            token = signed(key.key, "eve", all=[""])
             assert (await browser.enter(token=token)).status == 200
             assert (await browser("GET", "/v1/keys")).status == 200
         async with serving(apps.make(), Auth(jwt_keys=[new])) as other:
@@ -256,6 +260,50 @@ async def test_a_session_by_a_token_ends_when_its_signing_key_leaves_the_setting
             over, kept = [await browser("GET", "/v1/keys") for browser in browsers]
             assert over.verdict == (401, "no_credentials")
             assert kept.status == 200
+
+
+@virtual
+async def test_a_session_by_a_token_carries_its_grants_as_data() -> None:
+    key = JwtKey("HS256", "s" * 32, "onceward", scopes={"mine": ("send:{sub}.*",)})
+    details = [
+        {"type": "onceward", "actions": ["manage", "send"], "identifier": "x all"},
+        {"type": "onceward", "actions": ["all"]},
+        *({"type": "onceward", "actions": ["send"], "identifier": one} for one in ("*", "q")),
+    ]
+    token = jwt.encode(
+        {**claims("e*", 4_000_000_000), "scope": "mine all", "authorization_details": details},
+        key.key,
+    )
+    async with serving(auth=Auth(jwt_keys=[key])) as caller:
+        browser = Browser(caller)
+        view = (await browser.enter(token=token)).json
+        assert view["grants"] == [
+            {"action": "send", "name": "*"},
+            {"action": "send", "name": "q"},
+            {"action": "send", "name": "x all"},
+            {"action": "send", "pattern": "e[*].*"},
+        ]
+        assert not view["everything"]
+        assert (await browser("GET", "/v1/keys")).verdict == (403, "not_allowed")
+        message = {"body": 1, "key": "k"}
+        for queue, status in (("q", 202), ("ex.1", 403), ("mail", 403), ("all", 403)):
+            answer = await browser("POST", f"/v1/inbox/{queue}", message)
+            assert answer.status == status, queue
+
+
+@virtual
+async def test_a_session_by_a_token_keeps_to_the_ceiling_of_now() -> None:
+    apps = Apps(shared=True)
+    wide = JwtKey("HS256", "s" * 32, "onceward", ceiling=("all",))
+    async with serving(apps.make(), Auth(jwt_keys=[wide])) as caller:
+        browser = Browser(caller)
+        await browser.enter(token=signed(wide.key, "eve", all=[""], send=["q"]))
+        assert (await browser("GET", "/v1/keys")).status == 200
+        narrow = JwtKey("HS256", "s" * 32, "onceward")
+        async with serving(apps.make(), Auth(jwt_keys=[narrow])) as other:
+            browser.caller = Caller(other.server)
+            assert (await browser("GET", "/v1/keys")).verdict == (403, "not_allowed")
+            assert (await browser("POST", "/v1/inbox/q", {"body": 1, "key": "k"})).status == 202
 
 
 @virtual
@@ -269,7 +317,9 @@ async def test_a_session_may_do_what_its_key_may_do_now() -> None:
         async with serving(apps.make(), keyed(ann="send:q")[0]) as other:
             browser.caller = Caller(other.server)
             assert (await browser("GET", "/v1/keys")).verdict == (403, "not_allowed")
-            assert (await browser("GET", "/v1/session")).json["scopes"] == ["send:q"]
+            assert (await browser("GET", "/v1/session")).json["grants"] == [
+                {"action": "send", "pattern": "q"}
+            ]
 
 
 @virtual

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from onceward import tokens
 from onceward.app import App
 from onceward.apps.board import limits
 from onceward.apps.board.shapes import SHAPES
@@ -234,18 +235,16 @@ class Board:
     def _token(self, user: str, room: str) -> str:
         if self._key is None:
             return f"{_DEV}{user}"
-        import jwt  # here, since it takes long to load
-
-        claims = {
-            "sub": user,
-            "aud": self._key.audience,
-            "exp": (self.app.store.clock.now_ms() + limits.TICKET_MS) // 1000,
-            "scope": f"write:{room}",
-        }
-        if self._key.issuer is not None:
-            claims["iss"] = self._key.issuer
-        header = None if self._key.id is None else {"kid": self._key.id}
-        return jwt.encode(claims, self._key.key, algorithm="HS256", headers=header)
+        return tokens.sign(
+            self._key.key,
+            user=user,
+            write=[room],
+            expires_s=limits.TICKET_MS // 1000,
+            audience=self._key.audience,
+            issuer=self._key.issuer,
+            key_id=self._key.id,
+            clock=self.app.store.clock,
+        )
 
 
 def _room(name: str) -> str:

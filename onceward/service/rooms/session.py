@@ -55,7 +55,7 @@ def insist(visitor: Visitor, deed: Deed, id_: str) -> None:
     """Raise `not_allowed` if someone may not."""
     if not allowed(visitor, deed, id_):
         raise OncewardError(
-            f"{visitor.name!r} has no scope for {deed}:{id_[:100]}", code="not_allowed"
+            f"{visitor.name!r} lacks the scope {deed}:{id_[:100]}", code="not_allowed"
         )
 
 

@@ -159,7 +159,7 @@ def insist_on(visitor: Visitor, action: str, table: str) -> None:
     """Raise `not_allowed` if someone may not play at a table, or manage it."""
     if not (may_play(visitor, table) if action == "play" else visitor.may("table", table)):
         raise OncewardError(
-            f"{visitor.name!r} has no scope for {action}:{table[:100]}", code="not_allowed"
+            f"{visitor.name!r} lacks the scope {action}:{table[:100]}", code="not_allowed"
         )
 
 

@@ -62,7 +62,11 @@ async def _known(server: "Server", request: Request, tx: Transaction) -> Match:
     match = await server.app.games.get(tx, request.parameters["id"])
     table = table_of(match.begun.place)
     seen = table is not None and (caller.may("play", table) or caller.may("table", table))
-    if not seen and caller.name not in match.begun.players.values() and "all" not in caller.scopes:
+    if (
+        not seen
+        and caller.name not in match.begun.players.values()
+        and not caller.grants.everything
+    ):
         raise OncewardError(f"{caller.name!r} may not see this match", code="not_allowed")
     return match
 

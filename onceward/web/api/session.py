@@ -6,6 +6,7 @@ import msgspec
 
 from onceward.errors import BadInput
 from onceward.web.bodies import parse
+from onceward.web.grants import Grants
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.web.sessions import HEADER, Session, insist_own_page
@@ -21,11 +22,22 @@ class SignIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     token: str = ""
 
 
+class GrantView(msgspec.Struct, omit_defaults=True):
+    """An action, and the name or the pattern of names that it is allowed for."""
+
+    action: str
+    name: str = ""
+    """Literal."""
+    pattern: str = ""
+
+
 class SessionView(msgspec.Struct):
     """Who is signed in."""
 
     name: str
-    scopes: list[str]
+    grants: list[GrantView]
+    everything: bool
+    """Whether the caller has the scope `all`."""
     until_ms: int
     token: str
     """To be repeated in the header Onceward-Session: the cookie counts only with it."""
@@ -98,8 +110,20 @@ def _answer(server: "Server", request: Request, session: Session) -> Response:
 
 
 def _view(server: "Server", session: Session) -> SessionView:
+    caller = server.sessions.holder(session)
+    grants = Grants() if caller is None else caller.grants
     return SessionView(
-        session.name, list(session.scopes), session.until_ms, session.token, server.auth.dev
+        session.name,
+        [
+            GrantView(action, name)
+            for action, name in sorted(grants.named)
+            if grants.cover(action, name)
+        ]
+        + [GrantView(action, pattern=names) for action, names in grants.patterns],
+        grants.everything,
+        session.until_ms,
+        session.token,
+        server.auth.dev,
     )
 
 

@@ -5,13 +5,13 @@ import { ask, doing, h, once, put, table, tell } from "./dom.js";
 import { exactly, time } from "./format.js";
 
 export function page() {
-  const all = session.user.scopes.includes("all");
+  const grants = session.user.grants.map(({ action, name, pattern }) => [action, name || pattern].filter(Boolean).join(":"));
   const you = h("dl.facts", [
-    ["Signed in as", session.user.name], ["Scopes", session.user.scopes.join(", ") || "none"],
+    ["Signed in as", session.user.name], ["Scopes", grants.join(", ") || "none"],
     ["Until", exactly(session.user.until)], ["Mode", session.user.dev ? "dev mode: programs on this machine need no key" : "with keys"],
   ].map(([name, value]) => h("div", h("dt", name), h("dd", value))));
   const element = h("div.page", h("div.head", h("h1", { tabindex: "-1" }, "Settings")), you,
-    all ? [keys(), settings()] : h("p.none", "Keys and settings are for those who have the scope all."));
+    session.user.everything ? [keys(), settings()] : h("p.none", "Keys and settings are for those who have the scope all."));
   return { title: "Settings", element, stop() {} };
 }
 
@@ -31,7 +31,7 @@ function keys() {
     }) },
   ], (key) => key.id, "No keys were made here. Those in the server’s settings are not listed.");
   const name = h("input", { id: "name", required: true, autocomplete: "off", spellcheck: "false", placeholder: "billing" });
-  const scopes = h("input", { id: "scopes", required: true, autocomplete: "off", spellcheck: "false", placeholder: "send:invoices.* lock:billing" });
+  const scopes = h("textarea", { id: "scopes", required: true, rows: "2", autocomplete: "off", spellcheck: "false", placeholder: "send:invoices.*\nlock:billing" });
   const wrong = h("p.wrong", { role: "alert" });
   const made = h("div", { role: "status" });
   const form = h("form", { onsubmit: async (event) => {
@@ -39,7 +39,9 @@ function keys() {
     put(wrong, "");
     made.replaceChildren();
     try {
-      const key = await post("v1/keys", { name: name.value.trim(), scopes: scopes.value.trim().split(/[\s,]+/) });
+      // A name may contain spaces and commas: only a line break ends a scope.
+      const lines = scopes.value.split("\n").map((line) => line.trim()).filter(Boolean);
+      const key = await post("v1/keys", { name: name.value.trim(), scopes: lines });
       made.replaceChildren(h("p", h("strong", `The key of ${key.name}.`), " It is shown this once: copy it now."),
         h("code.secret", key.key),
         h("div.row", doing("Copy", async () => {
@@ -52,7 +54,7 @@ function keys() {
       put(wrong, error.message);
     }
   } }, h("div.fields", h("div", h("label", { for: "name" }, "Caller"), name),
-    h("div.all", h("label", { for: "scopes" }, "Scopes, with spaces between them"), scopes)),
+    h("div.all", h("label", { for: "scopes" }, "Scopes, one per line"), scopes)),
   wrong, h("button.main", { type: "submit" }, "Make a key"));
   const refresh = async () => list.update((await get("v1/keys")).keys);
   refresh().catch((error) => put(wrong, error.message));

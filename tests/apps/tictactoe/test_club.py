@@ -2,15 +2,14 @@
 
 import json
 import re
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import jwt
 import pytest
 
+from onceward import tokens
 from onceward.apps.tictactoe import Club
 from tests.browser import browsing
 from tests.server_process import ROOT, ServerProcess
@@ -88,8 +87,7 @@ async def test_the_page_has_no_script_within_and_may_load_none_from_elsewhere() 
 
 
 def token(name: str) -> str:
-    claims = {"sub": name, "aud": "club", "exp": time.time() + 3_600, "scope": "play:*"}
-    return jwt.encode(claims, SECRET, algorithm="HS256")
+    return tokens.sign(SECRET, user=name, play=["main", "brief", "frail"], audience="club")
 
 
 @contextmanager

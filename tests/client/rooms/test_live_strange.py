@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-import jwt
 import pytest
 
 from onceward import limits
@@ -15,6 +14,7 @@ from onceward.ids import Ids
 from onceward.web.auth import Auth, JwtKey
 from tests.client.rooms.test_live import Hasty, connect, until
 from tests.client.served import Served
+from tests.signed import signed
 
 SECRET = "a secret of thirty-two characters or more"
 
@@ -34,10 +34,8 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 # Credentials.
 
 
-def token(user: str = "ann", lasts_s: float = 3_600, *scopes: str) -> str:
-    expires_s = Clock().now_ms() // 1000 + int(lasts_s)
-    claims = {"sub": user, "aud": "onceward", "exp": expires_s, "scope": " ".join(scopes)}
-    return jwt.encode(claims, SECRET, "HS256")
+def token(user: str = "ann", lasts_s: float = 3_600, **names: list[str]) -> str:
+    return signed(SECRET, user, Clock().now_ms() // 1000 + int(lasts_s), **names)
 
 
 @pytest.fixture
@@ -50,8 +48,8 @@ async def guarded() -> AsyncIterator[Served]:
 async def test_the_token_says_who_one_is_and_what_one_may(
     guarded: Served, stack: AsyncExitStack
 ) -> None:
-    ann = await connect(stack, guarded.url, token=token("ann", 3_600, "write:board*"))
-    bob = await connect(stack, guarded.url, token=token("bob", 3_600, "read:board"))
+    ann = await connect(stack, guarded.url, token=token("ann", 3_600, write=["board"]))
+    bob = await connect(stack, guarded.url, token=token("bob", 3_600, read=["board"]))
     one = await ann.join("board", create=True)
     two = await bob.join("board")
     assert (ann.user, bob.user) == ("ann", "bob")
@@ -71,7 +69,7 @@ async def test_the_token_says_who_one_is_and_what_one_may(
 async def test_without_a_good_token_the_connection_is_closed_for_good(
     guarded: Served, stack: AsyncExitStack
 ) -> None:
-    for bad in ("", "nonsense", token("ann", -60, "all")):
+    for bad in ("", "nonsense", token("ann", -60, write=["board"])):
         live = await connect(stack, guarded.url, token=bad)
         with pytest.raises(OncewardError) as refused:
             await live.join("board")
@@ -90,7 +88,7 @@ async def test_a_token_is_renewed_before_it_expires(guarded: Served, stack: Asyn
         asked += 1
         if asked == 2:
             renewed.set()
-        return token("ann", 3_600, "all")
+        return token("ann", 3_600, write=["board"])
 
     class Renewing(Hasty):
         """Does not wait for the first renewal."""
@@ -124,7 +122,7 @@ async def test_who_has_a_clock_that_is_ahead_asks_for_tokens_now_and_then_only(
             await super().sleep(0 if seconds == 30 and len(self.slept_s) < 20 else seconds)
 
     async def fresh() -> str:
-        return token("ann", 3_600, "all")
+        return token("ann", 3_600, write=["board"])
 
     clock = Ahead()
     live = await stack.enter_async_context(Live(guarded.url, token=fresh, clock=clock))
