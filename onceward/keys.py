@@ -15,6 +15,7 @@ partition   sort key                       what it holds
 attempt#xx  attempt id                     the verdict of a commit whose answer may have
                                            been lost; xx spreads the load
 config      schedule                       what was chosen when the database was created
+config      format                         which layout of records the database has
 config      console                        the secret that signs the sessions of browsers
 apikey      digest                         an API key that was made while a server ran
 node        name                           the heartbeat of a node

@@ -18,8 +18,10 @@ from onceward.clock import Clock
 from onceward.engine.rules import RULES
 from onceward.engine.sqlite.backup import back_up
 from onceward.engine.sqlite.check import check
+from onceward.engine.sqlite.reader import read
 from onceward.engine.sqlite.summary import Due, JournalSummary, Summary, summarise
-from onceward.errors import TABLE, OncewardError
+from onceward.errors import TABLE, CannotOpen, OncewardError
+from onceward.parts.format import check_format
 from onceward.parts.games.checks import RULES as GAME_RULES
 from onceward.parts.locks.rules import RULES as LOCK_RULES
 from onceward.parts.schedule.rules import RULES as SCHEDULE_RULES
@@ -111,6 +113,7 @@ def _backup(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     with Display(quiet=arguments.quiet) as display:
         rules = [*RULES, *SCHEDULE_RULES, *LOCK_RULES, *TIMER_RULES, *SEAT_RULES, *GAME_RULES]
+        _admit_format(arguments.file)
         report = check(arguments.file, rules, display.show)
     if not report.problems:
         if not arguments.quiet:
@@ -127,6 +130,16 @@ def _check(arguments: argparse.Namespace) -> int:
         "Restore a backup. [damaged]"
     )
     return TABLE["damaged"].exit
+
+
+def _admit_format(path: str) -> None:
+    """Refuse a database of another format: by the rules of this one it would look damaged."""
+    try:
+        read(path, lambda snapshot: check_format(snapshot.get), lenient=True)
+    except OncewardError as error:
+        if error.code == "unsupported_format":
+            raise CannotOpen(f"{path}: {error.message}", code=error.code) from error
+        # Whatever else is wrong, the check itself reports.
 
 
 def _print_summary(summary: Summary) -> None:

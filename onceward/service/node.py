@@ -9,6 +9,7 @@ import msgspec
 
 from onceward import limits
 from onceward.errors import BadInput
+from onceward.parts.format import SCHEDULE_KEY, admit_format
 from onceward.parts.rooms import PURGE_WRITES, ROOM_DUE, Rooms
 from onceward.parts.schedule import Schedule
 from onceward.service.book import Book
@@ -19,8 +20,6 @@ from onceward.service.sweeper import Sweeper
 from onceward.service.together import Together
 from onceward.store import Store
 from onceward.transaction import Transaction
-
-_CONFIG = ("config", "schedule")
 
 
 class Config(msgspec.Struct):
@@ -67,7 +66,8 @@ class Node:
         self._stopping = asyncio.Event()
 
     async def start(self) -> Self:
-        """Join the other nodes, take a share of the slots and begin to act on them."""
+        """Join the other nodes, take a share of the slots and begin to act on them. Raises
+        `CannotOpen` for a database of another format."""
         self._shares_time = await self.store.read_time()
         config = await self.store.run(self._configure)
         store = self.store
@@ -120,10 +120,11 @@ class Node:
             await asyncio.shield(self._running)
 
     async def _configure(self, tx: Transaction) -> Config:
-        config = await tx.get(_CONFIG, Config)
+        await admit_format(tx)
+        config = await tx.get(SCHEDULE_KEY, Config)
         if config is None:
             config = Config(self._slots)
-            tx.put(_CONFIG, config)
+            tx.put(SCHEDULE_KEY, config)
         return config
 
     async def _run(self) -> None:
