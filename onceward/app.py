@@ -168,6 +168,7 @@ class App(Running):
         stack.push_async_callback(self._engine.close)
         stack.callback(self._engine.alarms.reset)
         self.store = self._make_store(self._engine)
+        stack.callback(self.store.close)
         node = Node(self.store, name=self.name, slots=self._slots, lease_ms=self._node_lease_ms)
         self.node = await node.start()
         stack.push_async_callback(node.stop)

@@ -28,6 +28,11 @@ class Heads:
         while len(self._records) > limits.HEADS_MAX or self._values_bytes > limits.HEADS_BYTES_MAX:
             self.drop(next(iter(self._records)))
 
+    def clear(self) -> None:
+        """Forget all copies."""
+        self._records.clear()
+        self._values_bytes = 0
+
     def drop(self, key: Key) -> None:
         """Forget the copy, if there is one."""
         record = self._records.pop(key, None)

@@ -13,7 +13,18 @@ from typing import Final, NamedTuple, TypeVar
 
 from onceward import keys, limits
 from onceward.clock import Clock
-from onceward.engine.base import ABSENT, ANY, Check, Delete, Engine, Put, Record, Version, Write
+from onceward.engine.base import (
+    ABSENT,
+    ANY,
+    Check,
+    Delete,
+    Engine,
+    Incarnation,
+    Put,
+    Record,
+    Version,
+    Write,
+)
 from onceward.errors import (
     PASSING,
     Conflict,
@@ -66,6 +77,7 @@ class Store:
         self._applied = 0
         self._left: dict[int, tuple[Transaction, Commit]] = {}
         self._telling: set[asyncio.Task[None]] = set()
+        self._unhook = engine.on_incarnation(self._incarnation_changed)
 
     def on_durable(self, hook: Callable[[Commit], None]) -> Callable[[], None]:
         """Call `hook` with every commit of this store that changed something, once durable;
@@ -84,6 +96,15 @@ class Store:
         hooks = self._change_hooks.setdefault(kind, [])
         hooks.append(hook)
         return lambda: hooks.remove(hook)
+
+    def close(self) -> None:
+        """Follow the engine no longer. Idempotent."""
+        self._unhook, unhook = _nothing, self._unhook
+        unhook()
+
+    def _incarnation_changed(self, incarnation: Incarnation) -> None:
+        self._heads.clear()
+        self.meters.count("database_incarnations")
 
     async def read_time(self) -> bool:
         """Set `clock` to the database's, or, if it is set, keep it there; says whether the

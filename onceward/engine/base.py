@@ -84,6 +84,18 @@ class Check(msgspec.Struct, frozen=True, gc=False):
 Write = Put | Delete | Check
 
 
+class Incarnation(msgspec.Struct, frozen=True):
+    """One life of a database: a restore, a failover or a clone begins another one.
+
+    What was acknowledged in an earlier one may be missing in this one.
+    """
+
+    id: str
+    """Random, never used again."""
+    number: int = 1
+    """Larger than that of all incarnations before it."""
+
+
 class Engine(ABC):
     """The six methods, `open` and `close` counted as one, and the sweeper's."""
 
@@ -97,6 +109,29 @@ class Engine(ABC):
     def alarms(self) -> Alarms:
         """The alarms of the node that uses this engine. The store sets its clock."""
         return Alarms(Clock().now_ms)
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """The life of the database that this node uses now. Engines whose database outlives no
+        restore while they are open need no other."""
+        return Incarnation("")
+
+    @cached_property
+    def _incarnation_hooks(self) -> list[Callable[[Incarnation], None]]:
+        return []
+
+    def on_incarnation(self, hook: Callable[[Incarnation], None]) -> Callable[[], None]:
+        """Call `hook` when the database is another incarnation, before it is read or written.
+        What was read before may be gone: forget it. Versions of lost records are not given
+        again. Returns a function that takes the hook out again. A hook must not block or raise.
+        """
+        self._incarnation_hooks.append(hook)
+        return lambda: self._incarnation_hooks.remove(hook)
+
+    def incarnation_changed(self, incarnation: Incarnation) -> None:
+        """Call all hooks. The engine calls it."""
+        for hook in tuple(self._incarnation_hooks):
+            hook(incarnation)
 
     @abstractmethod
     async def open(self) -> Self:

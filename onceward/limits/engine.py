@@ -54,6 +54,9 @@ LOCK_ALONE_MS = 100
 BATCH_ALONE_S = 30.0
 # How long a node waits for migrations, its own or another's: an index may take hours to build.
 MIGRATE_S = 86_400.0
+# So many lanes a node remembers, and for how long: the server removes them after a day.
+LANES_KNOWN_MAX = 64
+LANE_KNOWN_S = 12 * 3_600
 # Coming and going.
 CONNECT_S = 5.0
 LEAVE_S = 2.0

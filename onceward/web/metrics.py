@@ -17,6 +17,7 @@ HELP = {
     "requests": "HTTP requests, by route, method and status",
     "throttled": "HTTP requests that were refused because their caller asks too often",
     "conflicts": "Transactions that ran again because something they read had changed",
+    "database_incarnations": "How often the database was restored or failed over under this node",
     "commit_seconds": "How long commits took to be durable",
     "lateness_seconds": "How late due entries were acted on",
     "request_seconds": "How long HTTP requests took, by route",

@@ -9,6 +9,7 @@ import aiohttp
 
 from onceward.app import App
 from onceward.client import Client
+from onceward.engine.base import Incarnation
 from onceward.service.delivery import Outward
 from onceward.transaction import Transaction
 from onceward.web.rates import Rates
@@ -27,6 +28,7 @@ async def measured(served: Served) -> dict[str, set[str]]:
     """The metrics of a server that has done a little of everything, each with its labels."""
     app = served.app
     app.alarms.raise_("disk", "the disk is slow")
+    app.store.engine.incarnation_changed(Incarnation("other", 2))
     both = asyncio.Barrier(2)
 
     async def bump(tx: Transaction) -> None:

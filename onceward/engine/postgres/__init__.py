@@ -12,6 +12,7 @@ connection of their own; polling suffices without them.
     lanes.py    who comes while all are busy shares the next batch
     hints.py    LISTEN and NOTIFY
     schema.py   tables and functions, by numbered migrations in sql/
+    incarnation.py  failovers and restores: noticed, and what they lost
     link.py     connections: the one place that knows the driver
 """
 

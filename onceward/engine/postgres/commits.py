@@ -61,6 +61,11 @@ class CommitLink(Link):
         self._ask = await self.prepare(QUESTION, _ASK.format(schema=schema))
         [(self._lane,)] = await self.fetch(_OPEN.format(schema=schema))
         self._number = 0
+        self._note(self._lane, 0)
+
+    def _note(self, lane: int, number: int) -> None:
+        if self._admission is not None:
+            self._admission.acknowledged(lane, number)
 
     async def wait_for_locks(self, lock_ms: int) -> None:
         """Have the server wait so long for a lock, from now on."""
@@ -70,12 +75,14 @@ class CommitLink(Link):
 
     async def commit(self, batch: Batch) -> list[int | Conflict]:
         """The verdict for each member; raises `Rejected` or `LostBatch`."""
-        self._number += 1
-        ticket = Ticket(self._lane, self._number)
+        # Rejected batches leave no number behind: the server expects the one after the last.
+        ticket = Ticket(self._lane, self._number + 1)
         try:
             [(base, failed)] = await self._call(*ticket, *batch.arguments)
         except Lost as error:
             raise LostBatch(ticket, error) from error
+        self._number += 1
+        self._note(*ticket)
         return batch.verdicts(base, failed)
 
     async def settle(self, batch: Batch, ticket: Ticket) -> list[int | Conflict] | None:
@@ -86,7 +93,10 @@ class CommitLink(Link):
         [(known, base, failed)] = await self._ask(*ticket)
         if not known:
             raise OutcomeUnknown("it is too late to ask what became of a commit")
-        return None if base is None else batch.verdicts(base, failed)
+        if base is None:
+            return None
+        self._note(*ticket)
+        return batch.verdicts(base, failed)
 
 
 class Commits:

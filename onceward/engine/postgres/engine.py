@@ -10,6 +10,7 @@ from onceward.engine.base import (
     ANY,
     Check,
     Engine,
+    Incarnation,
     Record,
     Version,
     Watch,
@@ -22,10 +23,11 @@ from onceward.engine.base import (
 from onceward.engine.postgres.batch import Member, admit_time
 from onceward.engine.postgres.commits import CommitLink, Commits
 from onceward.engine.postgres.hints import HashedWatchers, Hints
-from onceward.engine.postgres.link import Link, Target
+from onceward.engine.postgres.incarnation import Incarnations, warn_of_unsafe_standbys
+from onceward.engine.postgres.link import Link, Lost, Rejected, Target, cannot_connect
 from onceward.engine.postgres.reads import Reads
 from onceward.engine.postgres.schema import migrate
-from onceward.errors import Unavailable
+from onceward.errors import CannotOpen, Unavailable
 from onceward.keys import Key
 
 
@@ -55,27 +57,49 @@ class PostgresEngine(Engine):
         self._watchers = HashedWatchers()
         self._opened = False
 
+    @property
+    def incarnation(self) -> Incarnation:
+        self._must_be_open()
+        assert self._incarnations.current is not None
+        return self._incarnations.current
+
     async def open(self) -> Self:
         """Connect, and prepare the schema if it is not there yet."""
         if self._opened:
             return self
-        link = await self._connect()
+        target = self.target
+        self._incarnations = Incarnations(target, self.alarms, self._changed)
+        link = await Link.connect(target, self._answer_s)
         try:
-            await migrate(link, self.target)
+            await migrate(link, target)
+            await self._look_at_server(link)
         finally:
             await link.close()
-        target = self.target
         self._hints = Hints(self._connect, f"onceward_{target.schema}", self._watchers)
         self._commits = Commits(
-            lambda: CommitLink.connect(target, self._answer_s), self._lanes, self._hints.tell
+            lambda: CommitLink.connect(target, self._answer_s, self._incarnations),
+            self._lanes,
+            self._hints.tell,
         )
         self._reads = Reads(self._connect, target.schema, self._readers)
         self._hints.open()
         self._opened = True
         return self
 
+    async def _look_at_server(self, link: Link) -> None:
+        try:
+            await self._incarnations.admit(link)
+            await warn_of_unsafe_standbys(link, self.target)
+        except (Lost, Rejected) as error:
+            raise cannot_connect(self.target, error) from error
+
     async def _connect(self) -> Link:
-        return await Link.connect(self.target, self._answer_s)
+        return await Link.connect(self.target, self._answer_s, self._incarnations)
+
+    def _changed(self, incarnation: Incarnation) -> None:
+        """Whatever this node remembers may be of another one."""
+        self.incarnation_changed(incarnation)
+        self._watchers.hint_all()
 
     async def close(self) -> None:
         if not self._opened:
@@ -152,7 +176,12 @@ class PostgresEngine(Engine):
     async def now_ms(self) -> int:
         """What time it is by the server's clock, which counts for all nodes."""
         self._must_be_open()
-        return await self._reads.now_ms()
+        now_ms, *found = await self._reads.now(*self._incarnations.arguments)
+        try:
+            self._incarnations.found(found)  # behind a pooler the server may have changed
+        except CannotOpen as error:
+            raise Unavailable(error.message) from error
+        return int(now_ms)
 
     def _must_be_open(self) -> None:
         if not self._opened:

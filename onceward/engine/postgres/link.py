@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
@@ -119,18 +119,36 @@ def _admit_place(parts: SplitResult) -> None:
         )
 
 
+class Admission(Protocol):
+    """Decides whether a new connection may be used."""
+
+    async def admit(self, link: "Link", /) -> None:
+        """Raises `CannotOpen`, `Rejected` or `Lost`."""
+
+    def acknowledged(self, lane: int, number: int, /) -> None:
+        """Note the last batch of commits that was acknowledged on a lane."""
+
+
 class Link:
     """One connection, for one statement at a time."""
 
-    def __init__(self, connection: Any, answer_s: float) -> None:
+    def __init__(
+        self, connection: Any, answer_s: float, admission: Admission | None = None
+    ) -> None:
         self._connection = connection
+        self._admission = admission
         self.answer_s = answer_s
         """After so long without an answer the connection is given up."""
         self._timed_out = False
         self._loop = asyncio.get_running_loop()
 
     @classmethod
-    async def connect(cls, target: Target, answer_s: float = limits.ANSWER_S) -> Self:
+    async def connect(
+        cls,
+        target: Target,
+        answer_s: float = limits.ANSWER_S,
+        admission: Admission | None = None,
+    ) -> Self:
         """Raises `CannotOpen` with a code that says why, or `BadInput` for a bad URL."""
         try:
             connection = await asyncpg.connect(target.dsn, timeout=limits.CONNECT_S)
@@ -138,14 +156,14 @@ class Link:
             # A certificate that does not convince is a ValueError, too, and may be replaced.
             if isinstance(error, ValueError) and not isinstance(error, OSError):
                 raise BadInput(f"{target.label}: {error}", code="bad_engine_url") from error
-            raise _cannot_connect(target, error) from error
-        link = cls(connection, answer_s)
+            raise cannot_connect(target, error) from error
+        link = cls(connection, answer_s, admission)
         try:
             await link._get_ready(target)
         except BaseException as error:
             link.drop()
             if isinstance(error, Lost | Rejected):
-                raise _cannot_connect(target, error) from error
+                raise cannot_connect(target, error) from error
             raise
         return link
 
@@ -157,6 +175,8 @@ class Link:
                 f"{target.label} is a standby, which cannot be written. Name the primary.",
                 code="read_only",
             )
+        if self._admission is not None:
+            await self._admission.admit(self)
 
     @property
     def closed(self) -> bool:
@@ -363,7 +383,8 @@ def _reason(error: Exception) -> str:
     return error.message if isinstance(error, OncewardError) else f"Unexpectedly: {error!r}."
 
 
-def _cannot_connect(target: Target, error: Exception) -> CannotOpen:
+def cannot_connect(target: Target, error: Exception) -> CannotOpen:
+    """What went wrong with a new connection, as an error for whoever opens the engine."""
     sqlstate = getattr(error, "sqlstate", None) or ""
     if sqlstate == "3D000":
         return CannotOpen(

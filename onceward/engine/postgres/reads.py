@@ -8,6 +8,7 @@ from typing import Any
 from onceward import limits
 from onceward.engine.base import Record
 from onceward.engine.postgres.batch import joined, stored_partition
+from onceward.engine.postgres.incarnation import FIND
 from onceward.engine.postgres.lanes import Lanes
 from onceward.engine.postgres.link import Link, Links, Lost, Rejected
 from onceward.errors import BadInput, OncewardError, Unavailable
@@ -38,7 +39,7 @@ WITH swept AS (
 ) SELECT count(*) FROM swept
 """
 # Rounded down, so that no one believes it to be later than it is.
-_NOW = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_NOW = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint,"
 
 
 class Get:
@@ -69,6 +70,7 @@ class Reads:
             for bounded in (False, True)
             for reverse in (False, True)
         }
+        self._now = FIND.format(before=_NOW, schema=schema)
         self._sweep = _SWEEP.format(schema=schema, slack_ms=limits.SWEEP_SLACK_MS)
 
     async def close(self) -> None:
@@ -126,9 +128,10 @@ class Reads:
         [(swept,)] = await self._ask(self._sweep, now_ms, limit)
         return int(swept)
 
-    async def now_ms(self) -> int:
-        [(now_ms,)] = await self._ask(_NOW)
-        return int(now_ms)
+    async def now(self, *arguments: object) -> Sequence[Any]:
+        """The server's clock, and which incarnation the database is; given what is known of it."""
+        [row] = await self._ask(self._now, *arguments)
+        return tuple(row)
 
     async def _ask(self, query: str, *arguments: object) -> Sequence[Any]:
         """Ask, and once more if the connection was gone: these can be asked any number of times.

@@ -15,6 +15,7 @@ from onceward.engine.base import (
     Check,
     Delete,
     Engine,
+    Incarnation,
     Record,
     Version,
     Watch,
@@ -91,6 +92,11 @@ class SQLiteEngine(Engine):
             raise
         self._opened = True
         return self
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """A backup has another id than its original."""
+        return Incarnation(self._table.database_id.hex())
 
     def _open_files(self) -> None:
         existed = os.path.exists(self.path) and os.path.getsize(self.path) > 0

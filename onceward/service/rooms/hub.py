@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from onceward import limits
-from onceward.engine.base import Delete, Put, Watch
+from onceward.engine.base import Delete, Incarnation, Put, Watch
 from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, Unavailable
 from onceward.parts.rooms import frames
 from onceward.parts.rooms.frames import Join
@@ -73,6 +73,7 @@ class Hub:
         self._closed = False
         self._loop = asyncio.get_running_loop()
         self._unhook = store.on_change(ROOM, self._saw)
+        self._unhook_restored = store.engine.on_incarnation(self._restored)
         self._polling = self._loop.create_task(self._poll()) if store.engine.shared else None
         placement.on_change(self._changed_hands)
 
@@ -135,6 +136,7 @@ class Hub:
         """Let everybody go, and finish what is under way; twice is once."""
         self._closed = True
         self._unhook()
+        self._unhook_restored()
         await self.owners.close()
         if self._polling is not None:
             self._polling.cancel()
@@ -203,7 +205,10 @@ class Hub:
 
     async def _open(self, id_: str) -> LiveRoom:
         try:
+            incarnation = self.store.engine.incarnation
             ledger = await Ledger.load(self.store, self.parts, id_)
+            if self.store.engine.incarnation != incarnation:
+                raise Unavailable("the database was restored", code="room_moved")
             if not self.owners.own(id_):  # any more: another node may have members in it by now
                 raise Unavailable("another node serves the room", code="room_moved")
             room = self.rooms[id_] = LiveRoom(self, id_, ledger)
@@ -356,6 +361,11 @@ class Hub:
         for room in list(self.rooms.values()):
             if self.owners.slot(room.id) in lost:
                 room.end("room_moved", TABLE["room_moved"].title)
+
+    def _restored(self, incarnation: Incarnation) -> None:
+        """Rooms in memory may have steps that are lost: they are loaded again."""
+        for room in list(self.rooms.values()):
+            room.end("room_moved", "the database was restored or failed over")
 
     def _saw(self, write: Put | Delete) -> None:
         """A commit of this process has changed a room, or it was the room's own."""

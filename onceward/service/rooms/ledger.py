@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onceward import limits
-from onceward.errors import TABLE, BadInput, NoSuchRoom, TooLarge
+from onceward.errors import TABLE, BadInput, NoSuchRoom, TooLarge, Unavailable
 from onceward.parts.rooms.frames import Ack, Refused, Step, encode
 from onceward.parts.rooms.log import writes_little
 from onceward.parts.rooms.records import Head, Info, head_key
@@ -225,6 +225,8 @@ class Ledger:
         head = await self._rooms.head(tx, self._id)
         if head.epoch != self.room.epoch:
             raise NoSuchRoom(f"the room {self._id!r} was deleted, and made again")
+        if head.seq < self.room.seq:
+            raise Unavailable(f"the room {self._id!r} was restored", code="room_moved")
         if info is not self.info:
             self.info, self.room.shapes = info, Shapes(info.schemas)
         self._head = head

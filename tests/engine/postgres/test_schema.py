@@ -54,7 +54,9 @@ async def test_migrations_go_on_where_they_stopped(admin: Any, url: str, schema:
     await admin.execute(f"DROP FUNCTION {schema}.commit_batch, {schema}.commit_lane")
     await admin.execute(f"DROP FUNCTION {schema}.open_lane, {schema}.settle_batch")
     await admin.execute(f"DROP FUNCTION {schema}.be_durable")
-    await admin.execute(f"DROP TABLE {schema}.lane")
+    await admin.execute(f"DROP FUNCTION {schema}.server_identity, {schema}.find_incarnation")
+    await admin.execute(f"DROP FUNCTION {schema}.accept_lost_commits")
+    await admin.execute(f"DROP TABLE {schema}.lane, {schema}.incarnation")
     await admin.execute(f"UPDATE {schema}.meta SET value = '1'")
     async with PostgresEngine(url) as engine:
         await engine.commit([Put(A, b"2")], 0)

@@ -59,8 +59,9 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
     PERFORM @schema@.be_durable();
-    -- Who asks for the outcome meanwhile waits here for it.
-    PERFORM FROM @schema@.lane AS l WHERE l.id = lane_id AND l.number < batch_number FOR UPDATE;
+    -- Who asks for the outcome meanwhile waits here for it. A lane that does not stand at the batch
+    -- before this one has lost some: the server is another one, behind the same pooler.
+    PERFORM FROM @schema@.lane AS l WHERE l.id = lane_id AND l.number = batch_number - 1 FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'this batch of commits was given up' USING ERRCODE = 'OW001';
     END IF;
@@ -92,7 +93,7 @@ BEGIN
     PERFORM @schema@.be_durable();
     SELECT l.number, l.base, l.failed INTO last, base, failed
     FROM @schema@.lane AS l WHERE l.id = lane_id FOR UPDATE;
-    known := FOUND;
+    known := FOUND AND last < 9223372036854775807;  -- which stands for a lane that is gone
     IF last < batch_number THEN
         base := NULL;
         UPDATE @schema@.lane AS l SET number = batch_number, base = NULL, failed = NULL
