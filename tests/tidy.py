@@ -93,6 +93,7 @@ NO_MIRROR = {
     "tests/docs/test_pages_scripts.py",
     "tests/docs/test_reference.py",
     "tests/docs/test_security.py",
+    "tests/docs/test_tokens.py",
 }
 
 

@@ -37,6 +37,11 @@ def user_of(request: Request) -> str:
     return cookie.value if cookie else ""
 
 
+def may_enter(user: str, room: Any) -> bool:
+    """Whether a user may use a room. A site of your own looks that up in its database."""
+    return bool(user) and room == "todo"
+
+
 async def page(site: None, request: Request) -> Response:
     user = user_of(request) or f"guest-{app.store.ids.new()[-5:].lower()}"
     cookie = f"user={user}; Path=/todo; HttpOnly; SameSite=Strict"
@@ -50,14 +55,18 @@ async def file(site: None, request: Request) -> Response:
 
 
 async def auth(site: None, request: Request) -> Response:
-    """Let a user into rooms: for each resource that the page asks for, say its id, and give a
-    token that is good for it. In dev mode a token is `dev:` and a name; in earnest, sign one."""
+    """Let a user into rooms: return the id of each resource that the page asks for, and a token.
+    This example is for dev mode, where a token is `dev:` and a name. Elsewhere, sign one for these
+    rooms with `onceward.tokens.sign`, as in docs/roomservice.md."""
     insist_local(request)
     user = user_of(request)
     if not user:
         return Response(401)
     asked = parse(await request.body(), dict[str, list[dict[str, Any]]])
     resources = [{**one, "id": one.get("reference")} for one in asked.get("resources", [])]
+    rooms = [one["id"] for one in resources if one.get("object") == "room"]
+    if not all(may_enter(user, room) for room in rooms):
+        return Response(403)
     return Response.of({"token": f"dev:{user}", "user": user, "resources": resources})
 
 

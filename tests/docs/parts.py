@@ -201,17 +201,6 @@ async def a_move_of_records(text: str, reader: Reader) -> None:
         assert await app.run(lambda tx: tx.get(("score", "ann"))) == 3
 
 
-def a_token_for_a_board(text: str, reader: Reader) -> None:
-    from onceward.web.auth import Auth, JwtKey
-
-    made = declare(text)["token_for"]("ann", "7", "s" * 32)
-    caller = Auth([], [JwtKey("HS256", "s" * 32, "boards")]).caller(
-        f"Bearer {made}", Clock().now_ms()
-    )
-    assert (caller.name, caller.may("write", "board.7")) == ("ann", True)
-    assert not caller.may("write", "board.8")
-
-
 async def a_place_in_line(text: str, reader: Reader) -> None:
     """At a table of a server, as whoever reads it would try it."""
     told: list[Any] = []
@@ -266,16 +255,6 @@ for (const wrong of [[secret, made, Buffer.from("{{}}")], [secret, old, body],
     assert done.stdout.splitlines() == ['{"n":1}', refused, "not of now", refused]
 
 
-def tokens_for_rooms(text: str, reader: Reader) -> None:
-    import jwt
-
-    resources = [{"object": "room", "reference": "r1", "permission": "join"}]
-    made = declare(text)["auth"]("ann", resources, "s" * 32)
-    claims = jwt.decode(made["token"], "s" * 32, ["HS256"], audience="rooms")
-    assert (claims["sub"], claims["scope"]) == ("ann", "write:r1")
-    assert made["resources"] == [{**resources[0], "id": "r1"}]
-
-
 def lines_of(*files: str) -> Callable[[str, Reader], None]:
     """What is quoted from a program that is tested."""
 
@@ -301,9 +280,7 @@ PARTS: dict[tuple[str, str], Callable[[str, Reader], Any]] = {
     ("seats.md", "client.stand"): a_place_in_line,
     ("timers.md", "def receive(secret: str"): a_receiver_in_python,
     ("timers.md", "export function receive"): a_receiver_in_node,
-    ("roomservice.md", "def auth(user"): tokens_for_rooms,
     ("server.md", "lifespan(web"): lines_of("examples/mounted.py"),
-    ("guides/react.md", "def token_for"): a_token_for_a_board,
     ("guides/react.md", "list_push"): a_handler_that_adds_to_a_list,
     ("guides/postgresql.md", "async def copy"): a_move_of_records,
 }

@@ -317,6 +317,9 @@ def test_a_page_that_was_written_for_room_service_runs(page: Any, server: Server
     assert page.request.post(address, data="{}", headers=json).status == 401
     for body, status in (("no JSON", 400), ('{"resources": 1}', 422), ("{}", 200)):
         assert ann.request.post(address, data=body.encode(), headers=json).status == status
+    for room, status in (("todo", 200), ("vault", 403), ("todo all", 403), ("*", 403)):
+        asked = {"resources": [{"object": "room", "reference": room}]}
+        assert ann.request.post(address, data=asked).status == status
 
     # All of it is there for who comes later.
     ann.reload()
