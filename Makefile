@@ -133,7 +133,7 @@ soak-server: $(DEV) ## send 10,000 keys 10 times each over HTTP to a server that
 soak-workers: $(DEV) ## kill and stop workers on PostgreSQL for 20 minutes
 	@$(SOAK) -m workers
 
-soak-postgres: $(DEV) ## cut connections 20,000 times, and crash a server 300 times
+soak-postgres: $(DEV) ## cut connections 20,000 times, crash a server 300 times, fail over 60 times
 	@$(SOAK) -m outage
 
 soak-schedule: $(DEV) ## kill and pause processes that work on 100,000 jobs

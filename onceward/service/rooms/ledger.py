@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onceward import limits
-from onceward.errors import TABLE, BadInput, NoSuchRoom, TooLarge, Unavailable
+from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, TooLarge
 from onceward.parts.rooms.frames import Ack, Refused, Step, encode
 from onceward.parts.rooms.log import writes_little
 from onceward.parts.rooms.records import Head, Info, head_key
@@ -226,7 +226,8 @@ class Ledger:
         if head.epoch != self.room.epoch:
             raise NoSuchRoom(f"the room {self._id!r} was deleted, and made again")
         if head.seq < self.room.seq:
-            raise Unavailable(f"the room {self._id!r} was restored", code="room_moved")
+            # Validated by the store like any answer: a stale copy of the head runs again.
+            raise OncewardError(f"the room {self._id!r} was restored", code="room_moved")
         if info is not self.info:
             self.info, self.room.shapes = info, Shapes(info.schemas)
         self._head = head

@@ -1,7 +1,7 @@
 """Failovers and restores: noticed before a connection is used, and what they lost is reported."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
@@ -12,50 +12,15 @@ from onceward.engine.postgres import PostgresEngine
 from onceward.engine.postgres.incarnation import COMMITS_LOST
 from onceward.errors import Unavailable
 from onceward.store import Store
-from onceward.testing.postgres import PostgresServer, Standby
+from onceward.testing.postgres import PostgresServer
 from onceward.testing.proxy import Proxy
 from onceward.transaction import Transaction
-from tests.conftest import UNSYNCED
+from tests.engine.postgres.failover import Servers, address
 from tests.engine.postgres.insisting import MARKERS
 
 T = TypeVar("T")
 A, B = ("p", "a"), ("p", "b")
 JUMP = 1 << 40
-
-
-class Servers:
-    """A primary and a standby for each test. After a failover, the standby is the next primary."""
-
-    def __init__(self) -> None:
-        self.primary = PostgresServer(UNSYNCED)
-        self.primary.start()
-        self.all = [self.primary]
-
-    def follow(self, name: str = "") -> Standby:
-        """A new standby."""
-        standby = self.primary.standby(UNSYNCED, name)
-        self.all.append(standby)
-        standby.start()
-        return standby
-
-    def fail_over(self, standby: Standby) -> None:
-        """The primary is gone, and the standby takes its place."""
-        self.primary.stop("kill")
-        standby.promote()
-        self.primary = standby
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[Servers]:
-    servers = Servers()
-    yield servers
-    for server in servers.all:
-        server.remove()
-
-
-def address(schema: str, *servers: PostgresServer) -> str:
-    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    return f"postgresql://postgres@{hosts}/postgres?target_session_attrs=primary&schema={schema}"
 
 
 async def insist(call: Callable[[], Awaitable[T]]) -> T:
@@ -175,15 +140,11 @@ async def test_a_failover_to_a_synchronous_standby_raises_no_alarm(
     servers: Servers, schema: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     standby = servers.follow("other")
-    primary = servers.primary
-    url = address(schema, primary, standby)
+    url = address(schema, servers.primary, standby)
     async with PostgresEngine(url):
         assert "1 standbys, and none is synchronous" in caplog.text
     caplog.clear()
-    primary.ask("ALTER SYSTEM SET synchronous_standby_names = 'other'")
-    primary.ask("SELECT pg_reload_conf()")
-    while primary.ask("SELECT sync_state FROM pg_stat_replication") != "sync":
-        pass
+    servers.make_synchronous("other")
     async with PostgresEngine(url) as engine:
         assert "none is synchronous" not in caplog.text
         changes: list[Incarnation] = []
@@ -209,7 +170,6 @@ async def test_a_node_does_not_return_to_a_former_primary(servers: Servers, sche
             standby.cut_off()
             await write(engine)
             standby.promote()  # the former primary goes on
-            servers.primary = standby
             proxy.server_port = standby.port
             # One new connection is enough: those to the former primary are closed.
             old = [*engine._reads._links._idle, *engine._commits._links._idle]
@@ -225,7 +185,7 @@ async def test_a_node_does_not_return_to_a_former_primary(servers: Servers, sche
             proxy.server_port = standby.port
             assert await insist(lambda: write(engine)) > version
             assert engine.incarnation.number == 2
-    former.stop("kill")
+    servers.retire(standby)
 
 
 async def test_a_dump_restored_elsewhere_begins_an_incarnation_once(
