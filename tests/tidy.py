@@ -40,7 +40,7 @@ LAYERS = (
     "outward",  # calls to endpoints: knows nothing of what is stored
     "alarms",
     "tokens",  # for the back ends of users, which need nothing else of the package
-    "clock ids keys meters redaction strict",
+    "clock descriptors ids keys meters redaction strict",
     "errors limits",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.

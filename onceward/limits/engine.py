@@ -4,6 +4,8 @@
 SEGMENT_BYTES_FIRST = 1 << 20
 SEGMENT_BYTES_MIN = 8 << 20
 SEGMENT_BYTES_MAX = 64 << 20
+# File descriptors that connections leave to the engine; a quarter of them, if there are few.
+DESCRIPTORS_RESERVED = 64
 # Memory, by default; both are settings of the engine.
 MEMTABLE_BYTES = 128 << 20
 CACHE_BYTES = 64 << 20

@@ -13,6 +13,7 @@ from typing import Any
 import httptools
 
 from onceward import limits
+from onceward.descriptors import is_reserved
 from onceward.errors import Unreachable
 
 _BODILESS = (204, 304)
@@ -76,6 +77,12 @@ class Connection(asyncio.Protocol):
         poll = select.poll()
         poll.register(socket.fileno(), select.POLLIN)
         return not poll.poll(0)
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether it has taken a file descriptor that is reserved for the engine."""
+        socket = self._transport.get_extra_info("socket")
+        return socket is not None and is_reserved(socket.fileno())
 
     @property
     def began(self) -> bool:

@@ -208,6 +208,9 @@ class Sender:
             ssl=tls,
             server_hostname=target.host if tls else None,
         )
+        if connection.is_reserved:
+            connection.abort()
+            raise OSError(errno.EMFILE, "too many files are open")
         self._open.add(connection)
         self.connected += 1
         return connection

@@ -5,6 +5,8 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
+from onceward import limits
+from onceward.clock import boot_ns
 from onceward.redaction import redact
 
 
@@ -36,6 +38,25 @@ class TextFormatter(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the library's name
         return redact(super().formatException(ei))
+
+
+class Repeats:
+    """Keeps what is the same from filling the log: once, and again with a count every minute."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, int]] = {}
+        """When it was logged last, and how often it was left out since."""
+
+    def count(self, code: str) -> int | None:
+        """How often something of this code was left out before; None: leave this one out, too.
+        Codes are constants of the program, so there are few."""
+        now_ns = boot_ns()
+        told_ns, left_out = self._known.get(code, (None, 0))
+        if told_ns is not None and now_ns - told_ns < limits.RATED_TOLD_S * 1e9:
+            self._known[code] = told_ns, left_out + 1
+            return None
+        self._known[code] = now_ns, 0
+        return left_out
 
 
 def set_up(form: str, level: str) -> None:

@@ -56,6 +56,8 @@ class Protocol(asyncio.Protocol):
         self._answer = getattr(self._app, "answer", None)
         """What answers a request in one piece, without the ways of ASGI."""
         self._refusal = getattr(self._app, "refusal", lambda path, error: problem(error))
+        self._takes = getattr(self._app, "takes", lambda descriptor, connections: True)
+        """Whether a new connection is taken."""
         self._app_state = app_state
         self._state = server_state
         self._keep_s = config.timeout_keep_alive
@@ -92,6 +94,11 @@ class Protocol(asyncio.Protocol):
         # One timer for the whole connection: to set one for each request takes longer than to
         # read it.
         self._timer = self._loop.call_later(limits.REQUEST_S, self._look)
+        descriptor = transport.get_extra_info("socket").fileno()
+        if not self._takes(descriptor, len(self._state.connections)):
+            self._refuse(
+                Unavailable("too many connections are open: retry later", code="overloaded")
+            )
 
     def connection_lost(self, error: Exception | None) -> None:
         self._state.connections.discard(self)

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from onceward import limits
 from onceward.app import App
 from onceward.clock import boot_ns
+from onceward.descriptors import NONE_LEFT, is_reserved
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.meters import Counter, Histogram
 from onceward.service.census import Census
@@ -23,6 +24,7 @@ from onceward.web.dial import dial
 from onceward.web.handshake import admit, behind, is_from_node, refuse
 from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, problem
 from onceward.web.keyring import Keyring
+from onceward.web.logs import Repeats
 from onceward.web.mounts import Mount, Mounts
 from onceward.web.openapi import document
 from onceward.web.rates import Rates
@@ -36,6 +38,9 @@ logger = logging.getLogger("onceward.http")
 
 T = TypeVar("T")
 
+CROWDED = "connections_refused"
+"""The alarm while connections are refused."""
+_CALM = 0.9  # of the connections at which some were refused: below that the alarm ends
 _COUNTED = "onceward.counted"
 """In the scope of a request that was counted for its caller."""
 
@@ -86,6 +91,9 @@ class Server:
         self._counting: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._probing: asyncio.Task[None] | None = None
+        self._repeats = Repeats()
+        self._crowd = 0
+        """How many connections there were when one was refused last; 0: none is any more."""
         self._measured: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     async def start(self) -> Self:
@@ -233,6 +241,22 @@ class Server:
             mount = None
         return problem(error) if mount is None else mount.refusal(error)
 
+    def takes(self, descriptor: int, connections: int) -> bool:
+        """Whether a new connection is taken, by its file descriptor and how many there are. None
+        takes a descriptor that is reserved for the engine."""
+        if is_reserved(descriptor):
+            self._crowd = connections
+            self.app.alarms.raise_(
+                CROWDED,
+                "connections are refused: the process has as many files open as it may, but for "
+                "the reserve of the engine. Raise its limit of open files (ulimit -n).",
+            )
+            return False
+        if connections < self._crowd * _CALM:
+            self._crowd = 0
+            self.app.alarms.clear(CROWDED)
+        return True
+
     async def _answer(self, route: Route | Mount, request: Request) -> Response | None:
         """What to answer; None if the caller has gone."""
         try:
@@ -247,7 +271,9 @@ class Server:
             return self._problem(request, error)
         except Gone:
             return None
-        except Exception:
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in NONE_LEFT:
+                return self._problem(request, Unavailable(str(error), code="overloaded"))
             logger.exception("%s %s", request.method, request.route)
             return problem(OncewardError("the server has a bug; it is logged", code="internal"))
 
@@ -258,7 +284,10 @@ class Server:
         if error.code == "method_not_allowed":
             headers.append((b"allow", str(error.details["allow"]).encode()))
         if error.kind.status >= 500:
-            logger.error("%s %s: %s", request.method, request.route, error)
+            left_out = self._repeats.count(error.code)
+            if left_out is not None:
+                more = f" ({left_out} more since the last line)" if left_out else ""
+                logger.error("%s %s: %s%s", request.method, request.route, error, more)
             if not self.auth.dev:
                 # Where the database is, and what it says, is for the log.
                 error = OncewardError(f"{error.kind.title}.", code=error.code)

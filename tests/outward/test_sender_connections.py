@@ -309,6 +309,22 @@ async def test_files_that_have_run_out_are_not_the_fault_of_the_host(sender: Sen
         assert (await post(sender, there)).status == 200
 
 
+async def test_calls_leave_the_engine_its_file_descriptors(sender: Sender) -> None:
+    async with endpoint(answering(OK)) as there:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        few = lowest_free + min(limits.DESCRIPTORS_RESERVED, lowest_free // 4)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+        try:
+            failed = await failure(post(sender, there))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (failed.ours, failed.sent) == (True, 0)
+        assert failed.message == "no connection to 127.0.0.1: too many files are open"
+        assert (sender.open, (await post(sender, there)).status) == (0, 200)
+
+
 async def test_proxies_of_the_environment_are_ignored(
     sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:

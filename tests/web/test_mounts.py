@@ -1,5 +1,6 @@
 """Applications have pages of their own beside the API, below prefixes."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -114,6 +115,19 @@ async def test_how_an_answer_is_framed_is_not_for_what_is_mounted(status: int) -
             assert (answer.status, answer.headers, answer.body) == (status, {"x": "y"}, b"")
         else:
             assert answer.verdict == (500, "internal")
+
+
+@virtual
+async def test_a_process_without_file_descriptors_is_overloaded_not_broken() -> None:
+    async def opening(scope: Any, receive: Any, send: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    app = Apps(shared=False).make()
+    app.mount("/shop", opening)
+    async with serving(app) as caller:
+        answer = await caller("GET", "/shop")
+        assert answer.verdict == (503, "overloaded")
+        assert answer.json["retry"]
 
 
 @virtual

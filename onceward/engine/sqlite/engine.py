@@ -43,6 +43,10 @@ _EASE_FROM = 0.6
 _EASE_PAUSE_S_MAX = 0.1
 
 
+NO_SEGMENT = "no_journal_segment"
+"""The alarm while no journal segment can be made."""
+
+
 class SQLiteEngine(Engine):
     """Records in one SQLite file and the journal beside it, owned by this process."""
 
@@ -132,8 +136,20 @@ class SQLiteEngine(Engine):
             calm_bytes=self._fold_bytes // 2,
         )
         self._writer.segment_filled = self._folder.ask
+        self._writer.segment_made = self._report_segment
         if last_seq > table.folded_seq:
             self._folder.ask(everything=True)
+
+    def _report_segment(self, error: OSError | None) -> None:
+        """Raise an alarm while no journal segment can be made ahead."""
+        if error is None:
+            self.alarms.clear(NO_SEGMENT)
+        else:
+            self.alarms.raise_(
+                NO_SEGMENT,
+                f"no journal segment could be made ({error.strerror}). Commits are refused when "
+                "the current one is full. Free disk space, or raise the limit of open files.",
+            )
 
     def _make_table_durable(self) -> None:
         """A process that was killed may have left a fold in the system's memory alone; and

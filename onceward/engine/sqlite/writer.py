@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from onceward import limits
+from onceward.descriptors import NONE_LEFT
 from onceward.engine.base import Record
 from onceward.engine.sqlite.frames import Segment
 from onceward.engine.sqlite.journal import Journal
@@ -22,6 +23,8 @@ _FRAME_OVERHEAD_BYTES = 1_024
 ROW_OVERHEAD_BYTES = 40
 # After so many flushes of a single commit, the next one does not wait for company.
 _LONE_FLUSHES = 8
+# How long after a segment could not be made the next attempt is, if no commit asks for it.
+_RETRY_S = 1.0
 # How many commits, each with its frame, a task may make before the loop gets its turn.
 _TURN_COMMITS_MAX = 4
 
@@ -37,6 +40,8 @@ class Writer:
         self.durable_seq = last_seq
         self.failure: OncewardError | None = None
         self.segment_filled: Callable[[], None] = lambda: None
+        self.segment_made: Callable[[OSError | None], None] = lambda error: None
+        """Called after each attempt to make a segment, with the error if it failed."""
         self._journal = journal
         self._background = background
         self._elapsed_ns = elapsed_ns
@@ -49,6 +54,7 @@ class Writer:
         self._no_segment: OSError | None = None
         """Why the last attempt to make a segment failed."""
         self._making_spare: asyncio.Future[Segment] | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._flush_planned = False
         self._lone_flushes = 0
         self._turn_commits = 0
@@ -63,24 +69,19 @@ class Writer:
     async def make_room(self, size_bytes: int) -> None:
         """Wait until the journal has room for so much; raises `StorageFull` if the disk has none,
         `Unavailable` if it fails otherwise."""
+        waited = False
         while not self.has_room(size_bytes):
             if self.failure:
                 raise self.failure
             if self._no_segment is not None:
-                error = self._no_segment
+                if waited:
+                    raise _refusal(self._no_segment)
+                # That was before this call: it may be possible again.
+                self._no_segment = None
                 self._make_spare()
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    raise StorageFull(
-                        f"no space is left on the disk for the journal ({error.strerror}). "
-                        "This commit was not applied; free some space."
-                    )
-                raise Unavailable(
-                    f"the journal has no room, and no new segment could be made ({error}). "
-                    "This commit was not applied.",
-                    code="storage_failed",
-                )
             self._room_made.clear()
             await self._room_made.wait()
+            waited = True
 
     def append(self, rows: list[Record], size_bytes: int) -> asyncio.Future[None]:
         """Queue a commit with the next sequence number; the future is done when it is durable."""
@@ -215,6 +216,9 @@ class Writer:
 
     def _make_spare(self) -> None:
         """Prepare the next segment in the background, so that it is there when needed."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
         if self._making_spare is None and self._journal.spare is None and not self.failure:
             self._making_spare = self._loop.run_in_executor(
                 self._background, self._journal.make_segment
@@ -227,8 +231,11 @@ class Writer:
         if error is None:
             self._journal.spare = done.result()
             self._no_segment = None
+            self.segment_made(None)
         elif isinstance(error, OSError):
             self._no_segment = error
+            self._retry = self._loop.call_later(_RETRY_S, self._make_spare)
+            self.segment_made(error)
         else:
             self.fail(EngineStopped(f"no journal segment could be made ({error!r})"))
         self._measure_room()
@@ -241,3 +248,19 @@ class Writer:
         for pending in (self._writing, self._making_spare):
             if pending is not None:
                 await asyncio.wait([pending])
+        if self._retry is not None:
+            self._retry.cancel()
+
+
+def _refusal(error: OSError) -> Unavailable:
+    """Why a commit is refused, if no segment could be made for it."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(
+            f"no space is left on the disk for the journal ({error.strerror}). "
+            "This commit was not applied; free some space."
+        )
+    return Unavailable(
+        f"the journal has no room, and no new segment could be made ({error}). "
+        "This commit was not applied.",
+        code="overloaded" if error.errno in NONE_LEFT else "storage_failed",
+    )

@@ -264,6 +264,8 @@ async def test_a_commit_waits_for_the_next_segment_when_this_one_is_full(memory_
         (errno.ENOSPC, StorageFull, "storage_full", "no space is left"),
         (errno.EDQUOT, StorageFull, "storage_full", "no space is left"),
         (errno.EIO, Unavailable, "storage_failed", "Input/output error"),
+        (errno.EMFILE, Unavailable, "overloaded", "Too many open files"),
+        (errno.ENFILE, Unavailable, "overloaded", "Too many open files in system"),
     ],
 )
 async def test_without_a_next_segment_a_commit_is_refused_until_one_can_be_made(
@@ -277,12 +279,21 @@ async def test_without_a_next_segment_a_commit_is_refused_until_one_can_be_made(
         assert words in refused.value.message
         assert writer.failure is None
         faults.heal()
-        while not writer.has_room(5_000):
-            try:
-                await writer.make_room(5_000)
-            except kind:
-                await asyncio.sleep(0)
+        await writer.make_room(5_000)
+        assert writer.has_room(5_000), "what failed before this call does not count"
         await append(writer, 5_000)
+
+
+async def test_the_next_segment_is_made_later_though_no_commit_asks(memory_path: Path) -> None:
+    made: asyncio.Queue[OSError | None] = asyncio.Queue()
+    faults = Faults(Strike("disk.write", 3, errno.EMFILE, lasting=True))
+    async with asyncio.timeout(20), writing(memory_path, faults) as (writer, journal):
+        writer.segment_made = made.put_nowait
+        assert isinstance(await made.get(), OSError)
+        assert journal.spare is None
+        faults.heal()
+        assert await made.get() is None
+        assert journal.spare is not None
 
 
 async def test_closing_waits_for_what_is_being_synced(memory_path: Path) -> None:
