@@ -33,6 +33,7 @@ SCOPES_KNOWN_MAX = 1_000
 # many such links are known, in all and of one caller. Keys that were made there are read again
 # every so often.
 SESSION_MS = 12 * 3_600_000
+COOKIE_BYTES_MAX = 4_096  # browsers drop a longer one without a word
 LINK_MS = 3_600_000
 LINKS_MAX = 100
 LINKS_EACH_MAX = 10

@@ -137,6 +137,11 @@ class Sessions:
         if session is not None:
             text = urlsafe_b64encode(msgspec.json.encode(session)).decode()
             text += "." + self._mark(text).decode()
+            if len(text) + len(name_of(request)) > limits.COOKIE_BYTES_MAX:
+                raise BadInput(
+                    "the token has too many grants for a session; use one with fewer",
+                    code="value_too_large",
+                )
             left_s = (session.until_ms - self._app.store.clock.now_ms()) // 1_000
         root = request.scope.get("root_path", "").rstrip("/") + "/"
         # Over plain HTTP, as on one's own machine, a browser would not keep a secure one.

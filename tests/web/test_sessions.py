@@ -292,6 +292,17 @@ async def test_a_session_by_a_token_carries_its_grants_as_data() -> None:
 
 
 @virtual
+async def test_a_session_that_no_cookie_can_hold_is_refused() -> None:
+    key = JwtKey("HS256", "s" * 32, "onceward")
+    async with serving(auth=Auth(jwt_keys=[key])) as caller:
+        for count, verdict in ((20, 200), (500, 413)):
+            queues = [f"queue-{number}" for number in range(count)]
+            answer = await Browser(caller).enter(token=signed(key.key, "eve", send=queues))
+            assert answer.status == verdict
+            assert len(answer.headers.get("set-cookie", "").partition(";")[0]) <= 4_096
+
+
+@virtual
 async def test_a_session_by_a_token_keeps_to_the_ceiling_of_now() -> None:
     apps = Apps(shared=True)
     wide = JwtKey("HS256", "s" * 32, "onceward", ceiling=("all",))
