@@ -11,6 +11,7 @@ from onceward.engine.base import (
     Delete,
     Engine,
     Expectation,
+    Incarnation,
     Put,
     Record,
     Write,
@@ -72,6 +73,11 @@ class Transaction:
         self._added: set[Key] = set()
         self._scanned: str | None = None
         self._finished = False
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """The life of the database in which this transaction runs."""
+        return self._engine.incarnation
 
     @overload
     async def get(self, key: Key, *, cached: bool = False) -> Any: ...

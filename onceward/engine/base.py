@@ -94,6 +94,8 @@ class Incarnation(msgspec.Struct, frozen=True):
     """Random, never used again."""
     number: int = 1
     """Larger than that of all incarnations before it."""
+    since_ms: int = 0
+    """When it began; 0 for the first one."""
 
 
 class Engine(ABC):

@@ -12,3 +12,5 @@ LOCK_RENEWALS_PER_LEASE = 3
 LOCK_TRIES_PER_LEASE = 30
 # A name that nobody has used for so long is forgotten, but for its token.
 LOCK_UNUSED_MS = 3_600_000
+# Grants of one name are fewer than this: so tokens made of the time are larger than those before.
+LOCK_TOKENS_PER_MS = 1 << 10

@@ -1,8 +1,11 @@
 """Acquire, wait, release: who holds what, in what order, with which tokens."""
 
+from copy import deepcopy
+
 import pytest
 
 from onceward import limits
+from onceward.engine.base import Incarnation
 from onceward.errors import BadInput, LineFull, LockLost
 from onceward.parts.locks import Head, head_key
 from onceward.transaction import Transaction
@@ -16,6 +19,25 @@ async def test_a_free_lock_is_held_at_once_and_by_one_only() -> None:
     assert await locking.acquire("a") is None
     await locking.release(first)
     assert (await locking.held("a")).tokens == {"a": 2}
+    assert problems(locking.engine) == []
+
+
+async def test_tokens_of_a_new_incarnation_are_larger_than_those_it_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    locking = await new_locking()
+    await locking.release(await locking.held("a"))
+    lost = deepcopy(locking.engine.memory)
+    for _ in range(3):
+        await locking.release(last := await locking.held("a"))
+    other = await locking.held("b")
+    locking.engine.memory = lost
+    began = Incarnation("other", 2, locking.clock.now_ms())
+    monkeypatch.setattr(type(locking.engine), "incarnation", began)
+    tokens = (await locking.held("a", "b")).tokens
+    assert tokens["a"] > last.tokens["a"]
+    assert tokens["b"] > other.tokens["b"]
+    assert max(tokens.values()) < limits.KEY_NUMBER_MAX
     assert problems(locking.engine) == []
 
 

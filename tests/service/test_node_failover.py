@@ -57,6 +57,12 @@ async def process(app: App, key: str) -> int:
     return await insist(send)
 
 
+async def token(app: App) -> int:
+    """Of the next one who holds a lock."""
+    async with app.locks.hold("printer") as lock:
+        return lock.token
+
+
 def url_of(primary: PostgresServer, standby: Standby) -> str:
     hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
     return f"postgresql://postgres@{hosts}/postgres?target_session_attrs=primary"
@@ -75,6 +81,7 @@ async def test_nodes_go_on_after_a_failover_that_lost_commits(
         standby.cut_off()
         assert await process(one, "a") == 2
         assert await process(two, "b") == 3
+        lost = await token(two)
         primary.stop("kill")
         standby.promote()
         # Senders repeat what they have no other proof of; each message counts once.
@@ -82,6 +89,7 @@ async def test_nodes_go_on_after_a_failover_that_lost_commits(
         assert await process(one, "b") == 3
         assert await process(one, "kept") == 3
         assert await process(two, "new") == 4
+        assert await insist(lambda: token(one)) > lost
         for app in (one, two):
             assert [alarm.code for alarm in app.alarms] == ["commits_lost"]
             assert app.node.running

@@ -23,7 +23,7 @@ COMMITS_LOST: Final = "commits_lost"
 """The code of the alarm."""
 
 FIND: Final = """
-SELECT {before} number, id, server, began, lost, lost_at
+SELECT {before} number, id, since_ms, server, began, lost, lost_at
 FROM {schema}.find_incarnation($1, $2, $3::text::bigint[], $4::text::bigint[])
 """
 
@@ -91,9 +91,9 @@ class Incarnations:
     def found(self, row: Sequence[Any], link: Link | None = None) -> None:
         """Take over what the server answered, by a connection that stays if it leads to another
         incarnation than before: all others are closed."""
-        number, id_, server, began, lost, lost_at = row
+        number, id_, since_ms, server, began, lost, lost_at = row
         before = self.current
-        found = Incarnation(id_, number)
+        found = Incarnation(id_, number, since_ms)
         if before is not None and number < before.number:
             raise CannotOpen(
                 f"{self._target.label} is an earlier copy of the database ({server}; incarnation "

@@ -10,6 +10,8 @@ Every grant has a token for each name, larger than all before it. The head of a 
 nobody has used for long is removed, and the highest token among such names of a slot is kept
 in one record, the slot's fence: where a new head begins. So tokens grow for ever, what is
 stored is bounded by what is in use, and grants of different names do not meet in one record.
+After a failover that lost grants, tokens go on from a number made of the time when the new
+incarnation of the database began.
 
 Time decides nothing but when a lease is over. Who holds what is said by records: a `hold`
 exists while its token is good, and a write guarded by it checks that in its own commit. A

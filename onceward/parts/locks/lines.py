@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from onceward import keys
+from onceward import keys, limits
 from onceward.errors import OncewardError
 from onceward.ids import Ids
 from onceward.keys import Key
@@ -65,8 +65,10 @@ class Lines:
         """Let a request hold all its names."""
         request.state, request.places = HELD, {}
         request.until_ms = tx.now_ms + request.lease_ms
+        # After a failover or a restore, larger than all tokens whose grants were lost.
+        floor = tx.incarnation.since_ms * limits.LOCK_TOKENS_PER_MS
         for name, head in heads.items():
-            head.token += 1
+            head.token = max(head.token, floor) + 1
             head.held += 1
             self._use(tx, name, head)
             stand = Stand(request.id, request.owner, tx.now_ms, head.token)

@@ -56,6 +56,7 @@ CREATE FUNCTION @schema@.find_incarnation(
     numbers bigint[],               -- and the last number that was acknowledged on each
     OUT number bigint,
     OUT id text,
+    OUT since_ms bigint,            -- when it began; 0 for the first one
     OUT server text,                -- for the log
     OUT began boolean,              -- whether this call has begun it
     OUT lost bigint,                -- missing batches of commits, of all whose loss is not accepted
@@ -79,7 +80,7 @@ BEGIN
             LOCK TABLE @schema@.incarnation IN EXCLUSIVE MODE;
         END IF;
         -- What is null tells nothing: users with other rights must not seem to be other servers.
-        SELECT i.number, i.id, i.system <> here.system IS TRUE
+        SELECT i.number, i.id, i.began_at, i.system <> here.system IS TRUE
             OR i.timeline <> here.timeline IS TRUE
             OR i.started <> here.started IS TRUE
             OR i.place <> here.place AS changed
@@ -104,9 +105,10 @@ BEGIN
             END IF;
             last.number := greatest(coalesce(last.number, 0), known_number) + 1;
             last.id := md5(random()::text || clock_timestamp() || pg_backend_pid());
+            last.began_at := clock_timestamp();
             INSERT INTO @schema@.incarnation VALUES (
                 last.number, last.id, here.system, here.timeline, here.place, here.started, base,
-                clock_timestamp()
+                last.began_at
             );
             began := true;
         END IF;
@@ -126,6 +128,7 @@ BEGIN
     END LOOP;
     number := last.number;
     id := last.id;
+    since_ms := CASE WHEN number = 1 THEN 0 ELSE extract(epoch FROM last.began_at) * 1000 END;
     server := concat_ws(
         ', ', 'system ' || here.system, 'timeline ' || here.timeline, 'place ' || here.place,
         'started ' || here.started
