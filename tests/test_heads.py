@@ -44,3 +44,13 @@ def test_a_copy_is_what_was_put_last() -> None:
     heads.put(head("a", 2))
     assert heads.get(("p", "a")) == head("a", 2)
     assert heads.get(("p", "b")) is None
+
+
+def test_all_can_be_forgotten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HEADS_BYTES_MAX", 100)
+    heads = Heads()
+    heads.put(head("a", 90))
+    heads.clear()
+    assert kept(heads) == ""
+    heads.put(head("b", 90))
+    assert kept(heads) == "b", "what was forgotten takes nothing"

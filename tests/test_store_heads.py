@@ -3,6 +3,7 @@
 import pytest
 
 from onceward import limits
+from onceward.engine.base import Incarnation
 from onceward.transaction import Transaction
 from tests.quick import START_MS, QuickClock, WatchedEngine, change, quick_store, remove, stored
 
@@ -136,3 +137,17 @@ async def test_the_view_of_a_running_transaction_is_not_disturbed_by_others() ->
 
     await store.run(fn)
     assert views == [(1, 1), (2, 2)]
+
+
+async def test_a_new_incarnation_of_the_database_drops_all_copies() -> None:
+    engine = WatchedEngine()
+    store = await quick_store(engine)
+    await store.run(count_head)
+    engine.incarnation_changed(Incarnation("other", 2))
+    await store.run(count_head)
+    assert engine.reads == [A, A]
+    store.close()
+    store.close()
+    engine.incarnation_changed(Incarnation("another", 3))
+    await store.run(count_head)
+    assert engine.reads == [A, A], "it follows no more"

@@ -133,7 +133,11 @@ class Engine(ABC):
     def incarnation_changed(self, incarnation: Incarnation) -> None:
         """Call all hooks. The engine calls it."""
         for hook in tuple(self._incarnation_hooks):
-            hook(incarnation)
+            try:
+                hook(incarnation)
+            except Exception as error:  # the others must forget what they know all the same
+                context = {"message": "a hook failed at a new incarnation", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
 
     @abstractmethod
     async def open(self) -> Self:

@@ -11,6 +11,7 @@ from onceward.engine.base import (
     ANY,
     Check,
     Delete,
+    Incarnation,
     Put,
     Record,
     Watchers,
@@ -194,3 +195,23 @@ async def test_an_engine_is_open_inside_a_with_block() -> None:
         await engine.commit([Put(A, b"1")], 0)
     with pytest.raises(Exception, match="not open"):
         await engine.get([A], 0)
+
+
+async def test_all_hear_of_a_new_incarnation_until_they_take_their_hook_out() -> None:
+    engine = MemoryEngine()
+    assert engine.incarnation == Incarnation("", 1)
+    heard: list[tuple[str, int]] = []
+
+    def fail(incarnation: Incarnation) -> None:
+        raise ValueError("not ready")
+
+    failed: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+    unhook = engine.on_incarnation(lambda found: heard.append(("one", found.number)))
+    engine.on_incarnation(fail)
+    engine.on_incarnation(lambda found: heard.append(("two", found.number)))
+    engine.incarnation_changed(Incarnation("b", 2))
+    unhook()
+    engine.incarnation_changed(Incarnation("c", 3))
+    assert heard == [("one", 2), ("two", 2), ("two", 3)]
+    assert len(failed) == 2

@@ -74,6 +74,17 @@ async def test_a_copy_opens_and_goes_on_where_the_original_was(tmp_path: Path, t
         assert await commit(engine, {("p", "e"): b"5"}) == 5
 
 
+async def test_a_copy_is_another_incarnation_and_stays_it(tmp_path: Path, to: Path) -> None:
+    path = await closed(tmp_path / "a.db", *FOLDED)
+    back_up(str(path), str(to))
+    found = []
+    for file in (path, to, path, to):
+        async with SQLiteEngine(str(file)) as engine:
+            found.append(engine.incarnation)
+    assert found[:2] == found[2:]
+    assert found[0] != found[1]
+
+
 async def test_a_copy_does_not_take_the_journal_of_the_original_for_its_own(
     tmp_path: Path, to: Path
 ) -> None:
