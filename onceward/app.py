@@ -52,15 +52,18 @@ from onceward.parts.schedule import Job as JobRecord
 from onceward.parts.seats import Seats
 from onceward.parts.timers import WEBHOOKS
 from onceward.parts.timers import Timers as TimersPart
+from onceward.server_key import parse_keys
 from onceward.service.delivery import Delivery, Outward
 from onceward.service.games import Games
 from onceward.service.hall import Hall
 from onceward.service.intake import Intake, accept_many
 from onceward.service.job import ACCEPT_OPTIONS, later_ms, send_options
+from onceward.service.key_source import KeySource
 from onceward.service.locks import Locks
 from onceward.service.node import Node
 from onceward.service.quarantine import Quarantine
 from onceward.service.queues import Queues
+from onceward.service.reencryption import Reencryption
 from onceward.service.results import Results
 from onceward.service.rooms.hub import Hub
 from onceward.service.running import Running, admit_app
@@ -101,6 +104,8 @@ class App(Running):
     """The same, each in a transaction of its own."""
     senders: Senders
     """Who has sent how much to which queue."""
+    key_source: KeySource
+    """Loads the server keys."""
     delivery: Delivery | None
     """What makes the calls of timers, if this process does."""
 
@@ -113,14 +118,18 @@ class App(Running):
         node_lease_s: float = limits.NODE_LEASE_MS / 1000,
         drain_s: float = limits.DRAIN_S,
         outward: Outward | None = None,
+        server_key: str | Sequence[str] | None = None,
         store: Callable[[Engine], Store] = Store,
     ) -> None:
         """`url` names the engine: `sqlite:///app.db`, `memory://`, `postgresql://…`.
 
         `slots` counts only for a new database. `drain_s` is how long handlers may take to
         finish when the application stops. `outward` says how timers call URLs; without it such
-        calls wait for an application that has it. `store` is for tests: what makes the store.
-        Raises `BadInput`.
+        calls wait for an application that has it. `server_key` encrypts secrets of endpoints and
+        headers of timers, and signs sessions: one, or several, of which the first encrypts; else
+        it comes from ONCEWARD_SERVER_KEY or ONCEWARD_SERVER_KEY_FILE, or is made when it is first
+        needed and kept in `~/.local/state/onceward/keys`. `store` is for tests: what makes the
+        store. Raises `BadInput`.
         """
         super().__init__()
         admit_app(url, name, slots, outward, store)
@@ -136,6 +145,10 @@ class App(Running):
         self._drain_s = milliseconds(drain_s, "the time to drain") / 1000
         self.outward = outward
         """May be set until it starts."""
+        given = [server_key] if isinstance(server_key, str) else server_key
+        self.server_key: Sequence[str] = [] if given is None else list(given)
+        """The same; empty if none was given."""
+        parse_keys(self.server_key)
         self._make_store = store
         self._engine = engines.create(url) if isinstance(url, str) else url
         self._workers: list[Worker] = []
@@ -173,6 +186,12 @@ class App(Running):
         self.node = await node.start()
         stack.push_async_callback(node.stop)
         stack.push_async_callback(node.together.finish)
+        path = str(getattr(self._engine, "path", ""))
+        self.key_source = KeySource(self.store, self.server_key, path=path)
+        if self.outward is None:
+            await self.key_source.unlock_known()
+        else:
+            await self.key_source.unlock()
         self.inbox = Inbox(node.schedule)
         self.queues = Queues(self.store, node.schedule, node.book)
         self.senders = Senders(self.store)
@@ -194,7 +213,10 @@ class App(Running):
             self.delivery = delivery = Delivery(self.store, timers, self.outward)
             stack.push_async_callback(delivery.close)
         guard = None if delivery is None else delivery.guard
-        self.timers = Timers(self.store, timers, node.dispatcher, guard)
+        self.timers = Timers(self.store, timers, node.dispatcher, guard, self.key_source)
+        reencryption = Reencryption(self.store, timers, node.schedule.slots)
+        stack.push_async_callback(reencryption.stop)
+        reencryption.start()
         node.on_end(self._results.close)
         for queue, settings in self._settings.items():
             if settings:

@@ -72,6 +72,9 @@ TABLE: dict[str, Kind] = {
     "went_away": Kind(499, 4499, 75, True, "The caller has gone"),
     "internal": Kind(500, 4500, 70, False, "The server has a bug"),
     "bad_settings": Kind(500, 4500, 78, False, "The settings cannot be used"),
+    "no_server_key": Kind(500, 4500, 78, False, "There is no server key"),
+    "wrong_server_key": Kind(500, 4500, 78, False, "The database has another server key"),
+    "secret_unreadable": Kind(409, 4409, 2, False, "The secret needs another server key"),
     # Rooms. Where `retry` is true, a client joins or connects again by itself.
     "unknown_frame": Kind(400, 4400, 2, False, "There is no frame of this type"),
     "frame_too_large": Kind(413, 4413, 2, False, "The frame is larger than frames may be"),
@@ -200,6 +203,12 @@ class NoSuchEndpoint(BadInput):
     """There is no endpoint with this id, or it is not this caller's."""
 
     default_code = "no_such_endpoint"
+
+
+class SecretUnreadable(BadInput):
+    """A stored secret is encrypted with a server key that is not here, or was tampered with."""
+
+    default_code = "secret_unreadable"
 
 
 class NoSuchRoom(BadInput):

@@ -16,7 +16,7 @@ attempt#xx  attempt id                     the verdict of a commit whose answer 
                                            been lost; xx spreads the load
 config      schedule                       what was chosen when the database was created
 config      format                         which layout of records the database has
-config      console                        the secret that signs the sessions of browsers
+config      server_key                     check values of the server keys in use
 apikey      digest                         an API key that was made while a server ran
 node        name                           the heartbeat of a node
 slot        slot                           which node owns the slot

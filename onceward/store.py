@@ -39,6 +39,7 @@ from onceward.heads import Heads
 from onceward.ids import Ids
 from onceward.keys import Key
 from onceward.meters import Meters
+from onceward.server_key import ServerKeys
 from onceward.transaction import Transaction
 
 T = TypeVar("T")
@@ -62,6 +63,9 @@ class Store:
         self.engine = engine
         self.clock = clock or Clock()
         self.ids = ids or Ids(self.clock.now_ms)
+        own_key = engine.own_key()
+        self.server_keys = ServerKeys([] if own_key is None else [own_key], self.random_bytes)
+        """What signs and encrypts; empty until a key is loaded for an engine that has none."""
         self.meters = Meters()
         """What this process counts and measures."""
         self.alarms = engine.alarms
@@ -78,6 +82,10 @@ class Store:
         self._left: dict[int, tuple[Transaction, Commit]] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._unhook = engine.on_incarnation(self._incarnation_changed)
+
+    def random_bytes(self, count: int) -> bytes:
+        """Random bytes from the ids of this store: the same ones under one seed."""
+        return bytes.fromhex(self.ids.token(count))
 
     def on_durable(self, hook: Callable[[Commit], None]) -> Callable[[], None]:
         """Call `hook` with every commit of this store that changed something, once durable;
@@ -195,7 +203,9 @@ class Store:
         """A transaction for those who cannot use `run`: they call `end`, and begin again with
         another one when that raises `Conflict`."""
         now_ns = self.clock.now_ns()
-        return Transaction(self.engine, now_ns // 1_000_000, self._heads, -(-now_ns // 1_000_000))
+        tx = Transaction(self.engine, now_ns // 1_000_000, self._heads, -(-now_ns // 1_000_000))
+        tx.server_keys = self.server_keys
+        return tx
 
     async def end(
         self, tx: Transaction, *, write: bool = True, end_turn: Callable[[], None] | None = None

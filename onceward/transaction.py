@@ -20,6 +20,7 @@ from onceward.engine.base import (
 from onceward.errors import BadInput
 from onceward.heads import Heads
 from onceward.keys import Key, after
+from onceward.server_key import ServerKeys
 from onceward.values import decode, encode
 
 T = TypeVar("T")
@@ -49,6 +50,9 @@ class Transaction:
     returned is checked at the commit; what `scan` returned only if asked for, or if the
     same key is also read by `get` or written.
     """
+
+    server_keys: ServerKeys = ServerKeys()
+    """What encrypts and decrypts stored secrets."""
 
     def __init__(
         self, engine: Engine, now_ms: int, heads: Heads, ends_ms: int | None = None
@@ -149,6 +153,11 @@ class Transaction:
             found = await self._engine.get(unknown, self.now_ms)
             for key, record in zip(unknown, found, strict=True):
                 self.seen.setdefault(key, record)
+
+    def expiry(self, key: Key) -> int | None:
+        """When the record expires that was read under a key; None if there is none, or never."""
+        record = self.seen.get(key)
+        return None if record is None else record.expires_at_ms
 
     def peek(self, key: Key, type: type[T]) -> T | None:
         """The value under a key that was fetched, or None. It is not checked at the commit: for

@@ -1,6 +1,7 @@
 import gc
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -9,6 +10,12 @@ import pytest
 from hypothesis import settings
 
 from onceward.testing.postgres import PostgresServer
+
+# Server keys that are made by tests, and by processes that they start, go here.
+_STATE = tempfile.TemporaryDirectory(prefix="onceward-state-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
+for _variable in ("ONCEWARD_SERVER_KEY", "ONCEWARD_SERVER_KEY_FILE"):
+    os.environ.pop(_variable, None)
 
 # Two busy cores make any single example slow now and then; that is no finding.
 settings.register_profile("onceward", deadline=None, print_blob=True)

@@ -39,6 +39,7 @@ LAYERS = (
     "engine.base",  # the contract
     "outward",  # calls to endpoints: knows nothing of what is stored
     "alarms",
+    "server_key",
     "tokens",  # for the back ends of users, which need nothing else of the package
     "clock descriptors ids keys meters redaction strict",
     "errors limits",

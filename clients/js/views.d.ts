@@ -155,6 +155,8 @@ export interface Endpoint {
   headers?: Record<string, string>;
   /** The newest first; only if asked for. */
   secrets?: { secret: string; untilMs?: number | null }[];
+  /** Whether calls wait, since its secrets need a server key that the server does not have. */
+  suspended?: boolean;
   duplicate?: boolean;
 }
 

@@ -16,7 +16,19 @@ from types import FrameType
 from typing import NoReturn
 
 from onceward import __version__
-from onceward.cli import bench, credit, demo, endpoints, files, remote, rooms, serve, tables, timers
+from onceward.cli import (
+    bench,
+    credit,
+    demo,
+    endpoints,
+    files,
+    remote,
+    rooms,
+    serve,
+    server_key,
+    tables,
+    timers,
+)
 from onceward.cli.display import complain
 from onceward.errors import TABLE, OncewardError
 from onceward.redaction import redact
@@ -75,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"onceward {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     serve.add_commands(commands)
+    server_key.add_commands(commands)
     remote.add_commands(commands)
     timers.add_commands(commands)
     endpoints.add_commands(commands)

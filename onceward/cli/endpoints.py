@@ -167,6 +167,8 @@ def _health(endpoint: "Endpoint") -> str:
     health = endpoint.health
     if endpoint.disabled:
         return "disabled"
+    if endpoint.suspended:
+        return "suspended: its secrets need a server key that the server does not have"
     if health.since_ms is None:
         return "well"
     state = "failing" if health.failing else "well"

@@ -89,6 +89,8 @@ class Endpoint(msgspec.Struct):
     headers: dict[str, str] = {}
     secrets: list[Secret] = []
     """The newest first; only if asked for."""
+    suspended: bool = False
+    """Whether calls wait, since its secrets need a server key that the server does not have."""
     duplicate: bool = False
 
 

@@ -184,6 +184,11 @@ class Engine(ABC):
         """Raise what a commit of that size would be refused with for want of space, as far as
         the engine can tell without one. Changes nothing that a read would show."""
 
+    def own_key(self) -> bytes | None:
+        """The server key of an engine whose records end with the process. None: they outlive it,
+        and their server key must be kept elsewhere."""
+        return None
+
     @abstractmethod
     def watch(self, partition: str) -> "Watch":
         """A hint when something changes in the partition; close it after use."""

@@ -26,8 +26,10 @@ from onceward.engine.base import (
 )
 from onceward.engine.memtable import Memtable
 from onceward.errors import Unavailable
+from onceward.ids import random_bytes
 from onceward.keys import Key
 
+_KEY_BYTES = 32
 # How many expiries of records that were since replaced or removed may be remembered beyond one
 # for every record.
 _STALE_EXPIRIES_MAX = 1_000
@@ -41,6 +43,8 @@ class Memory:
         self.watchers = Watchers()
         self.expiries: list[tuple[int, Key, int]] = []
         self.version = 0
+
+        self.server_key = random_bytes(_KEY_BYTES)
 
     def note_expiry(self, key: Key, expires_at_ms: int) -> None:
         """Remember when the record that was just put expires."""
@@ -68,6 +72,9 @@ class MemoryEngine(Engine):
 
     async def close(self) -> None:
         self._open = False
+
+    def own_key(self) -> bytes | None:
+        return self.memory.server_key
 
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
         self._must_be_open()

@@ -48,6 +48,9 @@ SECRET_BYTES_MIN = 24
 SECRET_BYTES_MAX = 64
 SECRETS_MAX = 8
 MESSAGE_ID_CHARS_MAX = 256
+# How long a call waits whose secrets cannot be read, and how often those are counted.
+SUSPENDED_MS = 60_000
+REENCRYPT_S = 600.0
 
 # How many requests a host gets at once: as long as it is not known, and at the most, with each
 # answer one more. A host that does not answer gets one at a time, after a pause that doubles.

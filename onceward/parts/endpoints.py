@@ -1,14 +1,20 @@
 """Endpoints: where outward calls go, and the secrets they are signed with.
 
+Secrets and header values are stored encrypted with the server key, each for its own place. An
+endpoint whose secrets cannot be read, since that key is not here, is suspended: calls wait.
+
 A secret that is replaced counts for a while beside the new one, so that receivers have time to
 learn it. What is sent to a bare URL is signed with the secrets of the caller's endpoint
 `default`, which has no URL of its own and is made when it is needed.
 """
 
+from collections.abc import Callable
+
 import msgspec
+from msgspec.structs import replace
 
 from onceward import keys, limits
-from onceward.errors import BadInput, NoSuchEndpoint
+from onceward.errors import BadInput, NoSuchEndpoint, SecretUnreadable
 from onceward.keys import Key
 from onceward.outward import signing
 from onceward.outward.headers import admit_headers
@@ -49,6 +55,8 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
     disabled: bool = False
     """While it is, what is due for it fails at once, and can be sent again later."""
     health: Health = msgspec.field(default_factory=Health)
+    suspended: bool = False
+    """Whether its secrets or headers cannot be read here; never stored."""
 
     def secrets_at(self, now_ms: int) -> list[str]:
         """The secrets that count at a time."""
@@ -91,14 +99,17 @@ async def put(
     admit_headers({} if headers is None else headers)
     if not url and id_ != DEFAULT:
         raise BadInput("an endpoint needs a url")
-    endpoint = await tx.get(key, Endpoint)
+    known = await tx.get(key, Endpoint)
+    endpoint = None if known is None else _decrypted(tx, caller, id_, known)
     if endpoint is None:
         endpoint = Endpoint(url, [Secret(secret)], tx.now_ms)
+    elif endpoint.suspended:  # what could not be read is replaced by what is given
+        endpoint.suspended, endpoint.secrets = False, [Secret(secret)]
     endpoint.url = url
     endpoint.headers = headers or {}
     endpoint.description = description[: limits.REASON_CHARS_MAX]
     endpoint.disabled = disabled
-    tx.put(key, endpoint)
+    tx.put(key, _encrypted(tx, caller, id_, endpoint))
     return endpoint
 
 
@@ -107,7 +118,7 @@ async def get(tx: Transaction, id_: str, *, caller: str = "") -> Endpoint:
     endpoint = await tx.get(endpoint_key(caller, id_), Endpoint)
     if endpoint is None:
         raise NoSuchEndpoint(f"there is no endpoint {id_!r}", id=id_)
-    return endpoint
+    return _decrypted(tx, caller, id_, endpoint)
 
 
 async def rotate(
@@ -119,11 +130,63 @@ async def rotate(
     if not is_whole(overlap_ms) or not 0 <= overlap_ms <= limits.LEASE_MS_MAX:
         raise BadInput(f"an old secret counts 0 to {limits.LEASE_MS_MAX} ms, not {overlap_ms!r}")
     endpoint = await get(tx, id_, caller=caller)
+    insist_readable(id_, endpoint)
     if secret != endpoint.secrets[0].text:  # the same again changes nothing
         newest = Secret(endpoint.secrets[0].text, tx.now_ms + overlap_ms)
         endpoint.secrets = [Secret(secret), newest]
-        tx.put(endpoint_key(caller, id_), endpoint)
+        tx.put(endpoint_key(caller, id_), _encrypted(tx, caller, id_, endpoint))
     return endpoint
+
+
+async def reencrypt(tx: Transaction, id_: str, *, caller: str = "") -> bool:
+    """Encrypt what an endpoint has with the first server key. Returns False if it cannot be read.
+    Idempotent."""
+    key = endpoint_key(caller, id_)
+    known = await tx.get(key, Endpoint)
+    if known is None:
+        return True
+    texts = [*(secret.text for secret in known.secrets), *known.headers.values()]
+    if not all(map(tx.server_keys.is_current, texts)):
+        endpoint = _decrypted(tx, caller, id_, known)
+        if endpoint.suspended:
+            return False
+        tx.put(key, _encrypted(tx, caller, id_, endpoint))
+    return True
+
+
+def insist_readable(id_: str, endpoint: Endpoint) -> None:
+    """Raise `SecretUnreadable` for an endpoint that is suspended."""
+    if endpoint.suspended:
+        raise SecretUnreadable(
+            f"the endpoint {id_!r} is suspended: its secrets are encrypted with a server key that "
+            "this server does not have. Add that key to ONCEWARD_SERVER_KEY_FILE, or make the "
+            "endpoint anew (PUT, or DELETE and POST)",
+            id=id_,
+        )
+
+
+def _encrypted(tx: Transaction, caller: str, id_: str, endpoint: Endpoint) -> Endpoint:
+    """An endpoint as it is stored."""
+    return _each(tx.server_keys.encrypt, caller, id_, endpoint)
+
+
+def _decrypted(tx: Transaction, caller: str, id_: str, stored: Endpoint) -> Endpoint:
+    """An endpoint as it is used; suspended, and without secrets, if it cannot be read."""
+    try:
+        return _each(tx.server_keys.decrypt, caller, id_, stored)
+    except SecretUnreadable:
+        return replace(stored, secrets=[], headers={}, suspended=True)
+
+
+def _each(change: Callable[..., str], caller: str, id_: str, endpoint: Endpoint) -> Endpoint:
+    place = (ENDPOINTS, caller, id_)
+    return replace(
+        endpoint,
+        secrets=[replace(one, text=change(one.text, *place, "secret")) for one in endpoint.secrets],
+        headers={
+            name: change(value, *place, "header", name) for name, value in endpoint.headers.items()
+        },
+    )
 
 
 async def remove(tx: Transaction, id_: str, *, caller: str = "") -> None:
@@ -140,7 +203,8 @@ async def all_of(
     if after:
         start = max(start, keys.after(keys.join(caller, after)))
     rows = await tx.scan(ENDPOINTS, Endpoint, start=start, end=end, limit=most)
-    return [(keys.split(row.key[1])[1], row.value) for row in rows]
+    ids = [(keys.split(row.key[1])[1], row.value) for row in rows]
+    return [(id_, _decrypted(tx, caller, id_, stored)) for id_, stored in ids]
 
 
 async def everyones(
@@ -148,7 +212,8 @@ async def everyones(
 ) -> list[tuple[str, str, Endpoint]]:
     """The endpoints of all callers, each with its caller and id, from behind a sort key on."""
     rows = await tx.scan(ENDPOINTS, Endpoint, start=keys.after(after) if after else "", limit=most)
-    return [(*_names(row.key[1]), row.value) for row in rows]
+    found = [(*_names(row.key[1]), row.value) for row in rows]
+    return [(caller, id_, _decrypted(tx, caller, id_, stored)) for caller, id_, stored in found]
 
 
 def _names(sort: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from onceward.errors import (
     NoSuchTimer,
     OncewardError,
     Retry,
+    SecretUnreadable,
     Unreachable,
 )
 from onceward.outward import answers, signing
@@ -30,7 +31,7 @@ from onceward.outward.hosts import Hosts
 from onceward.outward.sender import Sender
 from onceward.parts import endpoints
 from onceward.parts.endpoints import Endpoint
-from onceward.parts.timers import WEBHOOKS, Timers, Webhook
+from onceward.parts.timers import WEBHOOKS, Timers, Webhook, open_headers
 from onceward.service.attempt import Handler
 from onceward.service.job import Asleep, Job
 from onceward.service.lines import Lines
@@ -109,6 +110,7 @@ class Delivery:
         endpoint = await self._endpoint(webhook.caller, id_)
         if endpoint.disabled:
             raise Fail(f"the endpoint {id_} is disabled")
+        given = self._given(webhook, endpoint)
         url = _url(webhook, endpoint)
         try:
             host = self.guard.parse(url).key
@@ -122,7 +124,7 @@ class Delivery:
             self._lateness.observe(max(0, now_ms - webhook.due_ms) / 1_000)
         answered: bool | None = None
         try:
-            verdict = answers.judge(await self._call(job.id, url, webhook, endpoint, now_ms))
+            verdict = answers.judge(await self._call(job.id, url, webhook, given, endpoint, now_ms))
             answered = verdict.answered
         finally:
             self._lines.leave(host, slot, answered)
@@ -137,11 +139,28 @@ class Delivery:
             await self._end(webhook)
         raise Fail(verdict.line)
 
+    def _given(self, webhook: Webhook, endpoint: Endpoint) -> dict[str, str]:
+        """The headers of a call. While they or the secrets cannot be read, the call waits, and
+        that is no attempt."""
+        try:
+            if not endpoint.suspended:
+                server_keys = self._store.server_keys
+                own = open_headers(webhook.call, server_keys, webhook.caller, webhook.timer)
+                return {**endpoint.headers, **own}
+        except SecretUnreadable:
+            pass
+        raise Asleep("", self._store.clock.now_ms() + limits.SUSPENDED_MS)
+
     async def _call(
-        self, id_: str, url: str, webhook: Webhook, endpoint: Endpoint, now_ms: int
+        self,
+        id_: str,
+        url: str,
+        webhook: Webhook,
+        given: dict[str, str],
+        endpoint: Endpoint,
+        now_ms: int,
     ) -> Answer | OncewardError:
         body = _body(webhook)
-        given = {**endpoint.headers, **webhook.call.headers}
         headers = {"content-type": "application/json"}
         headers |= {name.lower(): value for name, value in given.items()}
         headers["onceward-timer"] = quote(webhook.timer)

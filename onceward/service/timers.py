@@ -13,6 +13,7 @@ from onceward.parts.schedule import is_whole, milliseconds
 from onceward.parts.timers import FIRE_WRITES, TIMER_DUE, Call, Send, Spec, Target, View, id_for
 from onceward.parts.timers import Timers as TimersPart
 from onceward.service.dispatcher import Dispatcher
+from onceward.service.key_source import KeySource
 from onceward.store import Store
 from onceward.transaction import Transaction, admit_tx
 
@@ -25,11 +26,17 @@ class Timers:
     """The timers of one application. With `tx`, each is part of that transaction."""
 
     def __init__(
-        self, store: Store, part: TimersPart, dispatcher: Dispatcher, guard: Guard | None
+        self,
+        store: Store,
+        part: TimersPart,
+        dispatcher: Dispatcher,
+        guard: Guard | None,
+        key_source: KeySource | None = None,
     ) -> None:
         self.part = part
         self._store = store
         self._guard = guard
+        self._key_source = key_source or KeySource(store)
         dispatcher.on_due(TIMER_DUE, part.fire, reads=part.read_to_fire, writes=FIRE_WRITES)
 
     async def set(
@@ -129,6 +136,8 @@ class Timers:
             admit_headers(spec.target.headers)
             if spec.target.url:
                 self.admit_url(spec.target.url)
+            if spec.target.headers:
+                await self._key_source.unlock()
 
         async def fn(tx: Transaction) -> tuple[View, bool]:
             if replace:

@@ -76,6 +76,9 @@ class FaultEngine(Engine):
         """Commits sent and not yet arrived."""
         return len(self._on_their_way)
 
+    def own_key(self) -> bytes | None:
+        return self.inner.own_key()
+
     async def open(self) -> Self:
         await self.inner.open()
         return self

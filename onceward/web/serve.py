@@ -14,7 +14,9 @@ import uvloop
 from onceward.app import App
 from onceward.errors import BadInput, OncewardError
 from onceward.outward.addresses import Guard
+from onceward.server_key import parse_keys
 from onceward.service.delivery import Outward
+from onceward.service.key_source import FILE_VARIABLE, VARIABLE, given_keys
 from onceward.web import logs
 from onceward.web.application import load_app
 from onceward.web.auth import DEVELOPER, Auth
@@ -49,6 +51,8 @@ def serve(
     app = _application(settings)
     if app.outward is None:
         app.outward = outward_of(settings)
+    if not app.server_key:
+        app.server_key = server_keys_of(settings)
     logs.set_up(settings.log, settings.log_level)
     for warning in exposed(found):
         logger.warning("%s", warning)
@@ -70,6 +74,14 @@ def _application(settings: Settings) -> App:
                 code="bad_settings",
             )
     return app
+
+
+def server_keys_of(settings: Settings) -> list[str]:
+    """The server keys that the settings give, as text. Raises `bad_settings`."""
+    given = {VARIABLE: ",".join(settings.server_key), FILE_VARIABLE: settings.server_key_file}
+    texts = given_keys((), given)
+    parse_keys(texts)
+    return texts
 
 
 def allow_files(calls: int) -> None:

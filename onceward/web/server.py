@@ -113,8 +113,8 @@ class Server:
         self.auth.stored = self.keyring.caller
         self.sessions = Sessions(self.app, self.auth.holder)
         try:
+            await self.app.key_source.unlock()
             await self.keyring.load()
-            await self.sessions.load()
         except OncewardError:
             await self.app.stop()
             raise

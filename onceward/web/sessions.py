@@ -1,8 +1,8 @@
 """Sessions: how a browser shows who uses it, without keeping a key.
 
 Who signs in at the console, by a link that counts once or by a key, gets a cookie: the caller's
-name and what its token claims, signed with a secret that stands in the database, so that all nodes
-take it and a restart ends no session. No script can read the cookie. It counts only together with a
+name and what its token claims, signed with the server key, so that all nodes take it
+and a restart ends no session. No script can read the cookie. It counts only together with a
 header that repeats a token of the session: pages of other origins cannot set that header, and
 cannot know the token, though a browser sends them the cookie's way (all ports of a machine share
 their cookies).
@@ -12,24 +12,20 @@ import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from onceward import keys, limits
+from onceward import limits
 from onceward.app import App
-from onceward.errors import BadInput, OncewardError
-from onceward.keys import Key
-from onceward.transaction import Transaction
+from onceward.errors import BadInput
 from onceward.web.auth import Caller
 from onceward.web.grants import Claimed, Grants
 from onceward.web.http import Request
 
 HEADER = b"onceward-session"
 """In which a page repeats the token of its session."""
-_SECRET: Key = ("config", "console")
-_SECRET_BYTES = 32
+_PURPOSE = "session"
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -54,20 +50,7 @@ class Sessions:
         counts no more."""
         self._app = app
         self._holder = holder
-        self._secret = b""
         self._links: dict[str, tuple[Caller, str, int]] = {}
-
-    async def load(self) -> None:
-        """Read the secret that signs cookies; the first one makes it."""
-
-        async def fn(tx: Transaction) -> str:
-            known = await tx.get(_SECRET, str)
-            if known is None:
-                known = self._app.store.ids.token(_SECRET_BYTES)
-                tx.put(_SECRET, known)
-            return known
-
-        self._secret = bytes.fromhex(await self._app.run(fn))
 
     def link(self, caller: Caller, credential: str) -> str:
         """A token by which somebody may sign in as this caller, once and soon."""
@@ -102,7 +85,7 @@ class Sessions:
         """The session that the cookie of a request is of, if it counts."""
         cookie = _cookies(request.header(b"cookie") or "").get(name_of(request), "")
         text, _, mark = cookie.partition(".")
-        if not text or not hmac.compare_digest(self._mark(text), mark.encode(errors="replace")):
+        if not text or not self._app.store.server_keys.verify(_PURPOSE, text, mark):
             return None
         try:
             session = msgspec.json.decode(urlsafe_b64decode(text), type=Session)
@@ -136,7 +119,7 @@ class Sessions:
         text, left_s = "", 0
         if session is not None:
             text = urlsafe_b64encode(msgspec.json.encode(session)).decode()
-            text += "." + self._mark(text).decode()
+            text += "." + self._app.store.server_keys.sign(_PURPOSE, text)
             if len(text) + len(name_of(request)) > limits.COOKIE_BYTES_MAX:
                 raise BadInput(
                     "the token has too many grants for a session; use one with fewer",
@@ -151,15 +134,6 @@ class Sessions:
             f"SameSite=Strict{secure}"
         )
         return b"set-cookie", value.encode("latin-1", errors="replace")
-
-    def mark_of(self, *words: str) -> str:
-        """What the nodes of this database make of some words, and nobody else can: hex digits."""
-        return self._mark(keys.join(*words)).decode()
-
-    def _mark(self, text: str) -> bytes:
-        if not self._secret:
-            raise OncewardError("the server is not started", code="node_stopped")
-        return hmac.new(self._secret, text.encode(errors="replace"), sha256).hexdigest().encode()
 
 
 def insist_own_page(request: Request) -> None:

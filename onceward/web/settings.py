@@ -30,6 +30,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=limits.APP_CHARS_MAX)] = "server"
     keys: tuple[ApiKey, ...] = ()
     jwt: tuple[JwtKey, ...] = ()
+    server_key: tuple[str, ...] = ()
+    server_key_file: str = ""
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     drain_s: Annotated[float, Meta(ge=0, le=3_600)] = limits.DRAIN_S
@@ -63,6 +65,10 @@ MEANING = {
     "name": "what this node is called among others",
     "keys": "API keys: name, digest and scopes of each; `onceward token` makes one",
     "jwt": "token issuers: algorithm, key, audience; optionally issuer, id, ceiling, scopes",
+    "server_key": "what signs sessions and encrypts stored secrets: 64 hex digits, as "
+    "`onceward server-key new` prints; of several the first encrypts",
+    "server_key_file": "a file with the same, one on each line; without either, a key is made and "
+    "kept in ~/.local/state/onceward/keys",
     "log": "text or json",
     "log_level": "debug, info, warning or error",
     "drain_s": "how long requests and handlers may take to finish when the server stops",
@@ -86,9 +92,9 @@ MEANING = {
     "number",
     "request_burst": "how many of them at once; 0: as many as in a second",
 }
-SECRET = ("keys", "jwt")
+SECRET = ("keys", "jwt", "server_key")
 SWITCHES = ("telemetry", "webhooks", "timers_append_id")
-LISTS = ("webhook_allow", "webhook_ports", "origins")
+LISTS = ("webhook_allow", "webhook_ports", "origins", "server_key")
 
 
 class Setting(NamedTuple):
@@ -114,6 +120,8 @@ class Setting(NamedTuple):
                 }
                 for key in value
             ]
+        if self.name == "server_key":
+            return ["…"] * len(value)
         return redact_url(value) if self.name == "database" else value
 
     @property
@@ -128,6 +136,8 @@ class Setting(NamedTuple):
         """Whether who knows the value could pose as a caller, or open the database."""
         if self.name == "jwt":  # of the other algorithms it is a public key
             return any(key.algorithm == "HS256" for key in self.value)
+        if self.name == "server_key":
+            return bool(self.value)
         return self.name == "database" and redact_url(self.value) != self.value
 
     @property
@@ -224,7 +234,7 @@ def _from_file(path: str | None) -> dict[str, Any]:
 
 
 def _from_text(name: str, text: str) -> Any:
-    if name not in SECRET:
+    if name not in SECRET or name in LISTS:
         return text
     try:
         return msgspec.json.decode(text)

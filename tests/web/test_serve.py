@@ -125,7 +125,7 @@ async def test_told_to_stop_it_answers_what_is_at_hand_and_ends_well(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_what_was_accepted_is_there_after_a_stop(tmp_path: Path, number: int) -> None:
-    async with served(tmp_path) as server:
+    async with served(tmp_path, ONCEWARD_SERVER_KEY="5e" * 32) as server:
         connection = await server.connect()
         await connection.ask("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
         _, receipt = await connection.answer()

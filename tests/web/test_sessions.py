@@ -9,7 +9,7 @@ from onceward import limits
 from onceward.web.auth import ApiKey, Auth, JwtKey, digest_of
 from onceward.web.auth import Caller as Who
 from onceward.web.grants import EVERYTHING, Grants
-from onceward.web.sessions import HEADER, Sessions
+from onceward.web.sessions import HEADER
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
 from tests.signed import claims, signed
@@ -347,14 +347,3 @@ async def test_over_https_the_cookie_is_secure() -> None:
         )
         assert answer.headers["set-cookie"].startswith("onceward=")
         assert answer.headers["set-cookie"].endswith("; Secure")
-
-
-@virtual
-async def test_before_the_start_nobody_can_sign_in() -> None:
-    app = Apps(shared=False).make()
-    async with serving(app) as caller:
-        sessions = Sessions(app, lambda credential: True)
-        found = Browser(caller)
-        found.cookie = f"{NAME}=a.b"
-        with pytest.raises(Exception, match="not started"):
-            sessions.find(_request(found))

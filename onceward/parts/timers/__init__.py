@@ -16,7 +16,9 @@ from onceward.parts.timers.records import (
     Timer,
     View,
     Webhook,
+    encrypt_headers,
     id_for,
+    open_headers,
     timer_key,
     timer_partition,
 )
@@ -34,7 +36,9 @@ __all__ = [
     "Timers",
     "View",
     "Webhook",
+    "encrypt_headers",
     "id_for",
+    "open_headers",
     "timer_key",
     "timer_partition",
 ]

@@ -1,10 +1,12 @@
 """The records of timers, where they stand, and what can be one."""
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Literal
 from zlib import crc32
 
 import msgspec
+from msgspec.structs import replace
 
 from onceward import keys, limits
 from onceward.errors import BadInput
@@ -12,6 +14,7 @@ from onceward.keys import Key
 from onceward.parts import recurrence
 from onceward.parts.recurrence import CatchUp, Interval, Repeat
 from onceward.parts.schedule import PRIORITY_DEFAULT, Job, admit_job, due_partition, is_whole
+from onceward.server_key import ServerKeys
 from onceward.values import encode
 
 TIMER_DUE = "timer"
@@ -185,7 +188,43 @@ def first_ms(spec: Spec, now_ms: int, ends_ms: int) -> int:
     return found_ms
 
 
+def encrypted(spec: Spec, server_keys: ServerKeys, caller: str, id_: str) -> Spec:
+    """A timer's description as it is stored: with the values of its headers encrypted."""
+    return _changed(spec, server_keys.encrypt, caller, id_)
+
+
+def decrypted(spec: Spec, server_keys: ServerKeys, caller: str, id_: str) -> Spec:
+    """The same as it was given. Raises `SecretUnreadable`."""
+    return _changed(spec, server_keys.decrypt, caller, id_)
+
+
+def encrypt_headers(call: Call, server_keys: ServerKeys, caller: str, id_: str) -> Call:
+    """A call of a timer as it is stored."""
+    return replace(call, headers=_headers(call, server_keys.encrypt, caller, id_))
+
+
+def open_headers(call: Call, server_keys: ServerKeys, caller: str, id_: str) -> dict[str, str]:
+    """The headers of a stored call of a timer. Raises `SecretUnreadable`."""
+    return _headers(call, server_keys.decrypt, caller, id_)
+
+
+def _changed(spec: Spec, change: Callable[..., str], caller: str, id_: str) -> Spec:
+    target = spec.target
+    if not isinstance(target, Call) or not target.headers:
+        return spec
+    headers = _headers(target, change, caller, id_)
+    return replace(spec, target=replace(target, headers=headers))
+
+
+def _headers(call: Call, change: Callable[..., str], caller: str, id_: str) -> dict[str, str]:
+    # Not by its slot: the job of a firing has the same ciphertexts.
+    place = ("timer", caller, id_, "header")
+    return {name: change(value, *place, name) for name, value in call.headers.items()}
+
+
 def mark_of(spec: Spec) -> str:
+    """Of a description without the values of its headers: nobody can try values against it."""
+    spec = _changed(spec, lambda *_: "", "", "")
     return blake2b(encode(spec, ("timer", "spec"), order="sorted"), digest_size=16).hexdigest()
 
 

@@ -1,9 +1,12 @@
 """What can happen to timers, each in a transaction."""
 
+from contextlib import suppress
 from heapq import heappop, heappush
 
+from msgspec.structs import replace
+
 from onceward import keys, limits
-from onceward.errors import AlreadyEnded, KeyReused, NoSuchTimer
+from onceward.errors import AlreadyEnded, KeyReused, NoSuchTimer, SecretUnreadable
 from onceward.keys import Key
 from onceward.parts import recurrence
 from onceward.parts.recurrence import Interval, Repeat
@@ -12,6 +15,7 @@ from onceward.parts.schedule import job_key as key_of_job
 from onceward.parts.timers.records import (
     TIMER_DUE,
     WEBHOOKS,
+    Call,
     Send,
     Spec,
     Status,
@@ -20,8 +24,11 @@ from onceward.parts.timers.records import (
     Webhook,
     admit,
     admit_due,
+    decrypted,
+    encrypted,
     first_ms,
     mark_of,
+    open_headers,
     timer_entry,
     timer_key,
     timer_partition,
@@ -48,20 +55,18 @@ class Timers:
         Raises `BadInput`; `KeyReused` if another one stands under the id.
         """
         key = timer_key(caller, id_, self._schedule.slots)
-        admit(caller, id_, spec, tx.now_ms)
+        stored = _stored(tx, caller, id_, spec)
         known = await tx.get(key, Timer)
-        mark = mark_of(spec)
         if known is not None:
-            if known.mark != mark:
+            if not _is_same(tx, caller, id_, known, spec):
                 raise KeyReused(f"another timer has the id {id_[:200]!r}", id=id_)
             return await self._view(tx, caller, id_, known), True
-        return self._put(tx, caller, id_, _new(spec, mark, tx)), False
+        return self._put(tx, caller, id_, _new(stored, mark_of(spec), tx)), False
 
     async def set(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
         """Set a timer, in place of whatever stands under its id. Raises `BadInput`."""
         key = timer_key(caller, id_, self._schedule.slots)
-        admit(caller, id_, spec, tx.now_ms)
-        timer = _new(spec, mark_of(spec), tx)
+        timer = _new(_stored(tx, caller, id_, spec), mark_of(spec), tx)
         known = await tx.get(key, Timer)
         if known is not None:
             self._leave(tx, caller, id_, known)
@@ -71,8 +76,10 @@ class Timers:
     async def keep(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
         """Set a timer, unless just this one is active under its id. Raises `BadInput`."""
         known = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
-        if known is not None and known.state == "active" and known.mark == mark_of(spec):
-            return await self._view(tx, caller, id_, known)
+        with suppress(SecretUnreadable):  # what cannot be read is not the same
+            same = known is not None and _is_same(tx, caller, id_, known, spec)
+            if known is not None and same and known.state == "active":
+                return await self._view(tx, caller, id_, known)
         return await self.set(tx, id_, spec, caller=caller)
 
     async def get(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
@@ -150,7 +157,8 @@ class Timers:
         views = []
         for caller, id_, timer in timers:
             job = tx.peek(key_of_job(timer.job), Job) if timer.job else None
-            views.append(View(id_, caller, timer, _status(timer, job), job))
+            shown = _shown(tx, caller, id_, timer)
+            views.append(View(id_, caller, shown, _status(timer, job), job))
         return views
 
     async def fire(self, tx: Transaction, entry: Key) -> None:
@@ -181,6 +189,23 @@ class Timers:
             return
         timer.due_ms = next_ms
         self._put(tx, caller, id_, timer)
+
+    async def reencrypt(self, tx: Transaction, id_: str, *, caller: str = "") -> bool:
+        """Encrypt what a timer has with the first server key. Returns False if it cannot be
+        read. Idempotent."""
+        key = timer_key(caller, id_, self._schedule.slots)
+        timer = await tx.get(key, Timer)
+        if timer is None or not isinstance(timer.spec.target, Call):
+            return True
+        if all(map(tx.server_keys.is_current, timer.spec.target.headers.values())):
+            return True
+        try:
+            spec = decrypted(timer.spec, tx.server_keys, caller, id_)
+        except SecretUnreadable:
+            return False
+        timer.spec = encrypted(spec, tx.server_keys, caller, id_)
+        tx.put(key, timer, expires_at_ms=tx.expiry(key))
+        return True
 
     def read_to_fire(self, entry: Key) -> list[Key]:
         _, caller, id_, _, _ = keys.split(entry[1])
@@ -258,12 +283,12 @@ class Timers:
 
     async def _view(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> View:
         job = await tx.get(key_of_job(timer.job), Job) if timer.job else None
-        return View(id_, caller, timer, _status(timer, job), job)
+        return View(id_, caller, _shown(tx, caller, id_, timer), _status(timer, job), job)
 
     def _put(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> View:
         tx.put(timer_key(caller, id_, self._schedule.slots), timer)
         tx.put(self._entry(caller, id_, timer), TIMER_DUE)
-        return View(id_, caller, timer, "active")
+        return View(id_, caller, _shown(tx, caller, id_, timer), "active")
 
     def _keep(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> None:
         """Write a timer that is over: it is known for a while."""
@@ -276,6 +301,37 @@ class Timers:
 
     def _entry(self, caller: str, id_: str, timer: Timer) -> Key:
         return timer_entry(caller, id_, timer, self._schedule.slots)
+
+
+def _stored(tx: Transaction, caller: str, id_: str, spec: Spec) -> Spec:
+    """A description as it is stored. Raises `BadInput` for what cannot be a timer."""
+    admit(caller, id_, spec, tx.now_ms)
+    stored = encrypted(spec, tx.server_keys, caller, id_)
+    if stored is not spec:  # it has become larger
+        admit(caller, id_, stored, tx.now_ms)
+    return stored
+
+
+def _is_same(tx: Transaction, caller: str, id_: str, known: Timer, spec: Spec) -> bool:
+    """Whether a timer was made from a description. Raises `SecretUnreadable`."""
+    if known.mark != mark_of(spec):
+        return False
+    if not isinstance(known.spec.target, Call) or not isinstance(spec.target, Call):
+        return True
+    headers = open_headers(known.spec.target, tx.server_keys, caller, id_)
+    return headers == spec.target.headers
+
+
+def _shown(tx: Transaction, caller: str, id_: str, timer: Timer) -> Timer:
+    """A timer with its headers readable; if they are not, they say so."""
+    target = timer.spec.target
+    if not isinstance(target, Call) or not target.headers:
+        return timer
+    try:
+        return replace(timer, spec=decrypted(timer.spec, tx.server_keys, caller, id_))
+    except SecretUnreadable as error:
+        headers = dict.fromkeys(target.headers, f"unreadable: {error}")
+        return replace(timer, spec=replace(timer.spec, target=replace(target, headers=headers)))
 
 
 def _names(sort: str) -> tuple[str, str]:

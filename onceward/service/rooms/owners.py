@@ -1,18 +1,19 @@
 """Which node serves a room: the one that holds the slot of its id, and where that one is.
 
 Where nodes share a database, each tells the others its address, in a record with a secret of its
-own that only those who can read the database know: by that a node shows that it is one. What a
-node serves by mistake for a moment does no harm: steps are versioned writes.
+own, encrypted with the server key that all of them have: by that a node shows that it is one.
+What a node serves by mistake for a moment does no harm: steps are versioned writes.
 """
 
 import asyncio
+from contextlib import suppress
 from hmac import compare_digest
 from zlib import crc32
 
 import msgspec
 
 from onceward import limits
-from onceward.errors import PASSING, Unavailable
+from onceward.errors import PASSING, SecretUnreadable, Unavailable
 from onceward.keys import Key
 from onceward.service.placement import Placement, Slot, slot_key
 from onceward.store import Store
@@ -73,15 +74,17 @@ class Owners:
             [record] = await self._store.engine.get([key], now_ms)
             if record is not None:
                 address: Address = decode(record.value, Address, key)
-                return address
+                with suppress(SecretUnreadable):  # its node has just been given another key
+                    secret = self._store.server_keys.decrypt(address.secret, *key)
+                    return Address(address.url, secret)
         raise Unavailable("the room is just changing hands: try again", code="room_moved")
 
     async def _announce(self, url: str) -> None:
-        address = Address(url, self._secret)
-
         async def tell(tx: Transaction) -> None:
             expires_ms = tx.now_ms + limits.ADDRESS_MS
-            tx.put((HUBS, self._placement.node), address, expires_at_ms=expires_ms)
+            key: Key = (HUBS, self._placement.node)
+            address = Address(url, tx.server_keys.encrypt(self._secret, *key))
+            tx.put(key, address, expires_at_ms=expires_ms)
 
         while True:
             told = self._placement.node

@@ -90,8 +90,15 @@ class SharedDatabase(Database):
         return self._memory
 
 
+# The same in every run of a seed.
+_SERVER_KEY = bytes(range(32))
+
+
 class SharedEngine(MemoryEngine):
     """Notes what it has applied."""
+
+    def own_key(self) -> bytes | None:
+        return _SERVER_KEY
 
     def __init__(self, memory: Memory, journal: list[Applied]) -> None:
         super().__init__(memory)
@@ -188,6 +195,9 @@ class LocalEngine(Engine):
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._syncing = False
         self._context = copy_context()
+
+    def own_key(self) -> bytes | None:
+        return _SERVER_KEY
 
     async def open(self) -> Self:
         await self._inner.open()

@@ -88,6 +88,8 @@ class EndpointView(msgspec.Struct, omit_defaults=True):
     headers: dict[str, str] | UnsetType = UNSET
     secrets: list[SecretView] | UnsetType = UNSET
     """Those that count now, the newest first; only if asked for."""
+    suspended: bool = False
+    """Whether calls wait, since its secrets need a server key that this server does not have."""
     rate: RateView | UnsetType = UNSET
     """If this node has called it."""
     caller: str | UnsetType = UNSET
@@ -122,6 +124,7 @@ def shown(id_: str, endpoint: Endpoint, secrets_at_ms: int | None = None) -> End
         id_, endpoint.url, endpoint.made_ms, endpoint.disabled, _health(endpoint.health)
     )
     found.description = endpoint.description or UNSET
+    found.suspended = endpoint.suspended
     found.headers = endpoint.headers or UNSET
     if secrets_at_ms is not None:
         found.secrets = [

@@ -79,6 +79,7 @@ async def change(server: "Server", request: Request) -> Response:
 
     async def fn(tx: Transaction) -> Endpoint:
         known = await _find(server, tx, caller, id_)
+        endpoints.insist_readable(id_, known)
         spec = EndpointSpec(
             url=known.url if asked.url is UNSET else asked.url,
             headers=known.headers if asked.headers is UNSET else asked.headers,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from onceward import limits
+from onceward import keys, limits
 from onceward.errors import BadInput, Unavailable
 from onceward.ids import LENGTH
 from onceward.parts.locks import Request as LockRequest
@@ -133,7 +133,7 @@ async def acquire(server: "Server", request: Request) -> Response:
     if asked.request is not None:
         _admit_request(asked.request)
         # Apart by caller; and nobody can tell from what others make up how to release it.
-        mark = server.sessions.mark_of("lock", caller.name, asked.request)
+        mark = store.server_keys.sign("lock", keys.join(caller.name, asked.request))
         id_ = f"{mark[:LENGTH]}{name_slot(min(capacities), locks.table.slots):03x}"
     acquiring = locks.acquire(terms, id_)
     lock = await (server.patiently(request, acquiring) if asked.wait_ms else acquiring)

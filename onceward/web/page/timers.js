@@ -116,8 +116,9 @@ function endpoints() {
       const label = h("span.chip"), said = h("span.faint");
       cell.append(label, " ", said);
       return (e) => {
-        put(label, e.disabled ? "disabled" : e.health.failing ? "failing" : "well");
-        label.className = `chip ${e.disabled ? "" : e.health.failing ? "bad" : "good"}`;
+        const failing = e.suspended || e.health.failing;
+        put(label, e.disabled ? "disabled" : e.suspended ? "suspended" : failing ? "failing" : "well");
+        label.className = `chip ${e.disabled ? "" : failing ? "bad" : "good"}`;
         put(said, e.health.failing ? `${ago(e.health.since_ms, Date.now())}: ${e.health.said ?? ""}` : "");
       };
     }) },
