@@ -113,6 +113,10 @@ def test_what_makes_no_sense_is_not_signed() -> None:
     assert "user is ''" in refusal(user="")
     assert "more than 256 bytes" in refusal(user="ü" * 129)
     assert "at least 1" in refusal(expires_s=0)
+    claims = claims_of(sign(SECRET, user="ann", expires_s=1))
+    assert claims["exp"] - claims["iat"] == 1
+    claims = claims_of(sign(SECRET, user="ann"))
+    assert claims["exp"] - claims["iat"] == 3_600
     many = [str(number) for number in range(limits.GRANTS_MAX + 1)]
     assert "at most 1000 grants" in refusal(read=many)
     assert sign(SECRET, user="ü" * 128, read=many[1:])
@@ -165,6 +169,14 @@ def test_entries_for_other_services_are_left_alone() -> None:
     payment = {"type": "payment_initiation", "actions": ["all"], "amount": {"value": 7}}
     assert grants_in([payment, OURS]) == (Grant("read", "r1"),)
     assert grants_in([OURS] * limits.GRANTS_MAX) == (Grant("read", "r1"),) * limits.GRANTS_MAX
+
+
+def test_a_message_quotes_the_beginning_of_what_is_wrong() -> None:
+    long, quoted = "x" * 101, f"'{'x' * 100}'"
+    assert quoted in refusal(grants=[Grant("all", long)])
+    assert f"{quoted}; use one of send, work, manage, lock" in refusal(grants=[Grant(long, "r1")])
+    assert f"use read=[{quoted}]" in refusal(read=long)
+    assert f"'{'1' * 100}'; use non-empty" in refusal(read=[int("1" * 101)])
 
 
 def test_the_same_grant_twice_is_written_once() -> None:

@@ -114,11 +114,13 @@ class Issuer:
 
     def read(self, claims: Mapping[str, Any]) -> Claimed:
         """What verified claims ask for. Raises `bad_value`."""
-        scope = claims.get("scope", "") if self._scopes else ""
+        grants = grants_in(claims.get(CLAIM, []))
+        if not self._scopes:
+            return Claimed(grants)
+        scope = claims.get("scope", "")
         if not isinstance(scope, str):
             raise BadInput("the scope claim is not text", code="bad_value")
-        known = tuple(value for value in scope.split() if value in self._scopes)
-        return Claimed(grants_in(claims.get(CLAIM, [])), known)
+        return Claimed(grants, tuple(value for value in scope.split() if value in self._scopes))
 
     def grants(self, claimed: Claimed, user: str) -> Grants:
         """What these claims of a user are worth."""

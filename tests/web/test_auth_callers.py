@@ -1,5 +1,6 @@
 """What callers may do, and for how long what they have shown counts."""
 
+from dataclasses import replace as replaced
 from hashlib import sha256
 from typing import Any
 
@@ -20,7 +21,7 @@ from onceward.web.auth import (
     admit_caller,
     digest_of,
 )
-from onceward.web.grants import EVERYTHING, Grants, admit_scopes
+from onceward.web.grants import EVERYTHING, Claimed, Grants, admit_scopes
 
 NOW_MS = 1_700_000_000_000
 JWT_KEY = JwtKey("HS256", "s" * 32, "onceward")
@@ -120,8 +121,9 @@ def test_nobody_sends_or_makes_outward_calls_which_are_made_in_anyones_name(
 def test_without_scopes_nothing_is_allowed() -> None:
     for action in PROMISED:
         with pytest.raises(OncewardError, match="lacks the scope") as refused:
-            Caller("ann", Grants()).insist(action, "orders")
+            Caller("ann", Grants()).insist(action, "x" * 101)
         assert refused.value.code == "not_allowed"
+        assert refused.value.message.endswith(f"{action}:{'x' * 100}")
 
 
 def test_a_caller_is_the_same_whatever_was_asked_about_it() -> None:
@@ -134,6 +136,7 @@ def test_a_caller_is_the_same_whatever_was_asked_about_it() -> None:
     assert asked.may("send", "a")
     assert not asked.may("send", "b")
     assert asked == other
+    assert asked == replaced(other, claimed=Claimed((), ("x",)))
     assert hash(asked) == hash(other)
     assert "until_ms=5" in repr(asked)
     assert "_known" not in repr(asked)

@@ -82,6 +82,12 @@ def test_the_scope_claim_counts_only_where_it_is_mapped() -> None:
     assert len(covered(by_token(issuer, scope="chat orders.send"), "orders.1", "chat")) == 3
 
 
+def test_a_token_without_scopes_has_none_of_those_that_are_mapped() -> None:
+    issuer = Issuer(scopes={"x": ["read:chat"]})
+    assert issuer.read({}) == Issuer().read({"scope": "x"}) == Claimed()
+    assert issuer.read({"scope": " x  x "}) == Claimed((), ("x", "x"))
+
+
 def test_a_scope_claim_of_another_type_is_refused_where_it_counts() -> None:
     issuer = Issuer(scopes={"chat": ["read:chat"]})
     with pytest.raises(BadInput, match="not text"):
@@ -107,6 +113,7 @@ def test_a_scope_is_not_mapped_beyond_the_ceiling(scope: str) -> None:
 def test_a_user_in_a_pattern_is_literal(user: str) -> None:
     issuer = Issuer(["write:notes.{sub}.*"], {"notes": ["write:*.{sub}.*"]})
     grants = by_token(issuer, scope="notes", user=user)
+    assert Pattern("read", "{sub}").for_user("ax*?[]").names == "ax[*][?][[]]"
     others = [other for other in (*OTHERS, *NAMES) if other != user]
     assert grants.cover("write", f"notes.{user}.1")
     assert covered(grants, *(f"notes.{other}.1" for other in others)) == set()
