@@ -44,6 +44,7 @@ Action = Literal[
     "play",
     "table",
     "operate",
+    "metrics",
 ]
 ACTIONS: tuple[str, ...] = get_args(Action)
 
@@ -70,6 +71,7 @@ class Names(TypedDict, total=False):
     play: Iterable[str]
     table: Iterable[str]
     operate: Iterable[str]
+    metrics: Iterable[str]
 
 
 class Detail(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -13,6 +13,7 @@ REQUEST_S = 60.0  # for all of a request to come
 JSON_DEPTH_MAX = 100
 WAIT_MS_MAX = 60_000
 PROBE_S = 5.0
+PUBLIC_S = 1.0  # `/readyz` and `/metrics` are computed at most once in so long
 LIST_MAX = 1_000
 PAGE_MS = 500  # how long a request works on many jobs before it answers
 # A page of jobs, or of steps of a room, is as long as was asked for, or has this many bytes.

@@ -20,6 +20,7 @@ of names, as in `send:orders` or `work:mail.*`; a token has grants, an action an
     table     do all that for others, too, make, pause and close such tables, and say who has won
     operate   see senders, and see and look after timers and endpoints of all callers whose ids
               match
+    metrics   read the metrics of servers whose names match
     all       everything
 """
 
@@ -119,7 +120,7 @@ class JwtKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """If given, only for tokens that name it as their `kid`."""
     ceiling: tuple[str, ...] | None = None
     """What its tokens can grant at most, as scopes with patterns: `write:board.*`. Without it, all
-    actions but `all`, `manage` and `operate`."""
+    actions but `all`, `manage`, `operate` and `metrics`."""
     scopes: dict[str, tuple[str, ...]] = {}
     """For the tokens of other identity providers: what a value of the claim `scope` grants. The
     user of the token stands in place of `{sub}`. Values that are not listed grant nothing."""

@@ -18,7 +18,7 @@ from onceward.tokens import ACTIONS, ALL, CLAIM, Grant, grants_in
 USER = "{sub}"
 """Stands for the user of a token in the patterns of an issuer, as literal text."""
 # A token of an issuer without a ceiling is for users: these actions are for operators.
-_FOR_OPERATORS = ("manage", "operate")
+_FOR_OPERATORS = ("manage", "operate", "metrics")
 
 
 class Pattern(NamedTuple):
@@ -98,7 +98,7 @@ class Issuer:
         ceiling: Sequence[str] | None = None,
         scopes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Without a ceiling: all actions but `all`, `manage` and `operate`, on all names.
+        """Without a ceiling: on all names all actions but `all`, `manage`, `operate`, `metrics`.
         `scopes` maps values of the `scope` claim to grants. Raises `bad_settings`."""
         self._ceiling = _DEFAULT_CEILING if ceiling is None else _admitted(ceiling)
         self._scopes = {value: _admitted(given) for value, given in (scopes or {}).items()}

@@ -13,7 +13,7 @@ _REF = "#/components/schemas/{name}"
 # What can go wrong with any request; with any that has a body; with any that needs credentials.
 _ALL = (
     *("not_text", "bad_parameter", "bad_header", "method_not_allowed", "bad_request"),
-    *("head_too_large", "too_slow", "internal"),
+    *("head_too_large", "too_slow", "not_implemented", "wrong_host", "origin_refused", "internal"),
     *("engine_unreachable", "storage_full", "node_stopped", "contention", "overloaded"),
 )
 _BODY = (
@@ -76,7 +76,8 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
         "responses": _responses(route, schemas),
     }
     if route.public:
-        operation["security"] = []
+        may_ask = "no_credentials" in route.problems  # by a setting
+        operation["security"] = [{}, {"bearer": []}] if may_ask else []
     parameters = [
         {"name": word[1:-1], "in": "path", "required": True, "schema": _TEXT}
         for word in route.path.split("/")

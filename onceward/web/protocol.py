@@ -87,6 +87,7 @@ class Protocol(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
+        self._client = transport.get_extra_info("peername")
         self._state.connections.add(self)  # type: ignore[arg-type]
         task = self._loop.create_task(self._run(), name="onceward-connection")
         self._state.tasks.add(task)
@@ -241,6 +242,7 @@ class Protocol(asyncio.Protocol):
                 "raw_path": path,
                 "query_string": query,
                 "headers": self._headers,
+                "client": self._client,
             }
             body = bytes(self._body)  # itself, if it came in one piece
             last = not self._parser.should_keep_alive()

@@ -5,6 +5,10 @@ which it will be full again.
 """
 
 import logging
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
+from typing import Any
 
 from onceward import limits
 from onceward.clock import Clock
@@ -55,6 +59,23 @@ class Rates:
             told_ns = now_ns
             logger.warning("%r makes more than %g requests a second", name, self.per_second)
         _keep(self._told_ns, name, told_ns)
+
+
+def network_of(client: Sequence[Any] | None) -> str:
+    """Whose requests are counted together, by the `client` of an ASGI scope: an IPv4 address, or 64
+    bits of an IPv6 address, which are one subscriber's."""
+    return _network(str(client[0])) if client else "unknown"
+
+
+@lru_cache(maxsize=limits.RATED_CALLERS_MAX)
+def _network(host: str) -> str:
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if address.version == 6:
+        return str(address.ipv4_mapped or ip_network((int(address), 64), strict=False))
+    return str(address)
 
 
 def _keep(found: dict[str, int], name: str, time_ns: int) -> None:

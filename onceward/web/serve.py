@@ -141,6 +141,7 @@ async def _serve(
             frame_rate=settings.frame_rate,
             request_rate=settings.request_rate,
             request_burst=settings.request_burst,
+            metrics_auth=settings.metrics_auth,
             settings=found,
         ) as server:
             config = uvicorn.Config(

@@ -16,6 +16,7 @@ from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.meters import Counter, Histogram
 from onceward.service.census import Census
 from onceward.service.pulse import Pulse
+from onceward.web import metrics
 from onceward.web.api import ROUTES
 from onceward.web.asgi_wire import AsgiWire
 from onceward.web.auth import DEVELOPER, Auth, Caller
@@ -27,10 +28,11 @@ from onceward.web.keyring import Keyring
 from onceward.web.logs import Repeats
 from onceward.web.mounts import Mount, Mounts
 from onceward.web.openapi import document
-from onceward.web.rates import Rates
+from onceward.web.rates import Rates, network_of
 from onceward.web.routes import Route, Routes
 from onceward.web.sessions import Sessions
 from onceward.web.settings import Setting
+from onceward.web.shared import Shared
 from onceward.web.telemetry import Telemetry
 from onceward.web.websocket import WIRE, Hearing
 
@@ -64,6 +66,7 @@ class Server:
         frame_rate: float = limits.FRAMES_PER_S,
         request_rate: float = 0.0,
         request_burst: int = 0,
+        metrics_auth: bool = False,
         settings: Sequence[Setting] = (),
     ) -> None:
         """`work`: whether this process runs the application's handlers, too. `telemetry`: whether
@@ -71,8 +74,9 @@ class Server:
         appended to their URL. `origins`: those of pages that may open WebSocket connections,
         beside its own. `frame_rate`: how many frames a second are read from a connection.
         `request_rate`: how many requests a second each caller may make in the long run, and
-        `request_burst` at once; 0: any number, and as many as in a second. `settings`: what the
-        console shows of how it was set up."""
+        `request_burst` at once; 0: any number, and as many as in a second. `metrics_auth`: whether
+        `/metrics` requires credentials with the scope `metrics`. `settings`: what the console shows
+        of how it was set up."""
         self.app = app
         self.auth = auth
         self.routes = Routes(ROUTES)
@@ -80,6 +84,7 @@ class Server:
         self.draining = asyncio.Event()
         """Set when the server stops: whoever waits for something is answered at once."""
         self.append_id = append_id
+        self.metrics_auth = metrics_auth
         self.settings = settings
         self.origins = frozenset(origins)
         self._frame_rate = frame_rate
@@ -90,7 +95,6 @@ class Server:
         self._telemetry = Telemetry() if telemetry else None
         self._counting: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
-        self._probing: asyncio.Task[None] | None = None
         self._repeats = Repeats()
         self._crowd = 0
         """How many connections there were when one was refused last; 0: none is any more."""
@@ -108,6 +112,9 @@ class Server:
         self.app.hub.dial = dial
         self.census = Census(self.app.store, self.app.node.schedule.slots)
         self.pulse = Pulse(self.app.store, self.census, self.app.hub.gauges)
+        clock = self.app.store.clock
+        self._probed = Shared(self.app.probe, limits.PUBLIC_S, clock, "onceward-probe")
+        self._metrics = Shared(self._compute_metrics, limits.PUBLIC_S, clock, "onceward-metrics")
         self.started_ms = self.app.store.clock.now_ms()
         self.keyring = Keyring(self.app.store, self.app.hub.dismiss)
         self.auth.stored = self.keyring.caller
@@ -263,6 +270,8 @@ class Server:
             if self._counting is None:
                 raise Unavailable("the server is not started", code="node_stopped")
             if isinstance(route, Mount):
+                if self._rates is not None and route.prefix not in MOUNTED:
+                    self._count_at(route, request)
                 return await route.answer(self, request.scope, request.receive)
             if self.auth.dev and route.public:
                 insist_local(request)  # for other routes `caller` does
@@ -303,6 +312,16 @@ class Server:
                 self._rates.take(caller.name)
         return caller
 
+    def _count_at(self, mount: Mount, request: Request) -> None:
+        """Count a request to a mounted application, which may ask for credentials of its own or
+        none: for its caller, or else for the address it comes from. Raises `rate_limited`."""
+        assert self._rates is not None
+        try:
+            self.caller(request)
+        except BadInput:
+            request.scope[_COUNTED] = True
+            self._rates.take(f"{network_of(request.scope.get('client'))} at {mount.prefix}")
+
     def _caller(self, request: Request) -> Caller:
         if is_from_node(request):
             return behind(self, request)
@@ -325,13 +344,18 @@ class Server:
         return self.auth.caller(f"Bearer {token}", self.app.store.clock.now_ms())
 
     async def probe(self) -> None:
-        """Find out whether the node can work now; raises what hinders it. However many ask, one
-        commit at a time is made for them: anybody may ask."""
-        if self._probing is None or self._probing.done():
-            self._probing = asyncio.create_task(self.app.probe(), name="onceward-probe")
-        probing = self._probing
-        await asyncio.wait([probing])
-        probing.result()
+        """Find out whether the node can work now; raises what prevents it. Anybody may ask, so
+        one commit is made for all who ask within `limits.PUBLIC_S`."""
+        await self._probed.get()
+
+    async def metrics(self) -> bytes:
+        """All metrics as text, computed at most once in `limits.PUBLIC_S`."""
+        return await self._metrics.get()
+
+    async def _compute_metrics(self) -> bytes:
+        app = self.app
+        now_ms, gauges = app.store.clock.now_ms(), app.hub.gauges()
+        return metrics.text(app.store.meters, self.census, now_ms, gauges, app.alarms.gauges())
 
     async def patiently(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
         """Do something that may wait long. It is given up, with None, when the caller goes

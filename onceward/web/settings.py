@@ -50,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frame_rate: Annotated[float, Meta(ge=1, le=1e9)] = limits.FRAMES_PER_S
     request_rate: Annotated[float, Meta(ge=0, le=limits.QUEUE_RATE_MAX)] = 0.0
     request_burst: Annotated[int, Meta(ge=0, le=limits.QUEUE_RATE_MAX)] = 0
+    metrics_auth: bool = False
 
     @property
     def dev(self) -> bool:
@@ -91,9 +92,10 @@ MEANING = {
     "request_rate": "how many HTTP requests a second each caller may make in the long run; 0: any "
     "number",
     "request_burst": "how many of them at once; 0: as many as in a second",
+    "metrics_auth": "whether /metrics requires a key with the scope metrics:*",
 }
 SECRET = ("keys", "jwt", "server_key")
-SWITCHES = ("telemetry", "webhooks", "timers_append_id")
+SWITCHES = ("telemetry", "webhooks", "timers_append_id", "metrics_auth")
 LISTS = ("webhook_allow", "webhook_ports", "origins", "server_key")
 
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(300)  # for many processes on a busy machine
 PAGES = {page: blocks(page, path.read_text()) for page, path in paths().items()}
 SHOWN = {page: found for page, found in PAGES.items() if found}
 # What is only looked at, or checked for all pages together below.
-READ_ELSEWHERE = {"js", "jsx", "html", "text", "nginx", "dockerfile"}
+READ_ELSEWHERE = {"js", "jsx", "html", "text", "nginx", "caddy", "dockerfile"}
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.console import blocks
 from tests.docs.book import ROOT
 
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -106,3 +107,17 @@ def test_the_client_for_pages_has_no_dependencies() -> None:
     for path in folder.rglob("*.js"):
         for name in re.findall(r'^(?:import|export) .*?from "([^"]+)"', path.read_text(), re.M):
             assert name.startswith(".") or (path.name, name) == ("react.js", "react"), (path, name)
+
+
+def test_every_example_of_a_deployment_protects_the_metrics() -> None:
+    guides = ROOT / "docs" / "guides"
+    guide = guides / "deployment.md"
+    [settings] = blocks(guide, "toml")
+    assert "metrics_auth = true" in settings
+    for language, guarded in (("nginx", "deny all;"), ("caddy", "respond @internal 403")):
+        [proxy] = blocks(guide, language)
+        assert "metrics" in proxy
+        assert guarded in proxy
+    for containers in blocks(guide, "yaml"):
+        assert "ONCEWARD_METRICS_AUTH" in containers
+    assert "credentials_file" in blocks(guides / "monitoring.md", "yaml")[0]

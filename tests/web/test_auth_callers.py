@@ -27,7 +27,7 @@ NOW_MS = 1_700_000_000_000
 JWT_KEY = JwtKey("HS256", "s" * 32, "onceward")
 PROMISED: tuple[Action, ...] = (
     *("send", "work", "manage", "lock", "timer", "endpoint"),
-    *("read", "write", "room", "play", "table", "operate"),
+    *("read", "write", "room", "play", "table", "operate", "metrics"),
 )
 
 

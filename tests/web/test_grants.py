@@ -52,7 +52,7 @@ def test_an_issuer_without_a_ceiling_appoints_no_operators() -> None:
     grants = by_token(Issuer(), *asked)
     assert not grants.everything
     allowed = {one.action for one in covered(grants, "x")}
-    assert set(ACTIONS) - allowed == {"manage", "operate"}
+    assert set(ACTIONS) - allowed == {"manage", "operate", "metrics"}
     assert covered(by_token(Issuer(), Grant("all")), "x", "all", "") == set()
 
 

@@ -1,5 +1,6 @@
 """Callers that ask more often than they may are refused, and others notice nothing."""
 
+from onceward.app import App
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.web.site import Site
@@ -92,3 +93,55 @@ async def test_what_another_node_passes_on_was_counted_there() -> None:
             assert (await caller("GET", "/v1/pulse", headers=passed_on)).status == 200
         ann = Caller(caller.server, "dev:ann")
         assert [(await ann("GET", "/v1/pulse")).status for _ in range(4)] == [200, 200, 200, 429]
+
+
+async def page(owner: object, request: Request) -> Response:
+    return Response.of("here")
+
+
+def shop() -> App:
+    app = Apps(shared=False).make()
+    app.mount("/shop", Site([Route("GET", "", page, "A page")]))
+    app.mount("/club", Site([Route("GET", "", page, "A page")]))
+    return app
+
+
+@virtual
+async def test_requests_to_what_is_mounted_count_for_their_caller() -> None:
+    auth, keys = keyed(ann="", ben="")
+    async with serving(shop(), auth=auth, **RATE) as server:
+        ann, ben = (Caller(server.server, keys[name]) for name in ("ann", "ben"))
+        await ann.ok("GET", "/shop")
+        await ann.ok("GET", "/club")
+        await ann.ok("GET", "/v1/queues")
+        for path in ("/shop", "/club", "/v1/queues"):
+            assert (await ann("GET", path)).verdict == (429, "rate_limited")
+        await ben.ok("GET", "/shop")
+
+
+@virtual
+async def test_without_credentials_what_is_mounted_counts_by_address() -> None:
+    auth, _ = keyed(ann="all")
+    async with serving(shop(), auth=auth, **RATE) as server:
+        bad = Caller(server.server, "ow_unknown")
+
+        async def statuses(caller: Caller, path: str, host: str) -> list[int]:
+            calls = [caller.call("GET", path, client=(host, port)) for port in range(4)]
+            answers = [await call.run() for call in calls]
+            return [answer.status for answer in answers if answer is not None]
+
+        once = [200, 200, 200, 429]
+        assert await statuses(server, "/shop", "192.0.2.1") == once
+        assert await statuses(bad, "/shop", "192.0.2.2") == once
+        assert await statuses(server, "/club", "192.0.2.1") == once
+        assert await statuses(server, "/shop", "2001:db8::1") == once
+        assert await statuses(server, "/shop", "2001:db8::2:1") == [429] * 4
+        assert await statuses(server, "/shop", "::ffff:192.0.2.1") == [429] * 4
+        # The console's own files are not of an application.
+        assert await statuses(server, "/console", "192.0.2.1") == [200] * 4
+
+
+@virtual
+async def test_in_dev_mode_what_is_mounted_counts_for_the_developer() -> None:
+    async with serving(shop(), **RATE) as caller:
+        assert [(await caller("GET", "/shop")).status for _ in range(4)] == [200, 200, 200, 429]

@@ -3,7 +3,7 @@
 
 export const ACTIONS = Object.freeze([
   "send", "work", "manage", "lock", "timer", "endpoint",
-  "read", "write", "room", "play", "table", "operate",
+  "read", "write", "room", "play", "table", "operate", "metrics",
 ]);
 const OPTIONS = ["user", "grants", "expiresS", "audience", "issuer", "keyId", "algorithm", "nowMs"];
 const TYPE = "onceward";

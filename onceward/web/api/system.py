@@ -65,12 +65,9 @@ async def readyz(server: "Server", request: Request) -> Response:
 
 
 async def metrics(server: "Server", request: Request) -> Response:
-    now_ms = server.app.store.clock.now_ms()
-    app = server.app
-    text = metrics_text.text(
-        app.store.meters, server.census, now_ms, app.hub.gauges(), app.alarms.gauges()
-    )
-    return Response(200, text, metrics_text.KIND)
+    if server.metrics_auth:
+        server.caller(request).insist("metrics", server.app.name)
+    return Response(200, await server.metrics(), metrics_text.KIND)
 
 
 async def openapi(server: "Server", request: Request) -> Response:
@@ -84,7 +81,11 @@ async def page(server: "Server", request: Request) -> Response:
 ROUTES = [
     Route("GET", "/healthz", healthz, "Whether the process is alive", gives=Health, public=True),
     Route("GET", "/readyz", readyz, "Whether it can work now", gives=Health, public=True),
-    Route("GET", "/metrics", metrics, "Metrics for Prometheus", public=True),
+    Route(
+        *("GET", "/metrics", metrics, "Metrics for Prometheus"),
+        problems=("no_credentials", "not_allowed", "rate_limited"),
+        public=True,
+    ),
     Route("GET", "/openapi.json", openapi, "This document", public=True),
     Route("GET", "/docs", page, "This document as a page", public=True),
 ]

@@ -11,7 +11,7 @@ from tests.browser import browsing
 from tests.server_process import ServerProcess
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
-from tests.web.asgi import Caller, serving, serving_to
+from tests.web.asgi import Caller, keyed, serving, serving_to
 
 
 @virtual
@@ -23,7 +23,10 @@ async def test_it_is_alive_and_ready() -> None:
 
 @virtual
 async def test_alarms_are_shown_by_readiness_metrics_and_overview() -> None:
-    async with serving_to(ann="all", bob="operate:*", eve="send:*") as callers:
+    apps = Apps(shared=False)
+    auth, keys = keyed(ann="all", bob="operate:*", eve="send:*")
+    async with serving(apps.make(), auth) as anyone:
+        callers = {name: Caller(anyone.server, key) for name, key in keys.items()}
         ann = callers["ann"]
         ann.app.alarms.raise_("disk", "the disk is slow")
         since_ms = next(iter(ann.app.alarms)).since_ms
@@ -40,6 +43,7 @@ async def test_alarms_are_shown_by_readiness_metrics_and_overview() -> None:
         alarm = ("alarm", "disk", "the disk is slow")
         assert seen == {"ann": [alarm], "bob": [alarm], "eve": []}
         ann.app.alarms.clear("disk")
+        await apps.sleep(limits.PUBLIC_S)
         assert await ann.ok("GET", "/readyz") == {"status": "ready"}
         assert 'onceward_alarm{code="disk"} 0' in (await ann("GET", "/metrics")).body.decode()
 
@@ -56,6 +60,7 @@ async def test_it_is_not_ready_while_storage_is_in_trouble_but_alive(code: str) 
         assert refused.code == code
         assert refused.json["retry"]
         apps.engines[0].cut_off = False
+        await apps.sleep(limits.PUBLIC_S)
         assert (await caller("GET", "/readyz")).status == 200
 
 
@@ -81,8 +86,70 @@ async def test_many_who_ask_at_once_cause_one_commit() -> None:
         assert {answer.status for answer in answers} == {200}
         assert len(apps.commits) - before == 1
         apps.engines[0].cut_off = True
+        await apps.sleep(limits.PUBLIC_S)
         answers = await asyncio.gather(*[caller("GET", "/readyz") for _ in range(100)])
         assert {answer.status for answer in answers} == {503}
+
+
+@virtual
+async def test_readiness_is_probed_at_most_once_a_second() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        probes = 0
+        probe = caller.app.probe
+
+        async def counted() -> None:
+            nonlocal probes
+            probes += 1
+            await probe()
+
+        caller.server._probed._compute = counted
+        for second in range(1, 4):
+            for _ in range(20):
+                assert (await caller("GET", "/readyz")).status == 200
+            assert probes == second
+            await apps.sleep(limits.PUBLIC_S)
+        # What is refused is shared, too, and passes as soon.
+        apps.engines[0].cut_off = True
+        for _ in range(20):
+            assert (await caller("GET", "/readyz")).status == 503
+        assert probes == 4
+        apps.engines[0].cut_off = False
+        await apps.sleep(limits.PUBLIC_S)
+        assert (await caller("GET", "/readyz")).status == 200
+
+
+@virtual
+async def test_metrics_are_computed_at_most_once_a_second() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        texts = []
+        for _ in range(3):
+            answers = await asyncio.gather(*[caller("GET", "/metrics") for _ in range(50)])
+            [text] = {answer.body for answer in answers}
+            texts.append(text)
+            await caller.ok("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
+            assert (await caller("GET", "/metrics")).body == text
+            await apps.sleep(limits.PUBLIC_S)
+        assert len(set(texts)) == 3
+
+
+@virtual
+async def test_metrics_can_require_a_key_with_their_scope() -> None:
+    auth, keys = keyed(ann="metrics:*", bob="metrics:other", eve="send:* operate:*", zoe="all")
+    async with serving(auth=auth, metrics_auth=True) as anyone:
+        assert (await anyone("GET", "/metrics")).verdict == (401, "no_credentials")
+        for name in ("ann", "zoe"):
+            answer = await Caller(anyone.server, keys[name])("GET", "/metrics")
+            assert (answer.status, b"onceward_requests_total" in answer.body) == (200, True)
+        for name in ("bob", "eve"):
+            answer = await Caller(anyone.server, keys[name])("GET", "/metrics")
+            assert answer.verdict == (403, "not_allowed")
+        assert (await anyone("GET", "/readyz")).status == 200
+        ann = Caller(anyone.server, keys["ann"])
+        assert (await ann("GET", "/v1/keys")).verdict == (403, "not_allowed")
+    async with serving(metrics_auth=True) as developer:
+        assert (await developer("GET", "/metrics")).status == 200
 
 
 @virtual
