@@ -151,6 +151,7 @@ TABLE: dict[str, Kind] = {
     "file_exists": Kind(409, 4409, 71, False, "The target exists already"),
     "no_such_database": Kind(404, 4404, 76, False, "The server has no such database"),
     "access_denied": Kind(500, 4500, 77, False, "The database refuses the user"),
+    "journal_missing": Kind(500, 4500, 72, False, "The journal of the database is missing"),
     "damaged": Kind(500, 4500, 72, False, "The database is damaged"),
     "storage_failed": Kind(500, 4500, 74, False, "The storage answered with an error"),
 }
@@ -379,6 +380,12 @@ class Unavailable(OncewardError):
     """The engine could not be used; nothing was changed by this call."""
 
     default_code = "engine_unreachable"
+
+
+class Damaged(Unavailable):
+    """Stored data did not verify; nothing was changed by this call."""
+
+    default_code = "damaged"
 
 
 class EngineStopped(OncewardError):

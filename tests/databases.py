@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 from onceward.engine.base import Delete, Put, Record, Write
 from onceward.engine.sqlite import SQLiteEngine
+from onceward.engine.sqlite.checksum import checksum, meta_checksum
 from onceward.engine.sqlite.reader import Snapshot
 from onceward.keys import Key
 
@@ -56,12 +58,33 @@ async def crashed(path: Path, folded: Sequence[Contents], unfolded: Sequence[Con
     return path
 
 
-def alter(path: Path, statement: str, *bindings: object) -> None:
-    """Change a closed database behind everyone's back."""
+def alter(path: Path, statement: str, *bindings: object, sign: bool = True) -> None:
+    """Change a closed database behind everyone's back; with `sign`, so that checksums fit."""
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA writable_schema = 1")
     connection.execute(statement, bindings)
+    if sign:
+        _sign(connection)
     connection.close()
+
+
+def _sign(connection: apsw.Connection) -> None:
+    if not connection.table_exists("main", "record"):
+        return
+    rows: list[Any] = connection.execute(
+        "SELECT partition, sort, value, version, expires_at_ms FROM record"
+    ).fetchall()
+    for partition, sort, value, version, expires_at_ms in rows:
+        made = checksum(partition, sort, value.encode(), version, expires_at_ms)
+        connection.execute(
+            "UPDATE record SET checksum = ? WHERE partition = ? AND sort = ?",
+            (made, partition, sort),
+        )
+    if connection.table_exists("main", "meta"):
+        meta: list[Any] = connection.execute("SELECT name, value FROM meta").fetchall()
+        connection.execute(
+            "UPDATE meta SET value = ? WHERE name = 'checksum'", (meta_checksum(dict(meta)),)
+        )
 
 
 def corrupt(path: Path, find: bytes, replace: bytes) -> None:

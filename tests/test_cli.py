@@ -138,7 +138,7 @@ async def test_inspect_json_is_for_programs(tmp_path: Path, capsys: Capture) -> 
     assert (found["last_seq"], found["folded_seq"], found["table_records"]) == (3, 1, 2)
     assert (found["journal"]["commits"], found["journal"]["records"]) == (2, 2)
     assert (found["owner"], found["oldest_due"], found["expired_records"]) == (None, None, 0)
-    assert (found["format"], len(found["database_id"])) == (1, 32)
+    assert (found["format"], len(found["database_id"])) == (2, 32)
     assert found["file_bytes"]["a.db"] == path.stat().st_size
     assert len(found["file_bytes"]) == 2 + len(segments(path))
 
@@ -202,7 +202,7 @@ async def _foreign(path: Path) -> None:
 
 async def _newer(path: Path) -> None:
     await closed(path, *FOLDED)
-    alter(path, "PRAGMA user_version = 2")
+    alter(path, "PRAGMA user_version = 99")
 
 
 async def _cut_off(path: Path) -> None:
@@ -215,7 +215,7 @@ BAD_FILES = [
     (_directory, "is_a_directory"),
     (_text, "not_a_database"),
     (_foreign, "not_a_database"),
-    (_newer, "database_newer"),
+    (_newer, "unsupported_format"),
     (_cut_off, "damaged"),
 ]
 

@@ -13,6 +13,8 @@ expires_at_ms`, changed only by atomic commits. What every engine guarantees, an
 - `scan` returns records in the order of their sort keys as bytes. It gives no
   protection against new neighbours: what decides from a scan checks a head record.
 - Values are JSON text in UTF-8, never empty. Limits are the same on all engines.
+- Stored data that does not verify is never returned as data: a record has the value `DAMAGED`,
+  or the call raises `Damaged`.
 """
 
 import asyncio
@@ -44,6 +46,11 @@ class Expect(Enum):
 ANY: Final = Expect.ANY
 ABSENT: Final = Expect.ABSENT
 Expectation = Literal[Expect.ANY, Expect.ABSENT] | Version
+
+
+DAMAGED: Final = b"\xff"
+"""The value of a record whose stored value did not verify. It is not JSON: decoding it raises
+`damaged`, and nobody takes it for data."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -161,8 +168,13 @@ class Engine(ABC):
         end: str | None = None,
         limit: int = limits.SCAN_RECORDS_DEFAULT,
         reverse: bool = False,
+        skip_damaged: bool = False,
     ) -> list[Record]:
-        """The first `limit` records with `start <= sort key < end`, or the last, reversed."""
+        """The first `limit` records with `start <= sort key < end`, or the last, reversed.
+
+        With `skip_damaged`, records whose key did not verify are left out and raise an alarm;
+        otherwise they raise `Damaged`.
+        """
 
     @abstractmethod
     async def commit(
@@ -205,6 +217,15 @@ class Engine(ABC):
 
         An engine with a clock of its own may spare what has not long expired by that one.
         """
+
+    @property
+    def verified(self) -> bool:
+        """Whether all stored data has been verified since it was opened, or need not be."""
+        return True
+
+    async def verify(self) -> None:  # noqa: B027
+        """Look for damage to stored data that reads might not notice. May take long; raises
+        `CannotOpen` (damaged)."""
 
     async def now_ms(self) -> int | None:
         """What time it is by the database's own clock, which counts for all its nodes.

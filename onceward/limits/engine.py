@@ -18,6 +18,12 @@ FOLD_ROWS = 1_000
 FOLD_STEP_BYTES = 4 << 20
 # To what SQLite's own log is cut back after a checkpoint.
 SQLITE_LOG_BYTES = 64 << 20
+# A file up to this size is verified while it is opened (about 0.3 s), a larger one in the
+# background, and every file again after this time.
+VERIFY_AT_OPEN_BYTES = 64 << 20
+VERIFY_S = 86_400.0
+# Of how many damaged records the keys are kept for the alarm.
+DAMAGED_KEYS_MAX = 1_000
 # For how many partitions the engine remembers where the table has nothing.
 GAPS_MAX = 20_000
 # How much it remembers of which keys the table has not, at two bytes for each that it has.

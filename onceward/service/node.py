@@ -18,6 +18,7 @@ from onceward.service.dispatcher import Dispatcher
 from onceward.service.placement import Placement
 from onceward.service.sweeper import Sweeper
 from onceward.service.together import Together
+from onceward.service.verifier import Verifier
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -44,6 +45,7 @@ class Node:
     claims: Claims
     rooms: Rooms
     sweeper: Sweeper
+    verifier: Verifier
 
     def __init__(
         self,
@@ -87,6 +89,7 @@ class Node:
         self.dispatcher.on_due(ROOM_DUE, self.rooms.purge, writes=PURGE_WRITES)
         self.claims = self.claims_type(store, schedule, placement, self.book)
         self.sweeper = Sweeper(store, placement)
+        self.verifier = Verifier(store)
         try:
             await placement.step()
         except BaseException:
@@ -136,6 +139,8 @@ class Node:
             asyncio.create_task(self.sweeper.run(), name="onceward-sweeper"),
             asyncio.create_task(self.book.run(), name="onceward-book"),
         ]
+        if self.verifier.needed:
+            endless.append(asyncio.create_task(self.verifier.run(), name="onceward-verifier"))
         if self._shares_time:
             endless.append(asyncio.create_task(self.store.keep_time(), name="onceward-clock"))
         stopping = asyncio.create_task(self._stopping.wait())

@@ -103,10 +103,17 @@ class FaultEngine(Engine):
         end: str | None = None,
         limit: int = limits.SCAN_RECORDS_DEFAULT,
         reverse: bool = False,
+        skip_damaged: bool = False,
     ) -> list[Record]:
         def call() -> Awaitable[list[Record]]:
             return self.inner.scan(
-                partition, now_ms, start=start, end=end, limit=limit, reverse=reverse
+                partition,
+                now_ms,
+                start=start,
+                end=end,
+                limit=limit,
+                reverse=reverse,
+                skip_damaged=skip_damaged,
             )
 
         return await self._read("scan", call)

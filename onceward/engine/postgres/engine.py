@@ -128,6 +128,7 @@ class PostgresEngine(Engine):
         end: str | None = None,
         limit: int = limits.SCAN_RECORDS_DEFAULT,
         reverse: bool = False,
+        skip_damaged: bool = False,
     ) -> list[Record]:
         self._must_be_open()
         admit_scan(limit)

@@ -27,13 +27,12 @@ from onceward.engine.sqlite.disk import Disk
 from onceward.engine.sqlite.journal import segment_paths
 from onceward.engine.sqlite.owner import describe, is_owned
 from onceward.engine.sqlite.reader import Progress, Snapshot, admit, read
-from onceward.engine.sqlite.table import connect
+from onceward.engine.sqlite.table import Meta, connect, stored_row, write_meta
 from onceward.errors import BadInput, CannotOpen, OncewardError, StorageFull
 from onceward.ids import random_bytes
 
-_PUT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)"
+_PUT = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)"
 _REMOVE = "DELETE FROM record WHERE partition = ? AND sort = ?"
-_SET = "UPDATE meta SET value = ? WHERE name = ?"
 _READ_ERRORS = {apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ}
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -142,16 +141,8 @@ def _add_journal(snapshot: Snapshot, copy: apsw.Connection) -> None:
     # Not `with copy`: a full disk has already rolled back, which it would trip over.
     copy.execute("BEGIN")
     copy.executemany(_REMOVE, (row.key for row in rows if not row.value))
-    copy.executemany(
-        _PUT,
-        (
-            (*row.key, row.value.decode(), row.version, row.expires_at_ms)
-            for row in rows
-            if row.value
-        ),
-    )
-    copy.execute(_SET, (str(snapshot.last_seq), "folded_seq"))
-    copy.execute(_SET, (random_bytes(16).hex(), "database_id"))
+    copy.executemany(_PUT, (stored_row(row) for row in rows if row.value))
+    write_meta(copy, Meta(random_bytes(16), snapshot.last_seq, snapshot.last_seq))
     copy.execute("COMMIT")
     # The copied file says that it has a log: empty it here, where an error is noticed.
     copy.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -1,7 +1,6 @@
 """Whether a database is as it should be: for `onceward check`.
 
-Reads everything, as of one moment, and changes nothing. What it cannot notice is a value
-that was changed outside into other valid JSON: SQLite keeps no checksums.
+Reads everything, as of one moment, and changes nothing. It verifies the checksum of each record.
 """
 
 from collections import defaultdict
@@ -16,6 +15,7 @@ import msgspec
 from onceward import limits
 from onceward.engine.base import Record, key_bytes
 from onceward.engine.rules import RULES, Rule
+from onceward.engine.sqlite.checksum import checksum
 from onceward.engine.sqlite.reader import Progress, Snapshot, read
 from onceward.engine.sqlite.table import connect, create_schema
 from onceward.errors import BadInput
@@ -23,7 +23,8 @@ from onceward.keys import Key, kind_of
 
 # As bytes, since damaged text may not be text.
 _ROWS = """
-SELECT CAST(partition AS BLOB), CAST(sort AS BLOB), CAST(value AS BLOB), version, expires_at_ms
+SELECT CAST(partition AS BLOB), CAST(sort AS BLOB), CAST(value AS BLOB), version, checksum,
+    expires_at_ms
 FROM record
 """
 _SCHEMA = "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'"
@@ -130,7 +131,7 @@ class _Check:
             yield f"index record_expiry: {indexed} entries, but {expiring} records expire"
 
     def _table_row(
-        self, partition: Any, sort: Any, value: Any, version: Any, expires_at_ms: Any
+        self, partition: Any, sort: Any, value: Any, version: Any, stored: Any, expires_at_ms: Any
     ) -> Iterator[str]:
         if None in (partition, sort, value) or not isinstance(version, int):
             yield f"record {partition!r} {sort!r}: a column has a wrong type"
@@ -140,6 +141,8 @@ class _Check:
         except UnicodeDecodeError:
             yield f"record {partition!r} {sort!r}: the key is not UTF-8"
             return
+        if stored != checksum(*key, value, version, expires_at_ms):
+            yield f"record {_name(key)}: its checksum is wrong"
         fresh = self._snapshot.rows.get(key)
         fresh_seq = 0 if fresh is None else int(fresh.version)
         if not 0 < version <= self._snapshot.last_seq:

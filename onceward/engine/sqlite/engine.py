@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
+import apsw
+
 from onceward import limits
 from onceward.clock import boot_ns
 from onceward.engine.base import (
@@ -31,7 +33,15 @@ from onceward.engine.sqlite.fold import Folder
 from onceward.engine.sqlite.journal import Journal, segment_paths
 from onceward.engine.sqlite.layers import Layers
 from onceward.engine.sqlite.owner import Owner
-from onceward.engine.sqlite.table import Table, inspect_path
+from onceward.engine.sqlite.table import (
+    Table,
+    connect,
+    damaged_pages,
+    explained,
+    inspect_path,
+    journal_missing,
+    page_problem,
+)
 from onceward.engine.sqlite.writer import ROW_OVERHEAD_BYTES, Writer
 from onceward.errors import CannotOpen, Conflict, StorageFull, Unavailable
 from onceward.ids import random_bytes
@@ -74,6 +84,8 @@ class SQLiteEngine(Engine):
         self._elapsed_ns = elapsed_ns
         self._watchers = Watchers()
         self._now_ms = 0
+        self._damaged: dict[Key, str] = {}
+        self._verifying: tuple[apsw.Connection, asyncio.Future[str | None]] | None = None
         self._opened = False
         self._closing: asyncio.Task[None] | None = None
 
@@ -103,20 +115,22 @@ class SQLiteEngine(Engine):
         return Incarnation(self._table.database_id.hex())
 
     def _open_files(self) -> None:
-        existed = os.path.exists(self.path) and os.path.getsize(self.path) > 0
-        if not existed and segment_paths(f"{self.path}-log."):
-            raise CannotOpen(
-                f"{self.path} is missing, but its journal is there. Restore the file, or move "
-                f"{self.path}-log.* away to start anew.",
-                code="damaged",
-            )
+        self._must_not_be_emptied()
         table = Table(self.path, random_bytes(16), self._cache_bytes, self._vfs)
+        table.on_damaged = self._found_damaged
         try:
             self._layers = Layers(table, self._cache_bytes)
             self._journal = Journal(self.path, table.database_id, self._disk, random_bytes)
+            if table.meta.journal and not segment_paths(f"{self.path}-log."):
+                raise journal_missing(self.path)
             last_seq = self._replay(table.folded_seq)
+            if last_seq < table.meta.durable_seq:
+                raise journal_missing(self.path)
             self._make_table_durable()
             self._journal.start()
+            with explained(self.path):
+                table.note_journal(True)
+            self._owner.remember(table.database_id)
         except OSError as error:
             table.close()
             raise cannot_open(self.path, error) from error
@@ -150,6 +164,64 @@ class SQLiteEngine(Engine):
                 f"no journal segment could be made ({error.strerror}). Commits are refused when "
                 "the current one is full. Free disk space, or raise the limit of open files.",
             )
+
+    def _must_not_be_emptied(self) -> None:
+        """Refuse to make a new database where another one has lost its file or content."""
+        there = os.path.exists(self.path)
+        if there and os.path.getsize(self.path) > 0:
+            return
+        if segment_paths(f"{self.path}-log."):
+            raise CannotOpen(
+                f"{self.path} is missing, but its journal is there. Restore the file, or move "
+                f"{self.path}-log.* away to start anew.",
+                code="damaged",
+            )
+        if there and self._owner.database and not os.path.exists(f"{self.path}-journal"):
+            raise CannotOpen(
+                f"{self.path} is empty, but it held the database {self._owner.database}. Restore "
+                "a backup, or remove the file to start anew.",
+                code="damaged",
+            )
+
+    def _found_damaged(self, key: Key, what: str) -> None:
+        if len(self._damaged) < limits.DAMAGED_KEYS_MAX:
+            self._damaged.setdefault(key, what)
+        first, why = next(iter(self._damaged.items()))
+        self.alarms.raise_(
+            "damaged_records",
+            f"{len(self._damaged)} damaged records found in {self.path}, the first is {first!a}: "
+            f"{why}. Run `onceward check`, and restore a backup.",
+        )
+
+    @property
+    def verified(self) -> bool:
+        return self._table.pages_verified
+
+    async def verify(self) -> None:
+        """Raise `CannotOpen` (damaged) if SQLite finds the pages of the file damaged. Reads all of
+        it in a thread of its own; others read and commit meanwhile."""
+        self._must_work()
+        with explained(self.path):
+            connection = connect(self.path, vfs=self._vfs)
+            try:
+                run = asyncio.get_running_loop().run_in_executor
+                self._verifying = connection, run(None, page_problem, connection)
+                problem = await asyncio.shield(self._verifying[1])
+            except apsw.InterruptError:
+                return
+            finally:
+                await self._end_verifying()
+        if problem is not None:
+            raise damaged_pages(self.path, problem)
+        self._table.pages_verified = True
+
+    async def _end_verifying(self) -> None:
+        """Cut it off if it goes on: the last connection that is closed tidies up the file."""
+        if self._verifying is not None:
+            (connection, work), self._verifying = self._verifying, None
+            connection.interrupt()
+            await asyncio.wait([work])
+            connection.close()
 
     def _make_table_durable(self) -> None:
         """A process that was killed may have left a fold in the system's memory alone; and
@@ -190,15 +262,25 @@ class SQLiteEngine(Engine):
 
     async def _close(self) -> None:
         try:
+            await self._end_verifying()
             await self._folder.close()
             await self._writer.close()
-            if self._writer.failure is None and await self._folder.fold_all():
+            folded = self._writer.failure is None and await self._folder.fold_all()
+            if folded and self._let_go_of_journal():
                 self._journal.close(remove=True)
         finally:
             self._background.shutdown()
             self._journal.close(remove=False)
             self._table.close()
             self._owner.release()
+
+    def _let_go_of_journal(self) -> bool:
+        """Record that the table has everything; False if that fails, and the journal stays."""
+        try:
+            self._table.note_journal(False)
+        except (StorageFull, apsw.Error, OSError):
+            return False
+        return True
 
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
         self._must_work()
@@ -215,10 +297,11 @@ class SQLiteEngine(Engine):
         end: str | None = None,
         limit: int = limits.SCAN_RECORDS_DEFAULT,
         reverse: bool = False,
+        skip_damaged: bool = False,
     ) -> list[Record]:
         self._must_work()
         admit_scan(limit)
-        return self._layers.range(partition, start, end, reverse, now_ms, limit)
+        return self._layers.range(partition, start, end, reverse, now_ms, limit, skip_damaged)
 
     async def commit(
         self,

@@ -147,7 +147,7 @@ class Folder:
                 self._rows_since_checkpoint = 0
             if self._layers.active.size_bytes < self._calm_bytes:
                 await self._rest(boot_ns() - began_ns)
-        await run(self._background, self._table.fold, [], self._upto_seq)
+        await run(self._background, self._table.fold, [], self._upto_seq, self._writer.durable_seq)
         self._journal.retire(self._upto_seq)
         await run(self._background, self._journal.trim, 1)
 

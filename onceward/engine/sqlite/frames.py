@@ -6,8 +6,8 @@ payload size, checksum, first sequence number, number of commits) and a msgpack 
 commits, each the list of its rows. The salt is new each time a segment is used, so what an
 earlier use left behind is never taken for a frame.
 
-A frame that does not verify is the torn end of the journal, unless a valid one follows: then
-the journal is damaged, and opening refuses.
+A frame that does not verify is the torn end of the journal, unless a valid one follows or a
+single bit of it is wrong: then the journal is damaged, and opening refuses.
 """
 
 import struct
@@ -20,10 +20,13 @@ from onceward.engine.base import Record
 from onceward.errors import CannotOpen
 
 BLOCK_BYTES = 512
-_MAGIC = b"ONCELOG1"
-_HEADER = struct.Struct("<8sQ16s8sI")  # magic, number, database id, salt, checksum
+_MAGIC = b"ONCELOG2"
+_HEADER = struct.Struct("<8sQ16s8sQI")  # magic, number, database id, salt, file size, checksum
 _FRAME = struct.Struct("<8sIIQI")  # salt, payload bytes, checksum, first seq, commits
 FRAME_HEAD_BYTES = _FRAME.size
+_CRC_POLYNOMIAL = 0xEDB88320
+# About a second; larger frames that are torn are not examined further.
+_BITS_TRIED_MAX = 1 << 24
 
 Commits = list[list[Record]]
 encode_commits = msgspec.msgpack.Encoder().encode
@@ -63,12 +66,14 @@ def parse_segment(path: str, content: bytes, database_id: bytes) -> tuple[Segmen
     """A segment and its frames; raises `CannotOpen` if it is foreign or damaged."""
     if len(content) < BLOCK_BYTES:
         raise damaged(path, "its header is cut off")
-    magic, number, owner_id, salt, checksum = _HEADER.unpack_from(content)
+    magic, number, owner_id, salt, size_bytes, checksum = _HEADER.unpack_from(content)
     if magic != _MAGIC or checksum != zlib.crc32(content[: _HEADER.size - 4]):
         raise damaged(path, "its header does not verify")
     if owner_id != database_id:
         raise damaged(path, "it belongs to another database")
-    segment = Segment(path, number, salt, len(content))
+    if len(content) != size_bytes:
+        raise damaged(path, f"it has {len(content)} bytes, and was made with {size_bytes}")
+    segment = Segment(path, number, salt, size_bytes)
     frames = []
     view = memoryview(content)
     while (frame := read_frame(view, segment.end, salt, path)) is not None:
@@ -79,6 +84,8 @@ def parse_segment(path: str, content: bytes, database_id: bytes) -> tuple[Segmen
         if read_frame(view, following, salt, path) is not None:
             raise damaged(path, f"the frame at byte {segment.end} is corrupt, others follow")
         following = content.find(salt, following + 1)
+    if _is_one_bit_off(content, segment.end, salt):
+        raise damaged(path, f"one bit of the frame at byte {segment.end} is wrong")
     return segment, frames
 
 
@@ -100,8 +107,45 @@ def read_frame(view: memoryview, offset: int, salt: bytes, path: str) -> tuple[F
     return Frame(first_seq, commits, offset), offset + padded(_FRAME.size + payload_bytes)
 
 
-def encode_header(number: int, database_id: bytes, salt: bytes) -> bytes:
-    head = _HEADER.pack(_MAGIC, number, database_id, salt, 0)[:-4]
+def _is_one_bit_off(content: bytes, offset: int, salt: bytes) -> bool:
+    """Whether the frame at an offset would verify if one bit were another: then it was written as
+    a whole and has been damaged since. The torn end of the journal lacks whole sectors."""
+    start = offset + _FRAME.size
+    head = bytearray(content[offset:start])
+    if len(head) < _FRAME.size or _bits_apart(bytes(head[:8]), salt) > 1:
+        return False
+    view = memoryview(content)
+    for bit in range(len(head) * 8):
+        head[bit // 8] ^= 1 << bit % 8
+        if _frame_error(bytes(head), view[start:], salt) == 0:
+            return True
+        head[bit // 8] ^= 1 << bit % 8
+    error = _frame_error(bytes(head), view[start:], salt)
+    payload_bytes = _FRAME.unpack(head)[1]
+    # What flipping a bit of the payload changes in the checksum, from the last bit on.
+    delta, left = _CRC_POLYNOMIAL, 0 if error is None else min(payload_bytes * 8, _BITS_TRIED_MAX)
+    for bit in range(left):
+        if delta == error:
+            sector = (start + payload_bytes - 1 - bit // 8) // BLOCK_BYTES * BLOCK_BYTES
+            return any(view[sector : sector + BLOCK_BYTES])
+        delta = delta >> 1 ^ (_CRC_POLYNOMIAL if delta & 1 else 0)
+    return False
+
+
+def _frame_error(head: bytes, rest: memoryview, salt: bytes) -> int | None:
+    """How the checksum of a frame differs from the stored one; None if it is no frame."""
+    found, payload_bytes, checksum, first_seq, count = _FRAME.unpack(head)
+    if found != salt or payload_bytes > len(rest):
+        return None
+    return int(checksum) ^ _checksum(salt, first_seq, count, rest[:payload_bytes])
+
+
+def _bits_apart(one: bytes, other: bytes) -> int:
+    return (int.from_bytes(one) ^ int.from_bytes(other)).bit_count()
+
+
+def encode_header(number: int, database_id: bytes, salt: bytes, size_bytes: int) -> bytes:
+    head = _HEADER.pack(_MAGIC, number, database_id, salt, size_bytes, 0)[:-4]
     return (head + struct.pack("<I", zlib.crc32(head))).ljust(BLOCK_BYTES, b"\x00")
 
 

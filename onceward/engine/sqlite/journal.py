@@ -157,17 +157,18 @@ class Journal:
         wanted_bytes = size_bytes or self._next_size_bytes
         self._next_size_bytes = limits.SEGMENT_BYTES_MIN  # if there is no space for this one
         salt = self._random_bytes(8)
-        header = encode_header(self._next_number, self._database_id, salt)
         draft = f"{self._prefix}draft"
         path = f"{self._prefix}{self._next_number:08d}"
         remove_leftovers(self._prefix, self._disk)
         old = self._reusable(wanted_bytes)
         fd = old.fd if old else -1
+        if old is not None:
+            wanted_bytes = old.size_bytes
+        header = encode_header(self._next_number, self._database_id, salt, wanted_bytes)
         try:
             if old is None:
                 fd = self._disk.create(draft, wanted_bytes, header)
             else:
-                wanted_bytes = old.size_bytes
                 self._disk.rename(old.path, draft)
                 if fd >= 0:
                     self._disk.use_cache(fd)

@@ -18,7 +18,7 @@ from heapq import merge
 from itertools import groupby, islice
 
 from onceward import limits
-from onceward.engine.base import ABSENT, ANY, Delete, Put, Record, Write, judge
+from onceward.engine.base import ABSENT, ANY, DAMAGED, Delete, Put, Record, Write, judge
 from onceward.engine.memtable import ROWS_AT_ONCE, Memtable
 from onceward.engine.sqlite.cache import Cache
 from onceward.engine.sqlite.filters import Filters
@@ -76,7 +76,14 @@ class Layers:
         return None if self.filters.lacks(partition, sort) else self._beneath(key)
 
     def range(
-        self, partition: str, start: str, end: str | None, reverse: bool, now_ms: int, limit: int
+        self,
+        partition: str,
+        start: str,
+        end: str | None,
+        reverse: bool,
+        now_ms: int,
+        limit: int,
+        skip_damaged: bool = False,
     ) -> list[Record]:
         """The first `limit` records in [start, end), in order."""
         sources = [self.active.range(partition, start, end, reverse)]
@@ -84,7 +91,7 @@ class Layers:
             newer = _rows(self.active, partition)
             sources.append(self.frozen.range(partition, start, end, reverse, newer))
         if not self._in_gap(partition, start, end):
-            sources.append(self._range_beneath(partition, start, end, reverse))
+            sources.append(self._range_beneath(partition, start, end, reverse, skip_damaged))
         rows = sources[0]
         if len(sources) > 1:
             rows = merge(*sources, key=lambda row: row.key[1], reverse=reverse)
@@ -94,7 +101,7 @@ class Layers:
         return found
 
     def _range_beneath(
-        self, partition: str, start: str, end: str | None, reverse: bool
+        self, partition: str, start: str, end: str | None, reverse: bool, skip_damaged: bool
     ) -> Iterator[Record]:
         """The table's rows in [start, end). Those that memory covers come without their value, so
         that a scan passes only as many of them as it must; what it passes is remembered."""
@@ -105,7 +112,8 @@ class Layers:
             if end is not None and end <= begin:
                 return
         newer, older = _rows(self.active, partition), _rows(self.frozen, partition)
-        rows = self._table.range(partition, begin, end, reverse)
+        rows = self._table.range(partition, begin, end, reverse, skip_damaged)
+        skipped = self._table.skipped
         covered_to: str | None = begin
         """Memory covers all from `first` up to here."""
         alone = False
@@ -123,7 +131,9 @@ class Layers:
                 covered_to = end
         finally:
             _close(rows)
-            if covered_to is None:
+            if self._table.skipped > skipped:
+                pass  # what was left out may belong anywhere
+            elif covered_to is None:
                 self._learn_gap(partition, first, None)
             elif covered_to > begin:
                 self._learn_front(partition, first, covered_to)
@@ -222,7 +232,8 @@ class Layers:
             return record
         record = self._table.seek(key)
         if record is not None and record.key == key:
-            self._cache.put(record)
+            if record.value is not DAMAGED:
+                self._cache.put(record)
             return record
         self._learn_gap(*key, None if record is None else record.key[1])
         self.filters.missed(key[0])

@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import time
+from typing import Any
 from weakref import WeakSet
 
 from onceward.errors import CannotOpen
@@ -37,24 +38,37 @@ class Owner:
                 code="database_in_use",
                 holder=holder,
             )
-        note = {
+        self.database = _read_note(self._fd).get("database")
+        """The id of the database that the last owner had open here, if there was one."""
+        note: dict[str, Any] = {
+            "database": self.database,
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "command": " ".join([os.path.basename(sys.argv[0] or "python"), *sys.argv[1:]])[:200],
         }
+        self._note = note
         try:
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, json.dumps(note).encode(), 0)
+            self._write(note)
         except OSError:
             os.close(self._fd)
             raise
         _owners.add(self)
 
+    def remember(self, database_id: bytes) -> None:
+        """Note which database is open."""
+        self.database = database_id.hex()
+        self._note["database"] = self.database
+        self._write(self._note)
+
+    def _write(self, note: dict[str, Any]) -> None:
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, json.dumps(note).encode(), 0)
+
     def release(self) -> None:
         """Let others have it; twice is once."""
         if self._fd >= 0:
             try:
-                os.ftruncate(self._fd, 0)
+                self._write({"database": self.database})
             except OSError:
                 pass  # a stale note misleads no one: the lock decides
             finally:
@@ -67,6 +81,14 @@ class Owner:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
+
+
+def _read_note(fd: int) -> dict[str, Any]:
+    try:
+        note = json.loads(os.pread(fd, 4_096, 0))
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
 
 
 _owners: WeakSet[Owner] = WeakSet()

@@ -24,6 +24,7 @@ import apsw
 
 from onceward import limits
 from onceward.engine.base import Record
+from onceward.engine.sqlite.checksum import verified
 from onceward.engine.sqlite.frames import Frame, Segment
 from onceward.engine.sqlite.journal import read_segment, segment_paths
 from onceward.engine.sqlite.owner import is_owned
@@ -39,8 +40,14 @@ Progress = Callable[[str, int, int | None], None]
 # How many steps of SQLite's machine pass between two calls of a progress function.
 _PROGRESS_STEPS = 200_000
 
-_STORED = "SELECT value, version, expires_at_ms FROM record WHERE partition = ? AND sort = ?"
-_SCAN = "SELECT sort, value, version, expires_at_ms FROM record WHERE partition = ? ORDER BY sort"
+_STORED = """
+SELECT partition, sort, checksum, value, version, expires_at_ms FROM record
+WHERE partition = ? AND sort = ?
+"""
+_SCAN = """
+SELECT partition, sort, checksum, value, version, expires_at_ms FROM record
+WHERE partition = ? ORDER BY sort
+"""
 
 
 class Snapshot:
@@ -55,7 +62,8 @@ class Snapshot:
         if not is_ours(connection, path):
             raise CannotOpen(f"{path} is empty: it never held a record.", code="not_a_database")
         self.format = int(str(connection.pragma("user_version")))
-        self.database_id, self.folded_seq = read_meta(connection, path)
+        self.meta = read_meta(connection, path)
+        self.database_id, self.folded_seq = self.meta.database_id, self.meta.folded_seq
         self.problems: list[str] = []
         """What is wrong with the journal."""
         self.segments: list[Segment] = []
@@ -63,6 +71,10 @@ class Snapshot:
         """What the journal has beyond the table."""
         self._read_journal()
         self.last_seq = self.frames[-1].last_seq if self.frames else self.folded_seq
+        if not self.problems and (
+            self.last_seq < self.meta.durable_seq or (self.meta.journal and not self.segments)
+        ):
+            self.problems.append("it is missing, or lacks its end")
         self.rows: dict[Key, Record] = {
             row.key: row
             for frame in self.frames
@@ -107,7 +119,7 @@ class Snapshot:
     def stored(self, key: Key) -> Record | None:
         """What the table has under the key."""
         row = self.connection.execute(_STORED, key).fetchone()
-        return None if row is None else Record(key, row[0].encode(), row[1], row[2])
+        return None if row is None else verified(self.path, row)
 
     def get(self, key: Key) -> Record | None:
         """What stands under the key, expired or not."""
@@ -120,12 +132,14 @@ class Snapshot:
         """The records of a partition in order, expired or not."""
         fresh = self.changed.get(partition, {})
         waiting = sorted(fresh, reverse=True)
-        for sort, value, version, expires_at_ms in self.connection.execute(_SCAN, (partition,)):
+        for stored in self.connection.execute(_SCAN, (partition,)):
+            record = verified(self.path, stored)
+            sort = record.key[1]
             while waiting and waiting[-1] < sort:
                 if (row := fresh[waiting.pop()]).value:
                     yield row
             if sort not in fresh:
-                yield Record((partition, sort), value.encode(), version, expires_at_ms)
+                yield record
         yield from (fresh[sort] for sort in reversed(waiting) if fresh[sort].value)
 
     @cached_property
@@ -274,4 +288,4 @@ def _is_late(snapshot: Snapshot, before: _Signs) -> bool:
         return now.owned or now != before
     with closing(_connect(snapshot.path, still=False)) as connection:
         # What was folded since may have left the journal before it was read.
-        return read_meta(connection, snapshot.path)[1] > snapshot.last_seq
+        return read_meta(connection, snapshot.path).folded_seq > snapshot.last_seq

@@ -5,24 +5,34 @@ Readable by anyone with `sqlite3`; it lags behind by what is still in the journa
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
 
 from onceward import limits
-from onceward.engine.base import Record
-from onceward.errors import CannotOpen, StorageFull, Unavailable
+from onceward.engine.base import DAMAGED, Record
+from onceward.engine.sqlite.checksum import (
+    checksum,
+    damaged_key,
+    meta_checksum,
+    verified,
+    verify_key,
+)
+from onceward.errors import CannotOpen, Damaged, StorageFull, Unavailable
 from onceward.keys import Key
 
 APPLICATION_ID = 0x4F4E4345  # "ONCE"
-FORMAT = 1
+FORMAT = 2
 
 _SCHEMA = """
 CREATE TABLE record (
     partition TEXT NOT NULL,
     sort TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
     value TEXT NOT NULL,
     version INTEGER NOT NULL,
     expires_at_ms INTEGER,
@@ -35,23 +45,28 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT R
 # the interpreter's lock: the event loop goes on. The sizes are few, so that each is prepared once.
 _ROWS_AT_ONCE = (limits.FOLD_ROWS, 200, 40, 8, 1)
 _UPSERT = """
-INSERT INTO record (partition, sort, value, version, expires_at_ms) VALUES {rows}
-ON CONFLICT DO UPDATE SET
-    value = excluded.value, version = excluded.version, expires_at_ms = excluded.expires_at_ms
+INSERT INTO record (partition, sort, checksum, value, version, expires_at_ms) VALUES {rows}
+ON CONFLICT DO UPDATE SET checksum = excluded.checksum, value = excluded.value,
+    version = excluded.version, expires_at_ms = excluded.expires_at_ms
 """
 _UPSERTS = {
-    count: _UPSERT.format(rows=",".join(["(?,?,?,?,?)"] * count)) for count in _ROWS_AT_ONCE
+    count: _UPSERT.format(rows=",".join(["(?,?,?,?,?,?)"] * count)) for count in _ROWS_AT_ONCE
 }
 _REMOVE = """
 DELETE FROM record WHERE (partition, sort) IN
     (SELECT value->>0, value->>1 FROM json_each(?1))
 """
-_SEEK = """
-SELECT sort, value, version, expires_at_ms FROM record
-WHERE partition = ?1 AND sort >= ?2 ORDER BY sort LIMIT 1
+# The row at a place in the order of keys, whatever partition it is of.
+_FROM = """
+SELECT partition, sort, checksum, value, version, expires_at_ms FROM record
+WHERE (partition, sort) >= (?1, ?2) ORDER BY partition, sort LIMIT 1
+"""
+_BEFORE = """
+SELECT partition, sort, checksum, value, version, expires_at_ms FROM record
+WHERE (partition, sort) < (?1, ?2) ORDER BY partition DESC, sort DESC LIMIT 1
 """
 _RANGE = """
-SELECT sort, value, version, expires_at_ms FROM record
+SELECT partition, sort, checksum, value, version, expires_at_ms FROM record
 WHERE partition = ?1 AND sort >= ?2 {end} ORDER BY sort {order}
 """
 # Four statements, since a bound that might be missing would not bound the search.
@@ -62,10 +77,17 @@ _RANGES = {
     for bounded in (False, True)
     for reverse in (False, True)
 }
-_SORTS = "SELECT sort FROM record WHERE partition = ?1 AND sort > ?2 ORDER BY sort LIMIT ?3"
+# Text that is not UTF-8 any more cannot be read as text.
+_AS_TEXT = "SELECT partition, sort, checksum, value"
+_AS_BYTES = """
+SELECT CAST(partition AS BLOB), CAST(sort AS BLOB), checksum, CAST(value AS BLOB)
+"""
+_SORTS = """
+SELECT sort, checksum FROM record WHERE partition = ?1 AND sort > ?2 ORDER BY sort LIMIT ?3
+"""
 # Answered from the index alone.
 _EXPIRED = """
-SELECT partition, sort, '', 0, expires_at_ms FROM record
+SELECT partition, sort, expires_at_ms FROM record
 WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1
     AND (expires_at_ms, partition, sort) > (?2, ?3, ?4)
 ORDER BY expires_at_ms, partition, sort LIMIT ?5
@@ -88,54 +110,159 @@ class Table:
                 self._fold.execute(f"PRAGMA journal_size_limit = {limits.SQLITE_LOG_BYTES}")
                 if not is_ours(self._fold, path):
                     create_schema(self._fold, database_id)
-                self.database_id, self.folded_seq = read_meta(self._fold, path)
+                self.meta = read_meta(self._fold, path)
+                self.pages_verified = verify_small(self._fold, path)
                 self._read = connect(path, vfs=vfs)
                 self._read.execute("PRAGMA query_only = 1")
             except BaseException:
                 self._fold.close()
                 raise
         self._seek = self._read.cursor()
+        self.skipped = 0
+        """How many rows with a damaged key were left out of ranges."""
+        self.on_damaged: Callable[[Key, str], None] = lambda key, what: None
+        """Called with the key of each damaged record that a read finds, as it is stored."""
 
     def seek(self, key: Key) -> Record | None:
-        """The record under the key or, if there is none, the next one of its partition."""
+        """The record under the key or, if there is none, the next one of its partition. Raises
+        `Damaged` if a record beside the place of the key may be the one that is looked for."""
+        row = self._first(_FROM, key)
+        record = None if row is None else self._verified(row)
+        if record is None or record.key != key:
+            self._verify_at(key, False, False)
+            if record is not None and record.key[0] != key[0]:
+                return None
+        return record
+
+    def range(
+        self,
+        partition: str,
+        start: str,
+        end: str | None,
+        reverse: bool,
+        skip_damaged: bool = False,
+    ) -> Iterator[Record]:
+        """The records in [start, end) in order; close the iterator if not used up.
+
+        Rows whose key is damaged are skipped or raise `Damaged`, also those beside the range:
+        their right place may be in it.
+        """
+        low = partition, start
+        high = (partition, end) if end is not None else (f"{partition}\0", "")
+        rows = self._rows(partition, start, end, reverse)
+        last: Key | None = None
+        try:
+            self._verify_at(high if reverse else low, reverse, skip_damaged)
+            for row in rows:
+                try:
+                    record = self._verified(row)
+                except Damaged:
+                    if skip_damaged:
+                        self.skipped += 1
+                        continue
+                    raise
+                key = record.key
+                if last is not None and (key >= last if reverse else key <= last):
+                    raise damaged_key(self.path, key)
+                last = key
+                yield record
+            # Searches end at the first row that is out of bounds: it may be there by mistake.
+            if reverse:
+                self._verify_at(last or high, False, skip_damaged, _BEFORE)
+            else:
+                beyond = low if last is None else (partition, f"{last[1]}\0")
+                self._verify_at(beyond, True, skip_damaged, _FROM)
+        finally:
+            rows.close()
+
+    def _verify_at(
+        self, key: Key, reverse: bool, skip_damaged: bool, statement: str | None = None
+    ) -> None:
+        """Verify the row beside a place in the order of keys."""
+        try:
+            row = self._first(statement or (_FROM if reverse else _BEFORE), key)
+            if row is not None:
+                self._verified(row)
+        except Damaged:
+            if not skip_damaged:
+                raise
+            self.skipped += 1
+
+    def _first(self, statement: str, key: Key) -> tuple[Any, ...] | None:
         # `get` uses the statement up: one left standing on its row would keep its view of the
         # table for all later reads, and SQLite's log from starting over.
+        row: tuple[Any, ...] | None
         try:
-            row = self._seek.execute(_SEEK, key).get
+            try:
+                row = self._seek.execute(statement, key).get
+            except UnicodeDecodeError:
+                row = self._seek.execute(_in_bytes(statement), key).get
+                row = None if row is None else _in_text(row)
         except apsw.Error as error:
             raise unreadable(self.path, error) from error
-        return None if row is None else _record(key[0], row)
+        return row
 
-    def range(self, partition: str, start: str, end: str | None, reverse: bool) -> Iterator[Record]:
-        """The records in [start, end) in order; close the iterator if not used up."""
+    def _rows(
+        self, partition: str, start: str, end: str | None, reverse: bool
+    ) -> Generator[tuple[Any, ...]]:
+        """The rows in [start, end). If one of them is no text, they are read as bytes."""
+        statement = _RANGES[end is not None, reverse]
+        bounds = (partition, start) if end is None else (partition, start, end)
         cursor = self._read.cursor()
+        passed = 0
         try:
-            bounds = (partition, start) if end is None else (partition, start, end)
-            for row in cursor.execute(_RANGES[end is not None, reverse], bounds):
-                yield _record(partition, row)
+            try:
+                for row in cursor.execute(statement, bounds):
+                    passed += 1
+                    yield row
+            except UnicodeDecodeError:
+                # From the start: a search for the middle could go past a damaged key.
+                rows = cursor.execute(_in_bytes(statement), bounds)
+                yield from map(_in_text, islice(rows, passed, None))
         except apsw.Error as error:
             raise unreadable(self.path, error) from error
         finally:
             cursor.close()
 
+    def _verified(self, row: tuple[Any, ...]) -> Record:
+        try:
+            record = verified(self.path, row)
+        except Damaged:
+            self.on_damaged((str(row[0]), str(row[1])), "its key does not verify")
+            raise
+        if record.value is DAMAGED:
+            self.on_damaged(record.key, "its value does not verify")
+        return record
+
     def sorts(self, partition: str, after: str, limit: int) -> list[str]:
         """The next few sort keys of a partition, in order."""
         try:
-            return [str(sort) for (sort,) in self._read.execute(_SORTS, (partition, after, limit))]
+            rows = self._read.execute(_SORTS, (partition, after, limit)).fetchall()
+        except UnicodeDecodeError as error:
+            raise damaged_key(self.path, (partition, "?")) from error
         except apsw.Error as error:
             raise unreadable(self.path, error) from error
+        for sort, stored in rows:
+            verify_key(self.path, partition, sort, stored)
+        return [str(sort) for sort, _ in rows]
 
     def expired(self, now_ms: int, after: Record | None, limit: int) -> list[Record]:
-        """Expired records, without values and versions, by expiry, from behind `after` on."""
+        """Expired records, without values and versions, by expiry, from behind `after` on. They
+        come from an index and are not verified: whoever removes them looks at them first."""
         start = (-1, "", "") if after is None else (after.expires_at_ms, *after.key)
         try:
-            rows = self._read.execute(_EXPIRED, (now_ms, *start, limit))
-            return [_record(str(partition), row) for partition, *row in rows]
+            rows: Any = self._read.execute(_EXPIRED, (now_ms, *start, limit)).fetchall()
+        except UnicodeDecodeError as error:
+            raise damaged_key(self.path, "of an expired record") from error
         except apsw.Error as error:
             raise unreadable(self.path, error) from error
+        return [Record((partition, sort), b"", 0, expires) for partition, sort, expires in rows]
 
-    def fold(self, rows: Sequence[Record], folded_seq: int | None = None) -> None:
-        """Write rows (an empty value removes), and how far the journal is folded.
+    def fold(
+        self, rows: Sequence[Record], folded_seq: int | None = None, durable_seq: int | None = None
+    ) -> None:
+        """Write rows (an empty value removes), and how far the journal is folded, and up to
+        where it is durable.
 
         Durable once it says how far: until then the journal has them, and after a loss of power
         it is as after one of the calls before. Raises `StorageFull` (nothing was changed) or
@@ -143,7 +270,10 @@ class Table:
         """
         puts = [row for row in rows if row.value]
         removals = [row.key for row in rows if not row.value]
-        try:
+        meta = self.meta
+        if folded_seq is not None:
+            meta = meta._replace(folded_seq=folded_seq, durable_seq=durable_seq or folded_seq)
+        with self._with_space():
             durably = "NORMAL" if folded_seq is None else "FULL"
             self._fold.execute(f"PRAGMA synchronous = {durably}")
             with transaction(self._fold):
@@ -151,15 +281,38 @@ class Table:
                 if removals:
                     self._fold.execute(_REMOVE, (json_text(removals),))
                 if folded_seq is not None:
-                    self._fold.execute(
-                        "UPDATE meta SET value = ? WHERE name = 'folded_seq'", (str(folded_seq),)
-                    )
+                    write_meta(self._fold, meta)
+        self.meta = meta
+
+    def note_journal(self, there: bool) -> None:
+        """Record durably whether a journal belongs to the table: in the file itself, where a copy
+        of that file alone has it. Raises as `fold` does."""
+        if self.meta.journal == there:
+            return
+        meta = self.meta._replace(journal=there)
+        with self._with_space():
+            self._fold.execute("PRAGMA synchronous = FULL")
+            with transaction(self._fold):
+                write_meta(self._fold, meta)
+        self.meta = meta
+        self.checkpoint()
+
+    @property
+    def database_id(self) -> bytes:
+        return self.meta.database_id
+
+    @property
+    def folded_seq(self) -> int:
+        return self.meta.folded_seq
+
+    @contextmanager
+    def _with_space(self) -> Iterator[None]:
+        try:
+            yield
         except (apsw.FullError, apsw.IOError) as error:
             if not _finds_no_space(error):
                 raise
             raise StorageFull(f"no space is left to fold the journal into {self.path}") from error
-        if folded_seq is not None:
-            self.folded_seq = folded_seq
 
     def _put(self, rows: Sequence[Record]) -> None:
         start = 0
@@ -167,7 +320,7 @@ class Table:
             while len(rows) - start >= count:
                 values: list[object] = []
                 for row in rows[start : start + count]:
-                    values += (*row.key, row.value.decode(), row.version, row.expires_at_ms)
+                    values += stored_row(row)
                 self._fold.execute(_UPSERTS[count], values)
                 start += count
 
@@ -222,11 +375,11 @@ def is_ours(connection: apsw.Connection, path: str) -> bool:
             f"{path} is an SQLite database, but not one of Onceward's. Name another file.",
             code="not_a_database",
         )
-    if (found := connection.pragma("user_version")) > FORMAT:
+    if (found := connection.pragma("user_version")) != FORMAT:
         raise CannotOpen(
-            f"{path} was written by a newer version (format {found}, this one knows {FORMAT}). "
-            "Upgrade Onceward.",
-            code="database_newer",
+            f"{path} has the format {found}, and this version of Onceward uses {FORMAT}. Use the "
+            "version that wrote it.",
+            code="unsupported_format",
         )
     return True
 
@@ -235,23 +388,91 @@ def create_schema(connection: apsw.Connection, database_id: bytes) -> None:
     connection.pragma("journal_mode", "wal")
     with transaction(connection):
         connection.execute(_SCHEMA)
-        connection.execute(
-            "INSERT INTO meta VALUES ('database_id', ?), ('folded_seq', '0')", (database_id.hex(),)
-        )
+        write_meta(connection, Meta(database_id))
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", FORMAT)
 
 
-def read_meta(connection: apsw.Connection, path: str) -> tuple[bytes, int]:
-    """The id of the database, and how far it is folded."""
+class Meta(NamedTuple):
+    """What the table knows of itself and of its journal."""
+
+    database_id: bytes
+    folded_seq: int = 0
+    """Up to which commit the table has everything."""
+    durable_seq: int = 0
+    """Up to which commit the journal has been durable, at least."""
+    journal: bool = False
+    """Whether commits may be in the journal alone: from the opening to an orderly close."""
+
+    def texts(self) -> dict[str, str]:
+        found = {
+            "database_id": self.database_id.hex(),
+            "folded_seq": str(self.folded_seq),
+            "durable_seq": str(self.durable_seq),
+            "journal": "open" if self.journal else "closed",
+        }
+        return {**found, "checksum": meta_checksum(found)}
+
+
+def write_meta(connection: apsw.Connection, meta: Meta) -> None:
+    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta.texts().items())
+
+
+def read_meta(connection: apsw.Connection, path: str) -> Meta:
+    """What the table knows of itself; raises `CannotOpen` if that does not verify."""
     try:
-        rows = connection.execute("SELECT name, value FROM meta")
-        meta = {str(name): str(value) for name, value in rows}
-        return bytes.fromhex(meta["database_id"]), int(meta["folded_seq"])
-    except (apsw.SQLError, KeyError, ValueError) as error:
+        rows: list[Any] = connection.execute("SELECT name, value FROM meta").fetchall()
+        found: dict[str, str] = dict(rows)
+        meta = Meta(
+            bytes.fromhex(found["database_id"]),
+            int(found["folded_seq"]),
+            int(found["durable_seq"]),
+            found["journal"] == "open",
+        )
+        if found != meta.texts():
+            raise ValueError("its checksum is wrong")
+        return meta
+    except (apsw.SQLError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise CannotOpen(
-            f"{path} is damaged: its table meta is not as it should be ({error}).", code="damaged"
+            f"{path} is damaged: its table meta is not as it should be ({error!r}). Restore a "
+            "backup.",
+            code="damaged",
         ) from error
+
+
+def verify_small(connection: apsw.Connection, path: str) -> bool:
+    """Verify the pages of a file that is small enough to do that while it is opened; whether it
+    is. Raises `CannotOpen`."""
+    pages, page_bytes = connection.pragma("page_count"), connection.pragma("page_size")
+    if pages * page_bytes > limits.VERIFY_AT_OPEN_BYTES:
+        return False
+    if (problem := page_problem(connection)) is not None:
+        raise damaged_pages(path, problem)
+    return True
+
+
+def page_problem(connection: apsw.Connection) -> str | None:
+    """What SQLite finds wrong with the pages of the file: records may be missing then."""
+    found = connection.execute("PRAGMA quick_check(1)").get
+    return None if found == "ok" else str(found)
+
+
+def journal_missing(path: str) -> CannotOpen:
+    name = os.path.basename(path)
+    return CannotOpen(
+        f"the journal of {path} ({name}-log.*) is missing or lacks its end, so commits would be "
+        f"lost. Put all files {name}* of the database beside each other, or restore a backup. To "
+        "copy a database, use `onceward backup`.",
+        code="journal_missing",
+    )
+
+
+def damaged_pages(path: str, problem: str) -> CannotOpen:
+    return CannotOpen(
+        f"{path} is damaged ({problem}), so records may be missing. Run `onceward check`, and "
+        "restore a backup.",
+        code="damaged",
+    )
 
 
 @contextmanager
@@ -344,17 +565,31 @@ def free_bytes(path: str) -> int:
 
 def unreadable(path: str, error: apsw.Error) -> Unavailable:
     """A read failed: the call that asked has changed nothing."""
-    damaged = isinstance(error, apsw.CorruptError | apsw.NotADBError)
-    return Unavailable(
-        f"{path} could not be read ({error}). Nothing was changed by this call.",
-        code="damaged" if damaged else "storage_failed",
-    )
+    message = f"{path} could not be read ({error}). Nothing was changed by this call."
+    # Our statements are right: if SQLite does not understand them, the schema is damaged.
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.SQLError):
+        return Damaged(message)
+    return Unavailable(message, code="storage_failed")
 
 
 def json_text(rows: Sequence[object]) -> str:
     return msgspec.json.encode(rows).decode()
 
 
-def _record(partition: str, row: Sequence[object]) -> Record:
-    sort, value, version, expires_at_ms = row
-    return Record((partition, sort), value.encode(), version, expires_at_ms)  # type: ignore[arg-type, attr-defined]
+def stored_row(record: Record) -> tuple[object, ...]:
+    """The columns of a record in the table."""
+    (partition, sort), value = record.key, record.value
+    version, expires_at_ms = record.version, record.expires_at_ms
+    sum_ = checksum(partition, sort, value, version, expires_at_ms)
+    return partition, sort, sum_, value.decode(), version, expires_at_ms
+
+
+def _in_bytes(statement: str) -> str:
+    return statement.replace(_AS_TEXT, _AS_BYTES)
+
+
+def _in_text(row: Sequence[Any]) -> tuple[Any, ...]:
+    """A row that was read as bytes, which may be no text."""
+    return tuple(
+        one.decode("utf-8", "surrogateescape") if type(one) is bytes else one for one in row
+    )

@@ -219,9 +219,16 @@ class LocalEngine(Engine):
         end: str | None = None,
         limit: int = limits.SCAN_RECORDS_DEFAULT,
         reverse: bool = False,
+        skip_damaged: bool = False,
     ) -> list[Record]:
         return await self._inner.scan(
-            partition, now_ms, start=start, end=end, limit=limit, reverse=reverse
+            partition,
+            now_ms,
+            start=start,
+            end=end,
+            limit=limit,
+            reverse=reverse,
+            skip_damaged=skip_damaged,
         )
 
     async def commit(

@@ -82,14 +82,17 @@ async def test_a_file_that_is_not_ours_is_refused_and_left_alone(
     assert snapshot(tmp_path) == before
 
 
-async def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("format_", [FORMAT - 1, FORMAT + 1])
+async def test_a_file_of_another_format_is_refused_and_left_alone(
+    tmp_path: Path, format_: int
+) -> None:
     path = tmp_path / "app.db"
     await fill(path)
-    sql(path, f"PRAGMA user_version = {FORMAT + 1}")
+    sql(path, f"PRAGMA user_version = {format_}")
     before = snapshot(tmp_path)
     refused = await refusal(path)
-    assert refused.code == "database_newer"
-    assert f"format {FORMAT + 1}" in refused.message
+    assert refused.code == "unsupported_format"
+    assert f"format {format_}" in refused.message
     assert snapshot(tmp_path) == before
 
 

@@ -37,13 +37,19 @@ def frame_of(first_seq: int, commits: Commits, salt: bytes = SALT) -> bytes:
     return frame.ljust(padded(len(frame)), b"\0")
 
 
-HEADER = encode_header(7, ID, SALT)
+def header_for(content: bytes) -> bytes:
+    return encode_header(7, ID, SALT, BLOCK_BYTES + len(content))
+
+
+HEADER = header_for(b"")
 FRAMES = [frame_of(1, COMMITS[0]), frame_of(3, COMMITS[1]), frame_of(4, COMMITS[2])]
 ENDS = [BLOCK_BYTES, 2 * BLOCK_BYTES, 4 * BLOCK_BYTES, 5 * BLOCK_BYTES]
 
 
 def parse(*parts: bytes) -> tuple[Segment, list[Frame]]:
-    return parse_segment(PATH, b"".join(parts), ID)
+    """Parse a segment; `HEADER` stands for that of a segment with this content."""
+    first, rest = parts[0], b"".join(parts[1:])
+    return parse_segment(PATH, (header_for(rest) if first is HEADER else first) + rest, ID)
 
 
 def why_refused(*parts: bytes) -> str:
@@ -63,9 +69,16 @@ def flipped(content: bytes, offset: int, bit: int = 0) -> bytes:
 
 
 def test_a_header_is_written_as_databases_on_disk_have_it() -> None:
-    head = b"ONCELOG1" + struct.pack("<Q", 7) + ID + SALT
+    head = b"ONCELOG2" + struct.pack("<Q", 7) + ID + SALT + struct.pack("<Q", 4_096)
     header = (head + struct.pack("<I", zlib.crc32(head))).ljust(512, b"\0")
-    assert encode_header(7, ID, SALT) == header
+    assert encode_header(7, ID, SALT, 4_096) == header
+
+
+@pytest.mark.parametrize("size_bytes", [BLOCK_BYTES + 1, 3 * BLOCK_BYTES - 1, 4 * BLOCK_BYTES])
+def test_a_segment_that_is_not_as_long_as_it_was_made_is_damage(size_bytes: int) -> None:
+    content = header_for(bytes(2 * BLOCK_BYTES)).ljust(size_bytes, b"\0")
+    expected = f"it has {size_bytes} bytes, and was made with {3 * BLOCK_BYTES}"
+    assert why_refused(content) == expected
 
 
 def test_a_frame_is_written_as_databases_on_disk_have_it() -> None:
@@ -117,15 +130,15 @@ records = st.builds(
 @settings(max_examples=30)
 @given(st.lists(st.lists(st.lists(records), min_size=1, max_size=3), max_size=4), st.binary())
 def test_what_is_written_is_read_again(written: list[Commits], rest: bytes) -> None:
-    seqs, content = [1], HEADER
+    seqs, content = [1], b""
     for commits in written:
         content += frame_of(seqs[-1], commits)
         seqs.append(seqs[-1] + len(commits))
-    segment, frames = parse(content, rest)
+    segment, frames = parse(HEADER, content, rest)
     assert [frame.commits for frame in frames] == written
     assert [frame.first_seq for frame in frames] == seqs[:-1]
     assert [frame.last_seq + 1 for frame in frames] == seqs[1:]
-    assert segment.end == len(content)
+    assert segment.end == BLOCK_BYTES + len(content)
 
 
 @pytest.mark.parametrize("size_bytes", [0, 43, BLOCK_BYTES - 1])
@@ -134,18 +147,18 @@ def test_a_header_that_is_cut_off_is_damage(size_bytes: int) -> None:
 
 
 def test_a_header_with_a_flipped_bit_is_damage() -> None:
-    for offset in range(44):
+    for offset in range(52):
         assert why_refused(flipped(HEADER, offset)) == "its header does not verify"
 
 
 def test_a_header_of_another_format_is_damage_even_if_it_verifies() -> None:
-    head = b"ONCELOG2" + HEADER[8:40]
+    head = b"ONCELOG3" + HEADER[8:48]
     later = (head + struct.pack("<I", zlib.crc32(head))).ljust(BLOCK_BYTES, b"\0")
     assert why_refused(later) == "its header does not verify"
 
 
 def test_a_segment_of_another_database_is_damage() -> None:
-    header = encode_header(7, bytes(16), SALT)
+    header = encode_header(7, bytes(16), SALT, BLOCK_BYTES)
     assert why_refused(header) == "it belongs to another database"
 
 
@@ -160,10 +173,34 @@ def test_frames_of_an_earlier_use_are_none() -> None:
 FRAME_BYTES = FRAME_HEAD_BYTES + len(encode_commits(COMMITS[2]))
 
 
-def test_a_frame_with_a_flipped_bit_is_the_torn_end_unless_another_follows() -> None:
-    said = f"the frame at byte {ENDS[2]} is corrupt, others follow"
+def test_every_flipped_bit_of_a_frame_is_damage() -> None:
     for offset in range(FRAME_BYTES):
-        torn = flipped(FRAMES[2], offset, offset % 8)
+        for bit in range(8):
+            harmed = flipped(FRAMES[2], offset, bit)
+            said = why_refused(HEADER, *FRAMES[:2], harmed)
+            assert said == f"one bit of the frame at byte {ENDS[2]} is wrong"
+            said = why_refused(HEADER, *FRAMES[:2], harmed, FRAMES[0])
+            assert said == f"the frame at byte {ENDS[2]} is corrupt, others follow"
+
+
+def test_a_frame_that_lacks_a_sector_with_a_single_bit_is_torn() -> None:
+    value = b"x" * (
+        2 * BLOCK_BYTES - FRAME_HEAD_BYTES - len(encode_commits([[Record(("p", "c"), b"", 3, 0)]]))
+    )
+    for length in range(len(value) - 8, len(value) + 8):
+        frame = encode_frame(
+            SALT, 3, 1, encode_commits([[Record(("p", "c"), b"x" * length, 3, 64)]])
+        )
+        if len(frame) % BLOCK_BYTES == 1:
+            break
+    torn = frame[:-1] + b"\0"
+    assert len(parse(HEADER, FRAMES[0], torn.ljust(padded(len(torn)), b"\0"))[1]) == 1
+
+
+def test_a_frame_with_two_flipped_bits_is_the_torn_end_unless_another_follows() -> None:
+    said = f"the frame at byte {ENDS[2]} is corrupt, others follow"
+    for offset in range(FRAME_BYTES - 1):
+        torn = flipped(flipped(FRAMES[2], offset, offset % 8), offset + 1, 3)
         segment, frames = parse(HEADER, *FRAMES[:2], torn)
         assert [frame.commits for frame in frames] == COMMITS[:2]
         assert segment.end == ENDS[2]
@@ -185,16 +222,20 @@ def test_a_valid_frame_anywhere_behind_the_end_is_damage(gap_bytes: int) -> None
 
 def test_a_salt_in_what_is_torn_off_is_not_yet_a_frame() -> None:
     value = b"x" + SALT * 3 + b"x" * 50 + SALT
-    torn = flipped(frame_of(3, [[Record(("p", "c"), value, 3)]]), 20)
+    torn = flipped(flipped(frame_of(3, [[Record(("p", "c"), value, 3)]]), 20), 40)
     assert len(parse(HEADER, FRAMES[0], torn)[1]) == 1
     assert "others follow" in why_refused(HEADER, FRAMES[0], torn, FRAMES[1])
 
 
 def test_a_frame_is_found_behind_what_looks_like_its_beginning() -> None:
     salt = b"ssssssss"
-    header, frame = encode_header(7, ID, salt), frame_of(1, COMMITS[0], salt)
-    assert len(parse(header, frame, b"\0\0" + salt)[1]) == 1
-    assert "others follow" in why_refused(header, frame, b"\0\0s", frame)
+    frame = frame_of(1, COMMITS[0], salt)
+    for rest, damaged in ((b"\0\0" + salt, False), (b"\0\0s" + frame, True)):
+        header = encode_header(7, ID, salt, BLOCK_BYTES + len(frame) + len(rest))
+        if damaged:
+            assert "others follow" in why_refused(header, frame, rest)
+        else:
+            assert len(parse(header, frame, rest)[1]) == 1
 
 
 @pytest.mark.parametrize("payload", [b"\x93\x01\x02\x03", b"\xc1", b""])

@@ -13,6 +13,7 @@ from onceward.engine.sqlite import SQLiteEngine, reader
 from onceward.engine.sqlite.frames import damaged
 from onceward.engine.sqlite.journal import read_segment, segment_paths
 from onceward.engine.sqlite.reader import Snapshot, read
+from onceward.engine.sqlite.table import FORMAT
 from onceward.errors import CannotOpen, Contention, OncewardError
 from tests.bank import Bank, audit
 from tests.databases import (
@@ -292,12 +293,12 @@ def _foreign(path: Path) -> None:
 
 def _newer(path: Path) -> None:
     alter(path, "PRAGMA application_id = 0x4F4E4345")
-    alter(path, "PRAGMA user_version = 2")
+    alter(path, "PRAGMA user_version = 99")
 
 
 def _without_meta(path: Path) -> None:
     _newer(path)
-    alter(path, "PRAGMA user_version = 1")
+    alter(path, f"PRAGMA user_version = {FORMAT}")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +309,7 @@ def _without_meta(path: Path) -> None:
         (_text, "not_a_database", "not a database"),
         (_empty, "not_a_database", "is empty"),
         (_foreign, "not_a_database", "not one of Onceward's"),
-        (_newer, "database_newer", "newer version"),
+        (_newer, "unsupported_format", "format 99"),
         (_without_meta, "damaged", "meta"),
     ],
 )

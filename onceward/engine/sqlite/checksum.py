@@ -1,0 +1,59 @@
+"""Checksums of records in the table: SQLite keeps none, and disks return flipped bits.
+
+The upper half of a checksum covers the key alone, so that a row with an intact key can be told
+from one whose key is damaged. The lower half covers everything.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from zlib import crc32
+
+from onceward.engine.base import DAMAGED, Record
+from onceward.errors import Damaged
+
+_SIGN = 1 << 63  # SQLite's integers are signed
+
+
+def checksum(
+    partition: str, sort: str, value: bytes, version: object, expires_at_ms: int | None
+) -> int:
+    """The checksum of a record, as the table stores it."""
+    of_key = crc32(f"{partition}\0{sort}".encode())
+    return (of_key << 32 | crc32(value, crc32(b"%a %a" % (version, expires_at_ms), of_key))) - _SIGN
+
+
+def verified(path: str, row: tuple[Any, ...]) -> Record:
+    """The record of a row (partition, sort, checksum, value, version, expires_at_ms).
+
+    If only its key verifies, its value is `DAMAGED`. Raises `Damaged` if the key does not.
+    """
+    partition, sort, stored, value, version, expires_at_ms = row
+    try:
+        text = value.encode()
+        if stored == checksum(partition, sort, text, version, expires_at_ms):
+            return Record((partition, sort), text, version, expires_at_ms)
+    except (AttributeError, TypeError, UnicodeEncodeError):
+        pass  # flipped bits can change the type of a column
+    verify_key(path, partition, sort, stored)
+    return Record((partition, sort), DAMAGED, version if type(version) is int else 0)
+
+
+def verify_key(path: str, partition: object, sort: object, stored: object) -> None:
+    """Raise `Damaged` if a key is not the one for which the checksum was made."""
+    found = f"{partition}\0{sort}".encode("utf-8", "surrogatepass")
+    if type(stored) is not int or (stored + _SIGN) >> 32 != crc32(found):
+        raise damaged_key(path, (partition, sort))
+
+
+def damaged_key(path: str, key: object) -> Damaged:
+    return Damaged(
+        f"{path} is damaged: a record has the wrong key {key!r}. Nothing was changed by this "
+        "call. Run `onceward check`, and restore a backup.",
+        key=key,
+    )
+
+
+def meta_checksum(meta: Mapping[str, str]) -> str:
+    """The checksum of all other rows of the table `meta`."""
+    rows = sorted((name, value) for name, value in meta.items() if name != "checksum")
+    return f"{crc32(repr(rows).encode()):08x}"

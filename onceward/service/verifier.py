@@ -1,0 +1,29 @@
+"""The verifier: looks for damage to stored data that reads might not notice."""
+
+from onceward import limits
+from onceward.engine.base import Engine
+from onceward.errors import PASSING
+from onceward.store import Store
+
+
+class Verifier:
+    """Verifies a database after it was opened and once a day. Raises what it finds, which ends
+    the node: records may be missing, and a key that is missing would be accepted again."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def needed(self) -> bool:
+        """Whether the engine has anything to verify."""
+        return type(self._store.engine).verify is not Engine.verify
+
+    async def run(self) -> None:
+        engine = self._store.engine
+        while True:
+            if engine.verified:
+                await self._store.clock.sleep(limits.VERIFY_S)
+            try:
+                await engine.verify()
+            except PASSING:
+                await self._store.clock.sleep(limits.SWEEP_S)
