@@ -14,12 +14,16 @@ from onceward.apps.rps.phones import Phones
 from onceward.apps.rps.provider import Reply
 from onceward.apps.rps.web import Web, room_of
 from onceward.errors import NotDone
+from onceward.web.auth import Auth, JwtKey
 from tests.apps.rps.test_phones import BOB, Handset
 from tests.browser import browsing
+from tests.docs.book import blocks
+from tests.docs.parts import declare
 from tests.server_process import ServerProcess
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
-from tests.web.asgi import Caller, keyed, serving
+from tests.signed import signed
+from tests.web.asgi import Caller, serving
 
 DOCS = Path(__file__).parents[3] / "docs/rps.md"
 
@@ -176,11 +180,12 @@ async def test_who_plays_at_the_page_acts_in_the_name_of_nobody_else() -> None:
     apps = Apps(shared=False)
     app = apps.make()
     app.mount("/rps", Game(app, [Phones(), Web()]).site())
-    asked = re.search(r"whose scopes are `(\S+)` and `(\S+)`", DOCS.read_text())
-    assert asked is not None
-    auth, keys = keyed(ann=" ".join(asked.groups()).replace("NAME", "ann"), bob="read:rps:@bob")
-    async with serving(app, auth) as caller:
-        ann, bob = (Caller(caller.server, keys[name]) for name in ("ann", "bob"))
+    secret = "s" * 32
+    [signing] = [one.text for one in blocks("rps.md", DOCS.read_text()) if "sign(" in one.text]
+    made = (declare(signing)["token_for"]("ann", secret), signed(secret, "bob", read=["rps:@bob"]))
+    issuers = [JwtKey("HS256", secret, audience) for audience in ("rps", "onceward")]
+    async with serving(app, Auth(jwt_keys=issuers)) as caller:
+        ann, bob = (Caller(caller.server, token) for token in made)
         typed = {"id": "text-0001", "text": "nick Ann"}
         await ann.ok("POST", "/rps/play/texts", typed)
         await apps.sleep(1)
