@@ -7,6 +7,7 @@ by atomic commits.
 
 from typing import TYPE_CHECKING, Any
 
+from onceward.callers import Caller
 from onceward.errors import Fail, InDoubt, NotDone, OncewardError, Retry
 
 if TYPE_CHECKING:
@@ -15,7 +16,17 @@ if TYPE_CHECKING:
     from onceward.service.job import Job
 
 __version__ = "0.1.0"
-__all__ = ["App", "Fail", "InDoubt", "Job", "NotDone", "OncewardError", "Outward", "Retry"]
+__all__ = [
+    "App",
+    "Caller",
+    "Fail",
+    "InDoubt",
+    "Job",
+    "NotDone",
+    "OncewardError",
+    "Outward",
+    "Retry",
+]
 
 
 def __getattr__(name: str) -> Any:

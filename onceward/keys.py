@@ -72,9 +72,14 @@ probe       application                    when a node last found out whether it
 =========== ============================== ============================================
 
 Each part that adds records adds its lines here.
+
+A name (of a queue, lock, room, table, endpoint, timer or caller) may belong to a namespace. Then
+the namespace is the first component of the name itself, before a separator that no name contains
+(`qualified`); kind and slot stay in front of it. The default namespace adds nothing.
 """
 
 import re
+from typing import Any
 
 from onceward.errors import BadInput
 from onceward.limits import KEY_NUMBER_MAX
@@ -84,6 +89,8 @@ Key = tuple[str, str]
 
 _ESCAPES = {code: f"${code:02x}" for code in range(0x25)}
 _PLAIN = re.compile("[%-\ud7ff\ue000-\U0010ffff]*").fullmatch  # nothing to be escaped
+_NAME = re.compile("[^\x00-\x1f\x7f\ud800-\udfff]+").fullmatch
+_NAMESPACE_END = "\x1f"  # a control character, which no name contains
 
 
 def join(*parts: str | int) -> str:
@@ -112,6 +119,32 @@ def number(value: int) -> str:
             f"a number in a key must be 0 to {KEY_NUMBER_MAX}, not {value}", code="bad_key"
         )
     return f"{value:016d}"
+
+
+def qualified(namespace: str, name: str) -> str:
+    """A name in a namespace, as one word of a key. In the default namespace: the name itself."""
+    return f"{namespace}{_NAMESPACE_END}{name}" if namespace else name
+
+
+def unqualified(text: str) -> tuple[str, str]:
+    """The namespace and the name that `qualified` made a word of."""
+    namespace, end, name = text.rpartition(_NAMESPACE_END)
+    return (namespace, name) if end else ("", text)
+
+
+def admit_name(name: Any, what: str, bytes_max: int) -> None:
+    """Raise `BadInput` for anything but text of 1 to `bytes_max` bytes without control
+    characters: `what` says whose name it is."""
+    if type(name) is not str:
+        raise BadInput(f"{what} is text, not {type(name).__name__}", code="bad_name")
+    if name and _NAME(name) is None:
+        raise BadInput(
+            f"{what} may not contain control characters or lone surrogates: {name[:100]!a}",
+            code="bad_name",
+        )
+    size_bytes = len(name) if name.isascii() else len(name.encode())
+    if not 0 < size_bytes <= bytes_max:
+        raise BadInput(f"{what} has 1 to {bytes_max} bytes, not {size_bytes}", code="bad_name")
 
 
 def below(*parts: str | int) -> tuple[str, str]:

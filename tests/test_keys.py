@@ -141,3 +141,34 @@ def test_the_guide_names_every_partition_that_is_not_for_users() -> None:
     assert named is not None
     assert own == set(re.findall(r"`([a-z]+)`", named[1]))
     assert {"job", "queue", "slot", "config"} <= own
+
+
+def test_a_name_is_text_of_a_bounded_number_of_bytes() -> None:
+    for name in ("a", "#", "é" * 128, "x" * 256, "a b", "* all"):
+        keys.admit_name(name, "a lock's name", 256)
+    for name, message in (
+        ("", "a pump's name has 1 to 256 bytes, not 0"),
+        ("é" * 128 + "x", "a pump's name has 1 to 256 bytes, not 257"),
+        ("\ud800", "a pump's name may not contain control characters or lone surrogates"),
+        ("a\x1fb", "a pump's name may not contain control characters or lone surrogates"),
+        ("a\n", "a pump's name may not contain control characters or lone surrogates"),
+        (7, "a pump's name is text, not int"),
+    ):
+        with pytest.raises(BadInput, match=message) as raised:
+            keys.admit_name(name, "a pump's name", 256)
+        assert raised.value.code == "bad_name"
+
+
+def test_a_name_in_a_namespace_is_one_word_and_the_default_adds_nothing() -> None:
+    assert keys.qualified("", "orders") == "orders"
+    assert keys.unqualified("orders") == ("", "orders")
+    for namespace, name in (("team", "orders"), ("team", ""), ("a", "team")):
+        word = keys.qualified(namespace, name)
+        assert keys.unqualified(word) == (namespace, name)
+        assert keys.split(keys.join("ready", 7, word))[2] == word
+    # All names of a namespace are next to each other, and no name of another one is among them.
+    words = [keys.qualified(n, name) for n in ("", "a", "ab") for name in ("a", "ab", "z")]
+    encoded = sorted(keys.join(word) for word in words)
+    of_a = [keys.unqualified(keys.split(word)[0])[0] == "a" for word in encoded]
+    assert of_a.count(True) == 3
+    assert "TTT" in "".join("T" if own else "F" for own in of_a)

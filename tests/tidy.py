@@ -38,7 +38,7 @@ LAYERS = (
     "engine.memtable engine.rules",
     "engine.base",  # the contract
     "outward",  # calls to endpoints: knows nothing of what is stored
-    "alarms",
+    "alarms callers",
     "server_key",
     "tokens",  # for the back ends of users, which need nothing else of the package
     "clock descriptors ids keys meters redaction strict",

@@ -2,6 +2,7 @@
 
 # Timers. What is over is known for so long, and no longer than its webhook's job.
 TIMER_ID_BYTES_MAX = 256
+ENDPOINT_ID_BYTES_MAX = 128
 TIMER_RETENTION_MS = 7 * 24 * 3_600_000
 
 # Outward calls: how long to wait for a connection and for all of an answer, how much longer a

@@ -2,7 +2,7 @@
 
 # Tables. Ids and users are parts of one sort key, three times as long when escaped.
 SEATS_ID_BYTES_MAX = 64
-SEATS_USER_BYTES_MAX = 256
+SEATS_USER_BYTES_MAX = 328  # the id of a caller
 SEATS_NAME_BYTES_MAX = 32  # of a marker, a lane, a bot, a ladder, a game
 SEATS_META_BYTES_MAX = 16_000
 SEATS_MAX = 8  # a commit moves all of them to the back, and others in their place

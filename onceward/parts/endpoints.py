@@ -65,13 +65,9 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
 
 def endpoint_key(caller: str, id_: str) -> Key:
     """Where an endpoint stands. Raises `BadInput` for what cannot be an id."""
-    if type(caller) is not str or type(id_) is not str:
-        raise BadInput("an endpoint's id and its caller are text", code="bad_name")
-    if not 0 < len(id_) <= limits.QUEUE_CHARS_MAX:
-        raise BadInput(
-            f"an endpoint's id has 1 to {limits.QUEUE_CHARS_MAX} characters, not {len(id_)}",
-            code="bad_name",
-        )
+    keys.admit_name(id_, "an endpoint's id", limits.ENDPOINT_ID_BYTES_MAX)
+    if type(caller) is not str:
+        raise BadInput(f"a caller's id is text, not {type(caller).__name__}", code="bad_name")
     return ENDPOINTS, keys.join(caller, id_)
 
 

@@ -189,7 +189,7 @@ def fingerprint(body: Any, fields: Sequence[str] | None) -> str:
 def admit_key(key: str, caller: str) -> None:
     _admit_bytes("a dedupe key", key, 1, limits.DEDUPE_KEY_BYTES_MAX)
     if caller != "":
-        _admit_bytes("a caller's name", caller, 0, limits.CALLER_BYTES_MAX)
+        _admit_bytes("a caller's id", caller, 0, limits.CALLER_ID_BYTES_MAX)
 
 
 def _admit_bytes(what: str, text: Any, least: int, most: int) -> None:

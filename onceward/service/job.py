@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from onceward import keys, limits
+from onceward.callers import caller_id
 from onceward.errors import BadInput, InDoubt, NotDone
 from onceward.parts import steps as steps_part
 from onceward.parts.inbox import Inbox, Receipt
@@ -289,6 +290,8 @@ def send_options(
     if options and not options.keys() <= known:
         unknown = ", ".join(sorted(str(name)[:100] for name in options.keys() - known))
         raise BadInput(f"a job has no option {unknown}: there are {', '.join(sorted(known))}")
+    if "caller" in options:
+        options = {**options, "caller": caller_id(options["caller"])}
     if "delay_s" not in options:
         return options
     if "due_ms" in options:

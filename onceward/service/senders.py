@@ -1,10 +1,11 @@
 """Senders: who has sent how much to which queue, how much of it again, and how quickly each got
 its answer. Kept in memory, from the start of the process on."""
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any
 
 from onceward import limits
+from onceward.callers import caller_id
 from onceward.errors import KeyReused, OncewardError
 from onceward.meters import Counter, Histogram
 from onceward.parts.inbox import Receipt
@@ -58,11 +59,11 @@ class Senders:
         begun_ns = self._store.clock.elapsed_ns()
         verdicts = await accepting
         for message, verdict in zip(messages, verdicts, strict=True):
-            caller = message.get("caller", "") if isinstance(message, Mapping) else ""
-            self._note(queue, caller, verdict, begun_ns)
+            if isinstance(verdict, Receipt | KeyReused):  # else it may name no sender at all
+                self._note(queue, caller_id(message.get("caller", "")), verdict, begun_ns)
         return verdicts
 
-    def _note(self, queue: str, caller: str, verdict: Verdict, begun_ns: int) -> None:
+    def _note(self, queue: str, caller: str, verdict: Receipt | KeyReused, begun_ns: int) -> None:
         if isinstance(verdict, Receipt):
             sender = self._of(queue, caller)
             known = self._accepted.get((queue, verdict.duplicate))
@@ -75,7 +76,7 @@ class Senders:
             clock = self._store.clock
             sender.last_ms = clock.now_ms()
             sender.ack_seconds.observe((clock.elapsed_ns() - begun_ns) / 1e9)
-        elif isinstance(verdict, KeyReused):  # what else is refused may name no queue at all
+        else:
             self._of(queue, caller).refused += 1
 
     def _counter(self, queue: str, duplicate: bool) -> Counter:

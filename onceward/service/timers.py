@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from onceward import limits
+from onceward.callers import Caller, caller_id
 from onceward.errors import AddressRefused, BadInput
 from onceward.outward.addresses import Guard
 from onceward.outward.headers import admit_headers
@@ -60,7 +61,7 @@ class Timers:
         limit_key: str | None = None,
         priority: int | None = None,
         key: str | None = None,
-        caller: str = "",
+        caller: Caller | str = "",
         replace: bool = True,
         tx: Transaction | None = None,
     ) -> View:
@@ -106,7 +107,7 @@ class Timers:
         id_: str | None = None,
         *,
         key: str | None = None,
-        caller: str = "",
+        caller: Caller | str = "",
         replace: bool = True,
         tx: Transaction | None = None,
     ) -> View:
@@ -120,7 +121,7 @@ class Timers:
         id_: str | None = None,
         *,
         key: str | None = None,
-        caller: str = "",
+        caller: Caller | str = "",
         replace: bool = False,
         tx: Transaction | None = None,
     ) -> tuple[View, bool]:
@@ -129,6 +130,7 @@ class Timers:
             raise BadInput("a timer has an id or an idempotency key: the id is one, too")
         if key is not None:
             id_, replace = self.id_for(key, caller=caller), False
+        owner = caller_id(caller)
         if not isinstance(spec, Spec):
             raise BadInput(f"a timer is described by a `Spec`, not {type(spec).__name__}")
         known_id = self._store.ids.new() if id_ is None else id_
@@ -141,8 +143,8 @@ class Timers:
 
         async def fn(tx: Transaction) -> tuple[View, bool]:
             if replace:
-                return await self.part.set(tx, known_id, spec, caller=caller), False
-            return await self.part.add(tx, known_id, spec, caller=caller)
+                return await self.part.set(tx, known_id, spec, caller=owner), False
+            return await self.part.add(tx, known_id, spec, caller=owner)
 
         return await self._run(fn, tx)
 
@@ -155,33 +157,37 @@ class Timers:
             if self._guard is not None:
                 raise
 
-    def id_for(self, key: str, *, caller: str = "") -> str:
+    def id_for(self, key: str, *, caller: Caller | str = "") -> str:
         """The id of a timer that is set with an idempotency key. Raises `BadInput`."""
-        if type(key) is not str or type(caller) is not str:
-            raise BadInput("an idempotency key and its caller are text", code="bad_key")
+        if type(key) is not str:
+            raise BadInput(f"an idempotency key is text, not {type(key).__name__}", code="bad_key")
         if not 0 < len(key) <= limits.DEDUPE_KEY_BYTES_MAX:
             raise BadInput(
                 f"an idempotency key has 1 to {limits.DEDUPE_KEY_BYTES_MAX} characters, "
                 f"not {len(key)}",
                 code="bad_key",
             )
-        return id_for(caller, key)
+        return id_for(caller_id(caller), key)
 
-    async def get(self, id_: str, *, caller: str = "", tx: Transaction | None = None) -> View:
+    async def get(
+        self, id_: str, *, caller: Caller | str = "", tx: Transaction | None = None
+    ) -> View:
         """A timer, and what became of its last firing. Raises `NoSuchTimer`."""
-        return await self._run(lambda tx: self.part.get(tx, id_, caller=caller), tx)
+        owner = caller_id(caller)
+        return await self._run(lambda tx: self.part.get(tx, id_, caller=owner), tx)
 
     async def find(
-        self, *, prefix: str = "", after: str = "", most: int = 100, caller: str = ""
+        self, *, prefix: str = "", after: str = "", most: int = 100, caller: Caller | str = ""
     ) -> list[View]:
         """Timers whose ids begin with `prefix`, in their order, from behind `after` on."""
         if not is_whole(most) or not 0 < most <= limits.LIST_MAX:
             raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most!r}")
+        owner = caller_id(caller)
         found: list[View] = []
         while len(found) < most:
             page = min(most - len(found), limits.PAGE_JOBS)  # a commit checks no more
             views = await self._store.run(
-                partial(self.part.find, caller=caller, prefix=prefix, after=after, most=page)
+                partial(self.part.find, caller=owner, prefix=prefix, after=after, most=page)
             )
             found += views
             if len(views) < page:
@@ -195,23 +201,27 @@ class Timers:
         *,
         at_ms: int | None = None,
         delay_s: float | None = None,
-        caller: str = "",
+        caller: Caller | str = "",
         tx: Transaction | None = None,
     ) -> View:
         """Let a timer be due at another time. Raises `NoSuchTimer`, `AlreadyEnded`."""
         if (at_ms is None) == (delay_s is None):
             raise BadInput("a timer is moved to at_ms or by delay_s, one of them")
         delay_ms = 0 if delay_s is None else milliseconds(delay_s, "a delay")
+        owner = caller_id(caller)
 
         async def fn(tx: Transaction) -> View:
             due_ms = tx.ends_ms + delay_ms if at_ms is None else at_ms
-            return await self.part.move(tx, id_, due_ms, caller=caller)
+            return await self.part.move(tx, id_, due_ms, caller=owner)
 
         return await self._run(fn, tx)
 
-    async def cancel(self, id_: str, *, caller: str = "", tx: Transaction | None = None) -> View:
+    async def cancel(
+        self, id_: str, *, caller: Caller | str = "", tx: Transaction | None = None
+    ) -> View:
         """Let a timer not fire, or no more. Raises `NoSuchTimer`, `AlreadyEnded`."""
-        return await self._run(lambda tx: self.part.cancel(tx, id_, caller=caller), tx)
+        owner = caller_id(caller)
+        return await self._run(lambda tx: self.part.cancel(tx, id_, caller=owner), tx)
 
     async def _run(self, fn: Callable[[Transaction], Awaitable[T]], tx: Transaction | None) -> T:
         return await (self._store.run(fn) if tx is None else fn(admit_tx(tx)))

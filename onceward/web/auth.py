@@ -24,7 +24,6 @@ of names, as in `send:orders` or `work:mail.*`; a token has grants, an action an
     all       everything
 """
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -33,6 +32,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from onceward import limits
+from onceward.callers import Caller, admit_label, admit_name
 from onceward.errors import BadInput, OncewardError
 from onceward.parts.timers import WEBHOOKS
 from onceward.tokens import ALGORITHMS, HS256_BYTES_MIN, Action
@@ -40,9 +40,6 @@ from onceward.web.grants import EVERYTHING, Claimed, Grants, Issuer, admit_scope
 
 KEY_PREFIX = "ow_"
 _JWT = "jwt"
-# Control characters, line separators, and what changes the direction of text: in logs, on
-# terminals and on pages a name with them could pose as another.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 RSA_BITS_MIN = 2_048
 
 # What no scope covers. A job in the queue of outward calls says in whose name a call is made, with
@@ -51,16 +48,30 @@ _OURS = {("send", WEBHOOKS), ("work", WEBHOOKS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Whoever has made a request."""
+class Access:
+    """What the caller of a request may do."""
 
-    name: str
+    caller: Caller
     grants: Grants
     until_ms: int | None = field(default=None, compare=False)
     """When its token expires."""
     claimed: Claimed = field(default=Claimed(), compare=False)
     """What its token claims."""
     _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def id(self) -> str:
+        """The caller's id: what is its own is stored under it."""
+        return self.caller.id
+
+    @property
+    def name(self) -> str:
+        return self.caller.name
+
+    @property
+    def user(self) -> str:
+        """The name under which the caller takes part in rooms and at tables."""
+        return self.caller.user
 
     def may(self, action: Action, name: str) -> bool:
         """Whether a grant covers an action on a name, and it is not for the server alone."""
@@ -94,7 +105,7 @@ class Caller:
             raise OncewardError(f"{self.name!r} lacks the scope 'all'", code="not_allowed")
 
 
-DEVELOPER = Caller("developer", EVERYTHING)
+DEVELOPER = Access(Caller("user", "", "developer"), EVERYTHING)
 """Everyone, in dev mode."""
 
 
@@ -124,6 +135,9 @@ class JwtKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scopes: dict[str, tuple[str, ...]] = {}
     """For the tokens of other identity providers: what a value of the claim `scope` grants. The
     user of the token stands in place of `{sub}`. Values that are not listed grant nothing."""
+    label: str = ""
+    """Tells the users of this issuer from those of other issuers: part of their ids. Issuers
+    with different names need different labels."""
 
 
 class _Known(NamedTuple):
@@ -143,16 +157,17 @@ class Auth:
     ) -> None:
         """With `dev` there are none, and everyone may do everything. Raises `bad_settings`."""
         self.dev = dev
-        self._keys: dict[bytes, Caller] = {}
+        self._keys: dict[bytes, Access] = {}
         for key in api_keys:
             admit_caller(key.name)
             admit_scopes(key.scopes)
-            self._keys[_digest(key)] = Caller(key.name, Grants.of(key.scopes))
+            self._keys[_digest(key)] = Access(Caller("key", "", key.name), Grants.of(key.scopes))
         self._jwt_keys = [_prepared(key) for key in jwt_keys]
-        self.stored: Callable[[str], Caller | None] = lambda digest: None
+        _admit_labels([known.key for known in self._jwt_keys])
+        self.stored: Callable[[str], Access | None] = lambda digest: None
         """Who has a key that the settings do not have, by its digest."""
 
-    def caller(self, authorization: str | None, now_ms: int) -> Caller:
+    def caller(self, authorization: str | None, now_ms: int) -> Access:
         """The caller by the header Authorization. Raises `no_credentials`."""
         if self.dev:
             return DEVELOPER
@@ -166,11 +181,11 @@ class Auth:
                 raise _refused("this API key is not known")
             return caller
         known, claims = self._verified(credentials)
-        return _caller(known.issuer, claims, now_ms)
+        return _access(known, claims, now_ms)
 
-    def names(self) -> set[str]:
-        """The callers that have keys in the settings."""
-        return {caller.name for caller in self._keys.values()}
+    def ids(self) -> set[str]:
+        """The callers that have keys in the settings, by id."""
+        return {access.id for access in self._keys.values()}
 
     def credential(self, authorization: str | None) -> str:
         """What a session of a caller depends on: the digest of its key, or `jwt` and the digest of
@@ -182,7 +197,7 @@ class Auth:
             return sha256(credentials.encode()).hexdigest()
         return _mark(self._verified(credentials)[0].key)
 
-    def holder(self, credential: str, caller: Caller) -> Caller | None:
+    def holder(self, credential: str, caller: Access) -> Access | None:
         """What a caller who has signed in with it may do by now; None: it is none any more."""
         if self.dev or credential == "dev":
             both = self.dev and credential == "dev"
@@ -243,7 +258,7 @@ def _mark(key: JwtKey) -> str:
     return f"{_JWT}:{sha256(which).hexdigest()}"
 
 
-def _caller(issuer: Issuer, claims: dict[str, Any], now_ms: int) -> Caller:
+def _access(known: _Known, claims: dict[str, Any], now_ms: int) -> Access:
     expires, begins = claims["exp"], claims.get("nbf", 0)
     if not (_is_time(expires) and _is_time(begins)):
         raise _refused("the token's exp and nbf must be numbers of seconds")
@@ -257,11 +272,12 @@ def _caller(issuer: Issuer, claims: dict[str, Any], now_ms: int) -> Caller:
         raise _refused("the token's sub must be text")
     try:
         admit_caller(name)
-        claimed = issuer.read(claims)
+        claimed = known.issuer.read(claims)
     except OncewardError as error:
         raise _refused(f"the token is refused: {error.message}") from error
     until_ms = int(expires * 1000) + slack_ms
-    return Caller(name, issuer.grants(claimed, name), until_ms, claimed)
+    caller = Caller("user", known.key.label, name)
+    return Access(caller, known.issuer.grants(claimed, name), until_ms, claimed)
 
 
 def _is_time(value: Any) -> bool:
@@ -270,19 +286,28 @@ def _is_time(value: Any) -> bool:
 
 
 def admit_caller(name: str) -> None:
-    """Raise `bad_settings` for what cannot be a caller's name."""
+    """Raise `bad_settings` for text that cannot be a caller's name."""
     try:
-        name_bytes = len(name.encode())
-    except UnicodeEncodeError:
-        name_bytes = 0  # a lone surrogate, which no record can hold
-    if not 0 < name_bytes <= limits.CALLER_BYTES_MAX:
-        raise OncewardError(
-            f"a caller's name is text of 1 to {limits.CALLER_BYTES_MAX} bytes", code="bad_settings"
-        )
-    if _CONTROL.search(name):
-        raise OncewardError(
-            f"a caller's name has no control characters, not {name!a}", code="bad_settings"
-        )
+        admit_name(name)
+    except BadInput as error:
+        raise OncewardError(error.message, code="bad_settings") from error
+
+
+def _admit_labels(known: Iterable[JwtKey]) -> None:
+    """Raise `bad_settings` if users of two issuers could be taken for each other."""
+    issuers: dict[str, str | None] = {}
+    for key in known:
+        try:
+            admit_label(key.label)
+        except BadInput as error:
+            raise OncewardError(error.message, code="bad_settings") from error
+        if issuers.setdefault(key.label, key.issuer) != key.issuer:
+            raise OncewardError(
+                f"the issuers {issuers[key.label]!r} and {key.issuer!r} have the same label "
+                f"{key.label!r}; give each a `label` of its own, so that a user of one is never "
+                "taken for a user of the other",
+                code="bad_settings",
+            )
 
 
 def digest_of(key: str) -> str:

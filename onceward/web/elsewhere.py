@@ -28,7 +28,7 @@ async def elsewhere(
     words = "/".join(quote(word, safe="") for word in ("v1", "rooms", id_, *path))
     try:
         async with asyncio.timeout(limits.DIAL_S):
-            return await _ask(address, request.method, words, server.caller(request).name, body)
+            return await _ask(address, request.method, words, server.caller(request).user, body)
     except (OSError, EOFError, ValueError, TimeoutError) as error:
         raise Unavailable(
             "the node that serves the room is not there", code="room_moved"

@@ -9,9 +9,10 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.parts.rooms.frames import PROTOCOL
-from onceward.web.auth import Caller
+from onceward.web.auth import Access
 from onceward.web.grants import EVERYTHING
 from onceward.web.http import Receive, Request, Response, Scope, Send
 
@@ -29,7 +30,7 @@ _TOKEN = "token."  # noqa: S105 - what stands before one
 class Admission(NamedTuple):
     """A request that is taken."""
 
-    caller: Caller | None
+    caller: Access | None
     """None: the first frame says who it is."""
     subprotocol: str | None
     relayed: bool = False
@@ -54,7 +55,7 @@ def admit(server: "Server", scope: Scope, receive: Receive) -> Admission:
     if is_from_node(request):
         return Admission(behind(server, request), chosen, relayed=True)
     if server.auth.dev:
-        caller: Caller | None = server.caller(request)
+        caller: Access | None = server.caller(request)
     else:
         admit_origin(request.header(b"origin"), request.header(b"host"), server.origins)
         caller = _caller(server, request.header(b"authorization"), offered)
@@ -66,16 +67,16 @@ def is_from_node(request: Request) -> bool:
     return (request.header(b"authorization") or "").startswith(f"{NODE} ")
 
 
-def behind(server: "Server", request: Request) -> Caller:
+def behind(server: "Server", request: Request) -> Access:
     """For whom another node asks. Raises `no_credentials` if it is none."""
     secret = (request.header(b"authorization") or "").partition(" ")[2]
     user = unquote(request.header(USER.lower().encode()) or "")
     if not server.app.hub.owners.is_node(secret) or not user:
         raise BadInput("this is no node of this database", code="no_credentials")
-    return Caller(user, EVERYTHING)
+    return Access(Caller.of_user(user), EVERYTHING)
 
 
-def _caller(server: "Server", authorization: str | None, offered: list[str]) -> Caller | None:
+def _caller(server: "Server", authorization: str | None, offered: list[str]) -> Access | None:
     tokens = [word.removeprefix(_TOKEN) for word in offered if word.startswith(_TOKEN)]
     if authorization is not None:
         return server.visitor(authorization.partition(" ")[2].strip())

@@ -6,11 +6,12 @@ from collections.abc import Callable
 import msgspec
 
 from onceward import ids, limits
+from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError
 from onceward.keys import Key
 from onceward.store import Store
 from onceward.transaction import Transaction
-from onceward.web.auth import KEY_PREFIX, Caller, admit_caller, digest_of
+from onceward.web.auth import KEY_PREFIX, Access, admit_caller, digest_of
 from onceward.web.grants import Grants, admit_scopes
 
 _PARTITION = "apikey"
@@ -25,23 +26,23 @@ class StoredKey(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...]
     made_ms: int
     by: str
-    """Who has made it."""
+    """Id of the caller that has made it."""
 
 
 class Keyring:
     """The keys of one database, as far as this node knows."""
 
     def __init__(
-        self, store: Store, on_removed: Callable[[Caller], None] = lambda caller: None
+        self, store: Store, on_removed: Callable[[Access], None] = lambda caller: None
     ) -> None:
         """`on_removed` is told whose key counts no more: the very caller that `caller` gave."""
         self._store = store
         self._on_removed = on_removed
         self.keys: dict[str, StoredKey] = {}
         """By the digest of each, as hex digits."""
-        self._callers: dict[str, Caller] = {}
+        self._callers: dict[str, Access] = {}
 
-    def caller(self, digest: str) -> Caller | None:
+    def caller(self, digest: str) -> Access | None:
         """Whose key has this digest."""
         return self._callers.get(digest)
 
@@ -102,7 +103,7 @@ class Keyring:
     def _take(self, found: dict[str, StoredKey]) -> None:
         before, self.keys = self._callers, found
         self._callers = {
-            digest: before.get(digest) or Caller(key.name, Grants.of(key.scopes))
+            digest: before.get(digest) or Access(Caller("key", "", key.name), Grants.of(key.scopes))
             for digest, key in found.items()
         }
         for digest, caller in before.items():

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from onceward import limits
 from onceward.app import App
+from onceward.callers import Caller
 from onceward.clock import boot_ns
 from onceward.descriptors import NONE_LEFT, is_reserved
 from onceward.errors import BadInput, OncewardError, Unavailable
@@ -19,7 +20,7 @@ from onceward.service.pulse import Pulse
 from onceward.web import metrics
 from onceward.web.api import ROUTES
 from onceward.web.asgi_wire import AsgiWire
-from onceward.web.auth import DEVELOPER, Auth, Caller
+from onceward.web.auth import DEVELOPER, Access, Auth
 from onceward.web.console import MOUNTED
 from onceward.web.dial import dial
 from onceward.web.handshake import admit, behind, is_from_node, refuse
@@ -302,14 +303,14 @@ class Server:
                 error = OncewardError(f"{error.kind.title}.", code=error.code)
         return problem(error, headers)
 
-    def caller(self, request: Request) -> Caller:
+    def caller(self, request: Request) -> Access:
         """Who has made a request, or for whom another node makes it. However often one asks that,
         it counts once as a request of its caller. Raises `no_credentials`, `rate_limited`."""
         caller = self._caller(request)
         if self._rates is not None and _COUNTED not in request.scope:
             request.scope[_COUNTED] = True
             if not is_from_node(request):  # there it was counted
-                self._rates.take(caller.name)
+                self._rates.take(caller.id)
         return caller
 
     def _count_at(self, mount: Mount, request: Request) -> None:
@@ -322,7 +323,7 @@ class Server:
             request.scope[_COUNTED] = True
             self._rates.take(f"{network_of(request.scope.get('client'))} at {mount.prefix}")
 
-    def _caller(self, request: Request) -> Caller:
+    def _caller(self, request: Request) -> Access:
         if is_from_node(request):
             return behind(self, request)
         authorization = request.header(b"authorization")
@@ -335,12 +336,14 @@ class Server:
             return self.visitor((authorization or "").partition(" ")[2])
         return self.auth.caller(authorization, self.app.store.clock.now_ms())
 
-    def visitor(self, token: str) -> Caller:
+    def visitor(self, token: str) -> Access:
         """Whose token it is. In dev mode `dev:` and a name is a token for anyone who likes to be
         called that. Raises `no_credentials`."""
         if self.auth.dev:
             name = token.removeprefix("dev:")
-            return DEVELOPER if name in ("", token) else Caller(name, DEVELOPER.grants)
+            if name in ("", token):
+                return DEVELOPER
+            return Access(Caller("user", "", name), DEVELOPER.grants)
         return self.auth.caller(f"Bearer {token}", self.app.store.clock.now_ms())
 
     async def probe(self) -> None:

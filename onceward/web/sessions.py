@@ -18,8 +18,9 @@ import msgspec
 
 from onceward import limits
 from onceward.app import App
+from onceward.callers import Caller
 from onceward.errors import BadInput
-from onceward.web.auth import Caller
+from onceward.web.auth import Access
 from onceward.web.grants import Claimed, Grants
 from onceward.web.http import Request
 
@@ -31,7 +32,8 @@ _PURPOSE = "session"
 class Session(msgspec.Struct, frozen=True):
     """What a cookie says."""
 
-    name: str
+    caller: str
+    """The caller's id."""
     claimed: Claimed
     """What its token claims; of who has a key, the key says what its holder may do."""
     until_ms: int
@@ -45,18 +47,18 @@ class Session(msgspec.Struct, frozen=True):
 class Sessions:
     """Those of one database."""
 
-    def __init__(self, app: App, holder: Callable[[str, Caller], Caller | None]) -> None:
+    def __init__(self, app: App, holder: Callable[[str, Access], Access | None]) -> None:
         """`holder`: what a caller may do by now who has signed in with a credential; None if that
         counts no more."""
         self._app = app
         self._holder = holder
-        self._links: dict[str, tuple[Caller, str, int]] = {}
+        self._links: dict[str, tuple[Access, str, int]] = {}
 
-    def link(self, caller: Caller, credential: str) -> str:
+    def link(self, caller: Access, credential: str) -> str:
         """A token by which somebody may sign in as this caller, once and soon."""
         now_ms = self._app.store.clock.now_ms()
         self._links = {token: one for token, one in self._links.items() if one[2] > now_ms}
-        own = [token for token, one in self._links.items() if one[0].name == caller.name]
+        own = [token for token, one in self._links.items() if one[0].id == caller.id]
         if len(own) >= limits.LINKS_EACH_MAX or len(self._links) >= limits.LINKS_MAX:
             del self._links[next(iter(own or self._links))]
         token = self._app.store.ids.token()
@@ -73,13 +75,13 @@ class Sessions:
             )
         return self.open(caller, credential)
 
-    def open(self, caller: Caller, credential: str) -> Session:
+    def open(self, caller: Access, credential: str) -> Session:
         """A new session."""
         until_ms = self._app.store.clock.now_ms() + limits.SESSION_MS
         if caller.until_ms is not None:
             until_ms = min(until_ms, caller.until_ms)
         token = self._app.store.ids.token(16)
-        return Session(caller.name, caller.claimed, until_ms, token, credential)
+        return Session(caller.id, caller.claimed, until_ms, token, credential)
 
     def find(self, request: Request) -> Session | None:
         """The session that the cookie of a request is of, if it counts."""
@@ -95,12 +97,13 @@ class Sessions:
             return None
         return None if self.holder(session) is None else session
 
-    def holder(self, session: Session) -> Caller | None:
+    def holder(self, session: Session) -> Access | None:
         """Who has a session, with what they may do by now; None if it counts no more."""
-        caller = Caller(session.name, Grants(), session.until_ms, session.claimed)
-        return self._holder(session.credential, caller)
+        caller = Caller.parse(session.caller)
+        access = Access(caller, Grants(), session.until_ms, session.claimed)
+        return self._holder(session.credential, access)
 
-    def caller(self, request: Request) -> Caller | None:
+    def caller(self, request: Request) -> Access | None:
         """Who makes a request by a session; None if it does not say that it is made by one.
         Raises `no_credentials` if that does not count."""
         token = request.header(HEADER)

@@ -124,7 +124,7 @@ def test_a_job_is_shown_with_all_that_happened_to_it(
 def test_a_job_is_cancelled(command: Command, queue: str) -> None:
     id_ = command.json("send", queue, "1", "--key", "k")["id"]
     assert command.json("jobs", id_, "--cancel")["state"] == "cancelled"
-    assert "cancelled by operator" in command.said("jobs", id_)
+    assert "cancelled by key:operator" in command.said("jobs", id_)
 
 
 def test_queues_are_listed_and_changed(command: Command, queue: str) -> None:

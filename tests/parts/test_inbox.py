@@ -180,7 +180,7 @@ async def test_without_key_and_fields_the_sender_is_told_what_to_do() -> None:
         {"key": 7},
         {"key": "a", "caller": 7},
         {"key": "a", "due_ms": 1.5},
-        {"key": "a", "caller": "c" * (limits.CALLER_BYTES_MAX + 1)},
+        {"key": "a", "caller": "c" * (limits.CALLER_ID_BYTES_MAX + 1)},
         {"key": "a", "queue": "no such name"},
         {"key": "a", "priority": 99},
         {"key": "a", "order_key": ""},

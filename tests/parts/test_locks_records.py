@@ -16,7 +16,6 @@ from onceward.parts.locks.records import (
     Head,
     Request,
     Stand,
-    admit_name,
     admit_names,
     admit_owner,
     admit_token,
@@ -131,18 +130,6 @@ def test_a_capacity_is_whole_and_within_its_bounds() -> None:
         admit_names({"a": capacity})
     for wrong in (0, -1, limits.LOCK_CAPACITY_MAX + 1, 1.0, True, "1", None):
         refused(f"the capacity of 'a' is 1 to 10000, not {wrong!r}", admit_names, {"a": wrong})
-
-
-def test_a_name_is_text_of_a_bounded_number_of_bytes() -> None:
-    for name in ("a", "#", "\x00", "é" * 128, "x" * limits.LOCK_NAME_BYTES_MAX):
-        admit_name(name, "a lock's name")
-    for name, message in (
-        ("", "a pump's name has 1 to 256 bytes, not 0"),
-        ("é" * 128 + "x", "a pump's name has 1 to 256 bytes, not 257"),
-        ("\ud800", "a pump's name may not contain lone surrogates"),
-        (7, "a pump's name is text, not int"),
-    ):
-        refused(message, admit_name, name, "a pump's name", code="bad_name")
 
 
 def test_an_owner_has_a_name_of_a_bounded_length_or_none() -> None:

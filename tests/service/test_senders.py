@@ -23,15 +23,15 @@ async def test_what_a_sender_sends_and_repeats_is_counted() -> None:
         )
         assert len(verdicts) == 3
         found = {(queue, name): sender for queue, name, sender in app.senders}
-        assert list(found) == [("q", ""), ("q", "ann"), ("q", "bob")]
-        ann = found["q", "ann"]
+        assert list(found) == [("q", ""), ("q", "app:ann"), ("q", "app:bob")]
+        ann = found["q", "app:ann"]
         assert (ann.first, ann.repeats, ann.refused) == (1, 2, 1)
         assert ann.last_ms <= app.store.clock.now_ms()
         assert ann.ack_seconds.count == 3
         slowest = ann.ack_seconds.quantile(1.0)
         assert slowest is not None
         assert slowest >= 0.02
-        assert (found["q", "bob"].first, found["q", ""].first) == (1, 1)
+        assert (found["q", "app:bob"].first, found["q", ""].first) == (1, 1)
         assert app.meters.total("accepted", queue="q", duplicate="no") == 3
         assert app.meters.total("accepted", queue="q", duplicate="yes") == 2
 

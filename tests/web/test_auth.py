@@ -16,9 +16,10 @@ from cryptography.hazmat.primitives.serialization import (
 from jwt.utils import base64url_encode
 
 from onceward import limits
+from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError
 from onceward.tokens import Action
-from onceward.web.auth import DEVELOPER, ApiKey, Auth, Caller, JwtKey, digest_of
+from onceward.web.auth import DEVELOPER, Access, ApiKey, Auth, JwtKey, digest_of
 from onceward.web.grants import EVERYTHING, Grants
 
 NOW_MS = 1_700_000_000_000
@@ -84,7 +85,7 @@ def unsettled(*api_keys: ApiKey, jwt_keys: tuple[JwtKey, ...] = ()) -> str:
 
 def test_an_api_key_tells_who_calls() -> None:
     auth = Auth([ApiKey("ann", digest_of("ow_1"), ("all",)), ApiKey("bob", digest_of("ow_2"), ())])
-    assert auth.caller("Bearer ow_1", NOW_MS) == Caller("ann", EVERYTHING)
+    assert auth.caller("Bearer ow_1", NOW_MS) == Access(Caller("key", "", "ann"), EVERYTHING)
     assert auth.caller("bearer   ow_2 ", NOW_MS).name == "bob"
     assert "not known" in refusal(auth, "Bearer ow_3")
 
@@ -345,7 +346,9 @@ def test_a_scope_that_means_nothing_is_refused(scope: str) -> None:
 
 
 def test_scopes_are_patterns_of_names_for_each_action() -> None:
-    caller = Caller("ann", Grants.of(("send:orders.*", "work:mail", "lock:[ab]?")))
+    caller = Access(
+        Caller("user", "", "ann"), Grants.of(("send:orders.*", "work:mail", "lock:[ab]?"))
+    )
     assert caller.may("send", "orders.new")
     assert not caller.may("send", "orders")
     assert not caller.may("send", "Orders.new")
@@ -361,7 +364,7 @@ def test_scopes_are_patterns_of_names_for_each_action() -> None:
 
 
 def test_what_is_remembered_of_scopes_has_an_end() -> None:
-    caller = Caller("ann", Grants.of(("send:q*",)))
+    caller = Access(Caller("user", "", "ann"), Grants.of(("send:q*",)))
     for number in range(2 * limits.SCOPES_KNOWN_MAX):
         assert caller.may("send", f"q{number}")
     assert not caller.may("send", "other")

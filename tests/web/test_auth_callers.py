@@ -9,19 +9,25 @@ import pytest
 from msgspec.structs import replace
 
 from onceward import limits
+from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError
 from onceward.parts.timers import WEBHOOKS
 from onceward.tokens import ACTIONS, Action
 from onceward.web.auth import (
     DEVELOPER,
+    Access,
     ApiKey,
     Auth,
-    Caller,
     JwtKey,
     admit_caller,
     digest_of,
 )
 from onceward.web.grants import EVERYTHING, Claimed, Grants, admit_scopes
+
+
+def access(name: str, grants: Grants, until_ms: int | None = None) -> Access:
+    return Access(Caller("key", "", name), grants, until_ms)
+
 
 NOW_MS = 1_700_000_000_000
 JWT_KEY = JwtKey("HS256", "s" * 32, "onceward")
@@ -59,7 +65,7 @@ def test_the_actions_are_those_that_are_promised() -> None:
 @pytest.mark.parametrize("action", PROMISED)
 def test_a_scope_is_for_its_own_action_alone(action: Action) -> None:
     admit_scopes([f"{action}:orders"])
-    caller = Caller("ann", Grants.of((f"{action}:orders",)))
+    caller = access("ann", Grants.of((f"{action}:orders",)))
     assert [other for other in PROMISED if caller.may(other, "orders")] == [action]
 
 
@@ -78,8 +84,8 @@ def test_all_scopes_are_looked_at() -> None:
 @pytest.mark.parametrize("action", PROMISED)
 def test_who_may_do_everything_may_do_everything(action: Action) -> None:
     for caller in (
-        Caller("ann", EVERYTHING),
-        Caller("ann", Grants.of(("send:a", "all"))),
+        access("ann", EVERYTHING),
+        access("ann", Grants.of(("send:a", "all"))),
         DEVELOPER,
     ):
         assert caller.may(action, "anything")
@@ -92,15 +98,15 @@ def test_who_may_do_everything_may_do_everything(action: Action) -> None:
 )
 def test_who_may_do_many_things_may_not_do_everything(scopes: tuple[str, ...]) -> None:
     with pytest.raises(OncewardError, match="lacks the scope 'all'") as refused:
-        Caller("ann", Grants.of(scopes)).insist_all()
+        access("ann", Grants.of(scopes)).insist_all()
     assert refused.value.code == "not_allowed"
 
 
 def test_who_sends_to_a_queue_needs_a_scope_for_it() -> None:
-    Caller("ann", Grants.of(("send:orders",))).insist("send", "orders")
+    access("ann", Grants.of(("send:orders",))).insist("send", "orders")
     for scopes in ((), ("send:mail",), ("work:orders", "manage:orders")):
         with pytest.raises(OncewardError, match="lacks the scope send:orders") as refused:
-            Caller("ann", Grants.of(scopes)).insist("send", "orders")
+            access("ann", Grants.of(scopes)).insist("send", "orders")
         assert refused.value.code == "not_allowed"
 
 
@@ -110,26 +116,26 @@ def test_nobody_sends_or_makes_outward_calls_which_are_made_in_anyones_name(
     action: Any, names: str
 ) -> None:
     for scope in ("all", f"{action}:{names}"):
-        caller = Caller("ann", Grants.of((scope,)))
+        caller = access("ann", Grants.of((scope,)))
         assert not caller.may(action, WEBHOOKS)
         with pytest.raises(OncewardError, match="calls that timers make") as refused:
             caller.insist(action, WEBHOOKS)
         assert refused.value.code == "not_allowed"
-    assert Caller("ann", EVERYTHING).may("manage", WEBHOOKS)
+    assert access("ann", EVERYTHING).may("manage", WEBHOOKS)
 
 
 def test_without_scopes_nothing_is_allowed() -> None:
     for action in PROMISED:
         with pytest.raises(OncewardError, match="lacks the scope") as refused:
-            Caller("ann", Grants()).insist(action, "x" * 101)
+            access("ann", Grants()).insist(action, "x" * 101)
         assert refused.value.code == "not_allowed"
         assert refused.value.message.endswith(f"{action}:{'x' * 100}")
 
 
 def test_a_caller_is_the_same_whatever_was_asked_about_it() -> None:
     asked, other = (
-        Caller("ann", Grants.of(("send:a",)), 5),
-        Caller("ann", Grants.of(("send:a",)), 6),
+        access("ann", Grants.of(("send:a",)), 5),
+        access("ann", Grants.of(("send:a",)), 6),
     )
     assert asked.may("send", "a")
     assert not asked.may("send", "b")
@@ -143,7 +149,7 @@ def test_a_caller_is_the_same_whatever_was_asked_about_it() -> None:
 
 
 def test_in_dev_mode_everyone_is_the_developer() -> None:
-    assert Caller("developer", EVERYTHING) == DEVELOPER
+    assert Access(Caller("user", "", "developer"), EVERYTHING) == DEVELOPER
 
 
 @pytest.mark.parametrize(
@@ -151,7 +157,7 @@ def test_in_dev_mode_everyone_is_the_developer() -> None:
 )
 def test_a_name_may_be_as_long_as_this(name: str) -> None:
     admit_caller(name)
-    assert Auth([ApiKey(name, digest_of("ow_1"), ())]).names() == {name}
+    assert Auth([ApiKey(name, digest_of("ow_1"), ())]).ids() == {f"key:{name}"}
 
 
 @pytest.mark.parametrize("name", ["", "x" * (limits.CALLER_BYTES_MAX + 1), "\ud800"])
@@ -164,15 +170,15 @@ def test_a_name_that_no_record_can_hold_is_refused(name: str) -> None:
 def test_the_names_of_callers_are_those_of_the_settings() -> None:
     keys = [("ann", "ow_1"), ("ann", "ow_2"), ("bob", "ow_3")]
     auth = Auth([ApiKey(name, digest_of(key), ()) for name, key in keys], [JWT_KEY])
-    assert auth.names() == {"ann", "bob"}
-    assert Auth().names() == set()
+    assert auth.ids() == {"key:ann", "key:bob"}
+    assert Auth().ids() == set()
 
 
 def test_keys_that_are_kept_elsewhere_are_looked_up_by_their_digest() -> None:
     auth = keyed()
-    auth.stored = {digest("ow_2"): Caller("bob", Grants.of(("send:a",)))}.get
-    assert auth.caller("Bearer ow_1", NOW_MS) == Caller("ann", EVERYTHING)
-    assert auth.caller("Bearer ow_2", NOW_MS) == Caller("bob", Grants.of(("send:a",)))
+    auth.stored = {digest("ow_2"): access("bob", Grants.of(("send:a",)))}.get
+    assert auth.caller("Bearer ow_1", NOW_MS) == access("ann", EVERYTHING)
+    assert auth.caller("Bearer ow_2", NOW_MS) == access("bob", Grants.of(("send:a",)))
     for unknown in ("ow_3", digest("ow_2"), f"ow_{digest('ow_2')}"):
         with pytest.raises(BadInput) as refused:
             auth.caller(f"Bearer {unknown}", NOW_MS)
@@ -181,19 +187,19 @@ def test_keys_that_are_kept_elsewhere_are_looked_up_by_their_digest() -> None:
 
 def test_a_session_depends_on_the_key_it_was_opened_with() -> None:
     auth = keyed(JWT_KEY)
-    bob = Caller("bob", Grants.of(("send:a",)))
+    bob = access("bob", Grants.of(("send:a",)))
     auth.stored = {digest("ow_2"): bob}.get
-    ann = Caller("ann", EVERYTHING)
+    ann = access("ann", EVERYTHING)
     for key, holder in (("ow_1", ann), ("ow_2", bob), ("ow_3", None)):
         credential = auth.credential(f"Bearer {key}")
         assert credential == digest(key) == auth.credential(f"bearer   {key} ")
         # What the key may do now counts, and not what it could do then.
-        assert auth.holder(credential, Caller("then", Grants.of(("lock:x",)))) == holder
+        assert auth.holder(credential, access("then", Grants.of(("lock:x",)))) == holder
 
 
 def test_a_session_by_a_key_ends_with_the_key() -> None:
     auth = keyed(JWT_KEY)
-    bob = Caller("bob", Grants())
+    bob = access("bob", Grants())
     kept = {digest("ow_2"): bob}
     auth.stored = kept.get
     credential = auth.credential("Bearer ow_2")
@@ -205,7 +211,7 @@ def test_a_session_by_a_key_ends_with_the_key() -> None:
 
 def test_a_session_by_a_token_ends_with_the_key_that_signed_it() -> None:
     other = JwtKey("HS256", "t" * 32, "onceward")
-    auth, eve = keyed(JWT_KEY, other), Caller("eve", Grants())
+    auth, eve = keyed(JWT_KEY, other), Access(Caller("user", "", "eve"), Grants())
     claims = {"sub": "eve", "aud": "onceward", "exp": NOW_MS // 1000}
     for key, left in ((JWT_KEY, other), (other, JWT_KEY)):
         credential = auth.credential(f"Bearer {jwt.encode(claims, key.key)}")
@@ -232,7 +238,7 @@ def test_a_session_by_a_token_may_do_what_its_issuer_may_grant_now() -> None:
     token = f"Bearer {jwt.encode({**claims, 'authorization_details': entries}, wide.key)}"
     eve = keyed(wide).caller(token, NOW_MS)
     assert eve.grants.everything
-    stored = Caller("eve", Grants(), claimed=eve.claimed)
+    stored = Access(Caller("user", "", "eve"), Grants(), claimed=eve.claimed)
     credential = keyed(wide).credential(token)
     for ceiling, scopes, allowed in (
         (("all",), wide.scopes, (True, True, True)),
@@ -255,7 +261,9 @@ def test_a_session_keeps_to_the_issuer_of_its_token() -> None:
     claims = {"sub": "eve", "exp": NOW_MS // 1000, "authorization_details": entries}
     for key in (wide, narrow):
         token = f"Bearer {jwt.encode({**claims, 'aud': key.audience}, key.key)}"
-        stored = Caller("eve", Grants(), claimed=auth.caller(token, NOW_MS).claimed)
+        stored = Access(
+            Caller("user", "", "eve"), Grants(), claimed=auth.caller(token, NOW_MS).claimed
+        )
         holder = auth.holder(auth.credential(token), stored)
         assert holder is not None
         assert holder.grants.everything == (key is wide)
@@ -265,7 +273,7 @@ def test_a_session_of_dev_mode_counts_in_dev_mode_alone() -> None:
     dev = Auth(dev=True)
     for authorization in (None, "Bearer ow_1", "Bearer a.b.c"):
         assert dev.credential(authorization) == "dev"
-    assert dev.holder("dev", Caller("developer", Grants())) == DEVELOPER
+    assert dev.holder("dev", Access(Caller("user", "", "developer"), Grants())) == DEVELOPER
     assert keyed(JWT_KEY).holder("dev", DEVELOPER) is None
     known = Auth([ApiKey("ann", digest_of("ow_1"), ("all",))], [JWT_KEY], dev=True)
     for auth in (dev, known):

@@ -55,7 +55,7 @@ async def greeted(peer: Peer, token: str = "") -> str:
 
 async def test_credentials_come_in_a_header_a_subprotocol_or_the_first_frame(port: int) -> None:
     peer = await Peer.connect(port, "/v1/ws", f"Authorization: Bearer {KEY}")
-    assert await greeted(peer) == "ann"
+    assert await greeted(peer) == "key:ann"
     offer = f"Sec-WebSocket-Protocol: {PROTOCOL}, token.{token('ben')}"
     peer, _, head, _ = await Peer.ask(port, "/v1/ws", offer)
     assert f"sec-websocket-protocol: {PROTOCOL}\r\n" in head.lower()
@@ -99,7 +99,7 @@ async def test_pages_of_its_own_and_of_allowed_sites_may_connect() -> None:
     async with serving(origins=["https://app.example"]) as port:
         for origin in ("https://app.example", f"http://127.0.0.1:{port}"):
             peer = await Peer.connect(port, "/v1/ws", f"Origin: {origin}")
-            assert await greeted(peer, KEY) == "ann"
+            assert await greeted(peer, KEY) == "key:ann"
 
 
 async def test_in_dev_mode_no_page_of_another_site_may_connect() -> None:

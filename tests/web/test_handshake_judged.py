@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
+from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.parts.rooms.frames import PROTOCOL
 from onceward.web.api import ROUTES
-from onceward.web.auth import DEVELOPER, ApiKey, Auth, Caller, digest_of
+from onceward.web.auth import DEVELOPER, Access, ApiKey, Auth, digest_of
 from onceward.web.grants import EVERYTHING, Grants
 from onceward.web.handshake import Admission, admit, admit_origin, behind, is_from_node, refuse
 from onceward.web.http import Request, Response
 from onceward.web.routes import Routes
 
-ANN, BEN = Caller("ann", EVERYTHING), Caller("ben", Grants.of(("read:news",)))
+ANN = Access(Caller("key", "", "ann"), EVERYTHING)
+BEN = Access(Caller("key", "", "ben"), Grants.of(("read:news",)))
 SECRET = "known to nodes"
 
 
@@ -119,7 +121,7 @@ def test_a_server_that_stops_takes_nobody_any_more() -> None:
 @pytest.mark.parametrize("dev", [True, False])
 def test_another_node_is_taken_for_whom_it_asks(dev: bool) -> None:
     node = {"authorization": f"Node {SECRET}", "onceward_user": "ann%20%C3%BC"}
-    caller = Caller("ann ü", EVERYTHING)
+    caller = Access(Caller("user", "", "ann ü"), EVERYTHING)
     assert admit(server(dev=dev), scope(**node, offered=[PROTOCOL]), receive) == Admission(
         caller, PROTOCOL, relayed=True
     )

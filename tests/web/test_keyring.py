@@ -31,7 +31,7 @@ async def test_a_key_counts_from_its_making_to_its_removal_on_all_nodes() -> Non
         assert (await elsewhere(*message)).status == 200
         [listed] = (await ann.ok("GET", "/v1/keys"))["keys"]
         assert {**listed, "key": made["key"]} == made
-        assert listed["by"] == "ann"
+        assert listed["by"] == "key:ann"
         assert made["key"] not in str(apps.records)  # only its digest is kept
         await ann.ok("DELETE", f"/v1/keys/{made['id']}")
         assert (await billing(*message)).verdict == (401, "no_credentials")

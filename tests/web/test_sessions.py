@@ -6,9 +6,9 @@ import jwt
 import pytest
 
 from onceward import limits
-from onceward.web.auth import ApiKey, Auth, JwtKey, digest_of
-from onceward.web.auth import Caller as Who
-from onceward.web.grants import EVERYTHING, Grants
+from onceward.callers import Caller as Identity
+from onceward.web.auth import DEVELOPER, Access, ApiKey, Auth, JwtKey, digest_of
+from onceward.web.grants import Grants
 from onceward.web.sessions import HEADER
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
@@ -45,7 +45,7 @@ class Browser:
 
 
 def link(caller: Caller) -> str:
-    return caller.server.sessions.link(Who("developer", EVERYTHING), "dev")
+    return caller.server.sessions.link(DEVELOPER, "dev")
 
 
 @virtual
@@ -211,7 +211,7 @@ async def test_a_session_ends_with_its_time_and_with_its_key() -> None:
         left_ms = session.until_ms - app.store.clock.now_ms()
         assert left_ms <= limits.SESSION_MS
         short = caller.server.sessions.open(
-            Who("eve", Grants(), app.store.clock.now_ms() + 5), "jwt"
+            Access(Identity("user", "", "eve"), Grants(), app.store.clock.now_ms() + 5), "jwt"
         )
         assert short.until_ms == app.store.clock.now_ms() + 5
 

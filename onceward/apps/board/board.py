@@ -227,7 +227,7 @@ class Board:
             user = token.removeprefix(_DEV)
         else:
             try:
-                user = self._auth.caller(f"Bearer {token}", self.app.store.clock.now_ms()).name
+                user = self._auth.caller(f"Bearer {token}", self.app.store.clock.now_ms()).user
             except BadInput:
                 return ""
         return user if _MARK in user else ""

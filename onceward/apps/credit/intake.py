@@ -141,7 +141,7 @@ class Intake(Site):
                 code="missing_key",
             )
         ask = parse(await request.body(), Ask)
-        by = request.scope["onceward"].caller(request).name
+        by = request.scope["onceward"].caller(request).id
         pull: Pull = await self.credit.pull_again(
             organisation, opportunity, reason=ask.reason, by=by, key=key
         )

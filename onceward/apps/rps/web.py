@@ -198,7 +198,7 @@ def _user(request: Request) -> str:
     caller = server.visitor(token.strip() if scheme.lower() == "bearer" else "")
     # Who might send to the queue of texts could write there who has sent them.
     caller.insist("play", RockPaperScissors.name)
-    name: str = caller.name
+    name: str = caller.user
     return name
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from zlib import crc32
 
 import msgspec
@@ -179,25 +179,11 @@ def admit_names(capacities: Mapping[str, int]) -> None:
             "if it needs more, give what is always taken together one name"
         )
     for name, capacity in capacities.items():
-        admit_name(name, "a lock's name")
+        keys.admit_name(name, "a lock's name", limits.LOCK_NAME_BYTES_MAX)
         if type(capacity) is not int or not 0 < capacity <= limits.LOCK_CAPACITY_MAX:
             raise BadInput(
                 f"the capacity of {name!r} is 1 to {limits.LOCK_CAPACITY_MAX}, not {capacity!r}"
             )
-
-
-def admit_name(name: Any, what: str) -> None:
-    if type(name) is not str:
-        raise BadInput(f"{what} is text, not {type(name).__name__}", code="bad_name")
-    try:
-        name_bytes = len(name.encode())
-    except UnicodeEncodeError:
-        raise BadInput(f"{what} may not contain lone surrogates", code="bad_name") from None
-    if not 0 < name_bytes <= limits.LOCK_NAME_BYTES_MAX:
-        raise BadInput(
-            f"{what} has 1 to {limits.LOCK_NAME_BYTES_MAX} bytes, not {name_bytes}",
-            code="bad_name",
-        )
 
 
 def admit_owner(owner: str) -> None:

@@ -19,7 +19,6 @@ from onceward.parts.locks.records import (
     Request,
     Stand,
     Status,
-    admit_name,
     admit_names,
     admit_owner,
     admit_token,
@@ -231,7 +230,7 @@ class LockTable:
         Raises `LockLost` if it does not: it was released or its lease ran out, and another
         one may hold it. Never conflicts with renewals, nor with others who come and go.
         """
-        admit_name(name, "a lock's name")
+        keys.admit_name(name, "a lock's name", limits.LOCK_NAME_BYTES_MAX)
         admit_token(token)
         if await tx.get(hold_key(name, token, self.slots)) is None:
             raise LockLost(
@@ -245,7 +244,7 @@ class LockTable:
         highest token is remembered for ever, under the name of the resource. Raises
         `LockLost` for an older one.
         """
-        admit_name(resource, "a resource's name")
+        keys.admit_name(resource, "a resource's name", limits.LOCK_NAME_BYTES_MAX)
         admit_token(token)
         key = gate_key(resource)
         highest = await tx.get(key, int) or 0
@@ -262,7 +261,7 @@ class LockTable:
         self, tx: Transaction, name: str, *, limit: int = limits.SCAN_RECORDS_DEFAULT
     ) -> Status | None:
         """Who holds a name and who waits for it; None if it was not used lately."""
-        admit_name(name, "a lock's name")
+        keys.admit_name(name, "a lock's name", limits.LOCK_NAME_BYTES_MAX)
         head = await tx.get(head_key(name, self.slots), Head)
         if head is None:
             return None

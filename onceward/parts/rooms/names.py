@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onceward import limits
+from onceward import keys, limits
 from onceward.errors import BadInput, TooLarge
 from onceward.parts.rooms import operations as op
 from onceward.parts.rooms import positions
@@ -31,7 +31,7 @@ def admit_text(text: Any, what: str, bytes_max: int, *, empty: bool = False) -> 
 
 
 def admit_room(id_: Any) -> None:
-    admit_text(id_, "a room's id", limits.ROOM_ID_BYTES_MAX)
+    keys.admit_name(id_, "a room's id", limits.ROOM_ID_BYTES_MAX)
 
 
 def admit_name(name: Any, what: str) -> None:

@@ -265,18 +265,12 @@ def purge_entry(id_: str, epoch: str, due_ms: int, slots: int) -> Key:
 
 def admit_table(id_: Any) -> None:
     """Raise `BadInput` for what cannot be the id of a table."""
-    if not names_fit(id_, limits.SEATS_ID_BYTES_MAX):
-        raise BadInput(
-            f"a table's id is text of 1 to {limits.SEATS_ID_BYTES_MAX} bytes", code="bad_name"
-        )
+    keys.admit_name(id_, "a table's id", limits.SEATS_ID_BYTES_MAX)
 
 
 def admit_user(user: Any) -> None:
     """Raise `BadInput` for what cannot be the name of a user."""
-    if not names_fit(user, limits.SEATS_USER_BYTES_MAX):
-        raise BadInput(
-            f"a user's name is text of 1 to {limits.SEATS_USER_BYTES_MAX} bytes", code="bad_name"
-        )
+    keys.admit_name(user, "a user's name", limits.SEATS_USER_BYTES_MAX)
 
 
 def admit_move_key(key: Any) -> None:

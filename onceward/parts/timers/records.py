@@ -111,15 +111,8 @@ class View(msgspec.Struct):
 
 def timer_key(caller: str, id_: str, slots: int) -> Key:
     """Where a timer stands. Raises `BadInput` for what cannot be an id."""
-    if type(caller) is not str or type(id_) is not str:
-        raise BadInput("a timer's id and its caller are text", code="bad_name")
-    sort = keys.join(caller, id_)
-    if not 0 < len(id_.encode()) <= limits.TIMER_ID_BYTES_MAX:
-        raise BadInput(
-            f"a timer's id has 1 to {limits.TIMER_ID_BYTES_MAX} bytes, not {len(id_.encode())}",
-            code="bad_name",
-        )
-    return timer_partition(timer_slot(caller, id_, slots)), sort
+    keys.admit_name(id_, "a timer's id", limits.TIMER_ID_BYTES_MAX)
+    return timer_partition(timer_slot(caller, id_, slots)), keys.join(caller, id_)
 
 
 def id_for(caller: str, key: str) -> str:

@@ -35,6 +35,10 @@ class Visitor(Protocol):
     def name(self) -> str: ...
 
     @property
+    def user(self) -> str:
+        """The name under which it takes part."""
+
+    @property
     def until_ms(self) -> int | None:
         """When its credentials expire."""
 
@@ -103,7 +107,7 @@ class Session:
     @property
     def user(self) -> str:
         assert self._visitor is not None
-        return self._visitor.name
+        return self._visitor.user
 
     def is_of(self, visitor: Visitor) -> bool:
         """Whether it is by these very credentials."""
@@ -231,7 +235,7 @@ class Session:
 
     def _token(self, asked: frames.Token) -> None:
         visitor = self._hub.visitor(asked.token)
-        if visitor.name != self.user:
+        if visitor.user != self.user:
             raise BadInput(
                 "the token is of another user: connect anew for that", code="not_allowed"
             )

@@ -165,8 +165,8 @@ def insist_on(visitor: Visitor, action: str, table: str) -> None:
 
 def actor(visitor: Visitor, table: str, user: str) -> str:
     """Who acts. Raises `not_allowed` for who may not, or not for that one."""
-    insist_on(visitor, "play" if user in ("", visitor.name) else "table", table)
-    return user or visitor.name
+    insist_on(visitor, "play" if user in ("", visitor.user) else "table", table)
+    return user or visitor.user
 
 
 async def create(tables: Tables, visitor: Visitor, table: str, asked: NewTable) -> Table:
@@ -174,7 +174,7 @@ async def create(tables: Tables, visitor: Visitor, table: str, asked: NewTable) 
     admit_table(id_)
     insist_on(visitor, "table", id_)
     return await tables.create(
-        id_, policy=asked.policy, game=asked.game, by=visitor.name, meta=asked.meta
+        id_, policy=asked.policy, game=asked.game, by=visitor.user, meta=asked.meta
     )
 
 
@@ -261,7 +261,7 @@ async def leaders(tables: Tables, visitor: Visitor, table: str, asked: LeaderLis
 
 
 async def rating(tables: Tables, visitor: Visitor, table: str, asked: OnLadder) -> RatingView:
-    user = asked.user or visitor.name
+    user = asked.user or visitor.user
     return RatingView(asked.ladder, user, await tables.rating(asked.ladder, user))
 
 

@@ -11,7 +11,7 @@ from onceward.errors import BadInput
 from onceward.parts.timers import View
 from onceward.service.paging import page_of
 from onceward.web.api.timer_views import TimerView, shown
-from onceward.web.auth import Caller
+from onceward.web.auth import Access
 from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
 
@@ -74,8 +74,8 @@ async def all_(server: "Server", request: Request) -> Response:
     return Response.of(AgendaPage(now_ms, [_shown(view, now_ms) for view in found], next_))
 
 
-def _may(caller: Caller, view: View) -> bool:
-    own = view.caller == caller.name and caller.may("timer", view.id)
+def _may(caller: Access, view: View) -> bool:
+    own = view.caller == caller.id and caller.may("timer", view.id)
     return own or caller.may("operate", view.id)
 
 

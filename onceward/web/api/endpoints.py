@@ -31,7 +31,7 @@ from onceward.web.api.inbox import idempotency_key
 from onceward.web.api.timer_views import TimerView
 from onceward.web.api.timer_views import shown as shown_timer
 from onceward.web.api.timers import refused_as
-from onceward.web.auth import Caller
+from onceward.web.auth import Access
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response, truth, whole
 from onceward.web.routes import Route
@@ -50,7 +50,7 @@ async def make(server: "Server", request: Request) -> Response:
 
     async def fn(tx: Transaction) -> tuple[Endpoint, bool]:
         try:
-            known = await endpoints.get(tx, id_, caller=caller.name)
+            known = await endpoints.get(tx, id_, caller=caller.id)
         except NoSuchEndpoint:
             return await _put(tx, caller, id_, asked, secret), False
         if not _same(known, asked, secret):
@@ -109,18 +109,18 @@ async def list_(server: "Server", request: Request) -> Response:
     limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
     after = query.get("after", "")
     everyone = truth("everyone", query.get("everyone", "false"))
-    after_max = limits.SORT_BYTES_MAX if everyone else limits.QUEUE_CHARS_MAX
+    after_max = limits.SORT_BYTES_MAX if everyone else limits.ENDPOINT_ID_BYTES_MAX
     if len(after.encode()) > after_max or "\x00" in after:
         raise BadInput("after is the member next of the last answer", code="bad_parameter")
     if everyone:
         return await _everyones(server, caller, after, limit)
     found = await server.app.run(
-        lambda tx: endpoints.all_of(tx, caller=caller.name, after=after, most=limit)
+        lambda tx: endpoints.all_of(tx, caller=caller.id, after=after, most=limit)
     )
     return Response.of(
         EndpointPage(
             [
-                _rated(server, caller.name, shown(id_, one))
+                _rated(server, caller.id, shown(id_, one))
                 for id_, one in found
                 if caller.may("endpoint", id_)
             ],
@@ -129,7 +129,7 @@ async def list_(server: "Server", request: Request) -> Response:
     )
 
 
-async def _everyones(server: "Server", caller: Caller, after: str, limit: int) -> Response:
+async def _everyones(server: "Server", caller: Access, after: str, limit: int) -> Response:
     async def read(after: str, most: int) -> list[tuple[str, tuple[str, str, Endpoint]]]:
         found = await server.app.run(partial(endpoints.everyones, after=after, most=most))
         return [(keys.join(*one[:2]), one) for one in found]
@@ -159,7 +159,7 @@ def _rated(server: "Server", owner: str, view: EndpointView) -> EndpointView:
 
 async def remove(server: "Server", request: Request) -> Response:
     caller, id_ = _own(server, request)
-    await server.app.run(lambda tx: endpoints.remove(tx, id_, caller=caller.name))
+    await server.app.run(lambda tx: endpoints.remove(tx, id_, caller=caller.id))
     return Response.of(Removed(id_))
 
 
@@ -171,7 +171,7 @@ async def rotate(server: "Server", request: Request) -> Response:
     async def fn(tx: Transaction) -> Endpoint:
         await _find(server, tx, caller, id_)
         return await endpoints.rotate(
-            tx, id_, secret, overlap_ms=asked.overlap_ms, caller=caller.name
+            tx, id_, secret, overlap_ms=asked.overlap_ms, caller=caller.id
         )
 
     return Response.of(shown(id_, await server.app.run(fn), _now_ms(server)))
@@ -180,12 +180,12 @@ async def rotate(server: "Server", request: Request) -> Response:
 async def test(server: "Server", request: Request) -> Response:
     """Send a call that says it is a test, by a timer that is due now and tried once."""
     caller, id_ = _own(server, request)
-    endpoint = await server.app.run(lambda tx: endpoints.get(tx, id_, caller=caller.name))
+    endpoint = await server.app.run(lambda tx: endpoints.get(tx, id_, caller=caller.id))
     if not endpoint.url:
         raise BadInput(f"the endpoint {id_!r} has no url to be called", code="bad_endpoint")
     call = Call(endpoint=id_, body={"type": "test", "endpoint": id_}, attempts_max=1)
     key = idempotency_key(request, None)
-    view = await server.app.timers.put(Spec(call, delay_ms=0), key=key, caller=caller.name)
+    view = await server.app.timers.put(Spec(call, delay_ms=0), key=key, caller=caller.caller)
     return Response.of(shown_timer(view, _now_ms(server)), 202)
 
 
@@ -193,7 +193,7 @@ def _now_ms(server: "Server") -> int:
     return server.app.store.clock.now_ms()
 
 
-def _own(server: "Server", request: Request) -> tuple[Caller, str]:
+def _own(server: "Server", request: Request) -> tuple[Access, str]:
     """Who asks, and for which endpoint. Those of others are not there for it."""
     caller, id_ = server.caller(request), request.parameters["id"]
     caller.insist("endpoint", id_)
@@ -213,29 +213,29 @@ def _secret(server: "Server", given: str | None) -> str:
 
 
 async def _put(
-    tx: Transaction, caller: Caller, id_: str, asked: EndpointSpec, secret: str
+    tx: Transaction, caller: Access, id_: str, asked: EndpointSpec, secret: str
 ) -> Endpoint:
     return await endpoints.put(
         tx,
         id_,
         asked.url,
         secret,
-        caller=caller.name,
+        caller=caller.id,
         headers=asked.headers,
         description=asked.description,
         disabled=asked.disabled,
     )
 
 
-async def _find(server: "Server", tx: Transaction, caller: Caller, id_: str) -> Endpoint:
+async def _find(server: "Server", tx: Transaction, caller: Access, id_: str) -> Endpoint:
     """One's endpoint. That which signs calls to bare URLs is there once it is asked for."""
     try:
-        return await endpoints.get(tx, id_, caller=caller.name)
+        return await endpoints.get(tx, id_, caller=caller.id)
     except NoSuchEndpoint:
         if id_ != DEFAULT:
             raise
         secret = signing.new_secret(server.app.store.ids)
-        return await endpoints.put(tx, id_, "", secret, caller=caller.name)
+        return await endpoints.put(tx, id_, "", secret, caller=caller.id)
 
 
 def _same(known: Endpoint, asked: NewEndpoint, secret: str) -> bool:

@@ -86,7 +86,9 @@ async def accept(server: "Server", request: Request) -> Response:
     wait_ms = request.number("wait_ms", limits.WAIT_MS_MAX)
     message = parse(await request.body(), Message)
     message.key = idempotency_key(request, message.key)
-    receipt = await server.app.accept(queue, message.body, **_options(message), caller=caller.name)
+    receipt = await server.app.accept(
+        queue, message.body, **_options(message), caller=caller.caller
+    )
     accepted = _accepted(receipt)
     if wait_ms and receipt.state not in ENDED:
         job = await server.patiently(request, server.app.wait(receipt.id, wait_ms / 1000))
@@ -111,7 +113,7 @@ async def accept_batch(server: "Server", request: Request) -> Response:
             verdicts.append(refused)
             continue
         verdicts.append(None)
-        messages.append({"body": message.body, **_options(message), "caller": caller.name})
+        messages.append({"body": message.body, **_options(message), "caller": caller.caller})
     found = iter(await server.app.accept_many(queue, messages))
     return Response.of(Verdicts([_verdict(verdict or next(found)) for verdict in verdicts]))
 

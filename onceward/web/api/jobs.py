@@ -12,7 +12,7 @@ from onceward.parts.schedule.transitions import AFTER_PAUSE, RetryAt
 from onceward.parts.steps import settle as settle_step
 from onceward.service.job import later_ms
 from onceward.transaction import Transaction
-from onceward.web.auth import Caller
+from onceward.web.auth import Access
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
@@ -152,7 +152,7 @@ async def claim(server: "Server", request: Request) -> Response:
     ask = parse(await request.body(), Ask)
     claiming = server.app.claim(
         queue,
-        ask.worker or caller.name,
+        ask.worker or caller.user,
         lease_s=ask.lease_ms / 1000,
         most=ask.max,
         wait_s=ask.wait_ms / 1000,
@@ -228,9 +228,9 @@ async def cancel(server: "Server", request: Request) -> Response:
 
     async def fn(tx: Transaction) -> None:
         job = await visible(server, caller, tx, id_)
-        if job.caller != caller.name:
+        if job.caller != caller.id:
             caller.insist("manage", job.queue)
-        await server.app.node.schedule.cancel(tx, id_, f"cancelled by {caller.name}")
+        await server.app.node.schedule.cancel(tx, id_, f"cancelled by {caller.user}")
 
     await server.app.run(fn)
     return Response.of(Ended(id_, "cancelled"))
@@ -262,16 +262,16 @@ async def settle(server: "Server", request: Request) -> Response:
     return Response.of(Ended(id_, await server.app.run(fn)))
 
 
-async def visible(server: "Server", caller: Caller, tx: Transaction, id_: str) -> Job:
+async def visible(server: "Server", caller: Access, tx: Transaction, id_: str) -> Job:
     """A job that a caller may see; others' are not there for it. Raises `NoSuchJob`."""
     job = await server.app.node.schedule.get(tx, id_)
-    own = job.caller == caller.name and caller.may("send", job.queue)
+    own = job.caller == caller.id and caller.may("send", job.queue)
     if own or caller.may("manage", job.queue) or caller.may("work", job.queue):
         return job
     raise NoSuchJob(f"there is no job {id_}", id=id_)
 
 
-async def _workable(server: "Server", caller: Caller, tx: Transaction, id_: str) -> Job:
+async def _workable(server: "Server", caller: Access, tx: Transaction, id_: str) -> Job:
     """A job that a caller may work on. Raises `NoSuchJob`."""
     job = await server.app.node.schedule.get(tx, id_)
     if not caller.may("work", job.queue):

@@ -14,7 +14,7 @@ from onceward.service import roll
 from onceward.service.roll import Line
 from onceward.transaction import Transaction
 from onceward.web.api.jobs import JobView, view, visible
-from onceward.web.auth import Caller
+from onceward.web.auth import Access
 from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
 
@@ -153,11 +153,11 @@ async def story(server: "Server", request: Request) -> Response:
     return Response.of(await server.app.run(fn))
 
 
-async def _by_key(server: "Server", caller: Caller, key: str, queue: str | None) -> JobPage:
+async def _by_key(server: "Server", caller: Access, key: str, queue: str | None) -> JobPage:
     """The jobs of a dedupe key, of all senders that are known: keys are their own."""
     names = {*server.app.node.book.names(), *server.census.queues}
     names.update(its_queue for its_queue, _, _ in server.app.senders)
-    senders = {"", caller.name, *server.auth.names()}
+    senders = {"", caller.id, *server.auth.ids()}
     senders.update(key.name for key in server.keyring.keys.values())
     senders.update(name for _, name, _ in server.app.senders)
     queues = [n for n in sorted(names) if queue in (None, n) and caller.may("manage", n)]
@@ -190,7 +190,7 @@ async def _steps(tx: Transaction, id_: str, job: Job) -> list[StepView]:
     return shown
 
 
-async def _effect(tx: Transaction, caller: Caller, effect: Effect) -> EffectView:
+async def _effect(tx: Transaction, caller: Access, effect: Effect) -> EffectView:
     shown = EffectView(effect.kind, effect.name, effect.caller)
     if effect.kind == "job":
         job = await tx.get(job_key(effect.name), Line)

@@ -80,7 +80,7 @@ async def make(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
     caller.insist_all()
     asked = parse(await request.body(), NewKey)
-    key, id_ = await server.keyring.make(asked.name, tuple(asked.scopes), caller.name)
+    key, id_ = await server.keyring.make(asked.name, tuple(asked.scopes), caller.id)
     stored = server.keyring.keys[id_]
     view = KeyMade(id_, stored.name, list(stored.scopes), stored.made_ms, stored.by, key=key)
     return Response.of(view)

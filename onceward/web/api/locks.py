@@ -10,11 +10,11 @@ from onceward.errors import BadInput, Unavailable
 from onceward.ids import LENGTH
 from onceward.parts.locks import Request as LockRequest
 from onceward.parts.locks import Stand, admit_names, admit_owner
-from onceward.parts.locks.records import Head, admit_name, name_slot
+from onceward.parts.locks.records import Head, name_slot
 from onceward.service.hold import Terms
 from onceward.service.paging import page_of
 from onceward.transaction import Transaction
-from onceward.web.auth import Caller
+from onceward.web.auth import Access
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
@@ -125,7 +125,7 @@ async def acquire(server: "Server", request: Request) -> Response:
         raise BadInput("a lock is named twice in one request, and would wait for itself")
     capacities = dict.fromkeys(asked.names, asked.capacity)
     admit_names(capacities)
-    owner = asked.owner or caller.name
+    owner = asked.owner or caller.user
     admit_owner(owner)
     terms = Terms(capacities, asked.lease_ms, asked.wait_ms / 1000, owner)
     locks, store = server.app.locks, server.app.store
@@ -133,7 +133,7 @@ async def acquire(server: "Server", request: Request) -> Response:
     if asked.request is not None:
         _admit_request(asked.request)
         # Apart by caller; and nobody can tell from what others make up how to release it.
-        mark = store.server_keys.sign("lock", keys.join(caller.name, asked.request))
+        mark = store.server_keys.sign("lock", keys.join(caller.id, asked.request))
         id_ = f"{mark[:LENGTH]}{name_slot(min(capacities), locks.table.slots):03x}"
     acquiring = locks.acquire(terms, id_)
     lock = await (server.patiently(request, acquiring) if asked.wait_ms else acquiring)
@@ -193,7 +193,7 @@ async def find(server: "Server", request: Request) -> Response:
     for name in (prefix, after):
         _admit(name)
         if name:
-            admit_name(name, "a lock's name")
+            keys.admit_name(name, "a lock's name", limits.LOCK_NAME_BYTES_MAX)
 
     async def read(after: str, most: int) -> list[tuple[str, tuple[str, Head]]]:
         found = await server.app.locks.find(prefix=prefix, after=after, most=most)
@@ -218,7 +218,7 @@ def _shown(stands: list[Stand]) -> list[Someone]:
     return [Someone(stand.owner, stand.since_ms, stand.number) for stand in stands]
 
 
-def _insist(caller: Caller, request: LockRequest | None) -> None:
+def _insist(caller: Access, request: LockRequest | None) -> None:
     for name in [] if request is None else request.names:
         caller.insist("lock", name)
 

@@ -31,7 +31,7 @@ class Replay(msgspec.Struct):
 
 async def get(server: "Server", request: Request) -> Response:
     """As the caller sees it: a player's own secrets are that player's."""
-    name = server.caller(request).name
+    name = server.caller(request).user
 
     async def fn(tx: Transaction) -> View:
         return server.app.games.view(await _known(server, request, tx), name)
@@ -64,7 +64,7 @@ async def _known(server: "Server", request: Request, tx: Transaction) -> Match:
     seen = table is not None and (caller.may("play", table) or caller.may("table", table))
     if (
         not seen
-        and caller.name not in match.begun.players.values()
+        and caller.user not in match.begun.players.values()
         and not caller.grants.everything
     ):
         raise OncewardError(f"{caller.name!r} may not see this match", code="not_allowed")

@@ -7,7 +7,7 @@ import msgspec
 
 from onceward import __version__, limits
 from onceward.service.pulse import Sample, Totals
-from onceward.web.auth import Caller
+from onceward.web.auth import Access
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 
@@ -156,7 +156,7 @@ async def senders(server: "Server", request: Request) -> Response:
     return Response.of(SenderList(found))
 
 
-def _queues(server: "Server", caller: Caller) -> list[QueueLine]:
+def _queues(server: "Server", caller: Access) -> list[QueueLine]:
     meters, census, book = server.app.store.meters, server.census, server.app.node.book
     counted: dict[str, Counter[str]] = {}
     for meter, label, values in (
@@ -188,7 +188,7 @@ def _weight(line: QueueLine) -> float:
     return line.accepted + line.done + sum(line.jobs.values())
 
 
-def _attention(server: "Server", caller: Caller, queues: list[QueueLine]) -> list[Attention]:
+def _attention(server: "Server", caller: Access, queues: list[QueueLine]) -> list[Attention]:
     clock, found = server.app.store.clock, list[Attention]()
     if caller.may("operate", ""):  # that is, all of it: alarms are about the whole node
         for alarm in server.app.alarms:
@@ -203,7 +203,7 @@ def _attention(server: "Server", caller: Caller, queues: list[QueueLine]) -> lis
         if oldest_ms is not None and now_ms - oldest_ms > _STUCK_MS and not queue.paused:
             found.append(Attention("stuck", queue.name, queue.jobs.get("ready", 0), oldest_ms))
     for one in server.census.failing:
-        own = one.caller == caller.name and caller.may("endpoint", one.id)
+        own = one.caller == caller.id and caller.may("endpoint", one.id)
         if own or caller.may("operate", one.id):
             found.append(Attention("endpoint", one.id, 1, one.since_ms, one.said, one.caller))
     return found

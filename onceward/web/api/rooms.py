@@ -13,7 +13,7 @@ from onceward.parts.rooms.names import admit_room
 from onceward.parts.rooms.records import Head
 from onceward.service.rooms.session import Deed, allowed, insist
 from onceward.transaction import Transaction
-from onceward.web.auth import Caller
+from onceward.web.auth import Access
 from onceward.web.bodies import parse
 from onceward.web.elsewhere import elsewhere
 from onceward.web.handshake import PATH
@@ -135,7 +135,7 @@ async def create(server: "Server", request: Request) -> Response:
         _, info = await server.app.rooms.create(
             tx,
             id_,
-            by=caller.name,
+            by=caller.user,
             meta=asked.meta,
             schemas=asked.schemas,
             capacity=asked.capacity,
@@ -167,7 +167,7 @@ async def list_(server: "Server", request: Request) -> Response:
 
 
 async def _readable(
-    server: "Server", caller: Caller, prefix: str, meta: dict[str, Any], after: str, limit: int
+    server: "Server", caller: Access, prefix: str, meta: dict[str, Any], after: str, limit: int
 ) -> tuple[list[Found], bool]:
     """The next rooms that someone may read, `limit` at the most, and whether there may be more:
     if so, there is one at the least. Looks on among those that it may not read, for as long as a
@@ -283,7 +283,7 @@ def _page(entries: list[Entry]) -> list[Entry]:
 def known(server: "Server", request: Request, deed: Deed) -> str:
     """The id of the room in the path, if the caller may do that with it. Raises `BadInput`."""
     id_ = request.parameters["id"]
-    caller: Caller = server.caller(request)
+    caller: Access = server.caller(request)
     admit_id(id_)
     insist(caller, deed, id_)
     return id_

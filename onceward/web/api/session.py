@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceward.callers import Caller
 from onceward.errors import BadInput
 from onceward.web.bodies import parse
 from onceward.web.grants import Grants
@@ -113,7 +114,7 @@ def _view(server: "Server", session: Session) -> SessionView:
     caller = server.sessions.holder(session)
     grants = Grants() if caller is None else caller.grants
     return SessionView(
-        session.name,
+        Caller.parse(session.caller).name,
         [
             GrantView(action, name)
             for action, name in sorted(grants.named)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from onceward import limits
+from onceward.callers import APPLICATION, Caller
 from onceward.errors import BadInput, NoSuchTimer, NotDead
 from onceward.parts import endpoints
 from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
@@ -18,7 +19,7 @@ from onceward.service.timers import target_of
 from onceward.transaction import Transaction
 from onceward.web.api.inbox import Milliseconds, idempotency_key
 from onceward.web.api.timer_views import TimerView, shown
-from onceward.web.auth import Caller
+from onceward.web.auth import Access
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response, truth, whole
 from onceward.web.routes import Route
@@ -101,7 +102,7 @@ async def set_(server: "Server", request: Request) -> Response:
 
 
 async def add(
-    server: "Server", caller: Caller, spec: Spec, id_: str | None, key: str | None
+    server: "Server", caller: Access, spec: Spec, id_: str | None, key: str | None
 ) -> tuple[View, bool]:
     """Set a timer for a caller. Raises `BadInput`, `KeyReused`."""
     timers = server.app.timers
@@ -109,8 +110,8 @@ async def add(
         id_ = server.app.store.ids.new() if id_ is None else id_
         caller.insist("timer", id_)
     else:
-        caller.insist("timer", timers.id_for(key, caller=caller.name))
-    view, duplicate = await timers.add(spec, id_, key=key, caller=caller.name)
+        caller.insist("timer", timers.id_for(key, caller=caller.caller))
+    view, duplicate = await timers.add(spec, id_, key=key, caller=caller.caller)
     server.app.store.meters.count("timers_set", duplicate="yes" if duplicate else "no")
     return view, duplicate
 
@@ -174,7 +175,7 @@ async def move(server: "Server", request: Request) -> Response:
 
         async def moved(tx: Transaction, view: View) -> View:
             return await server.app.timers.move(
-                view.id, at_ms=at_ms, delay_s=delay_s, caller=view.caller, tx=tx
+                view.id, at_ms=at_ms, delay_s=delay_s, caller=Caller.parse(view.caller), tx=tx
             )
 
         return await _on_one(server, one, moved)
@@ -182,7 +183,7 @@ async def move(server: "Server", request: Request) -> Response:
 
 async def cancel(server: "Server", request: Request) -> Response:
     async def cancelled(tx: Transaction, view: View) -> View:
-        return await server.app.timers.cancel(view.id, caller=view.caller, tx=tx)
+        return await server.app.timers.cancel(view.id, caller=Caller.parse(view.caller), tx=tx)
 
     return await _on_one(server, _one(server, request), cancelled)
 
@@ -199,7 +200,7 @@ async def resend(server: "Server", request: Request) -> Response:
                 f"the timer {view.id[:200]!r} has no firing that failed", id=view.id[:200]
             )
         await server.app.node.schedule.redrive(tx, view.timer.job)
-        return await server.app.timers.get(view.id, caller=view.caller, tx=tx)
+        return await server.app.timers.get(view.id, caller=Caller.parse(view.caller), tx=tx)
 
     return await _on_one(server, one, redriven)
 
@@ -207,8 +208,8 @@ async def resend(server: "Server", request: Request) -> Response:
 class _One(NamedTuple):
     """Who asks, for whose timers, and for which of them."""
 
-    caller: Caller
-    whose: str
+    caller: Access
+    whose: Caller
     id: str
 
 
@@ -216,7 +217,7 @@ def _one(server: "Server", request: Request) -> _One:
     caller, id_ = server.caller(request), request.parameters["id"]
     query = request.query(["app", "caller"])
     whose = _whose(caller, query)
-    if whose == caller.name:
+    if whose == caller.caller:
         caller.insist("timer", id_)
     elif "caller" in query:
         caller.insist("operate", id_)
@@ -238,15 +239,15 @@ async def _on_one(
     return Response.of(shown(await server.app.run(fn), server.app.store.clock.now_ms()))
 
 
-def _whose(caller: Caller, query: dict[str, str]) -> str:
+def _whose(caller: Access, query: dict[str, str]) -> Caller:
     """Whose timers are asked for: the caller's own, those of the application itself, or those of
     another caller."""
     if truth("app", query.get("app", "false")):
-        return ""
-    return query.get("caller", caller.name)
+        return APPLICATION
+    return Caller.parse(query["caller"]) if "caller" in query else caller.caller
 
 
-def _may_see(caller: Caller, view: View) -> bool:
+def _may_see(caller: Access, view: View) -> bool:
     """Whether a timer is there for a caller: one of its own whose id a scope covers, one of the
     application, if it may manage the queue to which that sends, or any that it may operate."""
     if caller.may("operate", view.id):
@@ -268,7 +269,7 @@ def refused_as(code: str) -> Iterator[None]:
         raise BadInput(error.message, code=code) from error
 
 
-def _target(caller: Caller, asked: NewTimer) -> Target:
+def _target(caller: Access, asked: NewTimer) -> Target:
     target = target_of(
         asked.queue,
         asked.url,
@@ -286,11 +287,11 @@ def _target(caller: Caller, asked: NewTimer) -> Target:
     return target
 
 
-async def _insist_on_url(server: "Server", caller: Caller, id_: str) -> None:
+async def _insist_on_url(server: "Server", caller: Access, id_: str) -> None:
     """Raise `BadInput` for an endpoint that is not there, or cannot be called."""
     if not id_:
         raise BadInput("a timer sends to a queue or calls a url or endpoint, one of them")
-    endpoint = await server.app.run(partial(endpoints.get, id_=id_, caller=caller.name))
+    endpoint = await server.app.run(partial(endpoints.get, id_=id_, caller=caller.id))
     if not endpoint.url:
         raise BadInput(f"the endpoint {id_!r} has no url to be called")
 

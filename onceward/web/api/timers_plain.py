@@ -74,7 +74,7 @@ async def set_(server: "Server", request: Request) -> Response:
 async def get(server: "Server", request: Request) -> Response:
     caller, id_ = server.caller(request), request.parameters["id"]
     caller.insist("timer", id_)
-    view = await server.app.timers.get(id_, caller=caller.name)
+    view = await server.app.timers.get(id_, caller=caller.caller)
     left_ms = view.timer.due_ms - server.app.store.clock.now_ms()
     time_left = max(-(-left_ms // 1_000), 0) if view.status == "active" else 0
     return Response.of(PlainView(view.id, time_left, _STATUSES[view.status]))

@@ -221,11 +221,11 @@ async def test_a_second_pull_is_asked_for_with_a_reason(patched: pytest.MonkeyPa
             assert (await ann("POST", path, body, headers=headers)).verdict == verdict
         asked = [await ann.ok("POST", path, why, headers=key) for _ in range(3)]
         assert asked[0] == asked[1] == asked[2]
-        assert (asked[0]["by"], asked[0]["reason"]) == ("ann", "the address was wrong")
+        assert (asked[0]["by"], asked[0]["reason"]) == ("key:ann", "the address was wrong")
         while (await ann.ok("GET", PLACE))["states"] != ["done", "done"]:
             await apps.sleep(1)
         pulls = (await ann.ok("GET", PLACE))["application"]["pulls"]
-        assert [pull.get("by") for pull in pulls] == [None, "ann"]
+        assert [pull.get("by") for pull in pulls] == [None, "key:ann"]
 
 
 @virtual

@@ -42,7 +42,7 @@ async def test_a_room_is_made_once_and_gets_an_id_if_it_has_none() -> None:
     [
         ({"id_": "x" * 257}, "bad_name"),
         ({"id_": 7}, "bad_name"),
-        ({"by": "x" * 300}, "bad_name"),
+        ({"by": "x" * 329}, "bad_name"),
         ({"meta": {"a": "x" * 20_000}}, "value_too_large"),
         ({"meta": {"a": float("nan")}}, "bad_value"),
         ({"meta": {"a": [2**53]}}, "bad_value"),
@@ -210,7 +210,7 @@ async def test_bad_input_to_the_functions_for_handlers_changes_nothing() -> None
         lambda tx: rooms.list_insert(tx, "r", "l", 1, "x"),
         lambda tx: rooms.list_insert(tx, "r", "l", -1, "x"),
         lambda tx: rooms.change(tx, "r", []),
-        lambda tx: rooms.change(tx, "r", [set_to(1)], by="x" * 300),
+        lambda tx: rooms.change(tx, "r", [set_to(1)], by="x" * 329),
         lambda tx: rooms.change(tx, "r", [set_to(1)], client="é", n=1),
     ]
     for call in calls:

@@ -23,7 +23,7 @@ class Badge:
     """Who someone is, and what that one may do: all, or the deeds and rooms given."""
 
     def __init__(self, name: str, *may: tuple[str, str], until_ms: int | None = None) -> None:
-        self.name = name
+        self.name = self.user = name
         self.until_ms = until_ms
         self._may = may
 

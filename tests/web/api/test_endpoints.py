@@ -137,7 +137,7 @@ async def test_health_says_since_when_calls_fail() -> None:
         now_ms = caller.app.store.clock.now_ms()
         await caller.app.run(
             lambda tx: endpoints.note(
-                tx, "shop", failing=True, said="no answer", caller="developer"
+                tx, "shop", failing=True, said="no answer", caller="user:developer"
             )
         )
         health = (await caller.ok("GET", "/v1/endpoints/shop"))["health"]

@@ -44,7 +44,7 @@ async def test_a_key_is_found_of_whoever_has_sent_it() -> None:
         for sender, queue in ((ann, "a"), (bob, "a"), (ann, "b")):
             await sender.ok("POST", f"/v1/inbox/{queue}", {"body": 1, "key": "k"})
         found = await op.ok("GET", "/v1/jobs?key=k")
-        assert sorted(job["caller"] for job in found["jobs"]) == ["ann", "bob"]
+        assert sorted(job["caller"] for job in found["jobs"]) == ["key:ann", "key:bob"]
         assert {job["queue"] for job in found["jobs"]} == {"a"}
         assert (await op.ok("GET", "/v1/jobs?key=other"))["jobs"] == []
         assert (await op.ok("GET", "/v1/jobs?key=k&queue=b"))["jobs"] == []
@@ -85,7 +85,7 @@ async def test_a_story_tells_what_was_tried_and_caused() -> None:
     async with serving(app) as caller:
         sent = await caller.ok("POST", "/v1/inbox/orders?wait_ms=60000", {"body": 1, "key": "k"})
         story = await caller.ok("GET", f"/v1/jobs/{sent['id']}/story")
-        assert story["caller"] == "developer"
+        assert story["caller"] == "user:developer"
         assert story["job"]["result"] == "sent"
         [failed] = story["job"]["history"]
         assert "asleep" in failed["reason"]

@@ -112,7 +112,7 @@ async def test_the_owner_is_the_caller_unless_it_says_otherwise() -> None:
             (await callers["ann"].ok("GET", f"/v1/locks/{name}"))["holders"][0]["owner"]
             for name in "ab"
         ]
-        assert owners == ["ann", "host 7"]
+        assert owners == ["key:ann", "host 7"]
 
 
 @virtual

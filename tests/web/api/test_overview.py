@@ -93,7 +93,12 @@ async def test_each_sees_what_its_scopes_allow() -> None:
         assert [q["name"] for q in (await ann.ok("GET", "/v1/overview"))["queues"]] == ["a"]
         assert (await eve.ok("GET", "/v1/overview"))["queues"] == []
         [own] = (await ann.ok("GET", "/v1/senders"))["senders"]
-        assert (own["queue"], own["sender"], own["accepted"], own["repeats"]) == ("a", "ann", 1, 1)
+        assert (own["queue"], own["sender"], own["accepted"], own["repeats"]) == (
+            "a",
+            "key:ann",
+            1,
+            1,
+        )
         assert own["ack_ms"] is not None
         assert len((await bob.ok("GET", "/v1/senders"))["senders"]) == 2
         assert len((await bob.ok("GET", "/v1/senders?queue=b"))["senders"]) == 1
