@@ -43,6 +43,7 @@ class Guest(asyncio.Protocol):
         self.number = number
         self.room = f"back{number // ROOM_SIZE}"
         self.epoch, self.seq, self.gaps = "", 0, 0
+        self.digest = self.digest_joined = ""
         self.buffer = b""
         self.open = self.there = False
 
@@ -51,7 +52,7 @@ class Guest(asyncio.Protocol):
         self.buffer, self.open = b"", False
         join = {"t": "join", "room": self.room, "client": f"c{self.number}", "create": True}
         if self.epoch:
-            join |= {"epoch": self.epoch, "seq": self.seq}
+            join |= {"epoch": self.epoch, "seq": self.seq, "digest": self.digest}
         transport.write(
             _HEAD + framed({"t": "hello", "token": f"dev:u{self.number}"}) + framed(join)
         )
@@ -90,9 +91,9 @@ class Guest(asyncio.Protocol):
         told = json.loads(message)
         if told["t"] in ("change", "ack"):
             self.gaps += told["seq"] != self.seq + 1
-            self.seq = told["seq"]
+            self.seq, self.digest = told["seq"], told["digest"]
         elif told["t"] == "joined":
-            self.epoch = told["epoch"]
+            self.epoch, self.digest_joined = told["epoch"], told.get("digest", "")
             if told.get("reset", "") not in ("", "new"):
                 self.gaps += 1
             if self.number % ROOM_SIZE == 0:
@@ -102,7 +103,7 @@ class Guest(asyncio.Protocol):
                         framed({"t": "ops", "room": self.room, "n": n, "ops": [op]})
                     )
         elif told["t"] == "snapshot":
-            self.seq = told["seq"]
+            self.seq, self.digest = told["seq"], self.digest_joined
         if not self.there and self.seq >= self.crowd.changes:
             self.there = True
             self.crowd.here += 1

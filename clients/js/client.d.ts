@@ -135,8 +135,9 @@ export class Room {
   readonly members: ReadonlyMap<string, Member>;
   /** How many members there are. */
   readonly count: number;
-  /** The epoch of the room, and the last sequence number that has come. */
-  readonly position: readonly [epoch: string, seq: number];
+  /** The epoch of the room, the last sequence number that has come, and the digest of the room's log
+   * up to there: clients with equal positions have equal copies. */
+  readonly position: readonly [epoch: string, seq: number, digest: string];
   /** How many steps have no answer yet. */
   readonly waiting: number;
   readonly canUndo: boolean;

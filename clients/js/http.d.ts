@@ -165,7 +165,7 @@ export class Client {
   /** All that is in a room, or was at a sequence number. */
   roomState(id: string, at?: number): Promise<RoomState>;
   /** Steps behind a sequence number, and since which one the next ones are. */
-  roomHistory(id: string, options?: { since?: number; limit?: number }): Promise<[RoomStep[], number | null]>;
+  roomHistory(id: string, options?: { since?: number; digest?: string; limit?: number }): Promise<[RoomStep[], number | null]>;
   /** Change a room by operations, which take effect as one; resolves to the sequence number. */
   changeRoom(id: string, ops: Operation[]): Promise<number | null>;
   /** Say something to all who are in a room, or to one member; resolves to how many hear it. */

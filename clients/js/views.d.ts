@@ -174,6 +174,8 @@ export interface RoomInfo {
   id: string;
   epoch: string;
   seq: number;
+  /** Of its log up to `seq`. */
+  digest: string;
   /** From here on it can be seen as it was. */
   floor: number;
   madeMs: number;
@@ -198,6 +200,7 @@ export interface RoomState {
   id: string;
   epoch: string;
   seq: number;
+  digest: string;
   maps: Record<string, Record<string, any>>;
   /** Of each item its id, position and value, in order. */
   lists: Record<string, [id: string, position: string, value: any][]>;
@@ -211,6 +214,8 @@ export interface RoomStep {
   client?: string;
   n?: number;
   atMs?: number;
+  /** Of the log up to here; rejects with `history_gone` if it is given to `roomHistory` and differs. */
+  digest?: string;
 }
 
 /** Who sits under a marker. */

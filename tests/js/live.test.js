@@ -239,7 +239,7 @@ test("what comes about a room before the answer to a join is passed over", async
   const room = live.room("r");
   await world.hear({ t: "change", room: "r", seq: 9, ops: [] }, { t: "ack", room: "r", n: 1, seq: 7 });
   await world.joined();
-  assert.deepEqual([room.status, room.position, world.sockets.length], ["live", ["e", 0], 1]);
+  assert.deepEqual([room.status, room.position, world.sockets.length], ["live", ["e", 0, ""], 1]);
 });
 
 test("people and what they say", async () => {

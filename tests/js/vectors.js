@@ -61,8 +61,8 @@ function* replica({ Replica }, { name, client, acts }) {
       }
     }
     sends.push(...copy.out.splice(0));
-    const { epoch, seq, live } = copy;
-    const found = { sends, answers, position: [epoch, seq], live, ...seen(copy.state) };
+    const { epoch, seq, digest, live } = copy;
+    const found = { sends, answers, position: [epoch, seq, digest], live, ...seen(copy.state) };
     answers = [];
     yield* differ(`${name}, act ${number}`, refused === undefined ? found : { ...found, refused }, act.then);
   }

@@ -82,6 +82,7 @@ class Drone:
         self.room = room
         self.state = State()
         self.epoch, self.seq, self.n = "", 0, 0
+        self.digest = self._digest = ""
         self.sent: dict[int, list[Operation]] = {}
         """Steps without an answer."""
         self.acknowledged = 0
@@ -152,7 +153,8 @@ class Drone:
         if not self.epoch:
             steps = []
         self._offered = steps[-1].n if steps else 0
-        asked = frames.Join(self.room, self.name, self.epoch, self.seq, steps, create=True)
+        position = self.epoch, self.seq
+        asked = frames.Join(self.room, self.name, *position, steps, True, self.digest)
         self._line.send(asked)
 
     def _take(self, message: bytes) -> None:
@@ -166,18 +168,18 @@ class Drone:
         told = frames.read_server(message)
         if isinstance(told, frames.Change):
             assert told.seq == self.seq + 1, (self.name, told.seq, self.seq)
-            self._apply(told.seq, told.ops)
+            self._apply(told, told.ops)
             if told.client == self.name:
                 self._answered(told.n)
         elif isinstance(told, frames.Ack):
             assert told.seq == self.seq + 1, (self.name, told.seq, self.seq)
-            self._apply(told.seq, self.sent[told.n])
+            self._apply(told, self.sent[told.n])
             self._answered(told.n)
         elif isinstance(told, frames.Joined):
             self._greet(told)
         elif isinstance(told, frames.Snapshot):
             load_piece(self.state, told.maps, told.lists)
-            self.seq = told.seq
+            self.seq, self.digest = told.seq, self._digest
         elif isinstance(told, frames.PresenceChanged):
             self.presences.add(told.user)
         elif isinstance(told, frames.PresenceGone):
@@ -198,6 +200,7 @@ class Drone:
         self.presences = {user for entries in told.presences.values() for user in entries}
         if told.reset:
             self.resets.append(told.reset)
+            self._digest = told.digest
             # What was known stays true: who had a position never gets an older one.
             assert told.epoch != self.epoch or told.seq >= self.seq, (self.seq, told)
             self.state = State()
@@ -209,9 +212,9 @@ class Drone:
                 self._line.send(frames.Ops(self.room, n, ops))
         self._line.send(frames.SetPresence(self.room, "here", True, _PRESENT_MS))
 
-    def _apply(self, seq: int, ops: list[Operation]) -> None:
+    def _apply(self, told: frames.Change | frames.Ack, ops: list[Operation]) -> None:
         self.state.apply(ops)
-        self.seq = seq
+        self.seq, self.digest = told.seq, told.digest
 
     def _answered(self, n: int) -> None:
         if self.sent.pop(n, None) is not None:

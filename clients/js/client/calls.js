@@ -268,8 +268,8 @@ export class Client extends TableCalls {
     return this._call("GET", ["rooms", id, "snapshot"], { query: { at } });
   }
 
-  async roomHistory(id, { since, limit = 100 } = {}) {
-    const query = { since, limit };
+  async roomHistory(id, { since, digest, limit = 100 } = {}) {
+    const query = { since, digest, limit };
     const { entries, next = null } = await this._call("GET", ["rooms", id, "history"], { query });
     return [entries, next];
   }

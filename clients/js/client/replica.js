@@ -22,6 +22,7 @@ export class Replica {
   user = "";
   epoch = "";
   seq = 0;
+  digest = ""; // as it came with `seq`: only the server knows what it means
   waiting = []; // own steps without an answer, in order
   open = null; // a batch that is being made; it is on top of all
   latest = new Map(); // by place: whose change is the latest, where it is one of this client's
@@ -147,8 +148,8 @@ export class Replica {
       steps.push({ n: step.n, ops: step.ops });
     }
     this.#sent = steps.at(-1)?.n ?? 0;
-    const { room, client, epoch, seq, create } = this;
-    const frame = { t: "join", room, client, epoch, seq, steps: steps.length && steps, create };
+    const { room, client, epoch, seq, digest, create } = this;
+    const frame = { t: "join", room, client, epoch, seq, digest, steps: steps.length && steps, create };
     return Object.fromEntries(Object.entries(frame).filter(([, value]) => value));
   }
 
@@ -164,13 +165,13 @@ export class Replica {
     const { t, n, seq } = frame;
     if (!this.#joined && t !== "joined") return; // of the time before, and was under way
     if (t === "change") {
-      this.#advance(seq);
+      this.#advance(frame);
       const mine = frame.client === this.client && this.waiting.some((step) => step.n === n);
       if (mine) this.#acked(n, seq);
       else this.#others(frame.ops, { user: frame.by ?? "", mine: false });
     } else if (t === "ack") {
       if (seq <= this.seq) return; // it came twice, over an old connection too
-      this.#advance(seq);
+      this.#advance(frame);
       this.#acked(n, seq);
     } else if (t === "refused") {
       if (frame.code === "not_joined") return; // it crossed a `left`, and goes with the next join
@@ -217,8 +218,7 @@ export class Replica {
   // Forgets the position, because something is wrong: the next join gets a snapshot. Nobody knows
   // then whether steps without answer were taken.
   heal() {
-    this.epoch = "";
-    this.seq = 0;
+    Object.assign(this, { epoch: "", seq: 0, digest: "" });
     this.lost();
     this.drop(fault("outcome_unknown", "this copy of the room has gone astray"));
   }
@@ -230,11 +230,11 @@ export class Replica {
     this.settle();
   }
 
-  #advance(seq) {
+  #advance({ seq, digest = "" }) {
     if (this.#loading || !this.#joined || seq !== this.seq + 1) {
       astray();
     }
-    this.seq = seq;
+    Object.assign(this, { seq, digest });
   }
 
   #piece(frame) {
@@ -246,8 +246,8 @@ export class Replica {
     for (const at of [...this.#state.places(), ...state.places()]) this.#seen(at, this.#state.get(at));
     this.#state = state;
     this.#loading = null;
-    this.seq = joined.seq;
-    this.epoch = joined.epoch;
+    const { epoch, seq, digest = "" } = joined;
+    Object.assign(this, { epoch, seq, digest });
     this.latest.clear();
     for (const step of this.waiting.filter(({ n }) => n <= joined.n)) {
       this.#answer([step], null, fate(step, joined));

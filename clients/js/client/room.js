@@ -58,7 +58,7 @@ export class Room {
   }
 
   get position() {
-    return [this._replica.epoch, this._replica.seq];
+    return [this._replica.epoch, this._replica.seq, this._replica.digest];
   }
 
   get waiting() {

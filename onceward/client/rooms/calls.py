@@ -112,11 +112,17 @@ class RoomCalls(Transport):
         return await self.call("GET", "v1", "rooms", id_, "snapshot", type=RoomState, query=query)
 
     async def room_history(
-        self, id_: str, *, since: int | None = None, limit: int = 100
+        self,
+        id_: str,
+        *,
+        since: int | None = None,
+        digest: str | None = None,
+        limit: int = 100,
     ) -> tuple[list[RoomStep], int | None]:
-        """Steps behind a sequence number, and since which one the next ones are. Raises
-        `HistoryGone`."""
-        query = _given({"since": since, "limit": limit})
+        """Steps behind a sequence number, and since which one the next ones are. With the digest
+        of the step at `since`, the steps are surely of the same history. Raises `HistoryGone`,
+        also if they are not: then start again from `room_state`."""
+        query = _given({"since": since, "digest": digest, "limit": limit})
         found = await self.call("GET", "v1", "rooms", id_, "history", type=RoomHistory, query=query)
         return found.entries, found.next
 

@@ -61,6 +61,8 @@ class Replica:
         self.user = ""
         self.epoch = ""
         self.seq = 0
+        self.digest = ""
+        """As it came with `seq`; only the server knows what it means."""
         self.state = State()
         self.waiting: list[Step] = []
         """Own steps without an answer, in order."""
@@ -195,7 +197,7 @@ class Replica:
                     break  # they are sent when it is joined
                 steps.append(SentStep(step.n, step.ops))
         self._sent = steps[-1].n if steps else 0
-        return Join(self.room, self.client, self.epoch, self.seq, steps, self.create)
+        return Join(self.room, self.client, self.epoch, self.seq, steps, self.create, self.digest)
 
     def lost(self) -> None:
         """The connection is gone."""
@@ -209,7 +211,7 @@ class Replica:
         if self._joined is None and not isinstance(frame, Joined):
             return  # one was in the room before over this connection, and that was under way
         if isinstance(frame, Change):
-            self._advance(frame.seq)
+            self._advance(frame)
             if frame.client == self.client and any(s.n == frame.n for s in self.waiting):
                 self._acked(frame.n, frame.seq)
             else:
@@ -217,7 +219,7 @@ class Replica:
         elif isinstance(frame, Ack):
             if frame.seq <= self.seq:
                 return  # it came twice, over an old connection too, and was told of already
-            self._advance(frame.seq)
+            self._advance(frame)
             self._acked(frame.n, frame.seq)
         elif isinstance(frame, Refused):
             if frame.code == "not_joined":
@@ -257,7 +259,7 @@ class Replica:
     def heal(self) -> None:
         """Forget the position, because something is wrong: the next join gets a snapshot. Nobody
         knows then whether steps without answer were taken."""
-        self.epoch, self.seq = "", 0
+        self.epoch, self.seq, self.digest = "", 0, ""
         self.lost()
         self.drop(OncewardError("the copy of the room was damaged", code="outcome_unknown"))
 
@@ -267,10 +269,12 @@ class Replica:
         self._refused([step for step in self.waiting if step.n <= most], error)
         self.settle()
 
-    def _advance(self, seq: int) -> None:
-        if self._loading is not None or self._joined is None or seq != self.seq + 1:
-            raise BadInput(f"the room is at {self.seq} here, and {seq} came", code="bad_request")
-        self.seq = seq
+    def _advance(self, frame: Change | Ack) -> None:
+        if self._loading is not None or self._joined is None or frame.seq != self.seq + 1:
+            raise BadInput(
+                f"the room is at {self.seq} here, and {frame.seq} came", code="bad_request"
+            )
+        self.seq, self.digest = frame.seq, frame.digest
 
     def _piece(self, frame: Snapshot) -> None:
         if self._loading is None or self._joined is None:
@@ -282,7 +286,8 @@ class Replica:
         self._lower(Who(""))
         for place in {*_places(self.state), *_places(state)}:
             self._before.setdefault(place, self.state.get(*place))
-        self.state, self.seq, self.epoch = state, joined.seq, joined.epoch
+        self.state = state
+        self.epoch, self.seq, self.digest = joined.epoch, joined.seq, joined.digest
         self._loading = None
         self.latest.clear()
         for step in [step for step in self.waiting if step.n <= joined.n]:

@@ -123,9 +123,10 @@ class Room:
         return self._presences[name]
 
     @property
-    def position(self) -> tuple[str, int]:
-        """The epoch of the room, and the last sequence number that has come."""
-        return self.replica.epoch, self.replica.seq
+    def position(self) -> tuple[str, int, str]:
+        """The epoch of the room, the last sequence number that has come, and the digest of the
+        room's log up to there: clients with equal positions have equal copies."""
+        return self.replica.epoch, self.replica.seq, self.replica.digest
 
     @property
     def waiting(self) -> int:

@@ -12,6 +12,8 @@ class RoomInfo(msgspec.Struct):
     epoch: str
     """Its incarnation: one of the same id that is made later has another."""
     seq: int
+    digest: str
+    """Of its log up to `seq`."""
     floor: int
     """From here on it can be seen as it was."""
     made_ms: int
@@ -57,6 +59,8 @@ class RoomState(msgspec.Struct):
     id: str
     epoch: str
     seq: int
+    digest: str
+    """Of its log up to `seq`."""
     maps: dict[str, dict[str, Any]]
     lists: dict[str, list[tuple[str, str, Any]]]
     """Of each item its id, position and value, in order."""
@@ -71,6 +75,8 @@ class RoomStep(msgspec.Struct):
     client: str = ""
     n: int = 0
     at_ms: int = 0
+    digest: str = ""
+    """Of the log up to here."""
 
 
 class RoomHistory(msgspec.Struct):

@@ -2,8 +2,10 @@
 
 A connection begins with `hello`, and can be in several rooms. For each room the server sends,
 after `joined`, exactly one frame for every sequence number, in order: `change` for the steps of
-others, `ack` for one's own. So a client always knows its position, which is the epoch of the room
-and the last sequence number it has seen. An `ack` is sent when the step is durable, not before.
+others, `ack` for one's own. So a client always knows its position: the epoch of the room, the last
+sequence number it has seen, and the digest that came with it. The digest is of the whole log up to
+there: by it the server notices a position of another history, as after a restore. An `ack` is sent
+when the step is durable, not before.
 
 A client numbers its steps 1, 2, 3 … for each room, and sends them in order. On a new connection
 it joins with its position and with the steps that it has no answer to. Three cases, never a
@@ -32,7 +34,7 @@ from onceward.strict import decoder, parse_by
 PROTOCOL: Final = "onceward.rooms.1"
 """The subprotocol of WebSocket. A token may be the second one, as `token.` and itself."""
 
-Reset = Literal["", "new", "gap", "ahead", "epoch", "forgotten"]
+Reset = Literal["", "new", "gap", "ahead", "diverged", "epoch", "forgotten"]
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -82,12 +84,15 @@ class Join(Asking, frozen=True, tag="join"):
     room: str
     client: str
     epoch: str = ""
-    """With `seq` the position; without, nothing of the room is known, and no steps are sent."""
+    """With `seq` and `digest` the position; without, nothing of the room is known, and no steps are
+    sent."""
     seq: int = 0
     steps: list[Step] = []
     """Those without an answer."""
     create: bool = False
     """Whether to make the room if there is none."""
+    digest: str = ""
+    """As it came with the last sequence number."""
 
 
 class Leave(Asking, frozen=True, tag="leave"):
@@ -183,6 +188,8 @@ class Joined(Frame, frozen=True, tag="joined"):
     """… and which of them, below `n`, were refused."""
     count: int = 0
     """How many members there are, if `members` does not have all of them."""
+    digest: str = ""
+    """Of the log up to `seq`."""
 
 
 class Snapshot(Frame, frozen=True, tag="snapshot"):
@@ -205,6 +212,8 @@ class Change(Frame, frozen=True, tag="change"):
     by: str = ""
     client: str = ""
     n: int = 0
+    digest: str = ""
+    """Of the log up to `seq`."""
 
 
 class Ack(Frame, frozen=True, tag="ack"):
@@ -213,6 +222,8 @@ class Ack(Frame, frozen=True, tag="ack"):
     room: str
     n: int
     seq: int
+    digest: str = ""
+    """Of the log up to `seq`."""
 
 
 class Refused(Frame, frozen=True, tag="refused"):

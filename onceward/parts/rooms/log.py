@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from onceward import keys, limits
-from onceward.errors import TooLarge
+from onceward.errors import OncewardError, TooLarge
 from onceward.parts.rooms.records import Head, Info, head_key, log_partition, snapshot_partition
 from onceward.parts.rooms.room import Entry, Piece, Room
 from onceward.parts.rooms.schemas import Shapes
@@ -24,22 +24,38 @@ _write_entry = _write_record = msgspec.json.Encoder().encode
 
 async def load(tx: Transaction, id_: str, info: Info, head: Head, seq: int) -> Room:
     """A room at a sequence number, from the last snapshot before it and the log behind that."""
-    at, pieces = max(one for one in head.snapshots if one[0] <= seq)
-    room = Room(head.epoch, seq=at, shapes=Shapes(info.schemas))
+    if info.epoch != head.epoch:
+        raise damaged(id_, f"its settings are of epoch {info.epoch}, its head of {head.epoch}")
+    at, pieces, digest = max(one for one in head.snapshots if one[0] <= seq)
+    room = Room(head.epoch, seq=at, digest=digest, shapes=Shapes(info.schemas))
     if pieces:
         start, end = keys.below(at)
         partition = snapshot_partition(id_, head.epoch)
-        rows = await tx.scan(partition, Piece, start=start, end=end, limit=pieces)
+        rows = await tx.scan(partition, Piece, start=start, end=end, limit=pieces + 1)
+        if len(rows) != pieces:
+            raise damaged(id_, f"its snapshot at {at} has {len(rows)} of {pieces} pieces")
         for row in rows:
             room.add_piece(row.value)
     for entry in await entries_of(tx, id_, head.epoch, at, seq):
         room.follow(entry)
+    if seq == head.seq and room.digest != head.digest:
+        raise damaged(id_, f"its log does not lead to its head at {seq}: digests do not agree")
     room.forget(head.floor, tx.now_ms)
     return room
 
 
+def damaged(id_: str, why: str) -> OncewardError:
+    """The error of a room whose records do not agree."""
+    return OncewardError(
+        f"the room {id_!r} is damaged: {why}. Run `onceward check`, and restore a backup.",
+        code="damaged",
+        id=id_,
+    )
+
+
 async def entries_of(tx: Transaction, id_: str, epoch: str, since: int, until: int) -> list[Entry]:
-    """The steps behind `since`, up to `until`. A record stands under its last one."""
+    """The steps behind `since`, up to `until`: all of them. A record stands under its last one.
+    Raises `damaged` if some are missing."""
     found: list[Entry] = []
     if since >= until:
         return found
@@ -51,7 +67,17 @@ async def entries_of(tx: Transaction, id_: str, epoch: str, since: int, until: i
             start = keys.after(row.key[1])
         if len(rows) < page:
             break
+    _admit_run(id_, found, since, until)
     return found
+
+
+def _admit_run(id_: str, entries: Sequence[Entry], since: int, until: int) -> None:
+    """Raise `damaged` unless these are the entries behind `since`, up to `until`."""
+    found = [entry.seq for entry in entries]
+    if found != list(range(since + 1, until + 1)):
+        missing = sorted(set(range(since + 1, until + 1)) - set(found))[:1]
+        why = f"entry {missing[0]} of its log is missing" if missing else "its log has doubles"
+        raise damaged(id_, f"{why} (expected {since + 1} to {until})")
 
 
 async def newest(
@@ -74,7 +100,10 @@ async def newest(
             if len(rows) == page:
                 page = min(2 * page, limits.SCAN_RECORDS_DEFAULT)
                 continue
-        return [entry for entry in reversed(found) if entry.seq > head.floor]
+        entries = [entry for entry in reversed(found) if head.floor < entry.seq <= head.seq]
+        since = entries[0].seq - 1 if entries else head.floor
+        _admit_run(id_, entries, since, head.seq)
+        return entries
 
 
 def writes_little(room: Room, info: Info, head: Head) -> bool:
@@ -105,13 +134,16 @@ async def write(
 ) -> Head:
     """Write steps and the snapshot behind them, if there is one, and remove some of what nobody
     needs any more. Returns the new head."""
-    head = msgspec.structs.replace(head, seq=entries[-1].seq, snapshots=list(head.snapshots))
+    last = entries[-1]
+    head = msgspec.structs.replace(
+        head, seq=last.seq, digest=last.digest, snapshots=list(head.snapshots)
+    )
     head.log_bytes += add_records(tx, id_, head.epoch, entries)
     if pieces:
         partition = snapshot_partition(id_, head.epoch)
         for number, piece in enumerate(pieces):
             tx.add((partition, keys.join(head.seq, number)), piece)
-        head.snapshots.append((head.seq, len(pieces)))
+        head.snapshots.append((head.seq, len(pieces), head.digest))
         head.log_bytes = 0
     while _has_too_many(head, head.seq, info.keep):
         del head.snapshots[0]

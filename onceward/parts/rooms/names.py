@@ -52,8 +52,8 @@ def admit_number(n: Any, what: str = "the number of a step", least: int = 1) -> 
         )
 
 
-def admit_step(ops: Sequence[Operation]) -> None:
-    """Raise `BadInput` for operations that cannot be a step of any room."""
+def admit_step(ops: Sequence[Operation]) -> bytes:
+    """The JSON of a step. Raises `BadInput` for operations that cannot be a step of any room."""
     if not 0 < len(ops) <= limits.ROOM_OPS_MAX:
         raise TooLarge(
             f"a step has 1 to {limits.ROOM_OPS_MAX} operations, not {len(ops)}",
@@ -69,12 +69,13 @@ def admit_step(ops: Sequence[Operation]) -> None:
             _admit_item(does)
         else:
             raise BadInput(f"{does!r:.100} is no operation", code="wrong_type")
-    size = len(encoded(ops))
-    if size > limits.ROOM_STEP_BYTES_MAX:
+    text = encoded(ops)
+    if len(text) > limits.ROOM_STEP_BYTES_MAX:
         raise TooLarge(
-            f"a step has at most {limits.ROOM_STEP_BYTES_MAX} bytes, not {size}",
+            f"a step has at most {limits.ROOM_STEP_BYTES_MAX} bytes, not {len(text)}",
             code="value_too_large",
         )
+    return text
 
 
 _KEYED = (op.MapSet, op.MapDelete, op.MapCompare, op.MapAdd)

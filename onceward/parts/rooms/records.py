@@ -58,14 +58,17 @@ class Head(msgspec.Struct):
 
     epoch: str
     seq: int = 0
-    snapshots: list[tuple[int, int]] = msgspec.field(default_factory=lambda: [(0, 0)])
-    """Sequence number and count of pieces, the oldest first. A new room is one without any."""
+    snapshots: list[tuple[int, int, str]] = msgspec.field(default_factory=lambda: [(0, 0, "")])
+    """Sequence number, count of pieces and digest of the log there, the oldest first. A new room
+    is a snapshot without pieces."""
     log_bytes: int = 0
     """How much the log has got since the last snapshot."""
     swept: int = 0
     """Up to here nothing is left of the log."""
     settings: int = 0
     """How often they have changed: who has read them needs to look no more than here."""
+    digest: str = ""
+    """Of the whole log, with what is no longer kept of it."""
 
     @property
     def floor(self) -> int:

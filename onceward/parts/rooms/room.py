@@ -9,6 +9,7 @@ taken; who comes with an older one and is not remembered gets a new start.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,6 +24,8 @@ from onceward.parts.rooms.state import Cell, Effect, State, cell_of, weight
 
 # How often to look for clients to forget, while the log begins at the same place.
 _FORGET_MS = 1_000
+_DIGEST_BYTES = 8
+_encode = msgspec.json.Encoder().encode
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,10 +39,26 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which of the user's clients, and its number for the step; empty for what a server did."""
     n: int = 0
     at_ms: int = 0
+    digest: str = ""
+    """Of the whole log up to here. Two logs that differ anywhere have different digests from there
+    on, as after a restore: so a digest tells whether a position is of this history."""
 
     def change(self, room: str) -> Change:
         """What others are told."""
-        return Change(room, self.seq, self.ops, self.by, self.client, self.n)
+        return Change(room, self.seq, self.ops, self.by, self.client, self.n, self.digest)
+
+    def follows(self, digest: str) -> bool:
+        """Whether this entry continues the log that has the given digest."""
+        text = _encode(self.ops)
+        chained = chain(digest, text, self.seq, self.by, self.client, self.n, self.at_ms)
+        return chained == self.digest
+
+
+def chain(before: str, ops: bytes, seq: int, by: str, client: str, n: int, at_ms: int) -> str:
+    """The digest of a log whose last entry is this one, with the JSON of its operations. The
+    digest of an empty log is empty."""
+    rest = _encode((before, seq, by, client, n, at_ms))
+    return blake2b(rest + ops, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 class Mark(NamedTuple):
@@ -60,6 +79,8 @@ class Taken(msgspec.Struct, frozen=True, eq=False):
     entry: Entry
     effects: list[Effect]
     before: Mark | None
+    digest: str
+    """Of the log before it."""
 
 
 class Piece(msgspec.Struct, omit_defaults=True):
@@ -95,11 +116,14 @@ class Room:
         epoch: str,
         *,
         seq: int = 0,
+        digest: str = "",
         shapes: Shapes | None = None,
         state: State | None = None,
     ) -> None:
         self.epoch = epoch
         self.seq = seq
+        self.digest = digest
+        """Of the log up to `seq`."""
         self.shapes = shapes or Shapes()
         self.state = state or State()
         self.clients: dict[tuple[str, str], Mark] = {}
@@ -127,7 +151,7 @@ class Room:
                 admit_client(client)
             elif n <= before.n:
                 return None
-        admit_step(ops)
+        text = admit_step(ops)
         state = self.state
         bytes_before, cells_before = state.bytes, state.cells
         admit = self.shapes.step() if self.shapes.any else None
@@ -141,10 +165,12 @@ class Room:
                 "keys and items",
                 code="room_too_large",
             )
+        digest = self.digest
         self.seq += 1
-        entry = Entry(self.seq, list(ops), by, client, n, at_ms)
+        self.digest = chain(digest, text, self.seq, by, client, n, at_ms)
+        entry = Entry(self.seq, list(ops), by, client, n, at_ms, self.digest)
         self._mark(entry)
-        return Taken(entry, effects, before)
+        return Taken(entry, effects, before, digest)
 
     def give_back(self, taken: Taken) -> None:
         """Undo `take`, the last one first."""
@@ -152,6 +178,7 @@ class Room:
         assert entry.seq == self.seq
         self.state.revert(taken.effects)
         self.seq -= 1
+        self.digest = taken.digest
         if taken.before is not None:
             self.clients[entry.by, entry.client] = taken.before
         else:
@@ -161,10 +188,17 @@ class Room:
         """Apply the next entry of the log; returns what it has changed."""
         if entry.seq != self.seq + 1:
             raise OncewardError(
-                f"the room is at {self.seq}, and {entry.seq} does not follow", code="damaged"
+                f"entry {self.seq + 1} of the room's log is missing: {entry.seq} comes next",
+                code="damaged",
+            )
+        if not entry.follows(self.digest):
+            raise OncewardError(
+                f"entry {entry.seq} of the room's log does not continue the one before: "
+                "their digests do not agree",
+                code="damaged",
             )
         effects = self.state.apply(entry.ops)
-        self.seq = entry.seq
+        self.seq, self.digest = entry.seq, entry.digest
         self._mark(entry)
         return effects
 
@@ -189,10 +223,19 @@ class Room:
                 self.floor = max(self.floor, self.clients.pop(key).seq)
 
     def greet(
-        self, floor: int, by: str, client: str, epoch: str, seq: int, *, waiting: bool
+        self,
+        floor: int,
+        by: str,
+        client: str,
+        epoch: str,
+        seq: int,
+        *,
+        waiting: bool,
+        same: bool | None = True,
     ) -> Greeting:
         """How to bring a client up to date that comes with a position, and maybe with steps that
-        wait for an answer. What can be replayed begins behind `floor`."""
+        wait for an answer. What can be replayed begins behind `floor`. `same` says whether the
+        log has the client's digest at `seq`; None if that is no longer known."""
         floor = max(floor, self.floor)
         mark = self.clients.get((by, client))
         n, known, skipped = (mark.n, mark.known, mark.skipped) if mark else (0, 0, ())
@@ -200,14 +243,19 @@ class Room:
             return Greeting("new", n, True, known, skipped)
         if epoch != self.epoch:
             return Greeting("epoch", 0, False)
+        reset: Reset = ""
         if seq > self.seq:
-            return Greeting("ahead", n, True, known, skipped)
-        if seq >= floor:
-            # Whatever was taken from it without its knowing is in the log from there on.
-            return Greeting("", n, True, known, skipped)
-        if mark is None and waiting:
+            reset = "ahead"
+        elif same is False:
+            reset = "diverged"
+        elif same is None or seq < floor:
+            reset = "gap"
+        # Without a reset, whatever was taken from it without its knowing is in the log from there
+        # on. Else the client's sequence number may be of another history, and says nothing of when
+        # its steps were taken: if clients may have been forgotten, this one may be.
+        if reset and floor and mark is None and waiting:
             return Greeting("forgotten", 0, False)
-        return Greeting("gap", n, True, known, skipped)
+        return Greeting(reset, n, True, known, skipped)
 
     def pieces(self, bytes_max: int = limits.ROOM_PIECE_BYTES) -> Iterator[Piece]:
         """The state in pieces of about so many bytes, one at the least; one that holds a single

@@ -12,8 +12,16 @@ from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom
 from onceward.ids import Ids
 from onceward.keys import Key
 from onceward.parts.rooms.edits import Edits
-from onceward.parts.rooms.log import add_records, entries_of, load, newest, snapshot, write
-from onceward.parts.rooms.names import admit_number, admit_text
+from onceward.parts.rooms.log import (
+    add_records,
+    damaged,
+    entries_of,
+    load,
+    newest,
+    snapshot,
+    write,
+)
+from onceward.parts.rooms.names import admit_number, admit_step, admit_text
 from onceward.parts.rooms.operations import Operation
 from onceward.parts.rooms.records import (
     PURGE_RECORDS,
@@ -39,6 +47,7 @@ from onceward.values import decode
 T = TypeVar("T")
 
 _LISTED_MAX = 10_000
+_read_ops = msgspec.json.Decoder(list[Operation]).decode
 
 
 class Found(NamedTuple):
@@ -80,8 +89,9 @@ class Rooms(Edits):
         Shapes(info.schemas)
         if await tx.get(info_key(id_), Info) is not None:
             raise BadInput(f"there is a room {id_!r}", code="room_exists", id=id_)
+        if await tx.get(head_key(id_), Head) is not None:
+            raise damaged(id_, "it has a head, and no settings")
         self._put_info(tx, id_, info)
-        await tx.get(head_key(id_), Head)
         tx.put(head_key(id_), Head(info.epoch))
         return id_, info
 
@@ -90,6 +100,8 @@ class Rooms(Edits):
         `NoSuchRoom`."""
         info = await tx.get(info_key(id_), Info, cached=True)
         if info is None:
+            if await tx.get(head_key(id_), Head) is not None:
+                raise damaged(id_, "it has a head, and no settings")
             raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
         return known if known is not None and known == info else info
 
@@ -97,6 +109,8 @@ class Rooms(Edits):
         """Where a room is. Raises `NoSuchRoom`."""
         head = await tx.get(head_key(id_), Head, cached=True)
         if head is None:
+            if await tx.get(info_key(id_), Info) is not None:
+                raise damaged(id_, "it has settings, and no head")
             raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
         return head
 
@@ -194,6 +208,8 @@ class Rooms(Edits):
             raise BadInput(
                 f"a step is a list of operations, not {type(ops).__name__}", code="wrong_type"
             )
+        # As they are read from the log, so that the digest is of what everyone sees.
+        ops = _read_ops(admit_step(ops))
         info, head = await self.info(tx, id_), await self.head(tx, id_)
         room, own = await self._current(tx, id_, info, head)
         with _ahead(room, own):
@@ -233,6 +249,8 @@ class Rooms(Edits):
             raise NoSuchRoom(f"the room {id_!r} was deleted, and made again", id=id_)
         if not entries or head.seq != entries[0].seq - 1 or room.seq != entries[-1].seq:
             raise Conflict(f"the room {id_!r} has gone on to {head.seq}")
+        if read is None and not entries[0].follows(head.digest):
+            raise Conflict(f"the room {id_!r} has another history up to {head.seq}")
         pieces = snapshot(tx, room, head, entries)
         return await write(tx, id_, info, head, entries, pieces)
 
@@ -249,14 +267,22 @@ class Rooms(Edits):
             head.log_bytes + total,
             head.swept,
             head.settings,
+            entries[-1].digest,
         )
         return head, tx.put(head_key(id_), head)
 
     async def log(
-        self, tx: Transaction, id_: str, since: int, most: int = limits.ROOM_KEEP_STEPS_MAX
+        self,
+        tx: Transaction,
+        id_: str,
+        since: int,
+        most: int = limits.ROOM_KEEP_STEPS_MAX,
+        *,
+        digest: str | None = None,
     ) -> list[Entry]:
         """The steps behind a sequence number, `most` at the most. Raises `NoSuchRoom`, and
-        `HistoryGone` if the log does not reach back that far, or not yet there."""
+        `HistoryGone` if the log does not reach back that far, or not yet there, or has another
+        digest at `since` than the one given: then it is another history, as after a restore."""
         if type(since) is not int or type(most) is not int:
             raise BadInput("a log is read from a number on, and so many steps", code="wrong_type")
         head = await self.head(tx, id_)
@@ -266,7 +292,21 @@ class Rooms(Edits):
                 floor=head.floor,
                 seq=head.seq,
             )
+        if digest is not None and digest != await self._digest_at(tx, id_, head, since):
+            raise HistoryGone(
+                f"the log of the room {id_!r} has another digest at {since}: the database was "
+                "restored; start again from the state of the room",
+                floor=head.floor,
+                seq=head.seq,
+            )
         return await entries_of(tx, id_, head.epoch, since, min(head.seq, since + most))
+
+    async def _digest_at(self, tx: Transaction, id_: str, head: Head, seq: int) -> str:
+        """The digest of the log at a sequence number that it reaches back to."""
+        if seq == head.floor:
+            return head.snapshots[0][2]
+        [entry] = await entries_of(tx, id_, head.epoch, seq - 1, seq)
+        return entry.digest
 
     async def newest(
         self, tx: Transaction, id_: str, steps_max: int, bytes_max: int
@@ -338,10 +378,13 @@ class Rooms(Edits):
         elif kept.seq < base.seq:
             for entry in await entries_of(tx, id_, base.epoch, kept.seq, base.seq):
                 if entry.seq > kept.seq:  # else someone else was faster
+                    if not entry.follows(kept.digest):
+                        break
                     kept.follow(entry)
-        if kept.seq != base.seq:
+        if kept.seq != base.seq or kept.digest != base.digest:
+            # Others were faster, or the database was restored under this process.
             self._kept.pop(id_, None)
-            raise Conflict(f"the room {id_!r} has gone on to {kept.seq}")
+            raise Conflict(f"the room {id_!r} has gone on from {kept.seq} to {base.seq}")
         self._kept.move_to_end(id_)
         if kept.shapes.schemas != info.schemas:
             kept.shapes = Shapes(info.schemas)
@@ -366,8 +409,8 @@ def _ahead(room: Room, own: Sequence[Entry]) -> Iterator[None]:
     taken: list[Taken] = []
     try:
         for entry in own:
-            before = room.clients.get((entry.by, entry.client))
-            taken.append(Taken(entry, room.follow(entry), before))
+            before, digest = room.clients.get((entry.by, entry.client)), room.digest
+            taken.append(Taken(entry, room.follow(entry), before, digest))
         yield
     finally:
         for one in reversed(taken):

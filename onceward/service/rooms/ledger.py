@@ -15,7 +15,7 @@ import msgspec
 
 from onceward import limits
 from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, TooLarge
-from onceward.parts.rooms.frames import Ack, Refused, Step, encode
+from onceward.parts.rooms.frames import Ack, Join, Refused, Step, encode
 from onceward.parts.rooms.log import writes_little
 from onceward.parts.rooms.records import Head, Info, head_key
 from onceward.parts.rooms.room import Entry, Greeting, Room, Taken, refusal
@@ -62,18 +62,28 @@ class Told(msgspec.Struct, frozen=True, eq=False):
 class Replay:
     """The newest changes, as frames."""
 
-    def __init__(self, floor: int) -> None:
+    def __init__(self, floor: int, digest: str) -> None:
+        """With the digest of the log at `floor`."""
         self.floor = floor
         """It holds everything behind this sequence number."""
         self._frames: deque[bytes] = deque()
+        self._digests = deque([digest])
+        """At `floor`, and at each sequence number behind it."""
         self._bytes = 0
 
-    def add(self, change: bytes) -> None:
+    def add(self, change: bytes, digest: str) -> None:
         self._frames.append(change)
+        self._digests.append(digest)
         self._bytes += len(change)
         while len(self._frames) > limits.REPLAY_STEPS_MAX or self._bytes > limits.REPLAY_BYTES_MAX:
             self._bytes -= len(self._frames.popleft())
+            self._digests.popleft()
             self.floor += 1
+
+    def has(self, seq: int, digest: str) -> bool | None:
+        """Whether the log has this digest at a sequence number; None if that is not known."""
+        at = seq - self.floor
+        return self._digests[at] == digest if 0 <= at < len(self._digests) else None
 
     def since(self, seq: int) -> bytes | None:
         """All changes behind a sequence number; None if they do not reach back to it."""
@@ -89,7 +99,7 @@ class Ledger:
     def __init__(self, store: Store, rooms: Rooms, id_: str, room: Room, info: Info, head: Head):
         self.room = room
         self.info = info
-        self.replay = Replay(room.seq)
+        self.replay = Replay(room.seq, room.digest)
         self._store = store
         self._rooms = rooms
         self._id = id_
@@ -115,28 +125,38 @@ class Ledger:
             return cls(store, rooms, id_, room, info, head), newest
 
         ledger, entries = await store.run(fn)
-        ledger.replay = Replay(ledger.room.seq - len(entries))
-        for entry in entries:
-            ledger.add(entry)
+        if entries:
+            floor, _, digest = ledger._head.snapshots[0]
+            if entries[0].seq != floor + 1:  # the digest before them is not known
+                floor, digest = entries[0].seq, entries[0].digest
+            ledger.replay = Replay(floor, digest)
+            for entry in entries:
+                if entry.seq > floor:
+                    ledger.add(entry)
         return ledger
 
     def add(self, entry: Entry) -> bytes:
         """Keep an entry to be told to those who come back; returns its frame."""
         change = frame(encode(entry.change(self._id)))
-        self.replay.add(change)
+        self.replay.add(change, entry.digest)
         return change
 
-    def greet(
-        self, by: str, client: str, epoch: str, seq: int, *, waiting: bool
-    ) -> tuple[Greeting, bytes]:
+    def greet(self, by: str, asked: Join) -> tuple[Greeting, bytes]:
         """How a client that joins is brought up to date, and the changes that it has missed."""
-        greeting = self.room.greet(self._head.floor, by, client, epoch, seq, waiting=waiting)
+        greeting = self.room.greet(
+            self._head.floor,
+            by,
+            asked.client,
+            asked.epoch,
+            asked.seq,
+            waiting=bool(asked.steps),
+            # Where the log reaches back further than the replay, a snapshot is less work.
+            same=self.replay.has(asked.seq, asked.digest),
+        )
         if greeting.reset:
             return greeting, b""
-        missed = self.replay.since(seq)
-        if missed is None:
-            # The log reaches back there, but a snapshot is less work.
-            return greeting._replace(reset="gap"), b""
+        missed = self.replay.since(asked.seq)
+        assert missed is not None, "it has a digest for each step that it holds"
         return greeting, missed
 
     async def commit(self, batch: Sequence[Waiting]) -> Told:
@@ -225,11 +245,17 @@ class Ledger:
         head = await self._rooms.head(tx, self._id)
         if head.epoch != self.room.epoch:
             raise NoSuchRoom(f"the room {self._id!r} was deleted, and made again")
-        if head.seq < self.room.seq:
-            # Validated by the store like any answer: a stale copy of the head runs again.
-            raise OncewardError(f"the room {self._id!r} was restored", code="room_moved")
         if info is not self.info:
             self.info, self.room.shapes = info, Shapes(info.schemas)
+        if head.seq < self.room.seq or (
+            head.seq == self.room.seq and head.digest != self.room.digest
+        ):
+            # Validated by the store like any answer: a stale copy of the head runs again.
+            raise OncewardError(
+                f"the room {self._id!r} was restored to {head.seq} while it was in memory, at "
+                f"{self.room.seq}: members join again",
+                code="room_moved",
+            )
         self._head = head
         self._text = tx.glance(self._key)
         if head.seq > self.room.seq:

@@ -131,9 +131,7 @@ class LiveRoom:
             old.session.dismissed(self.id, "room_moved", "its client has joined anew")
             self.remove(old, lost=True)
         self._admit_one_more(session.user)
-        greeting, missed = self.ledger.greet(
-            session.user, asked.client, asked.epoch, asked.seq, waiting=bool(asked.steps)
-        )
+        greeting, missed = self.ledger.greet(session.user, asked)
         self.settle()  # those who are here already; the new one learns it by what follows
         member = Member(self, session, self.hub.new_id(), asked.client)
         self.hub.wake(self)
@@ -158,6 +156,7 @@ class LiveRoom:
             greeting.known,
             greeting.skipped,
             self.doors.count,
+            room.digest,
         )
         session.say(joined)
         session.put(self._whole() if greeting.reset else missed)
@@ -385,7 +384,7 @@ class LiveRoom:
             if session is None:
                 self.news.add(change)
             else:
-                ack = frame(encode(Ack(self.id, result.n, result.seq)))
+                ack = frame(encode(Ack(self.id, result.n, result.seq, result.digest)))
                 self.news.add(change, session, ack)
         self.hub.has_news(self)
 

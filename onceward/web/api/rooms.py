@@ -61,6 +61,8 @@ class RoomView(msgspec.Struct):
     """Its incarnation: one of the same id that is made later has another."""
     seq: int
     """The number of its last step."""
+    digest: str
+    """Of its log up to that step: two rooms of one epoch with the same digest are the same."""
     floor: int
     """From here on it can be seen as it was."""
     made_ms: int
@@ -111,6 +113,8 @@ class Whole(msgspec.Struct):
     id: str
     epoch: str
     seq: int
+    digest: str
+    """Of its log up to `seq`; see the history."""
     maps: dict[str, dict[str, Any]]
     lists: dict[str, list[list[Any]]]
     """Of each item its id, position and value, in order."""
@@ -245,12 +249,12 @@ async def snapshot(server: "Server", request: Request) -> Response:
 
     room = await server.app.run(fn)
     plain = room.state.plain()
-    return Response.of(Whole(id_, room.epoch, room.seq, plain["maps"], plain["lists"]))
+    return Response.of(Whole(id_, room.epoch, room.seq, room.digest, plain["maps"], plain["lists"]))
 
 
 async def history(server: "Server", request: Request) -> Response:
     id_ = known(server, request, "read")
-    query = request.query(["since", "limit"])
+    query = request.query(["since", "digest", "limit"])
     limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
 
     async def fn(tx: Transaction) -> History:
@@ -258,7 +262,8 @@ async def history(server: "Server", request: Request) -> Response:
         since = head.floor
         if "since" in query:
             since = whole("since", query["since"], 0, limits.ROOM_NUMBER_MAX)
-        entries = _page(await server.app.rooms.log(tx, id_, since, limit))
+        digest = query.get("digest")
+        entries = _page(await server.app.rooms.log(tx, id_, since, limit, digest=digest))
         last = since + len(entries)
         return History(entries, last if last < head.seq else None)
 
@@ -305,6 +310,7 @@ def _view(id_: str, info: Info, head: Head) -> RoomView:
         id_,
         info.epoch,
         head.seq,
+        head.digest,
         head.floor,
         info.made_ms,
         info.by,

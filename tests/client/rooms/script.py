@@ -43,7 +43,7 @@ class Player:
         found: dict[str, Any] = {
             "sends": [json.loads(encode(frame)) for frame in sends],
             "answers": answers,
-            "position": [replica.epoch, replica.seq],
+            "position": [replica.epoch, replica.seq, replica.digest],
             "live": replica.live,
             **json.loads(msgspec.json.encode(replica.state.plain())),
         }

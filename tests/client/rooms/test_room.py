@@ -325,7 +325,7 @@ def test_a_room_that_was_made_again_and_a_client_that_was_forgotten_begin_anew()
         )
         assert codes == [code]
         assert ann.room.map("m").whole() == {"j": 2}
-        assert ann.room.position == ("f", 3)
+        assert ann.room.position == ("f", 3, "")
         ann.room.map("m").set("k", 2)
         (sent,) = ann.room.take_out()
         assert sent.n == 2, "numbers are not used twice"  # type: ignore[union-attr]

@@ -76,8 +76,14 @@ class Server:
         waiting = bool(frame.steps)  # type: ignore[union-attr]
         name, client = link.peer.name, frame.client  # type: ignore[union-attr]
         greeting = self.room.greet(
-            self.floor, name, client, frame.epoch, frame.seq, waiting=waiting
-        )  # type: ignore[union-attr]
+            self.floor,
+            name,
+            client,
+            frame.epoch,  # type: ignore[union-attr]
+            frame.seq,  # type: ignore[union-attr]
+            waiting=waiting,
+            same=self.has(frame.seq, frame.digest),  # type: ignore[union-attr]
+        )
         room = self.room
         self.tally[greeting.reset or "replay"] += 1
         self.tally["skipped"] += len(greeting.skipped)
@@ -85,7 +91,9 @@ class Server:
         self.say(
             link,
             Joined(
-                ROOM, room.epoch, room.seq, greeting.n, "", [], {}, greeting.reset, *greeting[3:]
+                *(ROOM, room.epoch, room.seq, greeting.n, "", [], {}, greeting.reset),
+                *greeting[3:],
+                digest=room.digest,
             ),
         )
         if greeting.reset:
@@ -99,6 +107,12 @@ class Server:
         link.joined = True
         if greeting.takes:
             self.take(link, [step for step in frame.steps if step.n > greeting.n])  # type: ignore[union-attr]
+
+    def has(self, seq: int, digest: str) -> bool | None:
+        """Whether the log has a digest at a sequence number."""
+        if not self.floor <= seq <= len(self.entries):
+            return None
+        return digest == (self.entries[seq - 1].digest if seq else "")
 
     def take(self, link: Link, steps: list[SentStep]) -> None:
         for step in steps:
@@ -126,11 +140,27 @@ class Server:
             for link in self.links:
                 if link.joined:
                     own = link is author
-                    self.say(link, Ack(ROOM, entry.n, entry.seq) if own else entry.change(ROOM))
+                    ack = Ack(ROOM, entry.n, entry.seq, entry.digest)
+                    self.say(link, ack if own else entry.change(ROOM))
         self.taken.clear()
         self.floor = max(self.floor, self.room.seq - self.keep)
         self.now_ms += 20_000
         self.room.forget(self.floor, self.now_ms)
+
+    def append(self) -> None:
+        """A step of no client: the same one each time."""
+        taken = self.room.take([op.MapSet("one", "a", 1)])
+        assert taken is not None
+        self.taken.append((Link(self.links[0].peer), taken))
+        self.commit()
+
+    def restore(self, count: int) -> list[Entry]:
+        """Lose all but so many entries of the log, as by a backup; returns the lost ones."""
+        lost, self.entries = self.entries[count:], self.entries[:count]
+        self.floor = min(self.floor, max(0, count - self.keep))
+        self.tally["restored"] += 1
+        self.crash()
+        return lost
 
     def crash(self) -> None:
         self.tally["lost"] += len(self.taken)
@@ -158,6 +188,7 @@ class Peer:
         self.failed: dict[int, str] = {}
         self.seen = 0
         self.position = 0
+        self.restored = False
 
     def connect(self) -> None:
         self.link = Link(self)
@@ -185,10 +216,14 @@ class Peer:
             frame = read_server(self.link.down.popleft())
             if isinstance(frame, Left):
                 self.link.up.append(encode(self.replica.join()))
-            else:
-                self.replica.receive(frame)  # type: ignore[arg-type]
+                continue
+            if isinstance(frame, Joined):
+                self.restored = frame.reset in ("ahead", "diverged", "forgotten")
+            if isinstance(frame, Snapshot) and self.restored:
+                self.position = 0
+            self.replica.receive(frame)  # type: ignore[arg-type]
         self.replica.settle()
-        assert self.replica.seq >= self.position, "positions never go back"
+        assert self.replica.seq >= self.position, "without a reset, positions never go back"
         self.position = self.replica.seq
         self.send()
 
@@ -218,6 +253,8 @@ class World:
         self.server = Server(keep)
         self.peers = [Peer(self, f"p{number}") for number in range(peers)]
         self.operations = 0
+        self.lost: set[tuple[str, int]] = set()
+        """Steps that were acknowledged, and that a restore may have lost."""
         self._ids = 0
 
     def run(self, turns: int) -> None:
@@ -263,7 +300,7 @@ class World:
         """All copies are as the server's; what was answered well is in it once, what was refused
         is not, and of the rest nothing is in it twice."""
         expected = self.server.room.state.plain()
-        taken = Counter((entry.by, entry.n) for entry in self.server.entries)
+        taken = Counter((entry.by, entry.n) for entry in self.server.entries if entry.client)
         assert set(taken.values()) <= {1}, "nothing was taken twice"
         for peer in self.peers:
             assert peer.replica.live
@@ -272,7 +309,7 @@ class World:
             assert peer.replica.state.plain() == expected
             assert len(set(peer.acked)) == len(peer.acked)
             for n in peer.acked:
-                assert taken[peer.name, n] == 1
+                assert taken[peer.name, n] == 1 or (peer.name, n) in self.lost
             for n, code in peer.failed.items():
                 assert taken[peer.name, n] == 0 or code == "outcome_unknown"
 
@@ -323,3 +360,21 @@ class World:
         if chance < 0.85:
             return op.ListSet(name, one, random.randint(0, 9))
         return op.ListDelete(name, one)
+
+
+class RestoredWorld(World):
+    """The same with a server that is restored now and then, to a state not long ago."""
+
+    def run(self, turns: int) -> None:
+        for _ in range(turns):
+            super().run(1)
+            chance = self.random.random()
+            if chance < 0.01:
+                self._restore()
+            elif chance < 0.05 and self.server.links:
+                self.server.append()
+
+    def _restore(self) -> None:
+        server = self.server
+        count = max(0, len(server.entries) - self.random.randint(1, 15))
+        self.lost |= {(entry.by, entry.n) for entry in server.restore(count)}

@@ -49,7 +49,13 @@ def test_a_frame_as_large_as_may_be_is_read_and_a_larger_one_is_not() -> None:
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     '{"t":"hello"}': {"token": ""},
-    '{"t":"join","room":"r","client":"c"}': {"epoch": "", "seq": 0, "steps": [], "create": False},
+    '{"t":"join","room":"r","client":"c"}': {
+        "epoch": "",
+        "seq": 0,
+        "steps": [],
+        "create": False,
+        "digest": "",
+    },
     '{"t":"presence.set","room":"r","name":"n","value":1}': {"ttl_ms": 60_000},
     '{"t":"say","room":"r","event":"e"}': {"value": None},
     '{"t":"tell","room":"r","to":"m","event":"e"}': {"value": None},

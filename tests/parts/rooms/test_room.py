@@ -82,7 +82,7 @@ def test_a_room_is_the_same_from_its_log_or_from_a_snapshot_and_the_rest(
 ) -> None:
     room, entries = Room("e"), []
     half: list[bytes] = []
-    half_seq = 0
+    half_seq, half_digest = 0, ""
     for number, ops in enumerate(steps, 1):
         try:
             taken = room.take(ops, by="ann", client="c", n=number)
@@ -92,16 +92,17 @@ def test_a_room_is_the_same_from_its_log_or_from_a_snapshot_and_the_rest(
         entries.append(msgspec.json.decode(msgspec.json.encode(taken.entry), type=Entry))
         if number == len(steps) // 2:
             half = [msgspec.json.encode(piece) for piece in room.pieces(piece_bytes)]
-            half_seq = room.seq
+            half_seq, half_digest = room.seq, room.digest
     again = replayed(Room("e"), entries)
-    later = Room("e", seq=half_seq)
+    later = Room("e", seq=half_seq, digest=half_digest)
     for raw in half:
         later.add_piece(msgspec.json.decode(raw, type=Piece))
     replayed(later, entries)
     for other in (again, later):
         assert other.state.plain() == room.state.plain()
         assert sizes(other.state) == sizes(room.state)
-        assert (other.seq, other.clients) == (room.seq, room.clients)
+        assert (other.seq, other.digest) == (room.seq, room.digest)
+        assert other.clients == room.clients
 
 
 def test_a_room_is_seen_as_of_any_sequence_number() -> None:
@@ -118,7 +119,9 @@ def test_a_room_is_seen_as_of_any_sequence_number() -> None:
 
 
 def test_no_more_of_a_log_is_read_than_is_asked_for() -> None:
-    entries = iter([Entry(seq, set_to(seq)) for seq in range(1, 6)])
+    room = Room("e")
+    taken = [room.take(set_to(seq)) for seq in range(1, 6)]
+    entries = iter([one.entry for one in taken if one is not None])
     assert replayed(Room("e"), entries, until=2).seq == 2
     assert next(entries).seq == 4
 
@@ -127,12 +130,14 @@ def test_an_entry_says_who_did_what_and_when_and_others_are_told() -> None:
     room = Room("e", seq=6)
     taken = room.take(set_to(1), by="ann", client="c", n=2, at_ms=3)
     assert taken is not None
-    assert taken.entry == Entry(7, set_to(1), by="ann", client="c", n=2, at_ms=3)
-    assert taken.entry.change("r") == Change("r", 7, set_to(1), "ann", "c", 2)
+    digest = taken.entry.digest
+    assert len(digest) == 16
+    assert taken.entry == Entry(7, set_to(1), "ann", "c", 2, 3, digest)
+    assert taken.entry.change("r") == Change("r", 7, set_to(1), "ann", "c", 2, digest)
     taken = room.take(set_to(1))
     assert taken is not None
     for entry in (taken.entry, Entry(8, set_to(1))):
-        assert entry.change("r") == Change("r", 8, set_to(1), "", "", 0)
+        assert entry.change("r") == Change("r", 8, set_to(1), "", "", 0, entry.digest)
         assert entry.at_ms == 0
 
 
@@ -149,8 +154,48 @@ def test_a_refusal_is_told_by_its_code_and_not_too_long_a_text() -> None:
 
 
 def test_an_entry_that_does_not_follow_is_damage() -> None:
-    with pytest.raises(OncewardError, match="does not follow"):
+    with pytest.raises(OncewardError, match="entry 1 of the room's log is missing"):
         Room("e").follow(Entry(2, set_to(1)))
+
+
+def test_a_digest_is_of_all_that_is_in_the_log() -> None:
+    def log(*steps: dict[str, Any]) -> Room:
+        room = Room("e")
+        for step in steps:
+            room.take(**{"ops": set_to(1), "client": "c", "n": room.seq + 1, **step})
+        return room
+
+    first = log({}, {}, {})
+    assert log({}, {}, {}).digest == first.digest
+    others = [
+        log({"ops": set_to(2)}, {}, {}),
+        log({}, {"by": "ann"}, {}),
+        log({}, {"client": "d"}, {}),
+        log({}, {}, {"at_ms": 7}),
+        log({"n": 2}, {"n": 3}, {"n": 4}),
+        log({}, {}, {}, {}),
+        log({}, {}),
+    ]
+    assert len({room.digest for room in (first, *others)}) == 8
+    # Given back, a step has left no trace.
+    taken = first.take(set_to(9))
+    assert taken is not None
+    first.give_back(taken)
+    assert first.digest == log({}, {}, {}).digest
+
+
+def test_an_entry_of_another_history_is_damage() -> None:
+    one, other = Room("e"), Room("e")
+    one.take(set_to(1))
+    other.take(set_to(2))
+    taken = other.take(set_to(3))
+    assert taken is not None
+    with pytest.raises(OncewardError, match=r"entry 2 .* does not continue the one before"):
+        one.follow(taken.entry)
+    assert (one.seq, one.state.plain()["maps"]) == (1, {"m": {"k": 1}})
+    changed = msgspec.structs.replace(taken.entry, ops=set_to(4))
+    assert taken.entry.follows(other.digest) is False
+    assert not changed.follows(replayed(Room("e"), []).digest)
 
 
 # How clients are greeted: position, waiting steps, and what the room remembers.

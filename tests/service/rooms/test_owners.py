@@ -154,8 +154,9 @@ async def test_who_comes_to_the_next_node_never_finds_the_room_at_an_earlier_pla
             # A copy of its head is in the other node's memory, and out of date.
             await two.run(lambda tx: two.rooms.head(tx, room))
             ann.step(room, n, ADD)
-            assert (await ann.next("ack"))["seq"] == n
-            joined = await ben.join(room, epoch=epoch, seq=n)
+            ack = await ann.next("ack")
+            assert ack["seq"] == n
+            joined = await ben.join(room, epoch=epoch, seq=n, digest=ack["digest"])
             assert (joined.get("reset", ""), joined["seq"]) == ("", n)
             ben.ask("leave", room=room)
             two.hub.rooms[room].end("room_moved", "it rests")

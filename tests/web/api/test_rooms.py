@@ -80,6 +80,14 @@ async def test_steps_are_taken_once_and_seen_now_and_as_they_were() -> None:
         history = await caller.ok("GET", "/v1/rooms/r/history?since=1")
         assert [entry["seq"] for entry in history["entries"]] == [2]
         assert history["next"] is None
+        digests = [before["digest"], now["digest"]]
+        assert history["entries"][0]["digest"] == digests[1]
+        assert (await caller.ok("GET", "/v1/rooms/r"))["digest"] == digests[1]
+        for since, digest in ((0, ""), (1, digests[0]), (2, digests[1])):
+            path = f"/v1/rooms/r/history?since={since}&digest="
+            assert len((await caller.ok("GET", path + digest))["entries"]) == 2 - since
+            other = await caller("GET", f"{path}{digests[since % 2 - 1][::-1]}x")
+            assert other.verdict == (410, "history_gone")
         page = await caller.ok("GET", "/v1/rooms/r/history?limit=1")
         assert ([entry["seq"] for entry in page["entries"]], page["next"]) == ([1], 1)
         ahead = await caller("GET", "/v1/rooms/r/snapshot?at=9")
