@@ -5,9 +5,9 @@ so that a receiver can tell repeats. An endpoint that is slow or dead takes few 
 what waits for it is given back until later: it delays nobody else.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -27,7 +27,7 @@ from onceward.errors import (
 from onceward.outward import answers, signing
 from onceward.outward.addresses import Guard
 from onceward.outward.answers import Answer, Outcome, Verdict
-from onceward.outward.hosts import Hosts
+from onceward.outward.hosts import Hosts, Slot
 from onceward.outward.sender import Sender
 from onceward.parts import endpoints
 from onceward.parts.endpoints import Endpoint
@@ -39,8 +39,8 @@ from onceward.store import Store
 from onceward.transaction import Transaction
 from onceward.values import encode
 
-# For how long an endpoint's record is taken to be as it was.
-_KNOWN_NS = 1_000_000_000
+# A call waits for the host of an endpoint that was read so long ago at the most.
+_FRESH_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +67,15 @@ class Rate:
 
     calls: int = 0
     delivered: int = 0
+
+
+class Entered(NamedTuple):
+    """A call that its host is ready for, with all that it is made with."""
+
+    endpoint: Endpoint
+    headers: dict[str, str]
+    host: Hashable
+    slot: Slot
 
 
 class Delivery:
@@ -107,24 +116,13 @@ class Delivery:
         """Make a call; returns what it was answered. Raises what says how to go on."""
         webhook = msgspec.convert(job.body, Webhook)
         id_ = webhook.call.endpoint or endpoints.DEFAULT
-        endpoint = await self._endpoint(webhook.caller, id_)
-        if endpoint.disabled:
-            raise Fail(f"the endpoint {id_} is disabled")
-        given = self._given(webhook, endpoint)
-        url = _url(webhook, endpoint)
-        try:
-            host = self.guard.parse(url).key
-        except BadInput as refused:
-            raise Fail(refused.message) from refused
-        slot = await self._lines.enter(host)
+        endpoint, given, host, slot = await self._enter(webhook, id_)
         now_ms = self._store.clock.now_ms()
-        if isinstance(slot, float):
-            raise Asleep("", now_ms + int(slot * 1_000) + 1)
         if job.attempt == 1:
             self._lateness.observe(max(0, now_ms - webhook.due_ms) / 1_000)
         answered: bool | None = None
         try:
-            verdict = answers.judge(await self._call(job.id, url, webhook, given, endpoint, now_ms))
+            verdict = answers.judge(await self._call(job.id, webhook, given, endpoint, now_ms))
             answered = verdict.answered
         finally:
             self._lines.leave(host, slot, answered)
@@ -154,7 +152,6 @@ class Delivery:
     async def _call(
         self,
         id_: str,
-        url: str,
         webhook: Webhook,
         given: dict[str, str],
         endpoint: Endpoint,
@@ -169,23 +166,63 @@ class Delivery:
         outward = self._outward
         try:
             return await self._sender.post(
-                url, headers, body, connect_s=outward.connect_s, total_s=outward.total_s
+                _url(webhook, endpoint),
+                headers,
+                body,
+                connect_s=outward.connect_s,
+                total_s=outward.total_s,
             )
         except (Unreachable, BadInput) as error:
             return error
 
-    async def _endpoint(self, caller: str, id_: str) -> Endpoint:
-        now_ns = self._store.clock.elapsed_ns()
-        known = self._known.get((caller, id_))
-        if known is None or now_ns - known[1] > _KNOWN_NS:
-            if len(self._known) >= limits.ENDPOINTS_KNOWN_MAX:
-                self._known.clear()
+    async def _enter(self, webhook: Webhook, id_: str) -> Entered:
+        """Admit a call to its host. Returns the endpoint as it is after the wait for that: a change
+        that the API has acknowledged holds for every call that begins afterwards, on all nodes.
+
+        Raises `Asleep` if the host is busy, and `Fail` if there is nothing to call."""
+        key = webhook.caller, id_
+        # What is known may be out of date: it only tells at which host to wait.
+        endpoint, _ = self._known.get(key) or (await self._endpoint(*key), 0)
+        while True:
+            host = self._host(webhook, endpoint)
+            slot = await self._lines.enter(host)
+            if not isinstance(slot, Slot):
+                if self._is_fresh(key):
+                    raise Asleep("", self._store.clock.now_ms() + int(slot * 1_000) + 1)
+                endpoint = await self._endpoint(*key)
+                continue
+            admitted = False
             try:
-                endpoint = await self._store.run(lambda tx: self._find(tx, caller, id_))
-            except NoSuchEndpoint as gone:
-                raise Fail(gone.message) from gone
-            known = self._known[caller, id_] = (endpoint, now_ns)
-        return known[0]
+                endpoint = await self._endpoint(*key)
+                if endpoint.disabled:
+                    raise Fail(f"the endpoint {id_} is disabled")
+                given = self._given(webhook, endpoint)
+                admitted = self._host(webhook, endpoint) == host
+                if admitted:
+                    return Entered(endpoint, given, host, slot)
+            finally:
+                if not admitted:
+                    self._lines.leave(host, slot, None)
+
+    def _is_fresh(self, key: tuple[str, str]) -> bool:
+        _, read_ns = self._known.get(key, (None, 0))
+        return self._store.clock.elapsed_ns() - read_ns < _FRESH_NS
+
+    def _host(self, webhook: Webhook, endpoint: Endpoint) -> Hashable:
+        try:
+            return self.guard.parse(_url(webhook, endpoint)).key
+        except BadInput as refused:
+            raise Fail(refused.message) from refused
+
+    async def _endpoint(self, caller: str, id_: str) -> Endpoint:
+        try:
+            endpoint = await self._store.run(lambda tx: self._find(tx, caller, id_))
+        except NoSuchEndpoint as gone:
+            raise Fail(gone.message) from gone
+        if len(self._known) >= limits.ENDPOINTS_KNOWN_MAX:
+            self._known.clear()
+        self._known[caller, id_] = endpoint, self._store.clock.elapsed_ns()
+        return endpoint
 
     async def _find(self, tx: Transaction, caller: str, id_: str) -> Endpoint:
         if id_ == endpoints.DEFAULT:

@@ -194,7 +194,7 @@ async def test_calls_are_signed_with_the_secrets_of_their_endpoint() -> None:
     apps = Apps(shared=False)
     world = World(apps)
     async with apps.make(outward=world.outward()) as app:
-        await app.run(lambda tx: endpoints.put(tx, "e", URL, SECRET, headers={"x-e": "1"}))
+        await app.store.run(lambda tx: endpoints.put(tx, "e", URL, SECRET, headers={"x-e": "1"}))
         await app.timers.set(endpoint="e", body={"n": 1}, delay_s=0)
         await app.timers.set(url="https://example.com/bare", body={"n": 2}, delay_s=0)
         await apps.sleep(5)
@@ -204,7 +204,7 @@ async def test_calls_are_signed_with_the_secrets_of_their_endpoint() -> None:
         signed = Webhook(SECRET).sign(post.id, at, post.body.decode())
         assert post.headers["webhook-signature"] == signed
         [bare] = world.of("https://example.com/bare")
-        default = await app.run(lambda tx: endpoints.get(tx, endpoints.DEFAULT))
+        default = await app.store.run(lambda tx: endpoints.get(tx, endpoints.DEFAULT))
         assert default.url == ""
         assert bare.headers["webhook-signature"].startswith("v1,")
         assert bare.headers["webhook-signature"] != post.headers["webhook-signature"]
@@ -216,14 +216,14 @@ async def test_health_is_noted_when_an_endpoint_begins_to_fail_and_to_answer_aga
     world = World(apps)
     world.behaviour[URL] = answering(500, 500, 200)
     async with apps.make(outward=world.outward()) as app:
-        await app.run(lambda tx: endpoints.put(tx, "e", URL, SECRET))
+        await app.store.run(lambda tx: endpoints.put(tx, "e", URL, SECRET))
         await app.timers.set(endpoint="e", delay_s=0)
         await apps.sleep(1)
-        health = (await app.run(lambda tx: endpoints.get(tx, "e"))).health
+        health = (await app.store.run(lambda tx: endpoints.get(tx, "e"))).health
         assert health.failing
         assert health.said.startswith("500")
         await apps.sleep(600)
-        assert not (await app.run(lambda tx: endpoints.get(tx, "e"))).health.failing
+        assert not (await app.store.run(lambda tx: endpoints.get(tx, "e"))).health.failing
 
 
 @virtual
@@ -231,7 +231,7 @@ async def test_an_endpoint_that_is_disabled_or_gone_is_not_called() -> None:
     apps = Apps(shared=False)
     world = World(apps)
     async with apps.make(outward=world.outward()) as app:
-        await app.run(lambda tx: endpoints.put(tx, "e", URL, SECRET, disabled=True))
+        await app.store.run(lambda tx: endpoints.put(tx, "e", URL, SECRET, disabled=True))
         await app.timers.set("disabled", endpoint="e", delay_s=0)
         await app.timers.set("unknown", endpoint="f", delay_s=0)
         await apps.sleep(5)
@@ -386,3 +386,41 @@ async def test_settings_of_the_queue_of_calls_are_those_of_the_application() -> 
     with pytest.raises(BadInput):
         async with apps.make(outward=Outward(allow=["nonsense/99"])):
             pass
+
+
+@virtual
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_change_of_an_endpoint_holds_for_the_next_call(elsewhere: bool) -> None:
+    """Also if another node makes the call, and has made one just before."""
+    apps = Apps(shared=True)
+    world = World(apps)
+    moved, rotated = "https://example.org/moved", "whsec_" + 43 * "B" + "="
+    async with apps.make(outward=world.outward()) as app, apps.make() as other:
+        changing = other if elsewhere else app
+
+        async def call() -> Post:
+            before = len(world.posts)
+            await app.timers.set(endpoint="e", body={"n": 1}, delay_s=0)
+            while len(world.posts) == before:
+                await apps.sleep(0.01)
+            return world.posts[-1]
+
+        async def change(**changes: Any) -> None:
+            url = changes.pop("url", moved)
+            await changing.store.run(lambda tx: endpoints.put(tx, "e", url, SECRET, **changes))
+
+        await change(url=URL)
+        assert (await call()).url == URL
+        await change()
+        assert (await call()).url == moved
+        await changing.store.run(lambda tx: endpoints.rotate(tx, "e", rotated, overlap_ms=0))
+        post = await call()
+        at = datetime.fromtimestamp(int(post.headers["webhook-timestamp"]), UTC)
+        signed = Webhook(rotated).sign(post.id, at, post.body.decode())
+        assert post.headers["webhook-signature"] == signed
+        await change(disabled=True)
+        before = len(world.posts)
+        await app.timers.set("last", endpoint="e", delay_s=0)
+        while await status(app, "last") != "failed":
+            await apps.sleep(0.01)
+        assert len(world.posts) == before
