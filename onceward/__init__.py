@@ -12,6 +12,7 @@ from onceward.errors import Fail, InDoubt, NotDone, OncewardError, Retry
 
 if TYPE_CHECKING:
     from onceward.app import App
+    from onceward.records import UserTransaction as Transaction
     from onceward.service.delivery import Outward
     from onceward.service.job import Job
 
@@ -26,6 +27,7 @@ __all__ = [
     "OncewardError",
     "Outward",
     "Retry",
+    "Transaction",
 ]
 
 
@@ -43,4 +45,8 @@ def __getattr__(name: str) -> Any:
         from onceward.service.delivery import Outward
 
         return Outward
+    if name == "Transaction":
+        from onceward.records import UserTransaction
+
+        return UserTransaction
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -52,6 +52,7 @@ from onceward.parts.schedule import Job as JobRecord
 from onceward.parts.seats import Seats
 from onceward.parts.timers import WEBHOOKS
 from onceward.parts.timers import Timers as TimersPart
+from onceward.records import AnyTransaction, UserTransaction, admit_tx, by_user
 from onceward.server_key import parse_keys
 from onceward.service.delivery import Delivery, Outward
 from onceward.service.games import Games
@@ -72,7 +73,7 @@ from onceward.service.tables.tables import Tables
 from onceward.service.timers import Timers
 from onceward.service.worker import Worker
 from onceward.store import Store
-from onceward.transaction import Transaction, admit_tx
+from onceward.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -337,14 +338,16 @@ class App(Running):
 
     # Messages and jobs.
 
-    async def run(self, fn: Callable[[Transaction], Awaitable[T]], *, line: str | None = None) -> T:
-        """Run a transaction; see `Store.run`."""
+    async def run(
+        self, fn: Callable[[UserTransaction], Awaitable[T]], *, line: str | None = None
+    ) -> T:
+        """Run a transaction on the records of the application; see `Store.run`."""
         self._must_run()
         if not callable(fn):
             raise BadInput(f"a transaction is an async function, not {type(fn).__name__}")
         if line is not None and not isinstance(line, str):
             raise BadInput(f"the name of a line is text, not {type(line).__name__}")
-        return await self.store.run(fn, line=line)
+        return await self.store.run(by_user(fn), line=line)
 
     async def accept(
         self,
@@ -352,7 +355,7 @@ class App(Running):
         body: Any,
         *,
         key: str | None = None,
-        tx: Transaction | None = None,
+        tx: AnyTransaction | None = None,
         **options: Any,
     ) -> Receipt:
         """Take a message in, once for its key: durable when this returns. A duplicate gets the
@@ -381,7 +384,7 @@ class App(Running):
         return await self.senders.count_all(queue, messages, accepting)
 
     async def send(
-        self, queue: str, body: Any, *, tx: Transaction | None = None, **options: Any
+        self, queue: str, body: Any, *, tx: AnyTransaction | None = None, **options: Any
     ) -> str:
         """Send a job that has no key: sent twice, it is two. Options as for `accept`. Returns
         its id. With `tx`, it is part of that transaction."""
@@ -393,12 +396,13 @@ class App(Running):
 
         return await (self.store.run(send) if tx is None else send(admit_tx(tx)))
 
-    async def job(self, id_: str, *, tx: Transaction | None = None) -> JobRecord:
+    async def job(self, id_: str, *, tx: AnyTransaction | None = None) -> JobRecord:
         """A job as it is now: state, attempts, result; with `tx`, as part of that transaction.
         Raises `NoSuchJob`."""
         if tx is not None:
             return await self.node.schedule.get(admit_tx(tx), id_)
-        return await self.run(lambda tx: self.node.schedule.get(tx, id_))
+        self._must_run()
+        return await self.store.run(lambda tx: self.node.schedule.get(tx, id_))
 
     async def wait(self, id_: str, timeout_s: float | None = None) -> JobRecord:
         """A job once it has ended, or as it is when the time is over. Raises `NoSuchJob`, and
@@ -409,20 +413,21 @@ class App(Running):
         return await self._results.wait(id_, timeout_s)
 
     async def cancel(
-        self, id_: str, reason: str = "cancelled", *, tx: Transaction | None = None
+        self, id_: str, reason: str = "cancelled", *, tx: AnyTransaction | None = None
     ) -> None:
         """End a job that has not ended, or give up one that is dead; whoever works on it can
         commit nothing any more. With `tx`, it is part of that transaction. Raises `NoSuchJob`,
         `AlreadyEnded`."""
         if tx is not None:
             return await self.node.schedule.cancel(admit_tx(tx), id_, reason)
-        await self.run(lambda tx: self.node.schedule.cancel(tx, id_, reason))
+        self._must_run()
+        await self.store.run(lambda tx: self.node.schedule.cancel(tx, id_, reason))
 
     async def move(self, id_: str, *, delay_s: float = 0.0) -> None:
         """Let a job that waits be due after a delay. Raises `NoSuchJob`, `AlreadyEnded`."""
         self._must_run()
         options = send_options(self.store, {"delay_s": delay_s})
-        await self.run(lambda tx: self.node.schedule.move(tx, id_, **options))
+        await self.store.run(lambda tx: self.node.schedule.move(tx, id_, **options))
 
     # For workers that are not handlers.
 
@@ -467,9 +472,12 @@ class App(Running):
             when["retry_ms"] = later_ms(self.store, milliseconds(retry_after_s, "a delay"))
         elif not_before_s is not None:
             when["not_before_ms"] = later_ms(self.store, milliseconds(not_before_s, "a delay"))
-        return await self.run(lambda tx: self.node.schedule.fail(tx, id_, token, reason, **when))
+        return await self.store.run(
+            lambda tx: self.node.schedule.fail(tx, id_, token, reason, **when)
+        )
 
     async def extend(self, id_: str, token: str, lease_s: float) -> int:
         """Renew a lease; returns until when, in ms. Raises `StaleToken`, `NoSuchJob`."""
         lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
-        return await self.run(lambda tx: self.node.schedule.extend(tx, id_, token, lease_ms))
+        self._must_run()
+        return await self.store.run(lambda tx: self.node.schedule.extend(tx, id_, token, lease_ms))

@@ -68,6 +68,7 @@ match#id    head                           a match as it stands
 match#id    log#number                     what has happened in it, from its beginning on
 playing     place                          the match that is on at a table, or wherever
 hub         node                           where other nodes reach a node's rooms
+u#partition sort key                       a record of the application, under its own key
 probe       application                    when a node last found out whether it can commit
 =========== ============================== ============================================
 
@@ -86,6 +87,9 @@ from onceward.limits import KEY_NUMBER_MAX
 
 Key = tuple[str, str]
 """(partition, sort key)"""
+
+USER = "u#"
+"""The prefix of the partitions of applications. No internal partition begins with it."""
 
 _ESCAPES = {code: f"${code:02x}" for code in range(0x25)}
 _PLAIN = re.compile("[%-\ud7ff\ue000-\U0010ffff]*").fullmatch  # nothing to be escaped
@@ -110,6 +114,16 @@ def split(text: str) -> tuple[str, ...]:
 def kind_of(partition: str) -> str:
     """The first word of a partition: what kind of records it holds."""
     return partition.partition("#")[0]
+
+
+def user_key(key: Key) -> Key:
+    """An application's key as it is stored."""
+    return USER + key[0], key[1]
+
+
+def shown_key(key: Key) -> Key:
+    """A stored key as a person or an application knows it."""
+    return key[0].removeprefix(USER), key[1]
 
 
 def number(value: int) -> str:

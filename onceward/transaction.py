@@ -19,7 +19,7 @@ from onceward.engine.base import (
 )
 from onceward.errors import BadInput
 from onceward.heads import Heads
-from onceward.keys import Key, after
+from onceward.keys import Key, after, shown_key
 from onceward.server_key import ServerKeys
 from onceward.values import decode, encode
 
@@ -44,7 +44,8 @@ class Mark(NamedTuple):
 
 
 class Transaction:
-    """The view of one run of a function: reads are repeatable and see its own writes.
+    """The view of one run of a function: reads are repeatable and see its own writes. Keys are as
+    they are stored; applications get a `records.UserTransaction`, which has its own key space.
 
     Values are JSON: what `msgspec` encodes, as plain data or as a given type. What `get`
     returned is checked at the commit; what `scan` returned only if asked for, or if the
@@ -281,7 +282,7 @@ class Transaction:
         else:
             there = self._shows(own)
         if there:
-            raise BadInput(f"{key} is there already; `put` replaces it")
+            raise BadInput(f"{shown_key(key)} is there already; `put` replaces it")
         if own is None:
             self._added.add(key)
         self._writes[key] = Put(key, encode(value, key), expires_at_ms, ABSENT)
@@ -386,13 +387,6 @@ class Transaction:
     def _must_be_running(self) -> None:
         if self._finished:
             raise BadInput("this transaction is over; use the one given to the function")
-
-
-def admit_tx(tx: Any) -> Transaction:
-    """The same, or `BadInput` for what is no transaction to be part of."""
-    if not isinstance(tx, Transaction):
-        raise BadInput(f"`tx` is the transaction of a function, not {type(tx).__name__}")
-    return tx
 
 
 def admit_key(key: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from onceward.errors import BadInput, OncewardError
-from onceward.keys import Key
+from onceward.keys import Key, shown_key
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -24,7 +24,7 @@ def encode(value: Any, key: Key, order: Literal["sorted"] | None = None) -> byte
             raise ValueError("NaN and infinity are not JSON")
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadInput(
-            f"the value for {key} cannot be stored: {error}", code="bad_value"
+            f"the value for {shown_key(key)} cannot be stored: {error}", code="bad_value"
         ) from error
     return text
 
@@ -35,7 +35,7 @@ def decode(text: bytes, type: Any, key: Key) -> Any:
         return _decoder(type).decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise OncewardError(
-            f"the record {key} is not what was expected: {error}", code="damaged"
+            f"the record {shown_key(key)} is not what was expected: {error}", code="damaged"
         ) from error
 
 

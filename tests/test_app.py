@@ -16,8 +16,8 @@ from onceward.errors import (
     StaleToken,
     Unavailable,
 )
+from onceward.records import UserTransaction
 from onceward.service.job import Job
-from onceward.transaction import Transaction
 from tests.service.apps import Apps, no_tasks_left
 from tests.service.cluster import virtual
 
@@ -51,7 +51,7 @@ async def test_a_message_is_accepted_inside_the_callers_own_transaction() -> Non
     apps = Apps(shared=False)
     async with apps.make() as app:
 
-        async def order(tx: Transaction, fail: bool) -> list[str]:
+        async def order(tx: UserTransaction, fail: bool) -> list[str]:
             tx.put(("order", "1"), "paid")
             receipt = await app.accept("q", None, key="k", tx=tx)
             sent = await app.send("q", None, tx=tx, delay_s=5)

@@ -43,7 +43,7 @@ def but(values: list[Any], *others: Any) -> list[Any]:
 
 
 def in_tx(call: Callable[[Transaction], Awaitable[Any]], app: App) -> Awaitable[Any]:
-    return app.run(call)
+    return app.store.run(call)
 
 
 BAD: dict[str, tuple[Told, list[Any]]] = {
@@ -271,7 +271,7 @@ async def test_what_cannot_be_meant_is_told_at_once_and_nothing_is_written(name:
     call, values = BAD[name]
     async with App(engine, slots=4, outward=Outward()) as app:
         await app.run(lambda tx: app.rooms.create(tx, "r"))
-        await app.run(lambda tx: endpoints.put(tx, "known", URL, SECRET))
+        await app.store.run(lambda tx: endpoints.put(tx, "known", URL, SECRET))
         await app.tables.create("t")
         before = kept(engine)
         for value in values:

@@ -43,7 +43,7 @@ async def look(path: Path) -> list[tuple[str, str, int]]:
     async with App(f"sqlite:///{path}") as app:
         jobs = []
         for slot in range(app.node.schedule.slots):
-            rows = await app.run(lambda tx, slot=slot: tx.scan(f"job#{slot:04d}"))
+            rows = await app.store.run(lambda tx, slot=slot: tx.scan(f"job#{slot:04d}"))
             jobs += [row.value for row in rows if row.key[1].endswith("#job")]
     return [(job["queue"], job["state"], job.get("attempt", 0)) for job in jobs]
 

@@ -1,6 +1,5 @@
 import re
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from onceward import keys
 from onceward.errors import BadInput
-from onceward.keys import after, below, join, kind_of, number, split
+from onceward.keys import after, below, join, kind_of, number, shown_key, split, user_key
 from onceward.limits import KEY_NUMBER_MAX
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.text(
@@ -133,14 +132,17 @@ def test_what_join_did_not_make_is_refused(text: str) -> None:
     assert refused.value.code == "bad_key"
 
 
-def test_the_guide_names_every_partition_that_is_not_for_users() -> None:
+def test_the_prefix_of_applications_is_that_of_no_internal_record() -> None:
     _, _, table, _ = re.split(r"^[= ]+$", keys.__doc__ or "", flags=re.MULTILINE)
-    own = set(re.findall(r"^([a-z]+)", table, re.MULTILINE))
-    guide = (Path(__file__).parents[1] / "docs" / "messages.md").read_text()
-    named = re.search(r"leave partitions alone whose\s+first word(.*?)\n\n", guide, re.DOTALL)
-    assert named is not None
-    assert own == set(re.findall(r"`([a-z]+)`", named[1]))
-    assert {"job", "queue", "slot", "config"} <= own
+    kinds = re.findall(r"^([a-z]+)", table, re.MULTILINE)
+    assert {"job", "queue", "slot", "config"} <= set(kinds)
+    assert [kind for kind in kinds if kind == kind_of(keys.USER)] == ["u"]
+
+
+def test_a_key_of_an_application_is_shown_as_it_was_given() -> None:
+    for key in (("order", "7"), ("u", "7"), ("u#u#", "#"), ("job#0000", "x#job")):
+        assert shown_key(user_key(key)) == key
+        assert kind_of(user_key(key)[0]) == "u"
 
 
 def test_a_name_is_text_of_a_bounded_number_of_bytes() -> None:

@@ -30,6 +30,7 @@ LAYERS = (
     "parts.schedule",  # the parts that the others may use
     "parts.recurrence",
     "store",
+    "records",  # the key space of applications
     "transaction",
     "values",
     "heads",

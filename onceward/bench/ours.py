@@ -9,7 +9,7 @@ from typing import Any
 from onceward.app import App
 from onceward.bench.measure import BODY, ORDER_KEYS, caller_number
 from onceward.bench.punctual import Timer, fires
-from onceward.transaction import Transaction
+from onceward.records import UserTransaction
 
 TIMER_CALLERS = 64
 # Far more than a call takes.
@@ -106,7 +106,7 @@ class Onceward:
         """So many jobs wait that nobody works on."""
         waiting = iter(range(count))
 
-        async def several(numbers: list[int], tx: Transaction) -> None:
+        async def several(numbers: list[int], tx: UserTransaction) -> None:
             for number in numbers:
                 await self.app.accept("waiting", BODY, key=f"waiting-{number}", tx=tx)
 

@@ -165,6 +165,10 @@ def _print_summary(summary: Summary) -> None:
     kinds.add_column("bytes", decimal(summary.total.bytes), justify="right", no_wrap=True)
     for kind, amount in summary.kinds.items():
         kinds.add_row(Text(kind), f"{amount.records:,}", decimal(amount.bytes))
+    if summary.user:
+        kinds.add_section()
+    for kind, amount in summary.user.items():
+        kinds.add_row(Text(f"{kind} (application)"), f"{amount.records:,}", decimal(amount.bytes))
     out.print(facts)
     out.print(kinds)
 

@@ -31,7 +31,7 @@ from onceward import limits
 from onceward.alarms import Alarms
 from onceward.clock import Clock
 from onceward.errors import BadInput, Conflict, TooLarge
-from onceward.keys import Key
+from onceward.keys import Key, shown_key
 
 Version = int | str
 
@@ -375,10 +375,10 @@ def _admit_put(write: Put) -> None:
     """What one engine would store and another could not read must not get in."""
     value, expires_at_ms = write.value, write.expires_at_ms
     if not value:
-        raise BadInput(f"the value of {write.key} is empty, not JSON", code="bad_value")
+        raise BadInput(f"the value of {shown_key(write.key)} is empty, not JSON", code="bad_value")
     if len(value) > limits.VALUE_BYTES_MAX:
         raise TooLarge(
-            f"the value of {write.key} has {len(value)} bytes; "
+            f"the value of {shown_key(write.key)} has {len(value)} bytes; "
             f"a record holds at most {limits.VALUE_BYTES_MAX}",
             code="value_too_large",
         )
@@ -386,13 +386,15 @@ def _admit_put(write: Put) -> None:
         bytes.decode(value)
     except (TypeError, UnicodeDecodeError):
         raise BadInput(
-            f"the value of {write.key} is not JSON text in UTF-8, as bytes", code="bad_value"
+            f"the value of {shown_key(write.key)} is not JSON text in UTF-8, as bytes",
+            code="bad_value",
         ) from None
     if expires_at_ms is not None and (
         type(expires_at_ms) is not int or not 0 <= expires_at_ms < 1 << 63
     ):
         raise BadInput(
-            f"{write.key} is to expire at {expires_at_ms!r}, which is no time in ms since 1970"
+            f"{shown_key(write.key)} is to expire at {expires_at_ms!r}, "
+            "which is no time in ms since 1970"
         )
 
 
@@ -444,4 +446,6 @@ def judge(writes: Sequence[Write], current: Callable[[Key], Record | None]) -> N
         if version != expect:
             failed.append(write.key)
     if failed:
-        raise Conflict(f"changed meanwhile: {', '.join('/'.join(k) for k in failed)}", keys=failed)
+        raise Conflict(
+            f"changed meanwhile: {', '.join('/'.join(shown_key(k)) for k in failed)}", keys=failed
+        )

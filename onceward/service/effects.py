@@ -42,4 +42,4 @@ def _effect(partition: str, sort: str) -> Effect | None:
         return Effect("timer", id_, caller)
     if kind in ("room", "roomlog"):
         return Effect("room", keys.split(partition)[1])
-    return Effect("record", f"{partition} {sort}")
+    return Effect("record", " ".join(keys.shown_key((partition, sort))))

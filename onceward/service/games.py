@@ -21,10 +21,11 @@ from onceward.parts.games import (
     view,
 )
 from onceward.parts.seats.policy import names_fit
+from onceward.records import UserTransaction, joins
 from onceward.service.dispatcher import Dispatcher
 from onceward.transaction import Transaction
 
-Late = Callable[[Transaction, Match], Awaitable[None]]
+Late = Callable[[UserTransaction, Match], Awaitable[None]]
 
 
 class Game(NamedTuple):
@@ -54,6 +55,7 @@ class Games:
         """Of all games that are declared here."""
         return [game.rules for game in self._games.values()]
 
+    @joins
     async def begin(
         self,
         tx: Transaction,
@@ -69,14 +71,17 @@ class Games:
         rules = self.rules(game)
         return await self.matches.begin(tx, rules, players, place=place, turn_s=turn_s)
 
+    @joins
     async def at(self, tx: Transaction, place: str) -> Match | None:
         """The match that is on at a place, if one is."""
         return await self.matches.at(tx, place)
 
+    @joins
     async def get(self, tx: Transaction, id_: str) -> Match:
         """A match, with its secrets. Raises `NoSuchMatch`."""
         return await self.matches.get(tx, id_)
 
+    @joins
     async def play(
         self, tx: Transaction, match: Match, seat: str, move: Any, number: int | None = None
     ) -> Match:
@@ -85,16 +90,19 @@ class Games:
         rules = self._rules_of(match)
         return await self.matches.play(tx, rules, match, seat, move, number)
 
+    @joins
     async def leave(self, tx: Transaction, match: Match, seat: str, *others: str) -> Match:
         """Let a player give up, or several: the others win. Once it has ended, it changes
         nothing."""
         return await self.matches.leave(tx, self._rules_of(match), match, seat, others)
 
+    @joins
     async def expire(self, tx: Transaction, match: Match, *seats: str) -> Match:
         """Let those lose who have yet to move, or some of them; not before its time, if it has a
         clock."""
         return await self.matches.expire(tx, self._rules_of(match), match, seats)
 
+    @joins
     async def stop(
         self, tx: Transaction, match: Match, winners: Sequence[str] | None = None
     ) -> Match:
@@ -108,6 +116,7 @@ class Games:
         seat = next((seat for seat, name in players if user is not None and name == user), None)
         return view(rules, match, seat)
 
+    @joins
     async def log(self, tx: Transaction, id_: str) -> list[Entry]:
         """What has happened in a match that is over: before that, it would tell secrets. Raises
         `NoSuchMatch`, `match_on`."""
@@ -116,6 +125,7 @@ class Games:
             raise BadInput("the game is still on: its log is open after its end", code="match_on")
         return await self.matches.log(tx, id_)
 
+    @joins
     async def replay(self, tx: Transaction, id_: str) -> list[View]:
         """A match that is over, move by move, as whoever looks on has seen it. Raises
         `NoSuchMatch`, `match_on`."""
@@ -133,7 +143,7 @@ class Games:
         if match is not None:
             late = self._game(match.begun.game).late
             if late is not None:
-                await late(tx, match)
+                await late(UserTransaction(tx), match)
 
     def _game(self, name: str) -> Game:
         game = self._games.get(name) if type(name) is str else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onceward import limits
 from onceward.errors import BadInput, LockLost
 from onceward.parts.locks import Request, hold_key, release_writes
+from onceward.records import joins
 from onceward.service.keeper import Keeper
 from onceward.transaction import Transaction
 
@@ -65,6 +66,7 @@ class Lock:
         """How long the lease lasts if it is not renewed."""
         return (self.until_ns - self._locks.store.clock.elapsed_ns()) / 1e9
 
+    @joins
     async def guard(self, tx: Transaction) -> None:
         """Let a transaction commit only while all names are held. Raises `LockLost`."""
         table = self._locks.table

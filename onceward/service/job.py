@@ -13,6 +13,7 @@ from onceward.parts import steps as steps_part
 from onceward.parts.inbox import Inbox, Receipt
 from onceward.parts.schedule import Claim, Schedule, milliseconds
 from onceward.parts.steps import Step, Steps, done_step, result_of
+from onceward.records import UserTransaction
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -76,13 +77,19 @@ class Job:
         self._inbox = inbox
         self._insist = insist
         self._tx: Transaction | None = None
+        self._user_tx: UserTransaction | None = None
         self._names: set[str] = set()
         self._stepping = 0
         self._sleeps = 0
 
     @property
-    def tx(self) -> Transaction:
+    def tx(self) -> UserTransaction:
         """The transaction that ends the job. It begins with its first use, after all steps."""
+        if self._user_tx is None or self._stepping:
+            self._user_tx = UserTransaction(self._begin())
+        return self._user_tx
+
+    def _begin(self) -> Transaction:
         if self._stepping:
             raise BadInput(
                 "job.tx was used inside a step: a step that is recorded is not run again, and "
@@ -108,12 +115,14 @@ class Job:
 
     async def send(self, queue: str, body: Any, **options: Any) -> str:
         """Send a job in the same commit; options as for `App.send`. Returns its id."""
-        return await self._schedule.send(self.tx, queue, body, **send_options(self._store, options))
+        return await self._schedule.send(
+            self._begin(), queue, body, **send_options(self._store, options)
+        )
 
     async def accept(self, queue: str, body: Any, **options: Any) -> Receipt:
         """Send a message in the same commit, once for its key; options as for `App.accept`."""
         options = send_options(self._store, options, ACCEPT_OPTIONS)
-        return await self._inbox.accept(self.tx, queue, body, **options)
+        return await self._inbox.accept(self._begin(), queue, body, **options)
 
     async def step(
         self,

@@ -41,6 +41,7 @@ from onceward.parts.locks import (
     request_key,
 )
 from onceward.parts.schedule import admit_lease
+from onceward.records import joins
 from onceward.service.bell import Bell
 from onceward.service.dispatcher import Dispatcher
 from onceward.service.hold import Hold, Lock, Terms
@@ -111,10 +112,12 @@ class Locks:
             raise BadInput(f"one waits 0 or more seconds, or None for no end, not {wait_s!r}")
         return Hold(self, Terms(capacities, lease_ms, wait_s, owner), cancel)
 
+    @joins
     async def guard(self, tx: Transaction, name: str, token: int) -> None:
         """Let a transaction commit only while the token holds the lock. Raises `LockLost`."""
         await self.table.guard(tx, name, token)
 
+    @joins
     async def gate(self, tx: Transaction, resource: str, token: int) -> None:
         """Let a token through to something outside, unless a newer one has been through."""
         await self.table.gate(tx, resource, token)

@@ -12,8 +12,8 @@ from onceward import keys
 from onceward.errors import BadInput
 from onceward.parts.games import Match, Rules, View
 from onceward.parts.seats import Board, Change, Ending, Seats, Table
+from onceward.records import UserTransaction, admit_tx
 from onceward.service.games import Games
-from onceward.transaction import Transaction
 
 LIVE = "game"
 """The map of a table's room."""
@@ -41,13 +41,13 @@ class TableReferee:
         self._part = seats
         self._board = board
 
-    async def begin(self, tx: Transaction, table: Table) -> None:
+    async def begin(self, tx: UserTransaction, table: Table) -> None:
         """Begin a match of those who are seated."""
         match = await self._games.begin(tx, self._rules.name, table.players, place=place(table.id))
         match = await self._bots_move(tx, table, match)
         await self._go_on(tx, table, match)
 
-    async def move(self, tx: Transaction, table: Table, user: str, move: Any) -> View:
+    async def move(self, tx: UserTransaction, table: Table, user: str, move: Any) -> View:
         """Judge a move, which may be a `Move`; returns what its player sees then. Raises
         `BadInput` for one that may not be made."""
         match = await self._games.at(tx, place(table.id))
@@ -63,7 +63,7 @@ class TableReferee:
             await self._go_on(tx, table, after, keep=after.number == match.number)
         return self._games.view(after, user)
 
-    async def ended(self, tx: Transaction, table: Table, ending: Ending) -> None:
+    async def ended(self, tx: UserTransaction, table: Table, ending: Ending) -> None:
         """The table has ended a game; unless its match has ended it, that ends now."""
         match = await self._games.at(tx, place(table.id))
         if match is None:
@@ -79,7 +79,7 @@ class TableReferee:
             match = await self._games.stop(tx, match, told)
         await self._show(tx, table, match)
 
-    async def _bots_move(self, tx: Transaction, table: Table, match: Match) -> Match:
+    async def _bots_move(self, tx: UserTransaction, table: Table, match: Match) -> Match:
         """Let bots move for as long as it is their turn."""
         while True:
             bots = [seat for seat in match.awaited if _is_bot(table, seat)]
@@ -91,7 +91,7 @@ class TableReferee:
             match = await self._games.play(tx, match, bots[0], move)
 
     async def _go_on(
-        self, tx: Transaction, table: Table, match: Match, *, keep: bool = False
+        self, tx: UserTransaction, table: Table, match: Match, *, keep: bool = False
     ) -> None:
         """Show how it stands, and let the table wait for those who are to move, or end it."""
         await self._show(tx, table, match)
@@ -103,12 +103,12 @@ class TableReferee:
             winners = [players[seat] for seat in match.outcome.winners]
             await self._part.result(tx, table.id, winners, game=table.number)
 
-    async def _show(self, tx: Transaction, table: Table, match: Match) -> None:
+    async def _show(self, tx: UserTransaction, table: Table, match: Match) -> None:
         seen = msgspec.to_builtins(self._games.view(match))
         changes = [Change(LIVE, "now", seen)]
         if match.outcome is not None:
             changes = [Change(LIVE, "last", seen), Change(LIVE, "now", gone=True)]
-        await self._board.show(tx, table.id, changes)
+        await self._board.show(admit_tx(tx), table.id, changes)
 
 
 def place(table: str) -> str:

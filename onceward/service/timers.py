@@ -13,10 +13,11 @@ from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.parts.schedule import is_whole, milliseconds
 from onceward.parts.timers import FIRE_WRITES, TIMER_DUE, Call, Send, Spec, Target, View, id_for
 from onceward.parts.timers import Timers as TimersPart
+from onceward.records import AnyTransaction, admit_tx
 from onceward.service.dispatcher import Dispatcher
 from onceward.service.key_source import KeySource
 from onceward.store import Store
-from onceward.transaction import Transaction, admit_tx
+from onceward.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ class Timers:
         key: str | None = None,
         caller: Caller | str = "",
         replace: bool = True,
-        tx: Transaction | None = None,
+        tx: AnyTransaction | None = None,
     ) -> View:
         """Let something happen at a time: a job in a queue, or a POST to a URL or endpoint.
 
@@ -109,7 +110,7 @@ class Timers:
         key: str | None = None,
         caller: Caller | str = "",
         replace: bool = True,
-        tx: Transaction | None = None,
+        tx: AnyTransaction | None = None,
     ) -> View:
         """`set`, of what is described already."""
         view, _ = await self.add(spec, id_, key=key, caller=caller, replace=replace, tx=tx)
@@ -123,7 +124,7 @@ class Timers:
         key: str | None = None,
         caller: Caller | str = "",
         replace: bool = False,
-        tx: Transaction | None = None,
+        tx: AnyTransaction | None = None,
     ) -> tuple[View, bool]:
         """`put`, which also says whether the same one was there before."""
         if key is not None and id_ is not None:
@@ -170,7 +171,7 @@ class Timers:
         return id_for(caller_id(caller), key)
 
     async def get(
-        self, id_: str, *, caller: Caller | str = "", tx: Transaction | None = None
+        self, id_: str, *, caller: Caller | str = "", tx: AnyTransaction | None = None
     ) -> View:
         """A timer, and what became of its last firing. Raises `NoSuchTimer`."""
         owner = caller_id(caller)
@@ -202,7 +203,7 @@ class Timers:
         at_ms: int | None = None,
         delay_s: float | None = None,
         caller: Caller | str = "",
-        tx: Transaction | None = None,
+        tx: AnyTransaction | None = None,
     ) -> View:
         """Let a timer be due at another time. Raises `NoSuchTimer`, `AlreadyEnded`."""
         if (at_ms is None) == (delay_s is None):
@@ -217,13 +218,13 @@ class Timers:
         return await self._run(fn, tx)
 
     async def cancel(
-        self, id_: str, *, caller: Caller | str = "", tx: Transaction | None = None
+        self, id_: str, *, caller: Caller | str = "", tx: AnyTransaction | None = None
     ) -> View:
         """Let a timer not fire, or no more. Raises `NoSuchTimer`, `AlreadyEnded`."""
         owner = caller_id(caller)
         return await self._run(lambda tx: self.part.cancel(tx, id_, caller=owner), tx)
 
-    async def _run(self, fn: Callable[[Transaction], Awaitable[T]], tx: Transaction | None) -> T:
+    async def _run(self, fn: Callable[[Transaction], Awaitable[T]], tx: AnyTransaction | None) -> T:
         return await (self._store.run(fn) if tx is None else fn(admit_tx(tx)))
 
 

@@ -62,9 +62,9 @@ async def find_at_rest(world: World, history: History, found: Found) -> None:
             await asyncio.gather(*[job(id_) for id_ in ids[first : first + TOGETHER]])
         for id_ in history.timers:
             await timer(id_)
-        async for record in _all(engine, EFFECTS):
+        async for record in _all(engine, keys.USER + EFFECTS):
             found.effects[record.key[1]] = int(record.value)
-        async for record in _all(engine, ORDERS):
+        async for record in _all(engine, keys.USER + ORDERS):
             last, count, wrong = msgspec.json.decode(record.value)
             found.orders[record.key[1]] = Order(last, count, [tuple(pair) for pair in wrong])
 

@@ -8,7 +8,7 @@ from onceward.app import App
 from onceward.engine.base import Engine, Put, Write
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.ids import Ids
-from onceward.keys import Key
+from onceward.keys import USER, Key, shown_key, user_key
 from onceward.store import Store
 from onceward.testing.clock import Process, VirtualClock, VirtualLoop
 from onceward.values import decode
@@ -57,14 +57,21 @@ class Apps:
         """All commits of all applications that wrote something."""
         return [list(writes) for engine in self.engines for writes in engine.commits]
 
-    def commits_of(self, key: Key) -> list[list[Write]]:
-        """Those that have put something under a key."""
+    def commits_of(self, key: Key, *, internal: bool = False) -> list[list[Write]]:
+        """Those that have put something under a key of the application, or an internal one."""
+        key = key if internal else user_key(key)
         return [c for c in self.commits if any(w.key == key and type(w) is Put for w in c)]
 
-    def value(self, key: Key) -> Any:
-        """What stands under a key; None if nothing."""
+    def value(self, key: Key, *, internal: bool = False) -> Any:
+        """What the application has under a key, or an internal record; None if nothing."""
+        key = key if internal else user_key(key)
         record = self.records.get(key)
         return None if record is None else decode(record.value, Any, key)
+
+    @property
+    def own(self) -> dict[Key, Any]:
+        """The records of the application, by its own keys."""
+        return {shown_key(key): r for key, r in self.records.items() if key[0].startswith(USER)}
 
     @property
     def records(self) -> dict[Key, Any]:

@@ -49,7 +49,7 @@ async def test_other_nodes_follow_by_a_hint_or_by_looking(deaf: bool) -> None:
     async def forget(tx: Transaction) -> None:
         tx.delete(settings_key("q"))
 
-    await one.run(forget)
+    await one.store.run(forget)
     assert one.node.book("q") == DEFAULT
     await cluster.until(lambda: other.node.book("q") == DEFAULT)
 

@@ -120,7 +120,7 @@ async def test_a_record_that_cannot_be_read_is_left_out() -> None:
         async def damage(tx: Transaction, key: Key) -> None:
             tx.put(key, "nonsense")
 
-        await app.run(lambda tx: damage(tx, job_key(ids[0])))
+        await app.store.run(lambda tx: damage(tx, job_key(ids[0])))
         census = Census(app.store, app.node.schedule.slots)
         await census.count()
         assert census.queues["q"].jobs == Counter(ready=2)
@@ -138,13 +138,15 @@ async def test_timers_rooms_and_endpoints_that_fail_are_counted_now_and_then() -
             await app.run(partial(app.rooms.create, id_=f"r{number}", by="ann"))
         secret = signing.new_secret(app.store.ids)
         for id_ in ("a", "b"):
-            await app.run(partial(endpoints.put, id_=id_, url="https://x.example", secret=secret))
-        await app.run(partial(endpoints.note, id_="b", failing=True, said="500", caller=""))
+            await app.store.run(
+                partial(endpoints.put, id_=id_, url="https://x.example", secret=secret)
+            )
+        await app.store.run(partial(endpoints.note, id_="b", failing=True, said="500", caller=""))
         await census.count()
         assert census.timers == Counter(active=4, cancelled=1)
         assert census.rooms == 3
         assert [(one.id, one.said) for one in census.failing] == [("b", "500")]
-        await app.run(partial(endpoints.note, id_="b", failing=False, said="200", caller=""))
+        await app.store.run(partial(endpoints.note, id_="b", failing=False, said="200", caller=""))
         for _ in range(limits.CENSUS_OTHERS - 1):
             await census.count()
         assert census.failing

@@ -117,7 +117,7 @@ async def test_a_transaction_that_fails_leaves_the_hands_free() -> None:
     async with opened(concurrency=1) as shop:
         for _ in range(3):
             with pytest.raises(ValueError, match="no"):
-                await shop.app.run(fail)
+                await shop.app.store.run(fail)
         id_ = await shop.app.send("q", "after")
         await shop.done(id_)
     assert shop.seen == ["after"]

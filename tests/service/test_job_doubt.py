@@ -153,7 +153,7 @@ async def test_what_is_settled_as_not_done_is_done() -> None:
         assert "ConnectionError: reset by peer" in job.reason
         await app.queues.settle(id_, "pay", done=False)
         assert (await app.wait(id_)).result == "receipt 2"
-    assert apps.value(steps_key(id_)) is None
+    assert apps.value(steps_key(id_), internal=True) is None
 
 
 @pytest.mark.parametrize("found", ["done", "not done", "not found out"])

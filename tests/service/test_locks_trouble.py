@@ -221,7 +221,7 @@ async def test_a_lock_released_by_someone_else_is_lost_at_once_on_its_own_node()
     first = Holder(one, "a")
     lock = await first.hold()
     start_s = cluster.loop.time()
-    await one.run(lambda tx: one.locks.table.release(tx, lock.id))
+    await one.store.run(lambda tx: one.locks.table.release(tx, lock.id))
     await asyncio.wait([first.task])
     assert cluster.loop.time() - start_s < 0.01
     assert isinstance(first.error, LockLost)
@@ -248,7 +248,7 @@ async def test_a_body_that_may_go_on_learns_of_the_loss_by_the_event() -> None:
     one, two = await pair(cluster)
     first = Holder(one, "a", cancel=False, lease_ms=3_000)
     lock = await first.hold()
-    await two.run(lambda tx: two.locks.table.release(tx, lock.id))
+    await two.store.run(lambda tx: two.locks.table.release(tx, lock.id))
     await lock.lost.wait()
     assert not lock.held
     assert "is over" in lock.reason
@@ -261,7 +261,7 @@ async def test_a_body_that_ends_before_it_has_heard_of_the_loss_is_told_in_the_e
     one, two = await pair(cluster)
     first = Holder(one, "a")
     lock = await first.hold()
-    await two.run(lambda tx: two.locks.table.release(tx, lock.id))
+    await two.store.run(lambda tx: two.locks.table.release(tx, lock.id))
     error = await first.end()
     assert isinstance(error, LockLost)
     assert "was released by someone else" in error.message

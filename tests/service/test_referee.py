@@ -88,7 +88,9 @@ async def test_a_win_is_found_here_and_the_next_game_begins_in_that_commit() -> 
             {"X": "ann", "O": "cas"},
             [""] * 9,
         )
-        [commit] = here.apps.commits_of((f"match#{seen.match}", "log#0000000000000006"))
+        [commit] = here.apps.commits_of(
+            (f"match#{seen.match}", "log#0000000000000006"), internal=True
+        )
         kinds = {write.key[0].partition("#")[0] for write in commit}
         assert {"match", "playing", "table", "stand", "lane", "room"} <= kinds
         assert len({write.key for write in commit if write.key[1] == "head"}) >= 4

@@ -45,7 +45,9 @@ async def test_every_end_is_an_end(state: str) -> None:
         if state == "dead":
             await app.fail(id_, claim.token, "no", final=True)
         elif state == "doubt":
-            await app.run(lambda tx: app.node.schedule.hold(tx, id_, claim.token, "who knows"))
+            await app.store.run(
+                lambda tx: app.node.schedule.hold(tx, id_, claim.token, "who knows")
+            )
         else:
             await app.cancel(id_)
         assert (await waiting).state == state

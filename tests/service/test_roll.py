@@ -89,7 +89,7 @@ async def test_a_damaged_record_is_passed_over() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
         id_ = await app.send("q", 1)
-        await app.run(damage)
+        await app.store.run(damage)
         page = await look(app)
         assert [found for found, _ in page.found] == [id_]
         assert page.looked == 2

@@ -31,7 +31,7 @@ class Pair:
 
     async def even(self) -> bool:
         """Whether both know each other, and have a half of the slots each."""
-        known = await self.apps[0].run(lambda tx: tx.scan(HUBS))
+        known = await self.apps[0].store.run(lambda tx: tx.scan(HUBS))
         shares = [len(app.node.placement.owned) for app in self.apps]
         return len(known) == 2 and shares == [2, 2]
 

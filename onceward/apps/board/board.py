@@ -23,7 +23,7 @@ from onceward.app import App
 from onceward.apps.board import limits
 from onceward.apps.board.shapes import SHAPES
 from onceward.errors import BadInput, NoSuchRoom, OncewardError
-from onceward.transaction import Transaction
+from onceward.records import UserTransaction
 from onceward.web.auth import Auth, JwtKey
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
@@ -146,7 +146,7 @@ class Board:
             await self._create(room, user)
         return Response.of(Ticket(self._token(user, room), user, room))
 
-    async def _exists(self, tx: Transaction, room: str) -> bool:
+    async def _exists(self, tx: UserTransaction, room: str) -> bool:
         try:
             await self.app.rooms.info(tx, room)
         except NoSuchRoom:
@@ -156,7 +156,7 @@ class Board:
     async def _create(self, room: str, user: str) -> None:
         """Create a board for a visitor; idempotent. Raises `too_many_rooms`."""
 
-        async def fn(tx: Transaction) -> None:
+        async def fn(tx: UserTransaction) -> None:
             if await self._exists(tx, room):
                 return
             meta = {} if room in self._named else _OF_VISITOR
@@ -173,7 +173,7 @@ class Board:
         async with self._creating:
             await self.app.run(fn)
 
-    async def _count(self, tx: Transaction) -> int:
+    async def _count(self, tx: UserTransaction) -> int:
         """How many boards of visitors there are, as far as that matters."""
         total, after = 0, ""
         while total < self._boards_max:
@@ -201,7 +201,7 @@ class Board:
             if not self.app.hub.members(room):
                 await self.app.run(lambda tx, room=room: self._expire(tx, room))  # type: ignore[misc]
 
-    async def _expire(self, tx: Transaction, room: str) -> None:
+    async def _expire(self, tx: UserTransaction, room: str) -> None:
         rooms = self.app.rooms
         try:
             changed_ms = (await rooms.info(tx, room)).made_ms

@@ -26,8 +26,8 @@ from onceward.errors import (
     OncewardError,
     TooLarge,
 )
+from onceward.records import UserTransaction
 from onceward.service.job import Job
-from onceward.transaction import Transaction
 
 logger = logging.getLogger("onceward.credit")
 
@@ -88,7 +88,7 @@ class Credit:
         """Take all notifications of an envelope in: durable when this returns. For each, why it
         came. If it raises, some may have been taken in: it can be sent again."""
 
-        async def take(piece: Sequence[Notification], tx: Transaction) -> list[Repeat]:
+        async def take(piece: Sequence[Notification], tx: UserTransaction) -> list[Repeat]:
             await tx.fetch([key_of(envelope.organisation, one.opportunity) for one in piece])
             return [await self._accept(tx, envelope.organisation, one) for one in piece]
 
@@ -107,7 +107,7 @@ class Credit:
         taken = await asyncio.gather(*[commit(piece) for piece in pieces])
         return [repeat for some in taken for repeat in some]
 
-    async def _accept(self, tx: Transaction, organisation: str, came: Notification) -> Repeat:
+    async def _accept(self, tx: UserTransaction, organisation: str, came: Notification) -> Repeat:
         key = key_of(organisation, came.opportunity)
         known = await tx.get(key, Application)
         if known is not None:
@@ -140,7 +140,7 @@ class Credit:
         if not 0 < len(reason) <= _REASON_CHARS_MAX:
             raise BadInput(f"a reason has 1 to {_REASON_CHARS_MAX} characters", code="wrong_type")
 
-        async def fn(tx: Transaction) -> Pull:
+        async def fn(tx: UserTransaction) -> Pull:
             application = await self._application(tx, organisation, opportunity)
             body = {
                 "organisation": organisation,
@@ -177,7 +177,7 @@ class Credit:
         return await self.app.run(lambda tx: self._application(tx, organisation, opportunity))
 
     async def _application(
-        self, tx: Transaction, organisation: str, opportunity: str
+        self, tx: UserTransaction, organisation: str, opportunity: str
     ) -> Application:
         known = await tx.get(key_of(organisation, opportunity), Application)
         if known is None:

@@ -36,8 +36,8 @@ from onceward.keys import Key
 from onceward.limits import SCAN_RECORDS_MAX
 from onceward.parts.games import Match
 from onceward.parts.inbox import Receipt
+from onceward.records import UserTransaction
 from onceward.service.job import Job
-from onceward.transaction import Transaction
 from onceward.web.site import Site
 
 TEXTS = "rps-texts"
@@ -135,7 +135,7 @@ class Game:
             cleared.leaves = gone  # there may be more
         return await self._carry_out(job, cleared)
 
-    async def _late(self, tx: Transaction, match: Match) -> None:
+    async def _late(self, tx: UserTransaction, match: Match) -> None:
         """Someone has not thrown back in time, by the clock of the match."""
         first, second = (match.begun.players[seat] for seat in rules.RockPaperScissors.seats)
         waiting = await tx.get((awaiting(second), first), Awaited)
@@ -190,7 +190,7 @@ def _reply(line: Line, said: str) -> tuple[str, Any]:
     return outbox_of(line.via), msgspec.to_builtins(Reply(line.phone, line.ours, said))
 
 
-def _write(tx: Transaction, outcome: Outcome) -> None:
+def _write(tx: UserTransaction, outcome: Outcome) -> None:
     for key, value in outcome.records.items():
         if value is None:
             tx.delete(key)
@@ -198,12 +198,14 @@ def _write(tx: Transaction, outcome: Outcome) -> None:
             tx.put(key, value)
 
 
-async def _scores(tx: Transaction, me: Player, them: Player) -> dict[Key, Score | None]:
+async def _scores(tx: UserTransaction, me: Player, them: Player) -> dict[Key, Score | None]:
     keys = rules.score_keys(me, them)
     return dict(zip(keys, await tx.get_many(keys, Score), strict=True))
 
 
-async def decide(tx: Transaction, line: Line, command: Command, id_: str, duels: Duels) -> Outcome:
+async def decide(
+    tx: UserTransaction, line: Line, command: Command, id_: str, duels: Duels
+) -> Outcome:
     """What comes of a command: reads the records that it depends on, and applies the rules."""
     me = await tx.get(player_key(line.phone), Player)
     if me is not None and me.line != line:
@@ -225,7 +227,7 @@ async def decide(tx: Transaction, line: Line, command: Command, id_: str, duels:
     return Outcome(says=[(line, told)])
 
 
-async def clear(tx: Transaction, gone: Player, duels: Duels) -> Outcome:
+async def clear(tx: UserTransaction, gone: Player, duels: Duels) -> Outcome:
     """Take away some of the games of a player who has left; nothing, if none are left."""
     most = limits.CLEARED_MAX
     thrown = await tx.scan(thrown_by(gone.id), Thrown, limit=most)
@@ -243,7 +245,7 @@ async def clear(tx: Transaction, gone: Player, duels: Duels) -> Outcome:
 
 
 async def _throw(
-    tx: Transaction, line: Line, me: Player | None, command: Command, duels: Duels
+    tx: UserTransaction, line: Line, me: Player | None, command: Command, duels: Duels
 ) -> Outcome:
     them = await _find(tx, command.nick)
     if me is None or them is None or me.id == them.id:
@@ -253,7 +255,7 @@ async def _throw(
     return rules.throw(me, them, command.play, mine, theirs, scores)
 
 
-async def _find(tx: Transaction, nick: str) -> Player | None:
+async def _find(tx: UserTransaction, nick: str) -> Player | None:
     """Who has a nickname."""
     if not rules.is_nick(nick):
         return None
@@ -261,12 +263,12 @@ async def _find(tx: Transaction, nick: str) -> Player | None:
     return None if phone is None else await tx.get(player_key(phone), Player)
 
 
-async def _wins(tx: Transaction, me: Player | None) -> int:
+async def _wins(tx: UserTransaction, me: Player | None) -> int:
     score = None if me is None else await tx.get((scores_of(me.id), ALL), Score)
     return 0 if score is None else score.wins
 
 
-async def _pending(tx: Transaction, me: Player) -> str:
+async def _pending(tx: UserTransaction, me: Player) -> str:
     thrown = await tx.scan(thrown_by(me.id), Thrown, limit=_SHOWN + 1)
     waiting = await tx.scan(awaiting(me.id), Awaited, limit=_SHOWN + 1)
     found = [(row.key[1], row.value.phone) for row in thrown]
@@ -282,7 +284,7 @@ async def _pending(tx: Transaction, me: Player) -> str:
     )
 
 
-async def _score(tx: Transaction, me: Player, nick: str) -> str:
+async def _score(tx: UserTransaction, me: Player, nick: str) -> str:
     most = SCAN_RECORDS_MAX if nick else _SHOWN + 1
     # Who has a nickname now comes before those who had it earlier.
     rows = await tx.scan(scores_of(me.id), Score, end=ALL, limit=most, reverse=bool(nick))
@@ -294,6 +296,6 @@ async def _score(tx: Transaction, me: Player, nick: str) -> str:
     return rules.against(named, _SHOWN) or words.never_played(rules.quoted(nick))
 
 
-async def _top(tx: Transaction) -> str:
+async def _top(tx: UserTransaction) -> str:
     rows = await tx.scan(TOP, str, limit=_SHOWN)
     return rules.ranking([(row.key[1], row.value) for row in rows])

@@ -17,7 +17,7 @@ from onceward.apps.rps.provider import Provider, Reply
 from onceward.errors import NotDone
 from onceward.keys import Key
 from onceward.limits import KEY_NUMBER_MAX
-from onceward.transaction import Transaction
+from onceward.records import UserTransaction
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.pages import Pages
@@ -79,7 +79,7 @@ class Phones(Provider):
         typed = parse(await request.body(limits.REQUEST_BYTES_MAX), Typed)
         game = self.game
 
-        async def accept(tx: Transaction) -> bool:
+        async def accept(tx: UserTransaction) -> bool:
             receipt = await game.accept(
                 self.name, typed.id, typed.sender, typed.text, ours=OURS, tx=tx
             )
@@ -139,14 +139,14 @@ class Phones(Provider):
         raise AssertionError("it has waited long enough")  # pragma: no cover
 
 
-async def _shown(tx: Transaction, after: int) -> list[Any]:
+async def _shown(tx: UserTransaction, after: int) -> list[Any]:
     most = limits.SHOWN_MAX
     if not after:
         return (await tx.scan(_SCREEN, Shown, limit=most, reverse=True))[::-1]
     return await tx.scan(_SCREEN, Shown, start=keys.number(after + 1), limit=most)
 
 
-async def _show(tx: Transaction, shown: Shown) -> None:
+async def _show(tx: UserTransaction, shown: Shown) -> None:
     """Show a text, once for its id."""
     if await tx.get(_id_key(shown.id)) is not None:
         return

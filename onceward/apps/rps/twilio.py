@@ -24,7 +24,7 @@ from onceward.apps.rps.outgoing import Answer, call
 from onceward.apps.rps.provider import Provider, Reply
 from onceward.errors import BadInput, NotDone
 from onceward.keys import Key
-from onceward.transaction import Transaction
+from onceward.records import UserTransaction
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 
@@ -159,7 +159,7 @@ class Twilio(Provider):
     async def _note_sending(self, id_: str, reply: Reply) -> None:
         """Note that a reply may be at Twilio from now on, once more."""
 
-        async def note(tx: Transaction) -> None:
+        async def note(tx: UserTransaction) -> None:
             key = (_open(reply), id_)
             _put(tx, key, (await tx.get(key, int) or 0) + 1)
 
@@ -168,7 +168,7 @@ class Twilio(Provider):
     async def _note_sent(self, id_: str, reply: Reply, sid: str | None = None) -> None:
         """Note what has become of a sending: a message, or nothing."""
 
-        async def note(tx: Transaction) -> None:
+        async def note(tx: UserTransaction) -> None:
             if sid is not None:
                 if await tx.get(_message(sid)) == id_:
                     return  # it was known before
@@ -194,11 +194,11 @@ def _open(reply: Reply) -> str:
     return keys.join("rps-twilio-open", hashlib.sha256(msgspec.json.encode(reply)).hexdigest())
 
 
-def _put(tx: Transaction, key: Key, value: Any) -> None:
+def _put(tx: UserTransaction, key: Key, value: Any) -> None:
     tx.put(key, value, expires_at_ms=tx.now_ms + _KEPT_MS)
 
 
-async def _choose(tx: Transaction, id_: str, reply: Reply, sids: list[str]) -> str | None:
+async def _choose(tx: UserTransaction, id_: str, reply: Reply, sids: list[str]) -> str | None:
     """Which of the messages that say the same is this reply. Raises `RuntimeError` if there is
     one that may be this reply, and may be another."""
     owners = dict(zip(sids, await tx.get_many([_message(sid) for sid in sids], str), strict=True))

@@ -9,8 +9,8 @@ import msgspec
 from onceward.app import App
 from onceward.apps.tictactoe.rules import TicTacToe
 from onceward.errors import NoSuchTable
+from onceward.records import UserTransaction
 from onceward.service.tables.board import room_of
-from onceward.transaction import Transaction
 from onceward.web.http import Request, Response
 from onceward.web.pages import Pages
 from onceward.web.routes import Route
@@ -68,7 +68,7 @@ class Club:
     async def _list(self, site: Any, request: Request) -> Response:
         return Response.of(await self.app.run(self._hall))
 
-    async def _hall(self, tx: Transaction) -> Hall:
+    async def _hall(self, tx: UserTransaction) -> Hall:
         """All tables; those that are not there yet are made."""
         hall = Hall([], tx.now_ms)
         for id_, policy in self.tables.items():

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from onceward.engine.base import ABSENT, ANY, Check, Put, Version, Write
 from onceward.errors import BadInput, Conflict
-from onceward.keys import Key
+from onceward.keys import Key, shown_key
 
 NEVER: Final = 2**63 - 1
 """An expiry that never comes."""
@@ -227,6 +227,6 @@ class Batch:
                 for write, row in zip(member.writes, member.rows, strict=True)
                 if (row[0], row[1]) in keys
             ]
-            text = ", ".join("/".join(key) for key in named)
+            text = ", ".join("/".join(shown_key(key)) for key in named)
             verdicts[number - 1] = Conflict(f"changed meanwhile: {text}", keys=named)
         return verdicts

@@ -19,7 +19,7 @@ from onceward.engine.sqlite.checksum import checksum
 from onceward.engine.sqlite.reader import Progress, Snapshot, read
 from onceward.engine.sqlite.table import connect, create_schema
 from onceward.errors import BadInput
-from onceward.keys import Key, kind_of
+from onceward.keys import Key, kind_of, shown_key
 
 # As bytes, since damaged text may not be text.
 _ROWS = """
@@ -191,5 +191,5 @@ def _key_problems(key: Key) -> Iterator[str]:
 
 def _name(key: Key) -> str:
     """A key for a person, on one line."""
-    partition, sort = key
+    partition, sort = key = shown_key(key)
     return f"{partition} {sort}" if f"{partition}{sort}".isprintable() else repr(key)

@@ -12,7 +12,7 @@ from onceward.engine.sqlite.journal import segment_paths
 from onceward.engine.sqlite.owner import describe, is_owned
 from onceward.engine.sqlite.reader import Progress, Snapshot, read, size_bytes, wal_path
 from onceward.errors import BadInput
-from onceward.keys import after, kind_of
+from onceward.keys import USER, after, kind_of
 
 OTHER_KINDS = "(others)"
 
@@ -72,6 +72,9 @@ class Summary(msgspec.Struct):
     folded_seq: int
     total: Amount
     kinds: dict[str, Amount]
+    """Internal records, by the first word of their partitions."""
+    user: dict[str, Amount]
+    """Records of the application, by the first word of their partitions."""
     expired_records: int
     """Counted above, though no read shows them; the sweeper removes them."""
     oldest_due: Due | None
@@ -101,6 +104,7 @@ def _summary(snapshot: Snapshot, now_ms: int, progress: Progress) -> Summary:
             amount.add(row)
             expired += row.absent_at(now_ms)
     kinds = {kind: amount for kind, amount in sorted(kinds.items()) if amount.records}
+    user = {kind: amount for kind, amount in kinds.items() if kind.startswith(USER)}
     journal_bytes = sum(segment.size_bytes for segment in snapshot.segments)
     return Summary(
         path=path,
@@ -113,7 +117,8 @@ def _summary(snapshot: Snapshot, now_ms: int, progress: Progress) -> Summary:
             sum(amount.records for amount in kinds.values()),
             sum(amount.bytes for amount in kinds.values()),
         ),
-        kinds=kinds,
+        kinds={kind: amount for kind, amount in kinds.items() if kind not in user},
+        user={kind.removeprefix(USER): amount for kind, amount in user.items()},
         expired_records=expired,
         oldest_due=_oldest_due(snapshot, now_ms),
         table_records=table_records,
@@ -139,8 +144,8 @@ def _count_table(snapshot: Snapshot) -> dict[str, Amount]:
         if len(kinds) >= limits.SUMMARY_KINDS_MAX:
             _count(snapshot, kinds.setdefault(OTHER_KINDS, Amount()), _COUNT, first)
             break
-        kind = kind_of(first)
-        start = f"{kind}$" if "#" in first else after(first)
+        kind = _kind(first)
+        start = f"{kind}$" if first.startswith(f"{kind}#") else after(first)
         _count(snapshot, _amount(kinds, first), _COUNT_TO, first, start)
     return kinds
 
@@ -152,10 +157,16 @@ def _count(snapshot: Snapshot, amount: Amount, statement: str, *bounds: str) -> 
 
 
 def _amount(kinds: dict[str, Amount], partition: str) -> Amount:
-    kind = kind_of(partition)
+    kind = _kind(partition)
     if kind not in kinds and len(kinds) >= limits.SUMMARY_KINDS_MAX:
         kind = OTHER_KINDS
     return kinds.setdefault(kind, Amount())
+
+
+def _kind(partition: str) -> str:
+    """The first word, with the prefix of the application's records."""
+    prefix = USER if partition.startswith(USER) else ""
+    return prefix + kind_of(partition.removeprefix(prefix))
 
 
 def _first_partition(snapshot: Snapshot, start: str) -> str | None:

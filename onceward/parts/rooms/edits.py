@@ -19,6 +19,7 @@ from onceward.parts.rooms.names import admit_name, admit_text, plain
 from onceward.parts.rooms.operations import Operation
 from onceward.parts.rooms.room import Entry
 from onceward.parts.rooms.state import State
+from onceward.records import joins
 from onceward.transaction import Transaction
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class Edits(ABC):
         self._ids = ids
 
     @abstractmethod
+    @joins
     async def change(
         self,
         tx: Transaction,
@@ -50,10 +52,12 @@ class Edits(ABC):
     ) -> Entry | None: ...
 
     @abstractmethod
+    @joins
     async def peek(self, tx: Transaction, id_: str, look: Callable[[State], T]) -> T: ...
 
     # Maps. Each raises `NoSuchRoom`, and `BadInput` for what the room refuses.
 
+    @joins
     async def map(self, tx: Transaction, room: str, name: str) -> dict[str, Any] | None:
         """A whole map, or None."""
         admit_name(name, "a map's name")
@@ -64,6 +68,7 @@ class Edits(ABC):
 
         return _copy(await self.peek(tx, room, look))
 
+    @joins
     async def map_get(self, tx: Transaction, room: str, name: str, key: str) -> Any:
         """The value under a key, or None."""
         admit_name(name, "a map's name")
@@ -71,18 +76,21 @@ class Edits(ABC):
         cell = await self.peek(tx, room, lambda state: state.get("map", name, key))
         return None if cell is None else _copy(cell.value)
 
+    @joins
     async def map_set(
         self, tx: Transaction, room: str, name: str, key: str, value: Any, *, by: str = ""
     ) -> None:
         """Put a whole value under a key."""
         await self.change(tx, room, [op.MapSet(name, key, plain(value))], by=by)
 
+    @joins
     async def map_delete(
         self, tx: Transaction, room: str, name: str, key: str, *, by: str = ""
     ) -> None:
         """Remove a key, if it is there."""
         await self.change(tx, room, [op.MapDelete(name, key)], by=by)
 
+    @joins
     async def map_add(
         self, tx: Transaction, room: str, name: str, key: str, amount: float = 1, *, by: str = ""
     ) -> Any:
@@ -90,6 +98,7 @@ class Edits(ABC):
         await self.change(tx, room, [op.MapAdd(name, key, plain(amount))], by=by)
         return await self.map_get(tx, room, name, key)
 
+    @joins
     async def map_compare(
         self,
         tx: Transaction,
@@ -114,16 +123,19 @@ class Edits(ABC):
             return False
         return True
 
+    @joins
     async def map_make(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
         """Let there be a map, empty if it is new."""
         await self.change(tx, room, [op.MapMake(name)], by=by)
 
+    @joins
     async def map_drop(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
         """Remove a map with all that is in it."""
         await self.change(tx, room, [op.MapDrop(name)], by=by)
 
     # Lists.
 
+    @joins
     async def list(self, tx: Transaction, room: str, name: str) -> list[Item] | None:
         """A whole list, or None."""
         admit_name(name, "a list's name")
@@ -135,6 +147,7 @@ class Edits(ABC):
         found = _copy(await self.peek(tx, room, look))
         return None if found is None else [Item(*item) for item in found]
 
+    @joins
     async def list_push(
         self, tx: Transaction, room: str, name: str, value: Any, *, by: str = ""
     ) -> str:
@@ -143,6 +156,7 @@ class Edits(ABC):
         await self.change(tx, room, [op.ListInsert(name, id_, plain(value))], by=by)
         return id_
 
+    @joins
     async def list_insert(
         self, tx: Transaction, room: str, name: str, index: int, value: Any, *, by: str = ""
     ) -> str:
@@ -151,6 +165,7 @@ class Edits(ABC):
         after = await self.peek(tx, room, lambda state: _before(state, name, index))
         return await self.list_insert_after(tx, room, name, after, value, by=by)
 
+    @joins
     async def list_insert_after(
         self, tx: Transaction, room: str, name: str, after: str, value: Any, *, by: str = ""
     ) -> str:
@@ -160,28 +175,33 @@ class Edits(ABC):
         await self.change(tx, room, [op.ListInsert(name, id_, plain(value), after)], by=by)
         return id_
 
+    @joins
     async def list_set(
         self, tx: Transaction, room: str, name: str, item: str, value: Any, *, by: str = ""
     ) -> None:
         """Give an item another value, if it is there."""
         await self.change(tx, room, [op.ListSet(name, item, plain(value))], by=by)
 
+    @joins
     async def list_move(
         self, tx: Transaction, room: str, name: str, item: str, after: str, *, by: str = ""
     ) -> None:
         """Put an item behind another, in front if that is empty."""
         await self.change(tx, room, [op.ListMove(name, item, after)], by=by)
 
+    @joins
     async def list_delete(
         self, tx: Transaction, room: str, name: str, item: str, *, by: str = ""
     ) -> None:
         """Remove an item, if it is there."""
         await self.change(tx, room, [op.ListDelete(name, item)], by=by)
 
+    @joins
     async def list_make(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
         """Let there be a list, empty if it is new."""
         await self.change(tx, room, [op.ListMake(name)], by=by)
 
+    @joins
     async def list_drop(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
         """Remove a list with all that is in it."""
         await self.change(tx, room, [op.ListDrop(name)], by=by)

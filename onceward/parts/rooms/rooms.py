@@ -41,6 +41,7 @@ from onceward.parts.rooms.room import Entry, Room, Taken
 from onceward.parts.rooms.schemas import Schemas, Shapes
 from onceward.parts.rooms.state import State, same
 from onceward.parts.schedule import due_partition
+from onceward.records import joins
 from onceward.transaction import Transaction
 from onceward.values import decode
 
@@ -67,6 +68,7 @@ class Rooms(Edits):
 
     # Whole rooms.
 
+    @joins
     async def create(
         self,
         tx: Transaction,
@@ -95,6 +97,7 @@ class Rooms(Edits):
         tx.put(head_key(id_), Head(info.epoch))
         return id_, info
 
+    @joins
     async def info(self, tx: Transaction, id_: str, known: Info | None = None) -> Info:
         """What was said about a room: `known` itself, if that is still so. Raises
         `NoSuchRoom`."""
@@ -105,6 +108,7 @@ class Rooms(Edits):
             raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
         return known if known is not None and known == info else info
 
+    @joins
     async def head(self, tx: Transaction, id_: str) -> Head:
         """Where a room is. Raises `NoSuchRoom`."""
         head = await tx.get(head_key(id_), Head, cached=True)
@@ -114,6 +118,7 @@ class Rooms(Edits):
             raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
         return head
 
+    @joins
     async def configure(
         self,
         tx: Transaction,
@@ -140,6 +145,7 @@ class Rooms(Edits):
         tx.put(head_key(id_), msgspec.structs.replace(head, settings=head.settings + 1))
         return info
 
+    @joins
     async def remove(self, tx: Transaction, id_: str) -> Info:
         """Delete a room with all that is in it: at once for everyone. What it leaves is removed
         by what is due. Raises `NoSuchRoom`."""
@@ -151,6 +157,7 @@ class Rooms(Edits):
             tx.put(self._purge_entry(tx.now_ms, id_, info.epoch), ROOM_DUE)
         return info
 
+    @joins
     async def find(
         self,
         tx: Transaction,
@@ -187,6 +194,7 @@ class Rooms(Edits):
 
     # Steps.
 
+    @joins
     async def change(
         self,
         tx: Transaction,
@@ -221,6 +229,7 @@ class Rooms(Edits):
         await write(tx, id_, info, head, [step.entry], pieces)
         return step.entry
 
+    @joins
     async def peek(self, tx: Transaction, id_: str, look: Callable[[State], T]) -> T:
         """What a function finds in the state of a room, with what this transaction has done to
         it so far. The function must change nothing. Raises `NoSuchRoom`."""
@@ -231,6 +240,7 @@ class Rooms(Edits):
         with _ahead(room, own):
             return look(room.state)
 
+    @joins
     async def append(
         self,
         tx: Transaction,
@@ -271,6 +281,7 @@ class Rooms(Edits):
         )
         return head, tx.put(head_key(id_), head)
 
+    @joins
     async def log(
         self,
         tx: Transaction,
@@ -308,6 +319,7 @@ class Rooms(Edits):
         [entry] = await entries_of(tx, id_, head.epoch, seq - 1, seq)
         return entry.digest
 
+    @joins
     async def newest(
         self, tx: Transaction, id_: str, steps_max: int, bytes_max: int
     ) -> list[Entry]:
@@ -315,6 +327,7 @@ class Rooms(Edits):
         log. Raises `NoSuchRoom`."""
         return await newest(tx, id_, await self.head(tx, id_), steps_max, bytes_max)
 
+    @joins
     async def load(self, tx: Transaction, id_: str, at: int | None = None) -> Room:
         """A room as it is, or as it was at a sequence number. The caller may change it. Raises
         `NoSuchRoom`, `HistoryGone`."""

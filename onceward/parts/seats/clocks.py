@@ -30,6 +30,7 @@ from onceward.parts.seats.records import (
 from onceward.parts.seats.sitting import Sitting
 from onceward.parts.seats.views import Leader, Reason, Table
 from onceward.parts.seats.whole import whole
+from onceward.records import joins
 from onceward.transaction import Transaction
 from onceward.values import encode
 
@@ -41,6 +42,7 @@ PURGE_WRITES = limits.SEATS_PURGE_RECORDS + 6
 class Clocks(Games):
     """What happens to whole tables, and by the clock."""
 
+    @joins
     @whole
     async def create(
         self,
@@ -83,10 +85,12 @@ class Clocks(Games):
         await sitting.save()
         return sitting.table()
 
+    @joins
     async def get(self, tx: Transaction, id_: str) -> Table:
         """A table as it is; a closed one is known for a day."""
         return (await self._load(tx, id_, looks=True)).table()
 
+    @joins
     async def find(
         self, tx: Transaction, *, prefix: str = "", after: str = "", most: int = 50
     ) -> list[Table]:
@@ -112,6 +116,7 @@ class Clocks(Games):
                 pass  # it has just expired
         return found
 
+    @joins
     async def pause(self, tx: Transaction, id_: str) -> Table:
         """Stop all clocks, begin no game and seat nobody, until `resume`; twice is once."""
         sitting = await self._load(tx, id_)
@@ -121,6 +126,7 @@ class Clocks(Games):
             await sitting.save()
         return sitting.table()
 
+    @joins
     @whole
     async def resume(self, tx: Transaction, id_: str) -> Table:
         """Go on where it was paused; twice is once."""
@@ -132,6 +138,7 @@ class Clocks(Games):
             await self._settle(sitting)
         return await self.get(tx, id_)
 
+    @joins
     @whole
     async def close(self, tx: Transaction, id_: str) -> Table:
         """End it for everyone, at once; a game that is on does not count. Twice is once."""
@@ -142,12 +149,14 @@ class Clocks(Games):
 
     # Ratings.
 
+    @joins
     async def rating(self, tx: Transaction, ladder: str, user: str) -> Rating | None:
         """How well someone plays, or None if it is not known."""
         admit_user(user)
         _admit_ladder(ladder)
         return await tx.get(rating_key(ladder, user), Rating)
 
+    @joins
     async def leaders(
         self, tx: Transaction, ladder: str, *, most: int = 100, after: tuple[int, str] | None = None
     ) -> list[Leader]:

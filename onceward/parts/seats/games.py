@@ -27,6 +27,7 @@ from onceward.parts.seats.records import (
 )
 from onceward.parts.seats.sitting import Sitting
 from onceward.parts.seats.views import Board, Change, Ending, Reason, Referee, Table
+from onceward.records import UserTransaction
 from onceward.transaction import Transaction
 
 _UNPLAYED = f"{limits.SEATS_UNPLAYED_MAX} games in a row were over before anyone could move"
@@ -115,7 +116,7 @@ class Games:
             beginning = (sitting.tx, sitting.id)
             self._beginning.add(beginning)
             try:
-                await referee.begin(sitting.tx, sitting.table())
+                await referee.begin(UserTransaction(sitting.tx), sitting.table())
             finally:
                 self._beginning.discard(beginning)
 
@@ -292,7 +293,7 @@ class Games:
     async def _tell_referee(self, sitting: Sitting, table: Table, ending: Ending) -> None:
         referee = self._referee(sitting)
         if referee is not None:
-            await referee.ended(sitting.tx, table, ending)
+            await referee.ended(UserTransaction(sitting.tx), table, ending)
 
     # Ratings.
 

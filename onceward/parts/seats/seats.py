@@ -24,6 +24,7 @@ from onceward.parts.seats.records import (
 from onceward.parts.seats.sitting import Sitting
 from onceward.parts.seats.views import Ending, Place
 from onceward.parts.seats.whole import whole
+from onceward.records import UserTransaction, joins
 from onceward.transaction import Transaction
 
 
@@ -31,6 +32,7 @@ class Seats(Clocks):
     """The tables of one database. All raise `NoSuchTable`; those that change something raise
     `table_closed` for a closed one. What raises has changed nothing, also for who goes on."""
 
+    @joins
     @whole
     async def join(
         self,
@@ -100,6 +102,7 @@ class Seats(Clocks):
         free = len(policy.seats) - len(seated)
         return size <= free and all(seat.tier == tier for seat in seated)
 
+    @joins
     @whole
     async def leave(self, tx: Transaction, id_: str, user: str) -> Place:
         """Get up, or out of the line, with all of one's party there; who is not there stays away.
@@ -127,6 +130,7 @@ class Seats(Clocks):
             await self._settle(sitting)
         return await self._placed(sitting, user)
 
+    @joins
     @whole
     async def watch(self, tx: Transaction, id_: str, user: str) -> Place:
         """Be a spectator; who sits or waits there stays where it is. Raises `table_full`."""
@@ -142,6 +146,7 @@ class Seats(Clocks):
             await sitting.save()
         return await self._placed(sitting, user)
 
+    @joins
     @whole
     async def ready(self, tx: Transaction, id_: str, user: str) -> Place:
         """Say that one is ready, or wants to play again. When all are, the game begins. It means
@@ -156,6 +161,7 @@ class Seats(Clocks):
             await self._is_here(sitting, user)
         return await self.place(tx, id_, user)
 
+    @joins
     @whole
     async def move(self, tx: Transaction, id_: str, user: str, move: Any, *, key: str = "") -> Any:
         """Let the referee judge a move of someone who is seated; returns its answer. With a key
@@ -183,7 +189,7 @@ class Seats(Clocks):
         if referee is None:
             raise BadInput(f"the table {id_!r} has no game with moves", code="no_game")
         await self._is_here(sitting, user, acts=True)
-        answer = await referee.move(tx, sitting.table(), user, move)
+        answer = await referee.move(UserTransaction(tx), sitting.table(), user, move)
         if key:
             after = await self._load(tx, id_)
             stand = await after.stand(user)
@@ -192,6 +198,7 @@ class Seats(Clocks):
                 after.put_stand(user, stand)
         return answer
 
+    @joins
     @whole
     async def turn(
         self, tx: Transaction, id_: str, users: Collection[str], *, keep: bool = False
@@ -212,6 +219,7 @@ class Seats(Clocks):
             seat.turn = waits
         await sitting.save()
 
+    @joins
     @whole
     async def result(
         self, tx: Transaction, id_: str, winners: Sequence[str], *, game: int | None = None
@@ -234,12 +242,14 @@ class Seats(Clocks):
                 raise BadInput(f"{str(user)[:100]!r} does not play at {id_!r}", code="not_seated")
         return await self._finish(sitting, winners, "result", {})
 
+    @joins
     async def draw(self, tx: Transaction, id_: str, *, game: int | None = None) -> Ending:
         """End the game that is on: nobody has won."""
         return await self.result(tx, id_, (), game=game)
 
     # Connections, and signs of life.
 
+    @joins
     async def away(self, tx: Transaction, id_: str, user: str) -> Place:
         """The connection is lost: the seat is kept for the time of grace. Once for several."""
         admit_user(user)
@@ -251,11 +261,13 @@ class Seats(Clocks):
             await sitting.save()
         return await self.place(tx, id_, user)
 
+    @joins
     async def back(self, tx: Transaction, id_: str, user: str) -> Place:
         """The connection is there again: the seat is kept for good. Also a sign of life."""
         await self.alive(tx, id_, user)
         return await self.place(tx, id_, user)
 
+    @joins
     async def alive(self, tx: Transaction, id_: str, user: str) -> None:
         """Give a sign of life. Of those who wait it touches nothing but their own record; for
         those who play it does not count as a move."""
@@ -331,6 +343,7 @@ class Seats(Clocks):
 
     # Looking.
 
+    @joins
     async def place(self, tx: Transaction, id_: str, user: str) -> Place:
         """Where someone is at a table: exact, at the cost of a few records."""
         admit_user(user)

@@ -6,6 +6,7 @@ import msgspec
 
 from onceward.parts.seats.policy import Policy
 from onceward.parts.seats.records import Phase, Role, Seat
+from onceward.records import UserTransaction
 from onceward.transaction import Transaction
 
 Reason = Literal["result", "left", "idle", "lost", "void"]
@@ -105,16 +106,16 @@ class Referee(Protocol):
     """Judges the games of one name. All is called within the transaction that it is about; what
     it writes is part of that commit, and what it raises undoes all of it."""
 
-    async def begin(self, tx: Transaction, table: Table) -> None:
+    async def begin(self, tx: UserTransaction, table: Table) -> None:
         """The game `table.number` begins with those who are seated. If it is over with that, it may
         be ended at once: the next one begins with another commit."""
 
-    async def move(self, tx: Transaction, table: Table, user: str, move: Any) -> Any:
+    async def move(self, tx: UserTransaction, table: Table, user: str, move: Any) -> Any:
         """Someone who is seated moves. Raises `BadInput` for what is no legal move; says whose
         turn it is by `Seats.turn`, and ends the game by `Seats.result`. What it returns is the
         answer."""
 
-    async def ended(self, tx: Transaction, table: Table, ending: Ending) -> None:
+    async def ended(self, tx: UserTransaction, table: Table, ending: Ending) -> None:
         """A game has ended: by its result, or because someone left or ran out of time. `table` is
         as it was before anyone got up."""
 

@@ -19,10 +19,10 @@ from onceward.parts.seats import (
     Seats,
     Table,
 )
+from onceward.records import UserTransaction, by_user
 from onceward.service.dispatcher import Dispatcher
 from onceward.service.tables.turns import Turns
 from onceward.store import Store
-from onceward.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Tables:
         await self._turns.finish()
 
     async def run(
-        self, id_: str, fn: Callable[[Transaction], Awaitable[T]], users: Collection[str] = ()
+        self, id_: str, fn: Callable[[UserTransaction], Awaitable[T]], users: Collection[str] = ()
     ) -> T:
         """Run a transaction of one's own that changes a table, as `App.run` does; it may help to
         say which users it is about. Callers of one table take turns instead of racing, and share
@@ -55,7 +55,7 @@ class Tables:
         if not callable(fn):
             raise BadInput(f"a transaction is an async function, not {type(fn).__name__}")
         _admit_users(users)  # which are read for all who share a commit
-        return await self._turns.run(id_, fn, users)
+        return await self._turns.run(id_, by_user(fn), users)
 
     def new_id(self) -> str:
         """For a table without a name of its own."""
@@ -150,7 +150,7 @@ class Tables:
     async def alive(self, id_: str, users: Collection[str]) -> None:
         """Signs of life of some who are at a table, with one commit."""
 
-        async def fn(tx: Transaction) -> None:
+        async def fn(tx: UserTransaction) -> None:
             for user in users:
                 await self.part.alive(tx, id_, user)
 

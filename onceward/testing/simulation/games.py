@@ -16,6 +16,7 @@ from onceward.engine.base import Delete, Put
 from onceward.errors import BadInput, Unavailable
 from onceward.parts.games import DRAW, Matches, Outcome, Rules, won
 from onceward.parts.seats import Change, Seats
+from onceward.records import UserTransaction, admit_tx
 from onceward.service.games import Game, Games
 from onceward.service.referee import TableReferee
 from onceward.service.tables.tables import Tables
@@ -146,7 +147,8 @@ class Playings(Scenario):
         if tables is None:
             raise Unavailable("the node is just starting")
 
-        async def fn(tx: Transaction) -> Any:
+        async def fn(user_tx: UserTransaction) -> Any:
+            tx = admit_tx(user_tx)
             return await done_once(tx, message.id, lambda: self._do(tx, tables.part, message))
 
         return await tables.run(TABLE, fn)

@@ -34,6 +34,7 @@ from typing import Any, ClassVar
 
 from onceward.app import App
 from onceward.errors import OncewardError, Unavailable
+from onceward.keys import USER
 from onceward.testing.simulation.history import Call, History, violated
 from onceward.testing.simulation.network import Client, Message
 from onceward.testing.simulation.scenario import Scenario
@@ -127,8 +128,8 @@ class Outcome:
         return Counter(effect.id for effect in self.effects if effect.what == what)
 
     def records(self, partition: str) -> dict[str, Any]:
-        """The records of a partition at the end."""
-        return self.history.values(partition)
+        """The application's records of a partition at the end."""
+        return self.history.values(USER + partition)
 
 
 class Handlers(Scenario):
@@ -199,7 +200,7 @@ class Handlers(Scenario):
             raise Unavailable("the application has not started yet", code="node_stopped")
         what, *rest = message.request
         if what == "unfinished":
-            return await app.run(self._unfinished)
+            return await app.store.run(self._unfinished)
         queue, body, options = rest
         receipt = await app.accept(queue, body, key=message.id, **options)
         return {"id": receipt.id, "duplicate": receipt.duplicate}

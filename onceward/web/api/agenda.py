@@ -41,7 +41,7 @@ async def due(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
     query = request.query(["limit"])
     limit = whole("limit", query.get("limit", "50"), 1, _MOST)
-    views = await server.app.run(lambda tx: server.app.timers.part.agenda(tx, most=limit))
+    views = await server.app.store.run(lambda tx: server.app.timers.part.agenda(tx, most=limit))
     now_ms = server.app.store.clock.now_ms()
     return Response.of(
         Agenda(now_ms, [_shown(view, now_ms) for view in views if _may(caller, view)])
@@ -59,7 +59,7 @@ async def all_(server: "Server", request: Request) -> Response:
     now_ms = clock.now_ms()
 
     async def read(after: str, most: int) -> list[tuple[str, View]]:
-        return await server.app.run(
+        return await server.app.store.run(
             partial(server.app.timers.part.everyones, after=after, most=most)
         )
 

@@ -58,7 +58,7 @@ async def make(server: "Server", request: Request) -> Response:
         return known, True
 
     with refused_as("bad_endpoint"):
-        endpoint, duplicate = await server.app.run(fn)
+        endpoint, duplicate = await server.app.store.run(fn)
     members = msgspec.structs.asdict(shown(id_, endpoint, _now_ms(server)))
     return Response.of(EndpointMade(**members, duplicate=duplicate), 200 if duplicate else 202)
 
@@ -69,7 +69,7 @@ async def put(server: "Server", request: Request) -> Response:
     _admit(server, asked.url, asked.headers)
     secret = _secret(server, asked.secret)
     with refused_as("bad_endpoint"):
-        endpoint = await server.app.run(lambda tx: _put(tx, caller, id_, asked, secret))
+        endpoint = await server.app.store.run(lambda tx: _put(tx, caller, id_, asked, secret))
     return Response.of(shown(id_, endpoint))
 
 
@@ -92,14 +92,14 @@ async def change(server: "Server", request: Request) -> Response:
         return await _put(tx, caller, id_, spec, known.secrets[0].text)
 
     with refused_as("bad_endpoint"):
-        endpoint = await server.app.run(fn)
+        endpoint = await server.app.store.run(fn)
     return Response.of(shown(id_, endpoint))
 
 
 async def get(server: "Server", request: Request) -> Response:
     caller, id_ = _own(server, request)
     with_secret = truth("secret", request.query(["secret"]).get("secret", "false"))
-    endpoint = await server.app.run(lambda tx: _find(server, tx, caller, id_))
+    endpoint = await server.app.store.run(lambda tx: _find(server, tx, caller, id_))
     return Response.of(shown(id_, endpoint, _now_ms(server) if with_secret else None))
 
 
@@ -114,7 +114,7 @@ async def list_(server: "Server", request: Request) -> Response:
         raise BadInput("after is the member next of the last answer", code="bad_parameter")
     if everyone:
         return await _everyones(server, caller, after, limit)
-    found = await server.app.run(
+    found = await server.app.store.run(
         lambda tx: endpoints.all_of(tx, caller=caller.id, after=after, most=limit)
     )
     return Response.of(
@@ -131,7 +131,7 @@ async def list_(server: "Server", request: Request) -> Response:
 
 async def _everyones(server: "Server", caller: Access, after: str, limit: int) -> Response:
     async def read(after: str, most: int) -> list[tuple[str, tuple[str, str, Endpoint]]]:
-        found = await server.app.run(partial(endpoints.everyones, after=after, most=most))
+        found = await server.app.store.run(partial(endpoints.everyones, after=after, most=most))
         return [(keys.join(*one[:2]), one) for one in found]
 
     found, next_ = await page_of(
@@ -159,7 +159,7 @@ def _rated(server: "Server", owner: str, view: EndpointView) -> EndpointView:
 
 async def remove(server: "Server", request: Request) -> Response:
     caller, id_ = _own(server, request)
-    await server.app.run(lambda tx: endpoints.remove(tx, id_, caller=caller.id))
+    await server.app.store.run(lambda tx: endpoints.remove(tx, id_, caller=caller.id))
     return Response.of(Removed(id_))
 
 
@@ -174,13 +174,13 @@ async def rotate(server: "Server", request: Request) -> Response:
             tx, id_, secret, overlap_ms=asked.overlap_ms, caller=caller.id
         )
 
-    return Response.of(shown(id_, await server.app.run(fn), _now_ms(server)))
+    return Response.of(shown(id_, await server.app.store.run(fn), _now_ms(server)))
 
 
 async def test(server: "Server", request: Request) -> Response:
     """Send a call that says it is a test, by a timer that is due now and tried once."""
     caller, id_ = _own(server, request)
-    endpoint = await server.app.run(lambda tx: endpoints.get(tx, id_, caller=caller.id))
+    endpoint = await server.app.store.run(lambda tx: endpoints.get(tx, id_, caller=caller.id))
     if not endpoint.url:
         raise BadInput(f"the endpoint {id_!r} has no url to be called", code="bad_endpoint")
     call = Call(endpoint=id_, body={"type": "test", "endpoint": id_}, attempts_max=1)

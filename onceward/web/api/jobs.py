@@ -197,7 +197,7 @@ async def fail(server: "Server", request: Request) -> Response:
         state = await schedule.fail(tx, id_, said.token, said.reason, when, not_before_ms=least_ms)
         return state, job.queue
 
-    state, queue = await server.app.run(fn)
+    state, queue = await server.app.store.run(fn)
     if queue is not None:
         server.app.store.meters.count("ended", queue=queue, state=state)
     return Response.of(Ended(id_, state))
@@ -211,13 +211,13 @@ async def extend(server: "Server", request: Request) -> Response:
         await _workable(server, caller, tx, id_)
         return await server.app.node.schedule.extend(tx, id_, said.token, said.lease_ms)
 
-    return Response.of(Extended(await server.app.run(fn)))
+    return Response.of(Extended(await server.app.store.run(fn)))
 
 
 async def get(server: "Server", request: Request) -> Response:
     id_, caller = request.parameters["id"], server.caller(request)
     wait_ms = request.number("wait_ms", limits.WAIT_MS_MAX)
-    job = await server.app.run(lambda tx: visible(server, caller, tx, id_))
+    job = await server.app.store.run(lambda tx: visible(server, caller, tx, id_))
     if wait_ms and not job.ended_ms:
         job = await server.patiently(request, server.app.wait(id_, wait_ms / 1000)) or job
     return Response.of(view(id_, job))
@@ -232,7 +232,7 @@ async def cancel(server: "Server", request: Request) -> Response:
             caller.insist("manage", job.queue)
         await server.app.node.schedule.cancel(tx, id_, f"cancelled by {caller.user}")
 
-    await server.app.run(fn)
+    await server.app.store.run(fn)
     return Response.of(Ended(id_, "cancelled"))
 
 
@@ -245,7 +245,7 @@ async def redrive(server: "Server", request: Request) -> Response:
         await server.app.node.schedule.redrive(tx, id_)
         return (await server.app.node.schedule.get(tx, id_)).state
 
-    return Response.of(Ended(id_, await server.app.run(fn)))
+    return Response.of(Ended(id_, await server.app.store.run(fn)))
 
 
 async def settle(server: "Server", request: Request) -> Response:
@@ -259,7 +259,7 @@ async def settle(server: "Server", request: Request) -> Response:
         await settle_step(tx, schedule, id_, said.step, result=said.result, done=said.done)
         return (await schedule.get(tx, id_)).state
 
-    return Response.of(Ended(id_, await server.app.run(fn)))
+    return Response.of(Ended(id_, await server.app.store.run(fn)))
 
 
 async def visible(server: "Server", caller: Access, tx: Transaction, id_: str) -> Job:

@@ -122,7 +122,7 @@ async def find(server: "Server", request: Request) -> Response:
         most=limit,
         until_ns=store.clock.elapsed_ns() + limits.PAGE_MS * 1_000_000,
     )
-    await server.app.run(_nothing)  # what was seen is durable when this has returned
+    await server.app.store.run(_nothing)  # what was seen is durable when this has returned
     lines = [_line(id_, line) for id_, line in page.found]
     return Response.of(JobPage(lines, page.looked, page.next))
 
@@ -150,7 +150,7 @@ async def story(server: "Server", request: Request) -> Response:
             told.effects = [await _effect(tx, caller, effect) for effect in job.effects]
         return told
 
-    return Response.of(await server.app.run(fn))
+    return Response.of(await server.app.store.run(fn))
 
 
 async def _by_key(server: "Server", caller: Access, key: str, queue: str | None) -> JobPage:
@@ -175,7 +175,7 @@ async def _by_key(server: "Server", caller: Access, key: str, queue: str | None)
             pairs = zip(known, jobs, strict=True)
             return [_line(one.id, job) for one, job in pairs if job is not None]
 
-        found += await server.app.run(fn)
+        found += await server.app.store.run(fn)
     found.sort(key=lambda job: job.id, reverse=True)
     return JobPage(found, len(found), None)
 

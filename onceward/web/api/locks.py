@@ -154,7 +154,7 @@ async def renew(server: "Server", request: Request) -> Response:
         _insist(caller, await table.get(tx, asked.id))
         return await table.renew(tx, asked.id, asked.lease_ms)
 
-    return Response.of(Renewed(await server.app.run(fn)))
+    return Response.of(Renewed(await server.app.store.run(fn)))
 
 
 async def release(server: "Server", request: Request) -> Response:
@@ -170,7 +170,7 @@ async def release(server: "Server", request: Request) -> Response:
         await table.release(tx, asked.id)
         return True
 
-    return Response.of(Released(await server.app.run(fn)))
+    return Response.of(Released(await server.app.store.run(fn)))
 
 
 async def status(server: "Server", request: Request) -> Response:

@@ -36,7 +36,7 @@ async def get(server: "Server", request: Request) -> Response:
     async def fn(tx: Transaction) -> View:
         return server.app.games.view(await _known(server, request, tx), name)
 
-    return Response.of(await server.app.run(fn))
+    return Response.of(await server.app.store.run(fn))
 
 
 async def log(server: "Server", request: Request) -> Response:
@@ -44,7 +44,7 @@ async def log(server: "Server", request: Request) -> Response:
         id_ = (await _known(server, request, tx)).begun.id
         return MatchLog(id_, await server.app.games.log(tx, id_))
 
-    return Response.of(await server.app.run(fn))
+    return Response.of(await server.app.store.run(fn))
 
 
 async def replay(server: "Server", request: Request) -> Response:
@@ -52,7 +52,7 @@ async def replay(server: "Server", request: Request) -> Response:
         id_ = (await _known(server, request, tx)).begun.id
         return Replay(id_, await server.app.games.replay(tx, id_))
 
-    return Response.of(await server.app.run(fn))
+    return Response.of(await server.app.store.run(fn))
 
 
 async def _known(server: "Server", request: Request, tx: Transaction) -> Match:

@@ -183,7 +183,7 @@ async def _for_a_while(
     clock, jobs, next_ = server.app.store.clock, 0, _admit_start(start)
     until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
     while True:
-        found = await server.app.run(partial(page, next_))
+        found = await server.app.store.run(partial(page, next_))
         jobs += found.done
         if found.next is None or clock.elapsed_ns() >= until_ns:
             return Changed(jobs, found.next)

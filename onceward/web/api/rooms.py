@@ -148,7 +148,7 @@ async def create(server: "Server", request: Request) -> Response:
         )
         return _view(id_, info, Head(info.epoch))
 
-    return Response.of(await server.app.run(fn))
+    return Response.of(await server.app.store.run(fn))
 
 
 async def list_(server: "Server", request: Request) -> Response:
@@ -186,7 +186,7 @@ async def _readable(
                 tx, prefix=prefix, meta=meta, after=after, most=limits.LIST_MAX
             )
 
-        rooms, after = await server.app.run(fn)
+        rooms, after = await server.app.store.run(fn)
         found += [room for room in rooms if allowed(caller, "read", room.id)]
         if len(found) > limit:
             return found[:limit], True
@@ -204,7 +204,7 @@ async def get(server: "Server", request: Request) -> Response:
             id_, await server.app.rooms.info(tx, id_), await server.app.rooms.head(tx, id_)
         )
 
-    return Response.of(await server.app.run(fn))
+    return Response.of(await server.app.store.run(fn))
 
 
 async def change(server: "Server", request: Request) -> Response:
@@ -223,18 +223,18 @@ async def change(server: "Server", request: Request) -> Response:
         )
         return _view(id_, info, await server.app.rooms.head(tx, id_))
 
-    return Response.of(await server.app.run(fn))
+    return Response.of(await server.app.store.run(fn))
 
 
 async def remove(server: "Server", request: Request) -> Response:
     id_ = known(server, request, "room")
-    info = await server.app.run(lambda tx: server.app.rooms.remove(tx, id_))
+    info = await server.app.store.run(lambda tx: server.app.rooms.remove(tx, id_))
     return Response.of(RemovedRoom(id_, info.epoch))
 
 
 async def members(server: "Server", request: Request) -> Response:
     id_ = known(server, request, "read")
-    await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
+    await server.app.store.run(lambda tx: server.app.rooms.info(tx, id_))
     answer = await elsewhere(server, request, id_, "members")
     return answer or Response.of(MemberList(server.app.hub.members(id_)))
 
@@ -247,7 +247,7 @@ async def snapshot(server: "Server", request: Request) -> Response:
     async def fn(tx: Transaction) -> Room:
         return await server.app.rooms.load(tx, id_, at)
 
-    room = await server.app.run(fn)
+    room = await server.app.store.run(fn)
     plain = room.state.plain()
     return Response.of(Whole(id_, room.epoch, room.seq, room.digest, plain["maps"], plain["lists"]))
 
@@ -267,7 +267,7 @@ async def history(server: "Server", request: Request) -> Response:
         last = since + len(entries)
         return History(entries, last if last < head.seq else None)
 
-    return Response.of(await server.app.run(fn))
+    return Response.of(await server.app.store.run(fn))
 
 
 async def websocket(server: "Server", request: Request) -> Response:

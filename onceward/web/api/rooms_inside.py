@@ -100,7 +100,7 @@ async def step(server: "Server", request: Request) -> Response:
         )
         return TakenStep(None if taken is None else taken.seq, taken is None)
 
-    return Response.of(await server.app.run(fn, line=f"room:{id_}"))
+    return Response.of(await server.app.store.run(fn, line=f"room:{id_}"))
 
 
 async def say(server: "Server", request: Request) -> Response:
@@ -109,7 +109,7 @@ async def say(server: "Server", request: Request) -> Response:
     raw = await request.body()
     asked = parse(raw, Event)
     admit_said(asked.event, asked.value)
-    await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
+    await server.app.store.run(lambda tx: server.app.rooms.info(tx, id_))
     answer = await elsewhere(server, request, id_, "say", body=raw)
     if answer is not None:
         return answer
@@ -152,15 +152,15 @@ class Kept(NamedTuple):
             await self.drop(rooms, tx, id_, name, by=by)
             return True
 
-        return Response.of(Dropped(await server.app.run(fn)))
+        return Response.of(Dropped(await server.app.store.run(fn)))
 
     async def _found(self, server: "Server", id_: str, name: str) -> Any:
-        return await server.app.run(lambda tx: self.whole(server.app.rooms, tx, id_, name))
+        return await server.app.store.run(lambda tx: self.whole(server.app.rooms, tx, id_, name))
 
 
 async def get_presence(server: "Server", request: Request) -> Response:
     id_, name = known(server, request, "read"), _name(request)
-    await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
+    await server.app.store.run(lambda tx: server.app.rooms.info(tx, id_))
     return await _presence(server, request, id_, name)
 
 
@@ -180,7 +180,7 @@ async def _presence(server: "Server", request: Request, id_: str, name: str) -> 
 
 async def drop_presence(server: "Server", request: Request) -> Response:
     id_, name = known(server, request, "room"), _name(request)
-    await server.app.run(lambda tx: server.app.rooms.info(tx, id_))
+    await server.app.store.run(lambda tx: server.app.rooms.info(tx, id_))
     answer = await elsewhere(server, request, id_, "presences", name)
     return answer or Response.of(Dropped(server.app.hub.drop_presence(id_, name)))
 
@@ -205,7 +205,7 @@ async def _make(
             await server.app.rooms.configure(tx, id_, schemas=schemas)
         await make(tx, id_, name, by)
 
-    await server.app.run(fn)
+    await server.app.store.run(fn)
     return id_, name
 
 

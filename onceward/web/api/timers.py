@@ -236,7 +236,7 @@ async def _on_one(
             raise NoSuchTimer(f"there is no timer {one.id[:200]!r}", id=one.id[:200])
         return await act(tx, view)
 
-    return Response.of(shown(await server.app.run(fn), server.app.store.clock.now_ms()))
+    return Response.of(shown(await server.app.store.run(fn), server.app.store.clock.now_ms()))
 
 
 def _whose(caller: Access, query: dict[str, str]) -> Caller:
@@ -291,7 +291,7 @@ async def _insist_on_url(server: "Server", caller: Access, id_: str) -> None:
     """Raise `BadInput` for an endpoint that is not there, or cannot be called."""
     if not id_:
         raise BadInput("a timer sends to a queue or calls a url or endpoint, one of them")
-    endpoint = await server.app.run(partial(endpoints.get, id_=id_, caller=caller.id))
+    endpoint = await server.app.store.run(partial(endpoints.get, id_=id_, caller=caller.id))
     if not endpoint.url:
         raise BadInput(f"the endpoint {id_!r} has no url to be called")
 

@@ -396,7 +396,7 @@ async def test_keys_and_decisions_are_known_for_ever(patched: pytest.MonkeyPatch
         assert job.state == "done"
         kept = {
             key: record.expires_at_ms
-            for key, record in apps.records.items()
+            for key, record in [*apps.own.items(), *apps.records.items()]
             if key[0].startswith(("inbox#", "credit")) or key[1] == f"{pull.job}#job"
         }
         assert len(kept) == 3

@@ -41,7 +41,7 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def stored(apps: Apps) -> list[Any]:
-    return [key for key in apps.records if key[0].startswith(KEPT)]
+    return [key for key in [*apps.own, *apps.records] if key[0].startswith(KEPT)]
 
 
 async def post(caller: Caller, body: bytes, path: str = SOAP, headers: Any = XML) -> Answer:

@@ -65,7 +65,7 @@ class Table:
 
     async def settle(self) -> None:
         """Wait until nothing is to be done any more."""
-        while await self.app.run(self._busy):
+        while await self.app.store.run(self._busy):
             await self.game.app.store.clock.sleep(0.05)
 
     async def _busy(self, tx: Any) -> bool:

@@ -149,7 +149,7 @@ async def test_nobody_who_takes_over_a_nickname_inherits_games_or_scores() -> No
             "Against Bob: 0 won, 0 lost, 1 tie."
         ]
         await game.play("Ann: quit", "Cid: quit")
-    left = {key[0].partition("#")[0] for key in apps.records if key[0].startswith("rps-")}
+    left = {key[0].partition("#")[0] for key in apps.own if key[0].startswith("rps-")}
     assert left == set(), "nothing is left of those who are gone"
 
 
@@ -265,5 +265,5 @@ async def test_many_games_of_one_who_quits_are_cleared_in_several_commits() -> N
         assert heard == {phone: [words.they_left("Ann")] for phone in others[1::2]}
         shown = await game.play(f"{others[0]}: games")
         assert shown == {others[0]: [words.NOTHING_PENDING]}
-    assert not [key for key in apps.records if key[0].startswith("rps-thrown")]
-    assert not [key for key in apps.records if key[0].startswith("rps-awaited")]
+    assert not [key for key in apps.own if key[0].startswith("rps-thrown")]
+    assert not [key for key in apps.own if key[0].startswith("rps-awaited")]

@@ -78,8 +78,8 @@ async def test_two_who_throw_at_the_same_instant_a_thousand_times_finish_a_thous
         whole = apps.value((scores_of(ids["Ann"]), ALL))
         assert (whole["wins"], whole["losses"], whole["ties"]) == (1_000, 0, 0)
         assert apps.value((scores_of(ids["Bob"]), ids["Ann"]))["losses"] == 1_000
-        assert not [key for key in apps.records if key[0].startswith(("rps-thrown", "rps-awaited"))]
-        replies = await game.app.run(count_replies)
+        assert not [key for key in apps.own if key[0].startswith(("rps-thrown", "rps-awaited"))]
+        replies = await game.app.store.run(count_replies)
         assert replies == 4_000, "two for each throw: none is lost, none is there twice"
 
 

@@ -11,6 +11,7 @@ import msgspec
 from onceward.parts.games import Matches
 from onceward.parts.games import match as pure
 from onceward.parts.seats import Change, Seats
+from onceward.records import admit_tx
 from onceward.service.referee import TableReferee
 from onceward.testing.simulation.games import Playings
 from tests.testing.planted import Bug, find
@@ -23,7 +24,7 @@ class ShowsPending(TableReferee):
         first = next(iter(match.begun.players.values()))
         seen = msgspec.to_builtins(self._games.view(match, first))
         key = "now" if match.outcome is None else "last"
-        await self._board.show(tx, table.id, [Change("game", key, seen)])
+        await self._board.show(admit_tx(tx), table.id, [Change("game", key, seen)])
 
 
 class SeesAll(Matches):
@@ -43,6 +44,7 @@ class LateCounts(Seats):
     """A move counts whenever it comes, if nobody has looked at the clock yet."""
 
     async def move(self, tx, id_, user, move, *, key=""):
+        tx = admit_tx(tx)
         now_ms, tx.now_ms = tx.now_ms, 0
         try:
             sitting = await self._seated(tx, id_, user)
@@ -59,6 +61,7 @@ class EarlyClock(Seats):
     """The clock of a table is fast."""
 
     async def turn(self, tx, id_, users, *, keep=False):
+        tx = admit_tx(tx)
         await super().turn(tx, id_, users, keep=keep)
         sitting = await self._load(tx, id_)
         for seat in sitting.head.seats.values():
@@ -114,6 +117,7 @@ class Kept(Seats):
     """Whoever is refused leaves something behind in the transaction."""
 
     async def move(self, tx, id_, user, move, *, key=""):
+        tx = admit_tx(tx)
         if move == 7:
             sitting = await self._load(tx, id_)
             seat = sitting.seat_of(user)

@@ -135,7 +135,7 @@ async def test_health_says_since_when_calls_fail() -> None:
     async with serving() as caller:
         await make(caller)
         now_ms = caller.app.store.clock.now_ms()
-        await caller.app.run(
+        await caller.app.store.run(
             lambda tx: endpoints.note(
                 tx, "shop", failing=True, said="no answer", caller="user:developer"
             )

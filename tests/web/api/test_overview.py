@@ -47,9 +47,11 @@ async def test_the_overview_tells_of_queues_and_what_needs_attention() -> None:
         await caller.ok("POST", "/v1/queues/idle/pause")
         secret = signing.new_secret(caller.app.store.ids)
         url = "https://x.example"
-        await caller.app.run(partial(endpoints.put, id_="e", url=url, secret=secret, caller="bob"))
+        await caller.app.store.run(
+            partial(endpoints.put, id_="e", url=url, secret=secret, caller="bob")
+        )
         note = partial(endpoints.note, id_="e", failing=True, said="500", caller="bob")
-        await caller.app.run(note)
+        await caller.app.store.run(note)
         await apps.sleep(limits.CENSUS_S * limits.CENSUS_OTHERS + 70)
         found = await caller.ok("GET", "/v1/overview")
         assert (found["node"], found["dev"]) == (caller.app.name, True)
