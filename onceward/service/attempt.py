@@ -28,6 +28,7 @@ from onceward.errors import (
     Retry,
     StaleToken,
 )
+from onceward.keys import shown_key
 from onceward.parts import steps as steps_part
 from onceward.parts.inbox import Inbox
 from onceward.parts.schedule import (
@@ -282,13 +283,13 @@ class Attempt:
 
     def _tell_of_conflicts(self, one: Held) -> None:
         """Whoever wonders why a handler runs again and again should find out."""
-        keys = self._conflict.details.get("keys", ()) if self._conflict is not None else ()
+        found: Any = self._conflict.details.get("keys", ()) if self._conflict is not None else ()
         logger.warning(
             "job %s in attempt %d: its handler has run %d times, since what it had read was "
             "changed each time before its commit: %s",
             *_name(one),
             _CONFLICTS_TOLD,
-            keys,
+            [shown_key(key) for key in found],
         )
 
     def _over(self, one: Held, why: Exception) -> bool:

@@ -101,7 +101,7 @@ class Delivery:
     def settings(self) -> dict[str, Any]:
         """Of the queue of webhooks. Its jobs are known at least as long as their timers."""
         outward = self._outward
-        return {"rate": outward.rate, "attempts_max": outward.attempts_max}
+        return {"rate": outward.rate, "attempts_max": outward.attempts_max, "internal": True}
 
     @property
     def handler(self) -> Handler:

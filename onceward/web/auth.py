@@ -34,17 +34,12 @@ import msgspec
 from onceward import limits
 from onceward.callers import Caller, admit_label, admit_name
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.timers import WEBHOOKS
 from onceward.tokens import ALGORITHMS, HS256_BYTES_MIN, Action
 from onceward.web.grants import EVERYTHING, Claimed, Grants, Issuer, admit_scopes
 
 KEY_PREFIX = "ow_"
 _JWT = "jwt"
 RSA_BITS_MIN = 2_048
-
-# What no scope covers. A job in the queue of outward calls says in whose name a call is made, with
-# the headers and the signature of that one: timers alone put it there, and a server alone makes it.
-_OURS = {("send", WEBHOOKS), ("work", WEBHOOKS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +69,17 @@ class Access:
         return self.caller.user
 
     def may(self, action: Action, name: str) -> bool:
-        """Whether a grant covers an action on a name, and it is not for the server alone."""
+        """Whether a grant covers an action on a name."""
         asked = (action, name)
         allowed = self._known.get(asked)
         if allowed is None:
-            allowed = asked not in _OURS and self.grants.cover(action, name)
+            allowed = self.grants.cover(action, name)
             if len(self._known) < limits.SCOPES_KNOWN_MAX:
                 self._known[asked] = allowed
         return allowed
 
     def insist(self, action: Action, name: str) -> None:
         """Raise `not_allowed` if no grant covers it."""
-        if (action, name) in _OURS:
-            raise OncewardError(
-                f"{name} is for the calls that timers make: nobody else sends there, or works "
-                "for it",
-                code="not_allowed",
-            )
         if not self.may(action, name):
             asked = f"{action}:{name[:100]}"
             if self.grants.ask(action, name):

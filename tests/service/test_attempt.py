@@ -54,7 +54,7 @@ async def test_effects_and_completion_are_one_commit() -> None:
     assert (job.state, job.result) == ("done", "done")
     [commit] = apps.commits_of(EFFECT)
     put = {write.key for write in commit if type(write) is Put}
-    assert {key[0].split("#")[0] for key in put} == {"effect", "job", "ready"}
+    assert {key[0].split("#")[0] for key in put} == {"u", "job", "ready"}
     assert sum(key[1].endswith("#job") for key in put) == 2, "the job that ended and the one sent"
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace as replaced
 from hashlib import sha256
-from typing import Any
 
 import jwt
 import pytest
@@ -11,7 +10,6 @@ from msgspec.structs import replace
 from onceward import limits
 from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.timers import WEBHOOKS
 from onceward.tokens import ACTIONS, Action
 from onceward.web.auth import (
     DEVELOPER,
@@ -108,20 +106,6 @@ def test_who_sends_to_a_queue_needs_a_scope_for_it() -> None:
         with pytest.raises(OncewardError, match="lacks the scope send:orders") as refused:
             access("ann", Grants.of(scopes)).insist("send", "orders")
         assert refused.value.code == "not_allowed"
-
-
-@pytest.mark.parametrize("action", ["send", "work"])
-@pytest.mark.parametrize("names", ["*", WEBHOOKS])
-def test_nobody_sends_or_makes_outward_calls_which_are_made_in_anyones_name(
-    action: Any, names: str
-) -> None:
-    for scope in ("all", f"{action}:{names}"):
-        caller = access("ann", Grants.of((scope,)))
-        assert not caller.may(action, WEBHOOKS)
-        with pytest.raises(OncewardError, match="calls that timers make") as refused:
-            caller.insist(action, WEBHOOKS)
-        assert refused.value.code == "not_allowed"
-    assert access("ann", EVERYTHING).may("manage", WEBHOOKS)
 
 
 def test_without_scopes_nothing_is_allowed() -> None:

@@ -74,8 +74,14 @@ class Credit:
             fingerprint=("reason",),
             attempts_max=_ATTEMPTS,
             retry_first_ms=settings.retry_first_ms,
+            internal=True,
         )
-        self.app.queue(RESULTS, attempts_max=_ATTEMPTS, retry_first_ms=settings.retry_first_ms)
+        self.app.queue(
+            RESULTS,
+            attempts_max=_ATTEMPTS,
+            retry_first_ms=settings.retry_first_ms,
+            internal=True,
+        )
         if settings.work:
             self.app.handler(PULLS, lease_s=settings.lease_s, concurrency=settings.concurrency)(
                 self.work
@@ -188,6 +194,7 @@ class Credit:
 
     async def work(self, job: Job) -> dict[str, Any]:
         """Pull, decide, and let the results go out: once for a job, whatever happens."""
+        await self._insist_on_pull(job)
         try:
             if self.settings.bureau_keys:
                 recorded = await job.step(STEP, self._pull, job, job.id)
@@ -216,6 +223,21 @@ class Credit:
             # In order: nothing of an earlier pull is told after what a later one brought.
             await job.send(RESULTS, msgspec.to_builtins(result), order_key=opportunity)
         return {"report": report.number, "outcome": decision.outcome}
+
+    async def _insist_on_pull(self, job: Job) -> None:
+        """Raise `Fail` for a job that no application record asks for, or that has pulled: such a
+        job was not sent by this application, and each pull costs."""
+        body = job.body if isinstance(job.body, dict) else {}
+        organisation, opportunity = body.get("organisation"), body.get("opportunity")
+        if not (isinstance(organisation, str) and isinstance(opportunity, str)):
+            raise Fail("the job names no application: nothing is pulled")
+        try:
+            application = await self.find(organisation, opportunity)
+        except NoSuchJob as unknown:
+            raise Fail(f"{unknown.message}: nothing is pulled") from unknown
+        pulls = [pull for pull in application.pulls if pull.job == job.id]
+        if not pulls or pulls[0].outcome:
+            raise Fail(f"the application {opportunity} waits for no pull by this job")
 
     async def deliver(self, job: Job) -> str:
         """Tell Salesforce one result, under the id of its job."""

@@ -12,7 +12,7 @@ _NAME_CHARS_MAX = 100
 def open_shop(app: App) -> None:
     """Let an application take orders, before it starts."""
     quick = {"attempts_max": _ATTEMPTS, "retry_first_ms": _RETRY_MS, "retry_max_ms": _RETRY_MS}
-    app.queue(PARCELS, **quick)
+    app.queue(PARCELS, internal=True, remote_work=True, **quick)
 
     @app.handler(ORDERS, lease_s=2.0, **quick)
     async def sell(job: Job) -> dict[str, str]:

@@ -47,7 +47,14 @@ def declare(app: App, settings: Settings) -> None:
 
 def _take_credit(app: App, settings: Settings) -> None:
     """Take credit applications in, and leave the pulls to workers."""
-    app.queue(PULLS, attempts_max=_ATTEMPTS, retry_first_ms=200, retry_max_ms=500)
+    app.queue(
+        PULLS,
+        attempts_max=_ATTEMPTS,
+        retry_first_ms=200,
+        retry_max_ms=500,
+        internal=True,
+        remote_work=True,
+    )
     told = CreditSettings(
         organisations=(ORGANISATION,),
         secret=settings.secret,

@@ -88,9 +88,10 @@ class Game:
             retry_max_ms=5_000,
             key_retention_ms=None,
             mismatch="record",
+            internal=True,
         )
         play(self._play)
-        app.handler(FAREWELLS, lease_s=_LEASE_S, attempts=20)(self._clear)
+        app.handler(FAREWELLS, lease_s=_LEASE_S, attempts=20, internal=True)(self._clear)
         for provider in self.providers.values():
             provider.join(self)
             app.outbox(
@@ -100,6 +101,7 @@ class Game:
                 lease_s=_LEASE_S,
                 attempts=12,
                 rate=provider.rate,
+                internal=True,
             )(self._send)
 
     async def accept(

@@ -79,7 +79,7 @@ class Sns(Provider):
     def join(self, game: Any) -> None:
         super().join(game)
         # To confirm twice is as good as once, so that is repeated until it is answered.
-        game.app.outbox(CONFIRMATIONS, policy="repeat", attempts=12)(self.confirm)
+        game.app.outbox(CONFIRMATIONS, policy="repeat", attempts=12, internal=True)(self.confirm)
 
     # In.
 

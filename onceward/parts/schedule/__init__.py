@@ -54,6 +54,7 @@ from onceward.parts.schedule.settings import (
     SETTINGS,
     Settings,
     admit_settings,
+    is_internal,
     settings_key,
 )
 from onceward.parts.schedule.transitions import (
@@ -98,6 +99,7 @@ __all__ = [
     "dead_partition",
     "due_ms_of",
     "due_partition",
+    "is_internal",
     "is_whole",
     "job_key",
     "job_partition",

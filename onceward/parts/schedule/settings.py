@@ -16,6 +16,9 @@ from onceward.keys import Key
 SETTINGS = "queue"
 """The partition of the settings, with the names of the queues as sort keys."""
 
+OWN_QUEUES = "onceward."
+"""How the names of the queues begin that Onceward itself works on."""
+
 DAY_MS = 24 * 3_600_000
 
 
@@ -49,6 +52,11 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     """How long a dedupe key is known after its job has ended; None: for ever."""
     job_retention_ms: int | None = 7 * DAY_MS
     """How long a job that has ended is kept, with its result; None: for ever."""
+    internal: bool = False
+    """Whether only code of the application sends to it: no caller over HTTP does, whatever the
+    scopes, and none claims its jobs. Set by the application's code, not over HTTP."""
+    remote_work: bool = False
+    """Whether callers with the scope `work` may claim jobs of an internal queue over HTTP."""
 
 
 DEFAULT = Settings()
@@ -63,6 +71,12 @@ class Lookup(Protocol):
 def default_settings(queue: str, /) -> Settings:
     """The settings of every queue where nobody has set any."""
     return DEFAULT
+
+
+def is_internal(queue: str, settings: Settings) -> bool:
+    """Whether only code of the application sends to a queue. Queues of Onceward's own are: a job
+    there says in whose name it acts."""
+    return settings.internal or queue.startswith(OWN_QUEUES)
 
 
 def settings_key(queue: str) -> Key:

@@ -11,6 +11,7 @@ from onceward.errors import TABLE, BadInput, OncewardError
 from onceward.parts.inbox import Receipt
 from onceward.service.results import ENDED
 from onceward.web.bodies import parse
+from onceward.web.entry import insist_on_entry
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 
@@ -82,7 +83,7 @@ class Verdicts(msgspec.Struct):
 async def accept(server: "Server", request: Request) -> Response:
     queue = request.parameters["queue"]
     caller = server.caller(request)
-    caller.insist("send", queue)
+    insist_on_entry(server, caller, "send", queue)
     wait_ms = request.number("wait_ms", limits.WAIT_MS_MAX)
     message = parse(await request.body(), Message)
     message.key = idempotency_key(request, message.key)
@@ -102,7 +103,7 @@ async def accept(server: "Server", request: Request) -> Response:
 async def accept_batch(server: "Server", request: Request) -> Response:
     queue = request.parameters["queue"]
     caller = server.caller(request)
-    caller.insist("send", queue)
+    insist_on_entry(server, caller, "send", queue)
     batch = parse(await request.body(limits.MESSAGES_BYTES_MAX), Batch)
     verdicts: list[Receipt | OncewardError | None] = []
     messages: list[dict[str, Any]] = []

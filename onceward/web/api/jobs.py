@@ -14,6 +14,7 @@ from onceward.service.job import later_ms
 from onceward.transaction import Transaction
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
+from onceward.web.entry import insist_on_entry, may_enter
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 
@@ -148,7 +149,7 @@ def view(id_: str, job: Job) -> JobView:
 async def claim(server: "Server", request: Request) -> Response:
     queue = request.parameters["queue"]
     caller = server.caller(request)
-    caller.insist("work", queue)
+    insist_on_entry(server, caller, "work", queue)
     ask = parse(await request.body(), Ask)
     claiming = server.app.claim(
         queue,
@@ -265,8 +266,9 @@ async def settle(server: "Server", request: Request) -> Response:
 async def visible(server: "Server", caller: Access, tx: Transaction, id_: str) -> Job:
     """A job that a caller may see; others' are not there for it. Raises `NoSuchJob`."""
     job = await server.app.node.schedule.get(tx, id_)
-    own = job.caller == caller.id and caller.may("send", job.queue)
-    if own or caller.may("manage", job.queue) or caller.may("work", job.queue):
+    own = job.caller == caller.id and may_enter(server, caller, "send", job.queue)
+    works = may_enter(server, caller, "work", job.queue)
+    if own or works or caller.may("manage", job.queue):
         return job
     raise NoSuchJob(f"there is no job {id_}", id=id_)
 
@@ -274,7 +276,7 @@ async def visible(server: "Server", caller: Access, tx: Transaction, id_: str) -
 async def _workable(server: "Server", caller: Access, tx: Transaction, id_: str) -> Job:
     """A job that a caller may work on. Raises `NoSuchJob`."""
     job = await server.app.node.schedule.get(tx, id_)
-    if not caller.may("work", job.queue):
+    if not may_enter(server, caller, "work", job.queue):
         raise NoSuchJob(f"there is no job {id_}", id=id_)
     return job
 

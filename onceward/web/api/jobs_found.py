@@ -15,6 +15,7 @@ from onceward.service.roll import Line
 from onceward.transaction import Transaction
 from onceward.web.api.jobs import JobView, view, visible
 from onceward.web.auth import Access
+from onceward.web.entry import may_enter
 from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
 
@@ -143,11 +144,11 @@ async def story(server: "Server", request: Request) -> Response:
         told = Story(
             view(id_, job), job.caller, until_ms, known.differences if known else 0, [], None, []
         )
-        if caller.may("manage", job.queue) or caller.may("work", job.queue):
+        if caller.may("manage", job.queue) or may_enter(server, caller, "work", job.queue):
             # What a handler does is not for everyone who may send to it.
             told.steps = await _steps(tx, id_, job)
-            told.cause = await _effect(tx, caller, job.cause) if job.cause else None
-            told.effects = [await _effect(tx, caller, effect) for effect in job.effects]
+            told.cause = await _effect(server, tx, caller, job.cause) if job.cause else None
+            told.effects = [await _effect(server, tx, caller, effect) for effect in job.effects]
         return told
 
     return Response.of(await server.app.store.run(fn))
@@ -190,13 +191,13 @@ async def _steps(tx: Transaction, id_: str, job: Job) -> list[StepView]:
     return shown
 
 
-async def _effect(tx: Transaction, caller: Access, effect: Effect) -> EffectView:
+async def _effect(server: "Server", tx: Transaction, caller: Access, effect: Effect) -> EffectView:
     shown = EffectView(effect.kind, effect.name, effect.caller)
     if effect.kind == "job":
         job = await tx.get(job_key(effect.name), Line)
         if job is None:
             shown.state = "gone"
-        elif caller.may("manage", job.queue) or caller.may("work", job.queue):
+        elif caller.may("manage", job.queue) or may_enter(server, caller, "work", job.queue):
             shown.queue, shown.state = job.queue, job.state
     return shown
 

@@ -8,13 +8,14 @@ import msgspec
 from msgspec import Meta
 
 from onceward import keys, limits
-from onceward.errors import BadInput
+from onceward.errors import BadInput, OncewardError
 from onceward.parts import queue as queue_part
 from onceward.parts.queue import Page
 from onceward.parts.schedule import Job, Settings, admit_queue
 from onceward.transaction import Transaction
 from onceward.web.api.jobs import JobView, view
 from onceward.web.bodies import parse
+from onceward.web.entry import insist_on_entry
 from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
 
@@ -37,6 +38,10 @@ class QueueList(msgspec.Struct):
     """The queues that have jobs or settings."""
 
     queues: list[QueueView]
+
+
+# What no manager of a queue changes: it would open a queue of the application to callers.
+_OF_THE_APPLICATION = {"internal", "remote_work"}
 
 
 class DeadPage(msgspec.Struct):
@@ -90,9 +95,16 @@ async def configure(server: "Server", request: Request) -> Response:
     raw = await request.body()
     settings = parse(raw, Settings)
     changes = {name: getattr(settings, name) for name in parse(raw, dict[str, Any])}
-    if settings.notice and settings.notice != server.app.node.book(queue).notice:
+    before = server.app.node.book(queue)
+    for name in _OF_THE_APPLICATION & changes.keys():
+        if changes[name] != getattr(before, name):
+            raise OncewardError(
+                f"{name} of {queue!r} is set by the application's code: app.queue(…)",
+                code="not_allowed",
+            )
+    if settings.notice and settings.notice != before.notice:
         # Whoever lets a job die here sends there by that.
-        server.caller(request).insist("send", settings.notice)
+        insist_on_entry(server, server.caller(request), "send", settings.notice)
     await server.app.queues.configure(queue, **changes)
     return Response.of(_view(server, queue))
 

@@ -21,6 +21,7 @@ from onceward.web.api.inbox import Milliseconds, idempotency_key
 from onceward.web.api.timer_views import TimerView, shown
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
+from onceward.web.entry import insist_on_entry
 from onceward.web.http import Request, Response, truth, whole
 from onceward.web.routes import Route
 
@@ -92,7 +93,7 @@ async def set_(server: "Server", request: Request) -> Response:
     asked = parse(await request.body(), NewTimer)
     key = idempotency_key(request, asked.key)
     with refused_as("bad_timer"):
-        target = _target(caller, asked)
+        target = _target(server, caller, asked)
         spec = Spec(target, _due_ms(asked.at), asked.delay_ms, _repeat(asked), asked.catch_up)
         if isinstance(target, Call) and not target.url:
             await _insist_on_url(server, caller, target.endpoint)
@@ -194,7 +195,7 @@ async def resend(server: "Server", request: Request) -> Response:
     async def redriven(tx: Transaction, view: View) -> View:
         target = view.timer.spec.target
         if isinstance(target, Send) and view.caller:
-            one.caller.insist("send", target.queue)
+            insist_on_entry(server, one.caller, "send", target.queue)
         if view.job is None:
             raise NotDead(
                 f"the timer {view.id[:200]!r} has no firing that failed", id=view.id[:200]
@@ -269,7 +270,7 @@ def refused_as(code: str) -> Iterator[None]:
         raise BadInput(error.message, code=code) from error
 
 
-def _target(caller: Access, asked: NewTimer) -> Target:
+def _target(server: "Server", caller: Access, asked: NewTimer) -> Target:
     target = target_of(
         asked.queue,
         asked.url,
@@ -283,7 +284,7 @@ def _target(caller: Access, asked: NewTimer) -> Target:
         priority=asked.priority,
     )
     if isinstance(target, Send):
-        caller.insist("send", target.queue)
+        insist_on_entry(server, caller, "send", target.queue)
     return target
 
 

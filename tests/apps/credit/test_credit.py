@@ -401,3 +401,35 @@ async def test_keys_and_decisions_are_known_for_ever(patched: pytest.MonkeyPatch
         }
         assert len(kept) == 3
         assert set(kept.values()) == {None}
+
+
+@virtual
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"organisation": ORGANISATION, "opportunity": FIRST, "fields": {"Id": FIRST}},
+        {"organisation": ORGANISATION, "opportunity": "another", "fields": {}},
+        {"fields": {}},
+        "nonsense",
+    ],
+)
+async def test_a_job_that_no_application_asks_for_pulls_nothing(
+    patched: pytest.MonkeyPatch, body: Any
+) -> None:
+    world = World(patched)
+    async with open_office() as (_, credit):
+        await pulled(credit)
+        receipt = await credit.app.accept(PULLS, body, key="forged")
+        job = await ended(credit.app, receipt.id)
+        assert job.state == "dead"
+        assert len(world.pulls) == 1
+
+
+@virtual
+async def test_queues_of_the_application_are_closed_to_callers(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    World(patched)
+    async with open_office() as (_, credit):
+        for queue in (PULLS, RESULTS):
+            assert credit.app.node.book(queue).internal
