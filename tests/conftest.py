@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from onceward.testing.postgres import PostgresServer
+from tests.failover import Servers
 
 # Server keys that are made by tests, and by processes that they start, go here.
 _STATE = tempfile.TemporaryDirectory(prefix="onceward-state-")
@@ -62,6 +63,14 @@ def server() -> Iterator[PostgresServer]:
     """One PostgreSQL for all tests of a process; each has a schema of its own in it."""
     with PostgresServer(UNSYNCED) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    """A primary that fails over to standbys, for all tests of a process."""
+    servers = Servers(UNSYNCED)
+    yield servers
+    servers.remove()
 
 
 @pytest.fixture

@@ -1,28 +1,18 @@
 """Nodes whose PostgreSQL fails over to a standby that lacks commits go on with what is there."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TypeVar
-
-import pytest
 
 from onceward.app import App
 from onceward.errors import OutcomeUnknown, Unavailable
 from onceward.service.job import Job
-from onceward.testing.postgres import PostgresServer, Standby
-from tests.conftest import UNSYNCED
+from tests.failover import Servers, address
 
 T = TypeVar("T")
 WAIT_S = 40.0
 COUNT = ("count", "q")
-
-
-@pytest.fixture
-async def servers() -> AsyncIterator[tuple[PostgresServer, Standby]]:
-    """A primary, and a standby that follows it."""
-    with PostgresServer(UNSYNCED) as primary, primary.standby(UNSYNCED) as standby:
-        yield primary, standby
 
 
 async def insist(call: Callable[[], Awaitable[T]]) -> T:
@@ -63,17 +53,12 @@ async def token(app: App) -> int:
         return lock.token
 
 
-def url_of(primary: PostgresServer, standby: Standby) -> str:
-    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-    return f"postgresql://postgres@{hosts}/postgres?target_session_attrs=primary"
-
-
 async def test_nodes_go_on_after_a_failover_that_lost_commits(
-    servers: tuple[PostgresServer, Standby],
+    servers: Servers, schema: str
 ) -> None:
-    primary, standby = servers
+    standby = servers.follow()
     async with AsyncExitStack() as stack:
-        url = url_of(primary, standby)
+        url = address(schema, servers.primary, standby)
         one = await start(stack, url, "one")
         two = await start(stack, url, "two")
         assert await process(one, "kept") == 1
@@ -82,8 +67,7 @@ async def test_nodes_go_on_after_a_failover_that_lost_commits(
         assert await process(one, "a") == 2
         assert await process(two, "b") == 3
         lost = await token(two)
-        primary.stop("kill")
-        standby.promote()
+        servers.fail_over(standby)
         # Senders repeat what they have no other proof of; each message counts once.
         assert await process(two, "a") == 2
         assert await process(one, "b") == 3

@@ -5,7 +5,6 @@ import pytest
 
 from onceward.testing.postgres import PostgresServer
 from tests.conftest import UNSYNCED
-from tests.engine.postgres.failover import Servers
 
 
 @pytest.fixture(scope="session")
@@ -13,14 +12,6 @@ def crashing() -> Iterator[PostgresServer]:
     """A server that a test may stop."""
     with PostgresServer(UNSYNCED) as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def servers() -> Iterator[Servers]:
-    """A primary that fails over to standbys."""
-    servers = Servers()
-    yield servers
-    servers.remove()
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from onceward.errors import OutcomeUnknown, Unavailable
 from onceward.store import Store
 from onceward.testing.postgres import PostgresServer, StopMode
 from onceward.testing.proxy import Cut, Proxy, chance
-from tests.engine.postgres.failover import Servers, address
 from tests.engine.postgres.insisting import MARKERS
 from tests.engine.postgres.ledger import Ledger
+from tests.failover import Servers, address
 
 pytestmark = pytest.mark.outage
 

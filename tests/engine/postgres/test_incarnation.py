@@ -15,8 +15,8 @@ from onceward.store import Store
 from onceward.testing.postgres import PostgresServer
 from onceward.testing.proxy import Proxy
 from onceward.transaction import Transaction
-from tests.engine.postgres.failover import Servers, address
 from tests.engine.postgres.insisting import MARKERS
+from tests.failover import Servers, address
 
 T = TypeVar("T")
 A, B = ("p", "a"), ("p", "b")

@@ -24,7 +24,7 @@ from onceward.service.rooms.hub import Hub
 from onceward.service.rooms.wire import messages
 from onceward.store import Store
 from onceward.testing.postgres import PostgresServer
-from tests.engine.postgres.failover import Servers, address
+from tests.failover import Servers, address
 from tests.service.rooms.people import Badge
 
 
@@ -222,25 +222,23 @@ async def test_a_client_is_reset_after_a_restore_of_a_dump(
         await come_back(hub, ann)
 
 
-async def test_a_client_is_reset_after_a_failover_that_lost_commits(schema: str) -> None:
-    servers = Servers()
-    try:
-        standby = servers.follow()
+async def test_a_client_is_reset_after_a_failover_that_lost_commits(
+    servers: Servers, schema: str
+) -> None:
+    standby = servers.follow()
 
-        async def save() -> None:
-            await asyncio.to_thread(standby.catch_up)
-            await asyncio.to_thread(standby.cut_off)
+    async def save() -> None:
+        await asyncio.to_thread(standby.catch_up)
+        await asyncio.to_thread(standby.cut_off)
 
-        async with hub_on(PostgresEngine(address(schema, servers.primary, standby))) as hub:
-            ann, bob = await leave_at_15(hub, save)
-            await asyncio.to_thread(servers.fail_over, standby)
-            # It stays, and is put out of the room when the failover is noticed.
-            await bob.until(lambda: bob.resets[-1] == "ahead")
-            await bob.settled(10)
-            bob.lose()
-            await come_back(hub, ann)
-    finally:
-        servers.remove()
+    async with hub_on(PostgresEngine(address(schema, servers.primary, standby))) as hub:
+        ann, bob = await leave_at_15(hub, save)
+        await asyncio.to_thread(servers.fail_over, standby)
+        # It stays, and is put out of the room when the failover is noticed.
+        await bob.until(lambda: bob.resets[-1] == "ahead")
+        await bob.settled(10)
+        bob.lose()
+        await come_back(hub, ann)
 
 
 async def test_a_room_in_memory_notices_that_its_database_was_restored() -> None:

@@ -1,20 +1,22 @@
 """A primary and its standbys, one after the other."""
 
+from collections.abc import Mapping
+
 from onceward.testing.postgres import PostgresServer, Standby
-from tests.conftest import UNSYNCED
 
 
 class Servers:
     """A primary and a standby for each test. After a failover, the standby is the next primary."""
 
-    def __init__(self) -> None:
-        self.primary = PostgresServer(UNSYNCED)
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+        self.primary = PostgresServer(settings)
         self.primary.start()
         self.all = [self.primary]
 
     def follow(self, name: str = "") -> Standby:
         """A new standby."""
-        standby = self.primary.standby(UNSYNCED, name)
+        standby = self.primary.standby(self._settings, name)
         self.all.append(standby)
         standby.start()
         return standby
