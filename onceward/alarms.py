@@ -8,6 +8,10 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from onceward import limits
+
+DAMAGED_RECORDS = "damaged_records"
+
 logger = logging.getLogger("onceward.alarms")
 
 
@@ -26,6 +30,7 @@ class Alarms:
         self.now_ms = now_ms
         self._held: dict[str, Alarm] = {}
         self._codes: dict[str, None] = {}
+        self._damaged: dict[object, str] = {}
 
     def raise_(self, code: str, message: str) -> None:
         """Raise an alarm, or update its message. Logs one line if either is new. Idempotent."""
@@ -41,9 +46,24 @@ class Alarms:
         if self._held.pop(code, None) is not None:
             logger.warning("alarm %s: cleared", code)
 
+    def damaged(self, key: object, why: str) -> None:
+        """Raise the alarm for a record that cannot be read; one line in the log for each. It
+        holds until the node starts again."""
+        if key in self._damaged or len(self._damaged) >= limits.DAMAGED_KEYS_MAX:
+            return
+        self._damaged[key] = why
+        first, reason = next(iter(self._damaged.items()))
+        last = "" if len(self._damaged) == 1 else f" The last one is {key!a}: {why}."
+        self.raise_(
+            DAMAGED_RECORDS,
+            f"{len(self._damaged)} damaged records found. The first one is {first!a}: {reason}."
+            f"{last} Run `onceward check`, and restore a backup.",
+        )
+
     def reset(self) -> None:
         """Forget all alarms: the node has stopped."""
         self._held.clear()
+        self._damaged.clear()
         self._codes.clear()
 
     def gauges(self) -> dict[str, int]:

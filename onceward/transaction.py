@@ -17,7 +17,7 @@ from onceward.engine.base import (
     Write,
     admit_scan,
 )
-from onceward.errors import BadInput
+from onceward.errors import BadInput, OncewardError
 from onceward.heads import Heads
 from onceward.keys import Key, after, shown_key
 from onceward.server_key import ServerKeys
@@ -115,6 +115,16 @@ class Transaction:
                 self._heads.put(record)
         return None if record is None else decode(record.value, type, key)
 
+    async def has(self, key: Key) -> bool:
+        """Whether something stands under a key, be it damaged; checked as by `get`."""
+        self._must_be_running()
+        own = self._writes.get(key)
+        if own is not None:
+            return self._shows(own)
+        await self.fetch([key])
+        self._checked[key] = None
+        return self.seen[key] is not None
+
     def glance(self, key: Key) -> bytes | None:
         """What stands under a key as JSON, if this transaction has put it there or a copy is in
         memory: then it is checked at the commit, as by `get`. None says nothing."""
@@ -177,6 +187,7 @@ class Transaction:
         limit: int = limits.SCAN_RECORDS_DEFAULT,
         reverse: bool = False,
         check: bool = False,
+        skip_damaged: bool = False,
     ) -> list[Row[Any]]: ...
     @overload
     async def scan(
@@ -189,6 +200,7 @@ class Transaction:
         limit: int = limits.SCAN_RECORDS_DEFAULT,
         reverse: bool = False,
         check: bool = False,
+        skip_damaged: bool = False,
     ) -> list[Row[T]]: ...
     async def scan(
         self,
@@ -200,11 +212,14 @@ class Transaction:
         limit: int = limits.SCAN_RECORDS_DEFAULT,
         reverse: bool = False,
         check: bool = False,
+        skip_damaged: bool = False,
     ) -> list[Row[Any]]:
         """The records with `start <= sort key < end` in order, own writes included.
 
         With `check`, every record returned is checked at the commit (and counts towards
-        its limit). New neighbours are never noticed: check a head record for that.
+        its limit). New neighbours are never noticed: check a head record for that. With
+        `skip_damaged`, records that cannot be read are left out and raise an alarm, so that one
+        of them does not keep the others away.
         """
         self._must_be_running()
         admit_scan(limit)
@@ -217,7 +232,7 @@ class Transaction:
             if key[0] == partition and start <= key[1] and (end is None or key[1] < end)
         }
         hidden = sum(1 for write in own.values() if not self._shows(write))
-        found = await self._scan(partition, start, end, limit + hidden, reverse)
+        found = await self._scan(partition, start, end, limit + hidden, reverse, skip_damaged)
         values: dict[Key, bytes] = {}
         for record in found:
             seen = self.seen.setdefault(record.key, record)
@@ -231,10 +246,50 @@ class Transaction:
         chosen = sorted(values, reverse=reverse)[:limit]
         if check:
             self._checked.update(dict.fromkeys(chosen))
-        return [Row(key, decode(values[key], type, key)) for key in chosen]
+        if not skip_damaged:
+            return [Row(key, decode(values[key], type, key)) for key in chosen]
+        rows: list[Row[Any]] = []
+        for key in chosen:
+            try:
+                rows.append(Row(key, decode(values[key], type, key)))
+            except OncewardError as error:
+                self._engine.alarms.damaged(key, error.message)
+        if len(rows) < limit == len(chosen) and not reverse:
+            # Callers take a short answer for the end.
+            rows += await self.scan(
+                partition,
+                type,
+                start=after(chosen[-1][1]),
+                end=end,
+                limit=limit - len(rows),
+                check=check,
+                skip_damaged=True,
+            )
+        return rows
+
+    async def sorts(self, partition: str, limit: int, start: str = "") -> list[str]:
+        """The sort keys of a partition in order, own writes included, whatever stands there.
+        Records whose key is damaged are left out."""
+        self._must_be_running()
+        admit_scan(limit)
+        own = {key[1]: write for key, write in self._writes.items() if key[0] == partition}
+        found = await self._scan(partition, start, None, limit + len(own), False, True)
+        shown = {record.key[1] for record in found}
+        for sort, write in own.items():
+            if sort >= start and self._shows(write):
+                shown.add(sort)
+            else:
+                shown.discard(sort)
+        return sorted(shown)[:limit]
 
     async def _scan(
-        self, partition: str, start: str, end: str | None, count: int, reverse: bool
+        self,
+        partition: str,
+        start: str,
+        end: str | None,
+        count: int,
+        reverse: bool,
+        skip_damaged: bool,
     ) -> list[Record]:
         """The first `count` records, which may be more than one scan returns."""
         self._scanned = partition
@@ -242,7 +297,13 @@ class Transaction:
         while True:
             limit = min(count - len(found), limits.SCAN_RECORDS_MAX)
             page = await self._engine.scan(
-                partition, self.now_ms, start=start, end=end, limit=limit, reverse=reverse
+                partition,
+                self.now_ms,
+                start=start,
+                end=end,
+                limit=limit,
+                reverse=reverse,
+                skip_damaged=skip_damaged,
             )
             found += page
             if len(page) < limit or len(found) == count:

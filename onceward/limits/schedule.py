@@ -104,3 +104,6 @@ BEATS_PER_LEASE = 4
 # A beat that failed is tried again sooner.
 BEAT_TRIES_PER_LEASE = 40
 SWEEP_S = 10.0
+
+# How much is kept of the record of a job that could not be read.
+QUARANTINED_BYTES = 65_536

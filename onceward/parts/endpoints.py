@@ -198,7 +198,7 @@ async def all_of(
     start, end = keys.below(caller)
     if after:
         start = max(start, keys.after(keys.join(caller, after)))
-    rows = await tx.scan(ENDPOINTS, Endpoint, start=start, end=end, limit=most)
+    rows = await tx.scan(ENDPOINTS, Endpoint, start=start, end=end, limit=most, skip_damaged=True)
     ids = [(keys.split(row.key[1])[1], row.value) for row in rows]
     return [(id_, _decrypted(tx, caller, id_, stored)) for id_, stored in ids]
 
@@ -207,7 +207,8 @@ async def everyones(
     tx: Transaction, *, after: str = "", most: int
 ) -> list[tuple[str, str, Endpoint]]:
     """The endpoints of all callers, each with its caller and id, from behind a sort key on."""
-    rows = await tx.scan(ENDPOINTS, Endpoint, start=keys.after(after) if after else "", limit=most)
+    start = keys.after(after) if after else ""
+    rows = await tx.scan(ENDPOINTS, Endpoint, start=start, limit=most, skip_damaged=True)
     found = [(*_names(row.key[1]), row.value) for row in rows]
     return [(caller, id_, _decrypted(tx, caller, id_, stored)) for caller, id_, stored in found]
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from onceward import limits
-from onceward.errors import BadInput
+from onceward.errors import BadInput, OncewardError
 from onceward.keys import after, number
 from onceward.parts.schedule import (
     Job,
@@ -78,17 +78,25 @@ async def dead_letters(
 ) -> list[DeadLetter]:
     """The dead jobs of a queue, the first that died first."""
     admit_queue(queue)
-    rows = await tx.scan(dead_partition(queue), str, start=start, limit=limit)
-    ids = [row.key[1].split("#")[1] for row in rows]
-    jobs: list[Job | None] = []
+    sorts = await tx.sorts(dead_partition(queue), limit, start)
+    ids = [sort.split("#")[1] for sort in sorts]
     for first in range(0, len(ids), limits.GET_KEYS_MAX):
-        some = ids[first : first + limits.GET_KEYS_MAX]
-        jobs += await tx.get_many([job_key(id_) for id_ in some], Job)
+        await tx.fetch([job_key(id_) for id_ in ids[first : first + limits.GET_KEYS_MAX]])
+    jobs = [await _dead(tx, queue, id_) for id_ in ids]
     return [
-        DeadLetter(id_, job, row.key[1])
-        for row, id_, job in zip(rows, ids, jobs, strict=True)
+        DeadLetter(id_, job, sort)
+        for sort, id_, job in zip(sorts, ids, jobs, strict=True)
         if job is not None
     ]
+
+
+async def _dead(tx: Transaction, queue: str, id_: str) -> Job | None:
+    try:
+        return await tx.get(job_key(id_), Job)
+    except OncewardError as error:
+        if error.code != "damaged":
+            raise
+        return Job(queue, None, "dead", 0, reason=error.message, quarantined=True)
 
 
 async def redrive_dead(
@@ -110,9 +118,10 @@ async def redrive_dead(
         if tx.size > limits.COMMIT_WRITES_MAX - _END_WRITES:
             return Page(redriven, row.key[1])
         id_ = row.key[1].split("#")[1]
-        job = await tx.get(job_key(id_), Job)
+        job = await _dead(tx, queue, id_)
         # It may have left since the scan, by someone else.
-        if job is not None and job.place == row.key[1] and chosen(job):
+        movable = job is not None and job.place == row.key[1] and not job.quarantined
+        if job is not None and movable and chosen(job):
             await schedule.redrive(tx, id_)
             redriven += 1
     return Page(redriven, after(rows[-1].key[1]) if len(rows) == _PAGE else None)
@@ -125,7 +134,7 @@ async def purge(tx: Transaction, schedule: Schedule, queue: str, *, start: str =
     slot_text, _, sort = start.partition("/")
     slot = int(slot_text or 0)
     partition = job_partition(slot)
-    rows = await tx.scan(partition, start=sort, limit=_PAGE)
+    rows = await tx.scan(partition, start=sort, limit=_PAGE, skip_damaged=True)
     purged = 0
     for row in rows:
         if tx.size > limits.COMMIT_WRITES_MAX - _END_WRITES:

@@ -9,7 +9,7 @@ the figures. They say when they were taken.
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from onceward.parts.timers import timer_partition
 from onceward.parts.timers.records import State
 from onceward.store import Store
 from onceward.values import decode
+
+T = TypeVar("T")
 
 
 class _Glance(msgspec.Struct):
@@ -93,7 +95,8 @@ class Census:
         begun_ms = self._store.clock.now_ms()
         for slot in range(self._slots):
             async for page in self._pages(job_partition(slot)):
-                for job in _values([r for r in page if r.key[1].endswith("#job")], _Glance):
+                jobs = [record for record in page if record.key[1].endswith("#job")]
+                for job in self._values(jobs, _Glance):
                     queue = found.setdefault(job.queue, Queue())
                     queue.jobs[job.state] += 1
                     if job.state == "ready":
@@ -109,12 +112,12 @@ class Census:
         timers, rooms, failing = Counter[str](), 0, list[Failing]()
         for slot in range(self._slots):
             async for page in self._pages(timer_partition(slot)):
-                timers.update(timer.state for timer in _values(page, _TimerGlance))
+                timers.update(timer.state for timer in self._values(page, _TimerGlance))
         async for page in self._pages(ROOMS):
             rooms += len(page)
         async for page in self._pages(ENDPOINTS):
             for record in page:
-                for endpoint in _values([record], Endpoint):
+                for endpoint in self._values([record], Endpoint):
                     if endpoint.health.failing and len(failing) < limits.FAILING_TOLD_MAX:
                         caller, id_ = keys.split(record.key[1])
                         health = endpoint.health
@@ -128,7 +131,11 @@ class Census:
         while more:
             begun_ns = clock.elapsed_ns()
             page = await self._store.engine.scan(
-                partition, clock.now_ms(), start=start, limit=limits.CENSUS_JOBS
+                partition,
+                clock.now_ms(),
+                start=start,
+                limit=limits.CENSUS_JOBS,
+                skip_damaged=True,
             )
             yield page
             more = len(page) == limits.CENSUS_JOBS
@@ -137,14 +144,11 @@ class Census:
             took_s = (clock.elapsed_ns() - begun_ns) / 1e9
             await clock.sleep(took_s * limits.CENSUS_REST)
 
-
-T = TypeVar("T")
-
-
-def _values(page: list[Record], kind: type[T]) -> Iterator[T]:
-    for record in page:
-        try:
-            value: Any = decode(record.value, kind, record.key)
-        except OncewardError:
-            continue  # damaged: `onceward check` tells of it
-        yield value
+    def _values(self, page: list[Record], kind: type[T]) -> Iterator[T]:
+        for record in page:
+            try:
+                value: T = decode(record.value, kind, record.key)
+            except OncewardError as error:
+                self._store.alarms.damaged(record.key, error.message)
+                continue
+            yield value

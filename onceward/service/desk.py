@@ -20,6 +20,7 @@ from typing import Any
 
 from onceward import limits
 from onceward.errors import PASSING, NoSuchJob, OncewardError, StaleToken
+from onceward.keys import Key
 from onceward.parts.schedule import Claim, Schedule, permit_partition, ready_partition
 from onceward.service.book import Book
 from onceward.service.hands import Hands
@@ -27,6 +28,7 @@ from onceward.service.picker import CLAIMS_AT_ONCE, Picker
 from onceward.service.placement import Placement
 from onceward.service.request import Request, Waiting
 from onceward.service.shelf import Shelf
+from onceward.service.unreadable import quarantine
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -297,6 +299,9 @@ class Desk:
                 self._close_until(allowed.again_ms)
         except Exception as raised:
             error = raised
+        if self._shelf.unread:
+            unread, self._shelf.unread = self._shelf.unread, {}
+            self._spawn(self._quarantine(unread))
         self._rounds -= 1
         self._busy.difference_update(slots)
         for slot in slots:
@@ -330,6 +335,11 @@ class Desk:
         """Let others have them; the attempts do not count."""
         if claims:
             self._spawn(self._release(claims))
+
+    async def _quarantine(self, entries: dict[Key, OncewardError]) -> None:
+        """Put jobs that cannot be read where operators see them."""
+        for entry, error in entries.items():
+            await quarantine(self._store, self._schedule, entry, error)
 
     async def _release(self, claims: list[Claim]) -> None:
         async def release(tx: Transaction) -> None:

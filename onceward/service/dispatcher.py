@@ -10,6 +10,7 @@ An entry that cannot be acted on stays, holds nobody up, and is tried again late
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -18,7 +19,9 @@ from onceward.engine.base import Delete, Put
 from onceward.errors import (
     PASSING,
     BadInput,
+    Damaged,
     EngineStopped,
+    OncewardError,
     OutcomeUnknown,
     Unavailable,
 )
@@ -34,6 +37,7 @@ from onceward.parts.schedule import (
 from onceward.service.agenda import kind_of
 from onceward.service.placement import Placement
 from onceward.service.slot import Slot
+from onceward.service.unreadable import quarantine, report
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -71,6 +75,8 @@ class Dispatcher:
         self.kinds: dict[str, Kind] = {}
         self.store = store
         self.placement = placement
+        self._schedule = schedule
+        schedule.on_quarantined = partial(report, store)
         self._clock = store.clock
         self._slots: dict[int, Slot] = {}
         # The first entry of each slot and its number, once, as the slot has it in `queued`; and
@@ -263,15 +269,14 @@ class Dispatcher:
 
         try:
             await self.store.run(act)
-        except _ENGINE_TROUBLE:
-            raise
         except Exception as error:
+            if isinstance(error, _ENGINE_TROUBLE) and not isinstance(error, Damaged):
+                raise
             if len(batch) > 1:
                 for one in batch:
                     await self._act([one])
             else:
-                [entry] = batch
-                entry.slot.troubles.add(entry.sort, error, self._clock.now_ms())
+                await self._set_aside(batch[0], error)
             return
         self.acted += len(batch)
         now_ms = self._clock.now_ms()
@@ -279,6 +284,16 @@ class Dispatcher:
             self.lateness.observe(max(now_ms - due_ms_of(entry.sort), 0) / 1000)
             if entry.slot.troubles:
                 entry.slot.troubles.settle([entry.sort])
+
+    async def _set_aside(self, entry: Entry, error: Exception) -> None:
+        """An entry could not be acted on: it is tried again later, unless it is that of a job whose
+        record cannot be read."""
+        if isinstance(error, OncewardError) and error.code == "damaged":
+            known = kind_of(entry.sort) in (JOB_DUE, LEASE_DUE)
+            if known and await quarantine(self.store, self._schedule, entry.key, error):
+                return
+            self.store.alarms.damaged(entry.key, error.message)
+        entry.slot.troubles.add(entry.sort, error, self._clock.now_ms())
 
     async def _sleep(self) -> None:
         """Until something is due, or may be."""

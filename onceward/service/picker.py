@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 
 from onceward import limits
-from onceward.errors import OncewardError
+from onceward.errors import Damaged, OncewardError
 from onceward.keys import Key
 from onceward.parts.schedule import (
     CLAIM_WRITES,
@@ -76,7 +76,7 @@ class Picker:
             except OncewardError as error:
                 if error.code != "damaged":
                     raise
-                self._shelf.set_aside(entry)
+                self._shelf.set_aside(entry, error)
                 left.setdefault(slot_of_ready(entry[0]), "")
                 continue
             if claim is None:
@@ -124,5 +124,8 @@ class Picker:
                 left[slot] = rest[0][1]
             elif slot in cut:
                 left[slot] = slots[slot]
-        await tx.fetch([*chosen, *chosen.values()])
+        try:
+            await tx.fetch([*chosen, *chosen.values()])
+        except Damaged:
+            pass  # each is read for itself, and those that can be read are handed out
         return chosen, left

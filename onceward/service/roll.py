@@ -67,6 +67,7 @@ class _Slot:
             end=self.before,
             limit=count,
             reverse=True,
+            skip_damaged=True,
         )
         self.more = len(page) == count
         if page:

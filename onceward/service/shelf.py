@@ -6,13 +6,12 @@ already: who claims it finds that out.
 """
 
 from bisect import bisect_left, insort
-from typing import Any
 
 from onceward import limits
-from onceward.errors import NoSuchJob
+from onceward.errors import NoSuchJob, OncewardError
 from onceward.keys import Key
 from onceward.parts.schedule import job_key, ready_partition
-from onceward.transaction import Row, Transaction
+from onceward.transaction import Transaction
 
 
 class Shelf:
@@ -24,6 +23,8 @@ class Shelf:
         self._queue = queue
         self._known: dict[int, list[str]] = {}
         self._damaged: set[Key] = set()
+        self.unread: dict[Key, OncewardError] = {}
+        """Entries that were set aside and are to be put into quarantine."""
 
     def put(self, slot: int, sort: str) -> None:
         """An own commit has made an entry."""
@@ -51,9 +52,11 @@ class Shelf:
         """Whether it has all entries of a slot."""
         return slot in self._known
 
-    def set_aside(self, entry: Key) -> None:
+    def set_aside(self, entry: Key, error: OncewardError) -> None:
         """Leave an entry alone from now on: it is damaged, or its job is."""
-        self._damaged.add(entry)
+        if entry not in self._damaged:
+            self._damaged.add(entry)
+            self.unread[entry] = error
 
     async def first(self, tx: Transaction, slot: int, most: int) -> tuple[dict[Key, Key], bool]:
         """The first entries of a slot with the keys of their jobs, and whether there may be
@@ -62,36 +65,36 @@ class Shelf:
         partition = ready_partition(slot, self._queue)
         known = self._known.get(slot)
         if known is None:
-            rows = await self._look(tx, slot, partition, most)
-            entries = [(row.key, row.value) for row in rows]
+            sorts = await self._look(tx, slot, partition, most)
         else:
-            entries = [((partition, sort), sort.rpartition("#")[2]) for sort in known[:most]]
+            sorts = known[:most]
         found: dict[Key, Key] = {}
-        for entry, id_ in entries:
+        for sort in sorts:
+            entry = partition, sort
             if entry not in self._damaged:
                 try:
-                    found[entry] = job_key(id_)
-                except (NoSuchJob, TypeError):
-                    self.set_aside(entry)  # it names no job
-        return found, len(entries) == most
+                    found[entry] = job_key(sort.rpartition("#")[2])
+                except NoSuchJob as error:
+                    self.set_aside(entry, error)  # it names no job
+        return found, len(sorts) == most
 
-    async def _look(self, tx: Transaction, slot: int, partition: str, most: int) -> list[Row[Any]]:
+    async def _look(self, tx: Transaction, slot: int, partition: str, most: int) -> list[str]:
         # From now on own commits are noted, since the look may miss them.
         self.forget(slot)
         known = self._known[slot] = []
         try:
-            rows = await tx.scan(partition, limit=most)
+            sorts = await tx.sorts(partition, most)
         except BaseException:
             self.forget(slot)
             raise
         if self._known.get(slot) is known:
-            if len(rows) == most:
+            if len(sorts) == most:
                 self.forget(slot)  # there may be more
             else:
                 self.count -= len(known)
-                self._known[slot] = sorted({*known, *(row.key[1] for row in rows)})
+                self._known[slot] = sorted({*known, *sorts})
                 self.count += len(self._known[slot])
-        return rows
+        return sorts
 
 
 def _has(known: list[str], sort: str) -> bool:

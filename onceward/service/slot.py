@@ -140,7 +140,12 @@ class Slot:
         end = keys.number(now_ms + int(period_s * 1e3) + limits.AGENDA_AHEAD_MS)
         while start < end and len(found) < limits.AGENDA_ENTRIES:
             page = await self._store.engine.scan(
-                self.partition, now_ms, start=start, end=end, limit=limits.AGENDA_ENTRIES
+                self.partition,
+                now_ms,
+                start=start,
+                end=end,
+                limit=limits.AGENDA_ENTRIES,
+                skip_damaged=True,
             )
             sorts = [record.key[1] for record in page]
             start = keys.after(page[-1].key[1]) if len(page) == limits.AGENDA_ENTRIES else end

@@ -59,7 +59,7 @@ class Keyring:
         """Read all keys."""
 
         async def fn(tx: Transaction) -> dict[str, StoredKey]:
-            rows = await tx.scan(_PARTITION, StoredKey, limit=limits.KEYS_MAX)
+            rows = await tx.scan(_PARTITION, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
             return {row.key[1]: row.value for row in rows}
 
         self._take(await self._store.run(fn))

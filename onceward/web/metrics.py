@@ -10,6 +10,7 @@ KIND = b"text/plain; version=0.0.4; charset=utf-8"
 HELP = {
     "accepted": "Messages accepted, by queue and whether they were duplicates",
     "claimed": "Jobs handed out to workers, by queue",
+    "quarantined": "Jobs whose record could not be read, moved to the dead letters, by queue",
     "ended": "Attempts that ended, by queue and what the job became",
     "timers_set": "Timers that were asked for over HTTP, and whether they were set before",
     "webhooks": "Outward calls, by what came of them",

@@ -28,6 +28,7 @@ async def measured(served: Served) -> dict[str, set[str]]:
     """The metrics of a server that has done a little of everything, each with its labels."""
     app = served.app
     app.alarms.raise_("disk", "the disk is slow")
+    app.meters.count("quarantined", queue="orders")
     app.store.engine.incarnation_changed(Incarnation("other", 2))
     both = asyncio.Barrier(2)
 

@@ -33,8 +33,7 @@ async def test_a_database_without_a_version_is_refused_and_left_alone(tmp_path: 
     with pytest.raises(CannotOpen) as refused:
         await onceward.App(f"sqlite:///{path}").start()
     assert refused.value.code == "unsupported_format"
-    assert "format 0" in refused.value.message
-    assert f"format {FORMAT}" in refused.value.message
+    assert "format 1" in refused.value.message, "its file is of another format, too"
     assert "new database" in refused.value.message
     assert content(tmp_path) == before
 

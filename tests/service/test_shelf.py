@@ -9,7 +9,7 @@ import pytest
 from onceward import limits
 from onceward.engine.base import Record
 from onceward.engine.memory import MemoryEngine
-from onceward.errors import Unavailable
+from onceward.errors import NoSuchJob, Unavailable
 from onceward.keys import Key
 from onceward.parts.schedule import job_key, ready_partition
 from onceward.service.shelf import Shelf
@@ -142,13 +142,14 @@ async def test_a_look_that_failed_says_nothing(bench: Bench) -> None:
 
 
 async def test_entries_that_name_no_job_are_left_alone(bench: Bench) -> None:
-    await bench.write(entry(1), value="nonsense")
-    await bench.write(entry(2), value=[1])
-    await bench.write(entry(3))
+    for sort in ("0", "00#nonsense"):
+        await bench.write((entry(1)[0], sort))
+    await bench.write(entry(3), value="nonsense")
     assert await bench.first_and_more(1) == ({}, True)
     assert await bench.first_and_more(1) == ({}, True)
     assert await bench.first(1) == [entry(3)], "they do not stand in its way"
-    bench.shelf.set_aside(entry(3))
+    assert len(bench.shelf.unread) == 2
+    bench.shelf.set_aside(entry(3), NoSuchJob("gone"))
     bench.shelf.put(SLOT, "nonsense")
     assert await bench.first() == []
 

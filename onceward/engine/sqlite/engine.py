@@ -84,7 +84,6 @@ class SQLiteEngine(Engine):
         self._elapsed_ns = elapsed_ns
         self._watchers = Watchers()
         self._now_ms = 0
-        self._damaged: dict[Key, str] = {}
         self._verifying: tuple[apsw.Connection, asyncio.Future[str | None]] | None = None
         self._opened = False
         self._closing: asyncio.Task[None] | None = None
@@ -117,7 +116,7 @@ class SQLiteEngine(Engine):
     def _open_files(self) -> None:
         self._must_not_be_emptied()
         table = Table(self.path, random_bytes(16), self._cache_bytes, self._vfs)
-        table.on_damaged = self._found_damaged
+        table.on_damaged = self.alarms.damaged
         try:
             self._layers = Layers(table, self._cache_bytes)
             self._journal = Journal(self.path, table.database_id, self._disk, random_bytes)
@@ -182,16 +181,6 @@ class SQLiteEngine(Engine):
                 "a backup, or remove the file to start anew.",
                 code="damaged",
             )
-
-    def _found_damaged(self, key: Key, what: str) -> None:
-        if len(self._damaged) < limits.DAMAGED_KEYS_MAX:
-            self._damaged.setdefault(key, what)
-        first, why = next(iter(self._damaged.items()))
-        self.alarms.raise_(
-            "damaged_records",
-            f"{len(self._damaged)} damaged records found in {self.path}, the first is {first!a}: "
-            f"{why}. Run `onceward check`, and restore a backup.",
-        )
 
     @property
     def verified(self) -> bool:

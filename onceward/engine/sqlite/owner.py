@@ -68,7 +68,9 @@ class Owner:
         """Let others have it; twice is once."""
         if self._fd >= 0:
             try:
-                self._write({"database": self.database})
+                os.ftruncate(self._fd, 0)
+                if self.database:
+                    self._write({"database": self.database})
             except OSError:
                 pass  # a stale note misleads no one: the lock decides
             finally:

@@ -377,8 +377,8 @@ def is_ours(connection: apsw.Connection, path: str) -> bool:
         )
     if (found := connection.pragma("user_version")) != FORMAT:
         raise CannotOpen(
-            f"{path} has the format {found}, and this version of Onceward uses {FORMAT}. Use the "
-            "version that wrote it.",
+            f"{path} has the file format {found}, and this version of Onceward uses {FORMAT}. "
+            "Start with a new database, or use the version that wrote it.",
             code="unsupported_format",
         )
     return True

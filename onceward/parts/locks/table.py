@@ -268,7 +268,9 @@ class LockTable:
         found: list[list[Stand]] = []
         for what in ("hold", "wait"):
             partition, start, end = stands(name, what, self.slots)
-            rows = await tx.scan(partition, Stand, start=start, end=end, limit=limit)
+            rows = await tx.scan(
+                partition, Stand, start=start, end=end, limit=limit, skip_damaged=True
+            )
             found.append([row.value for row in rows])
         return Status(name, head.capacity, head.token, head.held, head.waiting, *found)
 
@@ -295,7 +297,7 @@ class LockTable:
         more = True
         while more and len(found) < most:
             # Holders and those who wait stand between the heads.
-            rows = await tx.scan(partition, start=start, end=end)
+            rows = await tx.scan(partition, start=start, end=end, skip_damaged=True)
             for row in rows:
                 words = keys.split(row.key[1])
                 if words[1:] == ("head",):

@@ -179,7 +179,7 @@ class Rooms(Edits):
             start = max(start, keys.after(keys.join(after)))
         found: list[Found] = []
         limit = _LISTED_MAX if meta else most + 1
-        rows = await tx.scan(ROOMS, Listed, start=start, end=end, limit=limit)
+        rows = await tx.scan(ROOMS, Listed, start=start, end=end, limit=limit, skip_damaged=True)
         for row in rows:
             id_, listed = keys.split(row.key[1])[0], row.value
             if all(

@@ -49,7 +49,13 @@ async def next_head(tx: Transaction, id_: str, job: Job, order_key: str) -> str 
         tx.delete(head_key)
         return None
     # The head record is checked, and whoever joins the line writes it: so this is the first.
-    [(entry, next_id)] = await tx.scan(line_partition(slot, job.queue, order_key), str, limit=1)
+    # Of an entry that cannot be read nobody knows whose it was: the next one follows.
+    partition = line_partition(slot, job.queue, order_key)
+    rows = await tx.scan(partition, str, limit=1, skip_damaged=True)
+    if not rows:
+        tx.delete(head_key)
+        return None
+    entry, next_id = rows[0]
     tx.delete(entry)
     order.head = next_id
     order.waiting -= 1
@@ -96,7 +102,8 @@ async def leave_gate(tx: Transaction, job: Job, limit_key: str, limit: int) -> l
     room = min(max(limit - gate.inside, 0) if limit else 2, 2, gate.parked)
     rows = []
     if room:
-        rows = await tx.scan(parked_partition(job.queue, limit_key), str, limit=room)
+        partition = parked_partition(job.queue, limit_key)
+        rows = await tx.scan(partition, str, limit=room, skip_damaged=True)
     for entry, _ in rows:
         tx.delete(entry)
     gate.parked -= len(rows)

@@ -10,7 +10,7 @@ from zlib import crc32
 import msgspec
 
 from onceward import keys, limits
-from onceward.errors import NoSuchJob
+from onceward.errors import NoSuchJob, OncewardError
 from onceward.ids import Ids
 from onceward.parts.schedule.lines import (
     become_head,
@@ -31,6 +31,7 @@ from onceward.parts.schedule.records import (
     Dedupe,
     Effect,
     Job,
+    Order,
     admit_id,
     admit_job,
     dead_partition,
@@ -38,6 +39,8 @@ from onceward.parts.schedule.records import (
     job_key,
     job_partition,
     latest,
+    order_head_key,
+    permit_partition,
     ready_partition,
     reason_text,
     slot_of,
@@ -69,6 +72,10 @@ class Places:
 
     taker: Callable[[Transaction, str], Taker | None] = staticmethod(_nobody)
     """Who takes a new job of a queue at once, if somebody does."""
+
+    on_quarantined: Callable[[str, str, str], None] = staticmethod(lambda id_, queue, why: None)
+    """Called with id, queue and reason of a job that a commit of this schedule has put into
+    quarantine."""
 
     def __init__(
         self,
@@ -126,6 +133,60 @@ class Places:
             raise NoSuchJob(f"there is no job {id_}", id=id_)
         return job
 
+    async def quarantine(
+        self, tx: Transaction, id_: str, queue: str, why: str, gated_by: str | None = None
+    ) -> Job:
+        """End a job whose record cannot be read: it is listed with the dead letters of its queue,
+        with the reason. `queue` counts if the record does not name one; `gated_by` is the limit
+        key of which it holds a place, if that is known.
+
+        Others of its order key go on, unless dead jobs block theirs in that queue.
+        """
+        record = tx.seen.get(job_key(id_))
+        left = {} if record is None else _left_of(record.value)
+        found = _text(left, "queue") or queue
+        order_key = _text(left, "order_key")
+        if order_key is None:
+            found, order_key = await self._headed_by(tx, id_) or (found, None)
+        text = b"" if record is None else record.value[: limits.QUARANTINED_BYTES]
+        job = Job(found, text.decode(errors="replace"), "", tx.now_ms, order_key=order_key)
+        job.quarantined, job.ended_by, job.reason = True, "", reason_text(why)
+        for row in await tx.scan(permit_partition(found), str, skip_damaged=True):
+            if row.value == id_:
+                tx.delete(row.key)
+        job.limit_key = gated_by or _text(left, "limit_key")
+        job.gated = gated_by is not None or left.get("gated") is True
+        await self._leave_gate(tx, job)
+        await self._end(tx, id_, job, "dead")
+        return job
+
+    async def _headed_by(self, tx: Transaction, id_: str) -> tuple[str, str] | None:
+        """The queue and the order key whose head a job is. Looks through all of its slot."""
+        partition, start = order_head_key(slot_of(id_), "", "")[0], ""
+        while True:
+            rows = await tx.scan(partition, Order, start=start, skip_damaged=True)
+            for row in rows:
+                if row.value.head == id_:
+                    queue, order_key = keys.split(row.key[1])
+                    return queue, order_key
+            if not rows:
+                return None
+            start = keys.after(rows[-1].key[1])
+
+    async def _next(
+        self, tx: Transaction, id_: str, queue: str, gated_by: str | None = None
+    ) -> Job | None:
+        """A job that is to move on; None if its record cannot be read, and it has ended."""
+        try:
+            return await self.get(tx, id_)
+        except OncewardError as error:
+            if error.code != "damaged":
+                raise
+            why = error.message
+        tx.on_durable(lambda: self.on_quarantined(id_, queue, why))
+        await self.quarantine(tx, id_, queue, why, gated_by)
+        return None
+
     async def _unlease(self, tx: Transaction, id_: str, job: Job, *, leave: bool = True) -> None:
         # If the lease was renewed, its entry in due may have moved on; that one finds that its
         # token does not count any more, when its time comes.
@@ -142,10 +203,11 @@ class Places:
             return
         limit = self.settings(job.queue).limit_per_key
         for next_id in await leave_gate(tx, job, job.limit_key, limit):
-            next_job = await self.get(tx, next_id)
-            next_job.gated = True
-            await self._place(tx, next_id, next_job)
-            tx.put(job_key(next_id), next_job)
+            next_job = await self._next(tx, next_id, job.queue, job.limit_key)
+            if next_job is not None:
+                next_job.gated = True
+                await self._place(tx, next_id, next_job)
+                tx.put(job_key(next_id), next_job)
 
     def _note(self, tx: Transaction, job: Job, reason: str) -> None:
         job.reason = reason_text(reason)
@@ -179,9 +241,10 @@ class Places:
         if job.order_key is not None and promote:
             next_id = await next_head(tx, id_, job, job.order_key)
             if next_id is not None:
-                next_job = await self.get(tx, next_id)
-                await self._place(tx, next_id, next_job, new=next_job.attempt == 0)
-                tx.put(job_key(next_id), next_job)
+                next_job = await self._next(tx, next_id, job.queue)
+                if next_job is not None:
+                    await self._place(tx, next_id, next_job, new=next_job.attempt == 0)
+                    tx.put(job_key(next_id), next_job)
 
     async def _notify(self, tx: Transaction, id_: str, job: Job, queue: str) -> None:
         """Tell another queue that a job has died, in the same commit."""
@@ -272,6 +335,20 @@ def lease_place(until_ms: int, id_: str, job: Job) -> str:
     """Where a job stands in due while it is leased."""
     # With the token, so that no attempt meets what another one has left behind.
     return f"{until_ms:016d}#{id_}#{job.token}#{LEASE_DUE}"
+
+
+def _left_of(value: bytes) -> dict[str, Any]:
+    """What can be read of a record that is not as it should be."""
+    try:
+        found = msgspec.json.decode(value)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(left: dict[str, Any], name: str) -> str | None:
+    value = left.get(name)
+    return value if isinstance(value, str) and value else None
 
 
 def _until(now_ms: int, retention_ms: int | None) -> int | None:

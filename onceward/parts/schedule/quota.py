@@ -37,8 +37,7 @@ async def quota(tx: Transaction, queue: str, settings: Settings, wanted: int) ->
     if not settings.limit:
         return Quota(wanted, [], again_ms)
     # All of them: while the limit was higher, higher numbers were given out.
-    rows = await tx.scan(permit_partition(queue), limit=limits.QUEUE_LIMIT_MAX)
-    taken = {int(row.key[1]) for row in rows}
+    taken = {int(sort) for sort in await tx.sorts(permit_partition(queue), limits.QUEUE_LIMIT_MAX)}
     wanted = min(wanted, max(settings.limit - len(taken), 0))
     permits = [number for number in range(settings.limit) if number not in taken][:wanted]
     return Quota(len(permits), permits, again_ms)

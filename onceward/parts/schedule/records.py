@@ -110,6 +110,8 @@ class Job(msgspec.Struct, omit_defaults=True):
     """The job or timer whose commit has sent it."""
     effects: list[Effect] = []
     """What its own commit has made: the first few."""
+    quarantined: bool = False
+    """Whether this stands for a record that could not be read; the body is what was left of it."""
 
 
 class Intent(msgspec.Struct):

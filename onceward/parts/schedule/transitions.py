@@ -2,7 +2,7 @@
 
 from typing import Any, Final, Literal
 
-from onceward.errors import AlreadyEnded, NotDead, StaleToken
+from onceward.errors import AlreadyEnded, NoSuchJob, NotDead, OncewardError, StaleToken
 from onceward.keys import Key
 from onceward.parts.schedule.lines import (
     become_head,
@@ -54,6 +54,8 @@ COMPLETE_ORDERED_WRITES = COMPLETE_WRITES + _NEXT_WRITES
 EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 2 + _NOTICE_WRITES + _NEXT_WRITES
 
 
+UNKNOWN_QUEUE: Final = "damaged"
+"""Where jobs are listed whose record cannot be read, and whose queue is not known otherwise."""
 AFTER_PAUSE: Final = "after the pause"
 """In place of a time to retry at: after the pause that the queue's settings say."""
 RetryAt = int | Literal["after the pause"] | None
@@ -100,6 +102,27 @@ class Schedule(Places):
             await self._place(tx, id_, job, job.due_ms, new=job.attempt == 0)
             tx.put(job_key(id_), job)
 
+    async def quarantine_entry(self, tx: Transaction, entry: Key) -> tuple[str, str, str] | None:
+        """End the job of an entry in ready or due whose record cannot be read; returns its id, its
+        queue and why. None if it can be read, or the entry is gone."""
+        if not await tx.has(entry):
+            return None
+        kind, _, rest = entry[0].partition("#")
+        id_ = entry[1].rpartition("#")[2] if kind == "ready" else entry[1].split("#")[1]
+        queue = rest[5:] if kind == "ready" else UNKNOWN_QUEUE
+        try:
+            await tx.get(job_key(id_), Job)
+            return None
+        except NoSuchJob as error:
+            tx.delete(entry)  # it names no job
+            return "", queue, error.message
+        except OncewardError as error:
+            if error.code != "damaged":
+                raise
+            tx.delete(entry)
+            job = await self.quarantine(tx, id_, queue, error.message)
+            return id_, job.queue, error.message
+
     def read_to_promote(self, entry: Key) -> list[Key]:
         return [job_key(entry[1].split("#")[1])]
 
@@ -118,9 +141,9 @@ class Schedule(Places):
         """
         admit_worker(worker)
         admit_lease(lease_ms)
-        id_ = await tx.get(entry, str)
-        if id_ is None:
+        if not await tx.has(entry):
             return None
+        id_ = entry[1].rpartition("#")[2]
         job = await tx.get(job_key(id_), Job)
         tx.delete(entry)
         if job is None or job.state != "ready" or job.place != entry[1]:
@@ -247,6 +270,13 @@ class Schedule(Places):
         job = await self.get(tx, id_)
         if job.state not in ("dead", "doubt"):
             raise NotDead(f"job {id_} is not dead: it is {job.state}", id=id_, state=job.state)
+        if job.quarantined:
+            raise NotDead(
+                f"the record of job {id_} could not be read, so it cannot be redriven. Send it "
+                "again, and cancel this one.",
+                id=id_,
+                state=job.state,
+            )
         tx.delete((dead_partition(job.queue), job.place))
         job.attempt, job.due_ms, job.ended_ms, job.cut_off = 0, 0, 0, False
         if job.order_key is None or await become_head(tx, id_, job, job.order_key):
@@ -256,7 +286,7 @@ class Schedule(Places):
     async def expire(self, tx: Transaction, entry: Key) -> None:
         """End an attempt whose lease ran out; or move the entry to where the lease now ends."""
         _, id_, token, _ = entry[1].split("#")
-        if await tx.get(entry) is None:
+        if not await tx.has(entry):
             return  # another owner of the slot has moved it already
         job = await tx.get(job_key(id_), Job)
         if job is None or job.token != token:

@@ -220,7 +220,9 @@ class Timers:
         heap: list[tuple[str, int, Timer, bool]] = []
 
         async def ask(slot: int, start: str) -> None:
-            rows = await tx.scan(timer_partition(slot), Timer, start=start, end=end, limit=share)
+            rows = await tx.scan(
+                timer_partition(slot), Timer, start=start, end=end, limit=share, skip_damaged=True
+            )
             for number, row in enumerate(rows, 1):
                 heappush(heap, (row.key[1], slot, row.value, number == share))
 

@@ -92,7 +92,7 @@ async def test_a_file_of_another_format_is_refused_and_left_alone(
     before = snapshot(tmp_path)
     refused = await refusal(path)
     assert refused.code == "unsupported_format"
-    assert f"format {format_}" in refused.message
+    assert f"file format {format_}" in refused.message
     assert snapshot(tmp_path) == before
 
 
