@@ -72,6 +72,13 @@ class Grants:
             return True
         return self.ask(action, name) and any(one.covers(action, name) for one in self.ceiling)
 
+    def for_any(self, *actions: str) -> bool:
+        """Whether there is a grant for one of these actions, on any name."""
+        if self.everything:
+            return True
+        asked = {action for action, _ in (*self.named, *self.patterns)}
+        return not asked.isdisjoint(actions)
+
     def ask(self, action: str, name: str) -> bool:
         """Whether a grant is for this, under any ceiling."""
         return Grant(action, name) in self.named or any(

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceward import limits
-from onceward.errors import BadInput
 from onceward.parts.timers import View
 from onceward.service.paging import page_of
 from onceward.web.api.timer_views import TimerView, shown
 from onceward.web.auth import Access
+from onceward.web.cursors import seal, unseal
 from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
 
@@ -44,7 +43,7 @@ async def due(server: "Server", request: Request) -> Response:
     views = await server.app.store.run(lambda tx: server.app.timers.part.agenda(tx, most=limit))
     now_ms = server.app.store.clock.now_ms()
     return Response.of(
-        Agenda(now_ms, [_shown(view, now_ms) for view in views if _may(caller, view)])
+        Agenda(now_ms, [_shown(caller, view, now_ms) for view in views if _may(caller, view)])
     )
 
 
@@ -52,11 +51,12 @@ async def all_(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
     query = request.query(["state", "text", "after", "limit"])
     limit = whole("limit", query.get("limit", "50"), 1, _MOST)
-    after, state, text = query.get("after", ""), query.get("state"), query.get("text", "")
-    if len(after.encode()) > limits.SORT_BYTES_MAX or "\x00" in after:
-        raise BadInput("after is the member next of the last answer", code="bad_parameter")
+    after = unseal(server, request, "after", query.get("after"))
+    state, text = query.get("state"), query.get("text", "")
     clock = server.app.store.clock
     now_ms = clock.now_ms()
+    if not caller.grants.for_any("timer", "operate"):
+        return Response.of(AgendaPage(now_ms, [], None))
 
     async def read(after: str, most: int) -> list[tuple[str, View]]:
         return await server.app.store.run(
@@ -71,7 +71,8 @@ async def all_(server: "Server", request: Request) -> Response:
         after=after,
         limit=limit,
     )
-    return Response.of(AgendaPage(now_ms, [_shown(view, now_ms) for view in found], next_))
+    shown_ = [_shown(caller, view, now_ms) for view in found]
+    return Response.of(AgendaPage(now_ms, shown_, seal(server, request, next_)))
 
 
 def _may(caller: Access, view: View) -> bool:
@@ -79,8 +80,8 @@ def _may(caller: Access, view: View) -> bool:
     return own or caller.may("operate", view.id)
 
 
-def _shown(view: View, now_ms: int) -> TimerView:
-    found = shown(view, now_ms, times=0)
+def _shown(caller: Access, view: View, now_ms: int) -> TimerView:
+    found = shown(view, now_ms, caller.id, times=0)
     found.caller = view.caller
     return found
 

@@ -28,11 +28,12 @@ from onceward.web.api.endpoint_views import (
     shown,
 )
 from onceward.web.api.inbox import idempotency_key
-from onceward.web.api.timer_views import TimerView
+from onceward.web.api.timer_views import TimerView, masked
 from onceward.web.api.timer_views import shown as shown_timer
 from onceward.web.api.timers import refused_as
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
+from onceward.web.cursors import seal, unseal
 from onceward.web.http import Request, Response, truth, whole
 from onceward.web.routes import Route
 
@@ -107,13 +108,10 @@ async def list_(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
     query = request.query(["after", "limit", "everyone"])
     limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
-    after = query.get("after", "")
+    after = unseal(server, request, "after", query.get("after"))
     everyone = truth("everyone", query.get("everyone", "false"))
-    after_max = limits.SORT_BYTES_MAX if everyone else limits.ENDPOINT_ID_BYTES_MAX
-    if len(after.encode()) > after_max or "\x00" in after:
-        raise BadInput("after is the member next of the last answer", code="bad_parameter")
     if everyone:
-        return await _everyones(server, caller, after, limit)
+        return await _everyones(server, request, after, limit)
     found = await server.app.store.run(
         lambda tx: endpoints.all_of(tx, caller=caller.id, after=after, most=limit)
     )
@@ -124,12 +122,16 @@ async def list_(server: "Server", request: Request) -> Response:
                 for id_, one in found
                 if caller.may("endpoint", id_)
             ],
-            found[-1][0] if len(found) == limit else None,
+            seal(server, request, found[-1][0] if len(found) == limit else None),
         )
     )
 
 
-async def _everyones(server: "Server", caller: Access, after: str, limit: int) -> Response:
+async def _everyones(server: "Server", request: Request, after: str, limit: int) -> Response:
+    caller = server.caller(request)
+    if not caller.grants.for_any("operate"):
+        return Response.of(EndpointPage([], None))
+
     async def read(after: str, most: int) -> list[tuple[str, tuple[str, str, Endpoint]]]:
         found = await server.app.store.run(partial(endpoints.everyones, after=after, most=most))
         return [(keys.join(*one[:2]), one) for one in found]
@@ -141,9 +143,11 @@ async def _everyones(server: "Server", caller: Access, after: str, limit: int) -
         after=after,
         limit=limit,
     )
-    page = EndpointPage([], next_)
+    page = EndpointPage([], seal(server, request, next_))
     for owner, id_, endpoint in found:
         view = _rated(server, owner, shown(id_, endpoint))
+        if owner != caller.id:
+            view.headers = masked(view.headers)
         view.caller = owner
         page.endpoints.append(view)
     return Response.of(page)
@@ -186,7 +190,7 @@ async def test(server: "Server", request: Request) -> Response:
     call = Call(endpoint=id_, body={"type": "test", "endpoint": id_}, attempts_max=1)
     key = idempotency_key(request, None)
     view = await server.app.timers.put(Spec(call, delay_ms=0), key=key, caller=caller.caller)
-    return Response.of(shown_timer(view, _now_ms(server)), 202)
+    return Response.of(shown_timer(view, _now_ms(server), caller.id), 202)
 
 
 def _now_ms(server: "Server") -> int:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceward import limits
+from onceward.callers import Caller
 from onceward.errors import BadInput
 from onceward.parts.inbox import admit_key, dedupe_key
 from onceward.parts.schedule import Accepted, Effect, Job, job_key, lease_key
@@ -15,6 +16,7 @@ from onceward.service.roll import Line
 from onceward.transaction import Transaction
 from onceward.web.api.jobs import JobView, view, visible
 from onceward.web.auth import Access
+from onceward.web.cursors import seal, unseal
 from onceward.web.entry import may_enter
 from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
@@ -100,18 +102,23 @@ async def find(server: "Server", request: Request) -> Response:
     queue, state, text = query.get("queue"), query.get("state"), query.get("text", "")
     if state not in (None, *_STATES):
         raise BadInput(f"state is one of {', '.join(_STATES)}", code="bad_parameter")
-    before = query.get("before")
-    if before is not None and not (before.isascii() and before.isalnum() and len(before) < 100):
-        raise BadInput("before is the member next of the last answer", code="bad_parameter")
+    before = unseal(server, request, "before", query.get("before")) or None
+    if not caller.grants.for_any("manage") or (queue and not caller.may("manage", queue)):
+        return Response.of(JobPage([], 0, None))
     if "key" in query:
         return Response.of(await _by_key(server, caller, query["key"], queue))
 
+    looked = 0
+
     def fits(id_: str, line: Line) -> bool:
+        nonlocal looked
+        if not caller.may("manage", line.queue):
+            return False
+        looked += 1  # what others have here is not even counted
         return (
             queue in (None, line.queue)
             and state in (None, line.state)
             and (not text or any(text in (part or "") for part in (line.key, line.order_key, id_)))
-            and caller.may("manage", line.queue)
         )
 
     store = server.app.store
@@ -125,7 +132,7 @@ async def find(server: "Server", request: Request) -> Response:
     )
     await server.app.store.run(_nothing)  # what was seen is durable when this has returned
     lines = [_line(id_, line) for id_, line in page.found]
-    return Response.of(JobPage(lines, page.looked, page.next))
+    return Response.of(JobPage(lines, looked, seal(server, request, page.next)))
 
 
 async def story(server: "Server", request: Request) -> Response:
@@ -159,7 +166,7 @@ async def _by_key(server: "Server", caller: Access, key: str, queue: str | None)
     names = {*server.app.node.book.names(), *server.census.queues}
     names.update(its_queue for its_queue, _, _ in server.app.senders)
     senders = {"", caller.id, *server.auth.ids()}
-    senders.update(key.name for key in server.keyring.keys.values())
+    senders.update(Caller("key", "", key.name).id for key in server.keyring.keys.values())
     senders.update(name for _, name, _ in server.app.senders)
     queues = [n for n in sorted(names) if queue in (None, n) and caller.may("manage", n)]
     admit_key(key, "")

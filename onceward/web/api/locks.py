@@ -16,6 +16,7 @@ from onceward.service.paging import page_of
 from onceward.transaction import Transaction
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
+from onceward.web.cursors import seal, unseal
 from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
 
@@ -189,11 +190,11 @@ async def find(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
     query = request.query(["prefix", "after", "limit"])
     limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
-    prefix, after = query.get("prefix", ""), query.get("after", "")
-    for name in (prefix, after):
-        _admit(name)
-        if name:
-            keys.admit_name(name, "a lock's name", limits.LOCK_NAME_BYTES_MAX)
+    prefix, after = query.get("prefix", ""), unseal(server, request, "after", query.get("after"))
+    if prefix:
+        keys.admit_name(prefix, "a lock's name", limits.LOCK_NAME_BYTES_MAX)
+    if not caller.grants.for_any("lock"):
+        return Response.of(LockPage([], None))
 
     async def read(after: str, most: int) -> list[tuple[str, tuple[str, Head]]]:
         found = await server.app.locks.find(prefix=prefix, after=after, most=most)
@@ -210,7 +211,7 @@ async def find(server: "Server", request: Request) -> Response:
         LockLine(name, head.capacity, head.token, head.held, head.waiting, head.used_ms)
         for name, head in found
     ]
-    return Response.of(LockPage(lines, next_))
+    return Response.of(LockPage(lines, seal(server, request, next_)))
 
 
 def _shown(stands: list[Stand]) -> list[Someone]:

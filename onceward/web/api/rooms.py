@@ -15,6 +15,7 @@ from onceward.service.rooms.session import Deed, allowed, insist
 from onceward.transaction import Transaction
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
+from onceward.web.cursors import seal, unseal
 from onceward.web.elsewhere import elsewhere
 from onceward.web.handshake import PATH
 from onceward.web.http import Request, Response, whole
@@ -156,18 +157,19 @@ async def list_(server: "Server", request: Request) -> Response:
     query = request.query(["prefix", "meta", "after", "limit"])
     limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
     meta = parse(query["meta"].encode(), dict[str, Any]) if "meta" in query else {}
-    prefix, after = query.get("prefix", ""), query.get("after", "")
-    for text in (prefix, after):
-        if text:
-            admit_id(text)
+    prefix, after = query.get("prefix", ""), unseal(server, request, "after", query.get("after"))
+    if prefix:
+        admit_id(prefix)
+    if not caller.grants.for_any("read", "write", "room", "play", "table"):
+        return Response.of(RoomPage([], None))
 
     rooms, more = await _readable(server, caller, prefix, meta, after, limit)
     listed = [
         ListedRoom(id_, room.epoch, room.made_ms, room.by, room.meta, _members(server, id_))
         for id_, room in rooms
     ]
-    # A room that the caller may not read is not even named here.
-    return Response.of(RoomPage(listed, listed[-1].id if more else None))
+    next_ = seal(server, request, listed[-1].id) if more else None
+    return Response.of(RoomPage(listed, next_))
 
 
 async def _readable(

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceward.errors import BadInput
-from onceward.service.tables.acts import DEEDS, Nothing
+from onceward.service.tables.acts import DEEDS, Nothing, TableList, TablePage
 from onceward.web.bodies import parse
+from onceward.web.cursors import seal, unseal
 from onceward.web.http import Request, Response
 from onceward.web.routes import Handle, Route
 
@@ -45,7 +46,12 @@ def _with_query(name: str) -> Handle:
             body = msgspec.convert(given, deed.takes, strict=False)
         except msgspec.ValidationError as error:
             raise BadInput(f"a parameter is not valid: {error}", code="bad_parameter") from error
-        return Response.of(await deed.do(server.app.tables, caller, table, body))
+        if isinstance(body, TableList):
+            body.after = unseal(server, request, "after", body.after)
+        found = await deed.do(server.app.tables, caller, table, body)
+        if isinstance(found, TablePage):
+            found.next = seal(server, request, found.next)
+        return Response.of(found)
 
     return handle
 

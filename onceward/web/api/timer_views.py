@@ -13,7 +13,13 @@ from onceward.parts.timers import WEBHOOKS, Call, Timer, View
 
 # How many of the times to come are told of one that repeats.
 _TIMES = 5
+_MASKED = "***"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def masked(headers: dict[str, str] | UnsetType) -> dict[str, str] | UnsetType:
+    """The names of headers without their values, which may be credentials."""
+    return headers if headers is UNSET else dict.fromkeys(headers, _MASKED)
 
 
 class Attempt(msgspec.Struct):
@@ -79,8 +85,9 @@ class TimerView(msgspec.Struct, omit_defaults=True):
     """Whose it is, in a list of everyone's."""
 
 
-def shown(view: View, now_ms: int, times: int = _TIMES) -> TimerView:
-    """What callers are shown of a timer, with so many of the times to come."""
+def shown(view: View, now_ms: int, viewer: str, times: int = _TIMES) -> TimerView:
+    """What a caller is shown of a timer, with so many of the times to come. Values of headers are
+    for its owner."""
     timer, active = view.timer, view.timer.state == "active"
     found = TimerView(
         view.id,
@@ -93,6 +100,8 @@ def shown(view: View, now_ms: int, times: int = _TIMES) -> TimerView:
         catch_up=timer.spec.catch_up,
     )
     _show_target(found, timer)
+    if view.caller != viewer:
+        found.headers = masked(found.headers)
     repeat = timer.spec.repeat
     if isinstance(repeat, Interval):
         found.every_ms = repeat.every_ms

@@ -21,6 +21,7 @@ from onceward.web.api.inbox import Milliseconds, idempotency_key
 from onceward.web.api.timer_views import TimerView, shown
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
+from onceward.web.cursors import seal, unseal
 from onceward.web.entry import insist_on_entry
 from onceward.web.http import Request, Response, truth, whole
 from onceward.web.routes import Route
@@ -98,7 +99,7 @@ async def set_(server: "Server", request: Request) -> Response:
         if isinstance(target, Call) and not target.url:
             await _insist_on_url(server, caller, target.endpoint)
         view, duplicate = await add(server, caller, spec, asked.id, key)
-    members = msgspec.structs.asdict(shown(view, server.app.store.clock.now_ms()))
+    members = msgspec.structs.asdict(shown(view, server.app.store.clock.now_ms(), caller.id))
     return Response.of(TimerSet(**members, duplicate=duplicate), 200 if duplicate else 202)
 
 
@@ -129,7 +130,8 @@ async def list_(server: "Server", request: Request) -> Response:
     query = request.query(["prefix", "state", "app", "after", "limit"])
     whose = _whose(caller, query)
     limit = whole("limit", query.get("limit", "100"), 1, limits.LIST_MAX)
-    prefix, after = _part_of_id(query, "prefix"), _part_of_id(query, "after")
+    prefix = _part_of_id(query, "prefix")
+    after = unseal(server, request, "after", query.get("after"))
     state = query.get("state", "")
     if state and state not in _STATES:
         raise BadInput(f"state is one of {', '.join(_STATES)}", code="bad_parameter")
@@ -148,7 +150,7 @@ async def list_(server: "Server", request: Request) -> Response:
             seen = after
             if state not in ("", view.status):
                 continue
-            one = shown(view, clock.now_ms(), times=0)
+            one = shown(view, clock.now_ms(), caller.id, times=0)
             page.timers.append(one)
             page_bytes += len(msgspec.json.encode(one))
             if page_bytes >= limits.PAGE_BYTES_MAX:
@@ -161,7 +163,7 @@ async def list_(server: "Server", request: Request) -> Response:
             or page_bytes >= limits.PAGE_BYTES_MAX
             or clock.elapsed_ns() >= until_ns
         ):
-            page.next = seen
+            page.next = seal(server, request, seen)
             return Response.of(page)
 
 
@@ -237,7 +239,8 @@ async def _on_one(
             raise NoSuchTimer(f"there is no timer {one.id[:200]!r}", id=one.id[:200])
         return await act(tx, view)
 
-    return Response.of(shown(await server.app.store.run(fn), server.app.store.clock.now_ms()))
+    view = await server.app.store.run(fn)
+    return Response.of(shown(view, server.app.store.clock.now_ms(), one.caller.id))
 
 
 def _whose(caller: Access, query: dict[str, str]) -> Caller:

@@ -194,7 +194,7 @@ async def test_locks_are_listed_by_name_for_those_who_may_use_them() -> None:
         ]
         page = await ann.ok("GET", "/v1/locks?prefix=b")
         assert [lock["name"] for lock in page["locks"]] == ["b1", "b2"]
-        assert (await ann("GET", "/v1/locks?after=%00")).verdict == (422, "bad_name")
+        assert (await ann("GET", "/v1/locks?after=%00")).verdict == (422, "bad_parameter")
         assert (await ann("GET", "/v1/locks?limit=0")).verdict == (422, "bad_parameter")
 
 

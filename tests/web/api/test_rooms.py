@@ -52,8 +52,9 @@ async def test_rooms_are_found_by_prefix_and_metadata() -> None:
         boards = [f"board.{number}" for number in range(5)]
         assert await find("") == ([*boards, "other"], None)
         assert await find("prefix=board.") == (boards, None)
-        assert await find("prefix=board.&limit=2") == (boards[:2], "board.1")
-        assert (await find("prefix=board.&after=board.1"))[0] == boards[2:]
+        first, cursor = await find("prefix=board.&limit=2")
+        assert first == boards[:2]
+        assert (await find(f"prefix=board.&after={cursor}"))[0] == boards[2:]
         odd = quote('{"odd": true}')
         assert await find(f"meta={odd}") == (["board.1", "board.3"], None)
         bad = await caller("GET", "/v1/rooms?meta=x")
@@ -223,7 +224,7 @@ async def test_a_page_of_rooms_names_none_that_may_not_be_read(
             page = await who["reader"].ok("GET", path)
             pages.append(([room["id"] for room in page["rooms"]], page["next"]))
             path = f"/v1/rooms?limit=1&after={page['next']}"
-        assert pages == [(["b1"], "b1"), (["b2"], "b2"), ([], None)]
+        assert [rooms for rooms, _ in pages] == [["b1"], ["b2"], []]
 
 
 @virtual

@@ -152,8 +152,8 @@ async def test_tables_are_listed_in_pages() -> None:
         for number in range(5):
             await caller.ok("POST", "/v1/tables", {"id": f"t{number}"})
         first = await caller.ok("GET", "/v1/tables?limit=3")
-        assert ([one["id"] for one in first["tables"]], first["next"]) == (["t0", "t1", "t2"], "t2")
-        rest = await caller.ok("GET", "/v1/tables?limit=3&after=t2")
+        assert [one["id"] for one in first["tables"]] == ["t0", "t1", "t2"]
+        rest = await caller.ok("GET", f"/v1/tables?limit=3&after={first['next']}")
         assert ([one["id"] for one in rest["tables"]], rest["next"]) == (["t3", "t4"], None)
         named = await caller.ok("GET", "/v1/tables?prefix=t4")
         assert len(named["tables"]) == 1
