@@ -68,6 +68,7 @@ TABLE: dict[str, Kind] = {
     "no_credentials": Kind(401, 4401, 77, False, "The request has no valid credentials"),
     "wrong_host": Kind(421, 4421, 77, False, "The server does not answer at this host name"),
     "no_such_key": Kind(404, 4404, 2, False, "There is no such API key"),
+    "no_such_session": Kind(404, 4404, 2, False, "There is no such session"),
     "not_allowed": Kind(403, 4403, 77, False, "The credentials do not allow this"),
     "went_away": Kind(499, 4499, 75, True, "The caller has gone"),
     "internal": Kind(500, 4500, 70, False, "The server has a bug"),

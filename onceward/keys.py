@@ -17,6 +17,7 @@ attempt#xx  attempt id                     the verdict of a commit whose answer 
 config      schedule                       what was chosen when the database was created
 config      format                         which layout of records the database has
 config      server_key                     check values of the server keys in use
+session     caller#id                      a session at the console, until it ends
 apikey      digest                         an API key that was made while a server ran
 node        name                           the heartbeat of a node
 slot        slot                           which node owns the slot

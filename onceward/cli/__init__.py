@@ -26,6 +26,7 @@ from onceward.cli import (
     rooms,
     serve,
     server_key,
+    sessions,
     tables,
     timers,
 )
@@ -88,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     serve.add_commands(commands)
     server_key.add_commands(commands)
+    sessions.add_commands(commands)
     remote.add_commands(commands)
     timers.add_commands(commands)
     endpoints.add_commands(commands)

@@ -36,6 +36,9 @@ SCOPES_KNOWN_MAX = 1_000
 SESSION_MS = 12 * 3_600_000
 COOKIE_BYTES_MAX = 4_096  # browsers drop a longer one without a word
 LINK_MS = 3_600_000
+# How many sessions a caller has at once, and how much is kept of what a browser calls itself.
+SESSIONS_EACH_MAX = 50
+AGENT_CHARS_MAX = 200
 LINKS_MAX = 100
 LINKS_EACH_MAX = 10
 KEYS_S = 5.0

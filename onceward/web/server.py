@@ -31,7 +31,7 @@ from onceward.web.mounts import Mount, Mounts
 from onceward.web.openapi import document
 from onceward.web.rates import Rates, network_of
 from onceward.web.routes import Route, Routes
-from onceward.web.sessions import Sessions
+from onceward.web.sessions import HEADER, Sessions
 from onceward.web.settings import Setting
 from onceward.web.shared import Shared
 from onceward.web.telemetry import Telemetry
@@ -196,7 +196,10 @@ class Server:
         try:
             if self._counting is None:
                 raise Unavailable("the server is not started", code="node_stopped")
-            admission = admit(self, scope, receive)
+            request = Request({"method": "GET", **scope}, receive)
+            if request.header(HEADER) is not None:
+                await self.sessions.find(request)
+            admission = admit(self, request.scope, receive)
         except OncewardError as error:
             await refuse(scope, send, problem(error))
             return
@@ -270,6 +273,8 @@ class Server:
         try:
             if self._counting is None:
                 raise Unavailable("the server is not started", code="node_stopped")
+            if request.header(HEADER) is not None:
+                await self.sessions.find(request)
             if isinstance(route, Mount):
                 if self._rates is not None and route.prefix not in MOUNTED:
                     self._count_at(route, request)

@@ -55,6 +55,7 @@ DEFINED = {
     *("GET /v1/matches/{id}", "GET /v1/matches/{id}/log", "GET /v1/matches/{id}/replay"),
     *("GET /v1/jobs", "GET /v1/jobs/{id}/story", "GET /v1/locks"),
     *("GET /v1/agenda", "GET /v1/agenda/timers", "GET /v1/senders"),
+    *("GET /v1/sessions", "DELETE /v1/sessions", "DELETE /v1/sessions/{id}"),
     *("GET /v1/pulse", "GET /v1/overview", "GET /v1/settings"),
     *("POST /v1/session", "GET /v1/session", "DELETE /v1/session", "POST /v1/session/link"),
     *("GET /v1/keys", "POST /v1/keys", "DELETE /v1/keys/{id}"),

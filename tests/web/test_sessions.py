@@ -206,13 +206,12 @@ async def test_a_session_ends_with_its_time_and_with_its_key() -> None:
         assert over.verdict == (401, "no_credentials")
         assert "sign in again" in over.json["detail"]
         app = caller.app
-        session = caller.server.sessions.find(_request(browser))
+        session = await caller.server.sessions.find(_request(browser))
         assert session is not None
         left_ms = session.until_ms - app.store.clock.now_ms()
         assert left_ms <= limits.SESSION_MS
-        short = caller.server.sessions.open(
-            Access(Identity("user", "", "eve"), Grants(), app.store.clock.now_ms() + 5), "jwt"
-        )
+        eve = Access(Identity("user", "", "eve"), Grants(), app.store.clock.now_ms() + 5)
+        short = await caller.server.sessions.open(eve, "jwt", _request(browser))
         assert short.until_ms == app.store.clock.now_ms() + 5
 
 
@@ -333,17 +332,130 @@ async def test_a_session_may_do_what_its_key_may_do_now() -> None:
             ]
 
 
+@pytest.mark.parametrize(
+    ("host", "root", "name"),
+    [
+        ("console.example", "", "__Host-onceward"),
+        ("console.example:8443", "", "__Host-onceward_8443"),
+        ("console.example", "/once/ward", "__Host-onceward_once_ward"),
+    ],
+)
 @virtual
-async def test_over_https_the_cookie_is_secure() -> None:
+async def test_over_https_the_cookie_is_secure(host: str, root: str, name: str) -> None:
+    auth, keys = keyed(ann="all")
+    async with serving(auth=auth) as caller:
+
+        async def ask(method: str, cookie: str = "", body: Any = None) -> Answer:
+            headers = [("host", host), ("origin", f"https://{host}"), ("cookie", cookie)]
+            path = f"{root}/v1/session"
+            return await caller(method, path, body, headers=headers, root_path=root)
+
+        given = (await ask("POST", body={"token": keys["ann"]})).headers["set-cookie"]
+        assert given.startswith(f"{name}=")
+        assert "; Path=/; " in given
+        assert given.endswith("; HttpOnly; SameSite=Strict; Secure")
+        cookie = given.partition(";")[0]
+        assert (await ask("GET", cookie)).json["name"] == "ann"
+        # What any page of a neighbouring host could set is not taken for it.
+        other = cookie.removeprefix("__Host-")
+        assert (await ask("GET", other)).verdict == (401, "no_credentials")
+        assert (await ask("GET", f"{other}; {name}=x.y")).verdict == (401, "no_credentials")
+        assert (await ask("DELETE", cookie)).headers["set-cookie"].startswith(f"{name}=;")
+        assert (await ask("GET", cookie)).verdict == (401, "no_credentials")
+
+
+@virtual
+async def test_a_cookie_of_plain_http_does_not_count_over_https() -> None:
     auth, keys = keyed(ann="all")
     async with serving(auth=auth) as caller:
         browser = Browser(caller)
-        answer = await browser(
-            "POST",
-            "/v1/session",
-            {"token": keys["ann"]},
-            host="console.example",
-            origin="https://console.example",
-        )
-        assert answer.headers["set-cookie"].startswith("onceward=")
-        assert answer.headers["set-cookie"].endswith("; Secure")
+        await browser.enter(token=keys["ann"])
+        assert (await browser("GET", "/v1/session")).status == 200
+        browser.cookie = f"__Host-{browser.cookie}"
+        assert (await browser("GET", "/v1/session")).verdict == (401, "no_credentials")
+
+
+@virtual
+async def test_signing_out_ends_the_session_on_all_nodes() -> None:
+    apps = Apps(shared=True)
+    auth, keys = keyed(ann="all")
+    async with serving(apps.make(), auth) as caller, serving(apps.make(), auth) as other:
+        browser = Browser(caller)
+        await browser.enter(token=keys["ann"])
+        stolen = Browser(other)
+        stolen.cookie, stolen.token = browser.cookie, browser.token
+        assert (await stolen("GET", "/v1/keys")).status == 200
+        assert (await browser("DELETE", "/v1/session")).json == {"signed_out": True}
+        for thief in (stolen, browser):
+            assert (await thief("GET", "/v1/session")).verdict == (401, "no_credentials")
+            over = await thief("GET", "/v1/keys")
+            assert over.verdict == (401, "no_credentials")
+            assert "sign in again" in over.json["detail"]
+        assert (await browser("DELETE", "/v1/session")).status == 200, "idempotent"
+
+
+@virtual
+async def test_sessions_are_listed_and_revoked_by_their_owner_or_by_who_may_do_all() -> None:
+    apps = Apps(shared=True)
+    auth, keys = keyed(ann="all", bob="send:q", eve="send:q")
+    async with serving(apps.make(), auth) as caller, serving(apps.make(), auth) as other:
+        browsers = {name: Browser(other) for name in ("ann", "bob", "eve")}
+        for name, browser in browsers.items():
+            agent = {"user-agent": f"browser of {name}\u202e"}
+            answer = await browser("POST", "/v1/session", {"token": keys[name]}, **agent)
+            browser.cookie = answer.headers["set-cookie"].partition(";")[0]
+            browser.token = answer.json["token"]
+        own = (await browsers["bob"]("GET", "/v1/sessions")).json
+        [bobs] = own["sessions"]
+        assert own["current"] == bobs["id"]
+        assert (bobs["caller"], own["next"]) == ("key:bob", None)
+        assert bobs["agent"].startswith("browser of bob")
+        assert bobs["until_ms"] == bobs["made_ms"] + limits.SESSION_MS
+        ann, eve = Caller(caller.server, keys["ann"]), Caller(caller.server, keys["eve"])
+        assert (await eve("GET", "/v1/sessions?everyone=true")).verdict == (403, "not_allowed")
+        place = f"/v1/sessions/{bobs['id']}"
+        assert (await eve("DELETE", place)).verdict == (404, "no_such_session")
+        assert (await eve("DELETE", f"{place}?caller=key:bob")).verdict == (403, "not_allowed")
+        assert (await eve("DELETE", "/v1/sessions?caller=key:bob")).verdict == (403, "not_allowed")
+        everyone = (await ann.ok("GET", "/v1/sessions?everyone=true"))["sessions"]
+        assert [one["caller"] for one in everyone] == ["key:ann", "key:bob", "key:eve"]
+        assert (await browsers["bob"]("GET", "/v1/queues")).status == 200
+        assert await ann.ok("DELETE", f"{place}?caller=key:bob") == {"sessions": 1}
+        assert (await browsers["bob"]("GET", "/v1/queues")).verdict == (401, "no_credentials")
+        assert (await ann("DELETE", f"{place}?caller=key:bob")).verdict == (404, "no_such_session")
+        assert await eve.ok("DELETE", "/v1/sessions") == {"sessions": 1}
+        assert (await browsers["eve"]("GET", "/v1/session")).status == 401
+        assert (await browsers["ann"]("GET", "/v1/session")).status == 200
+        for odd in ("x" * 27, "%00", "a%23b"):
+            assert (await ann("DELETE", f"/v1/sessions/{odd}")).status in (400, 404, 422)
+        long = f"/v1/sessions?caller={'x' * 1_000}"
+        assert (await ann("DELETE", long)).verdict == (422, "bad_parameter")
+
+
+@virtual
+async def test_of_very_many_sessions_of_a_caller_the_oldest_end() -> None:
+    auth, keys = keyed(ann="all", bob="all")
+    async with serving(auth=auth) as caller:
+        bob = Browser(caller)
+        await bob.enter(token=keys["bob"])
+        browsers = [Browser(caller) for _ in range(limits.SESSIONS_EACH_MAX + 2)]
+        for browser in browsers:
+            await browser.enter(token=keys["ann"])
+        statuses = [(await browser("GET", "/v1/session")).status for browser in browsers]
+        assert statuses == [401, 401] + [200] * limits.SESSIONS_EACH_MAX
+        assert (await bob("GET", "/v1/session")).status == 200
+        revoked = await Caller(caller.server, keys["ann"]).ok("DELETE", "/v1/sessions")
+        assert revoked == {"sessions": limits.SESSIONS_EACH_MAX}
+
+
+@virtual
+async def test_the_record_of_a_session_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SESSION_MS", 60_000)
+    apps = Apps(shared=False)
+    auth, keys = keyed(ann="all")
+    async with serving(apps.make(), auth) as caller:
+        ann = Caller(caller.server, keys["ann"])
+        await Browser(caller).enter(token=keys["ann"])
+        assert len((await ann.ok("GET", "/v1/sessions"))["sessions"]) == 1
+        await apps.sleep(limits.SESSION_MS / 1000)
+        assert (await ann.ok("GET", "/v1/sessions"))["sessions"] == []

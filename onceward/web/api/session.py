@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onceward import limits
 from onceward.callers import Caller
 from onceward.errors import BadInput
+from onceward.ids import LENGTH
 from onceward.web.bodies import parse
 from onceward.web.grants import Grants
-from onceward.web.http import Request, Response
+from onceward.web.http import Request, Response, truth
 from onceward.web.routes import Route
-from onceward.web.sessions import HEADER, Session, insist_own_page
+from onceward.web.sessions import HEADER, ListedSession, Session, insist_own_page
 
 if TYPE_CHECKING:
     from onceward.web.server import Server
@@ -46,8 +48,24 @@ class SessionView(msgspec.Struct):
     """Whether the server is in dev mode, and asks nobody but browsers."""
 
 
+class SessionPage(msgspec.Struct):
+    """Sessions of the console, the oldest of each caller first."""
+
+    sessions: list[ListedSession]
+    current: str | None
+    """The id of the session by which this is asked."""
+    next: str | None
+    """For the parameter after of the next request; None: there are no more."""
+
+
+class SessionsRevoked(msgspec.Struct):
+    """How many sessions have ended."""
+
+    sessions: int
+
+
 class SignedOut(msgspec.Struct):
-    """That the cookie is taken away."""
+    """That the session has ended, and the cookie is taken away."""
 
     signed_out: bool
 
@@ -67,7 +85,7 @@ async def enter(server: "Server", request: Request) -> Response:
     if bool(asked.link) == bool(asked.token):
         raise BadInput("sign in by a link or by a token, one of them")
     if asked.link:
-        session = server.sessions.enter(asked.link)
+        session = await server.sessions.enter(asked.link, request)
     elif server.auth.dev:
         raise BadInput(
             "in dev mode there are no keys: `onceward console` makes a link", code="no_credentials"
@@ -75,13 +93,14 @@ async def enter(server: "Server", request: Request) -> Response:
     else:
         bearer = f"Bearer {asked.token.strip()}"
         caller = server.auth.caller(bearer, server.app.store.clock.now_ms())
-        session = server.sessions.open(caller, server.auth.credential(bearer))
+        credential = server.auth.credential(bearer)
+        session = await server.sessions.open(caller, credential, request)
     return _answer(server, request, session)
 
 
 async def get(server: "Server", request: Request) -> Response:
     insist_own_page(request)
-    session = server.sessions.find(request)
+    session = await server.sessions.find(request)
     if session is None:
         raise BadInput("nobody is signed in", code="no_credentials", dev=server.auth.dev)
     return Response.of(_view(server, session))
@@ -89,6 +108,9 @@ async def get(server: "Server", request: Request) -> Response:
 
 async def leave(server: "Server", request: Request) -> Response:
     insist_own_page(request)
+    session = await server.sessions.find(request)
+    if session is not None:
+        await server.sessions.revoke(session.caller, session.id)
     response = Response.of(SignedOut(True))
     response.headers.append(server.sessions.cookie(None, request))
     return response
@@ -102,6 +124,45 @@ async def link(server: "Server", request: Request) -> Response:
         raise BadInput("links are not for pages: ask from a terminal", code="no_credentials")
     credential = server.auth.credential(request.header(b"authorization"))
     return Response.of(Link(server.sessions.link(caller, credential)))
+
+
+async def list_(server: "Server", request: Request) -> Response:
+    caller = server.caller(request)
+    query = request.query(["everyone", "after"])
+    after = query.get("after", "")
+    if len(after.encode()) > limits.SORT_BYTES_MAX or "\x00" in after:
+        raise BadInput("after is the member next of the last answer", code="bad_parameter")
+    everyone = truth("everyone", query.get("everyone", "false"))
+    if everyone:
+        caller.insist_all()
+    found, next_ = await server.sessions.listed(None if everyone else caller.id, after)
+    own = await server.sessions.find(request)
+    return Response.of(SessionPage(found, None if own is None else own.id, next_ or None))
+
+
+async def revoke(server: "Server", request: Request) -> Response:
+    whose, id_ = _whose(server, request), request.parameters["id"]
+    count = 0
+    if 0 < len(id_) <= LENGTH:
+        count = await server.sessions.revoke(whose, id_)
+    if not count:
+        raise BadInput("there is no such session", code="no_such_session")
+    return Response.of(SessionsRevoked(count))
+
+
+async def revoke_all(server: "Server", request: Request) -> Response:
+    return Response.of(SessionsRevoked(await server.sessions.revoke(_whose(server, request))))
+
+
+def _whose(server: "Server", request: Request) -> str:
+    """Whose sessions are meant: one's own, or for who may do everything those of any caller."""
+    caller = server.caller(request)
+    whose = request.query(["caller"]).get("caller", caller.id)
+    if whose != caller.id:
+        caller.insist_all()
+        if not 0 < len(whose.encode()) <= limits.SORT_BYTES_MAX // 2:
+            raise BadInput("caller is the id of a caller", code="bad_parameter")
+    return whose
 
 
 def _answer(server: "Server", request: Request, session: Session) -> Response:
@@ -139,5 +200,30 @@ ROUTES = [
     ),
     Route("GET", "/v1/session", get, "Who is signed in", gives=SessionView),
     Route("DELETE", "/v1/session", leave, "Sign out", gives=SignedOut),
+    Route(
+        "GET",
+        "/v1/sessions",
+        list_,
+        "One's sessions at the console, or everyone's",
+        gives=SessionPage,
+        query=("everyone", "after"),
+    ),
+    Route(
+        "DELETE",
+        "/v1/sessions",
+        revoke_all,
+        "End all of one's sessions, or those of a caller",
+        gives=SessionsRevoked,
+        query=("caller",),
+    ),
+    Route(
+        "DELETE",
+        "/v1/sessions/{id}",
+        revoke,
+        "End a session",
+        gives=SessionsRevoked,
+        problems=("no_such_session",),
+        query=("caller",),
+    ),
     Route("POST", "/v1/session/link", link, "A link that signs in once", gives=Link),
 ]

@@ -11,8 +11,30 @@ export function page() {
     ["Until", exactly(session.user.until)], ["Mode", session.user.dev ? "dev mode: programs on this machine need no key" : "with keys"],
   ].map(([name, value]) => h("div", h("dt", name), h("dd", value))));
   const element = h("div.page", h("div.head", h("h1", { tabindex: "-1" }, "Settings")), you,
-    session.user.everything ? [keys(), settings()] : h("p.none", "Keys and settings are for those who have the scope all."));
+    sessions(), session.user.everything ? [keys(), settings()] : h("p.none", "Keys and settings are for those who have the scope all."));
   return { title: "Settings", element, stop() {} };
+}
+
+function sessions() {
+  const list = table("Sessions", [
+    { name: "Caller", kind: "name", show: (one) => one.caller },
+    { name: "Since", kind: "number", show: (one) => time(one.made_ms) },
+    { name: "Until", kind: "number", show: (one) => time(one.until_ms) },
+    { name: "Browser", kind: "wide", show: (one) => one.current ? `${one.agent} (this one)` : one.agent },
+    { name: "", update: once((cell, one) => {
+      cell.append(doing("Revoke", async () => {
+        if (!await ask(`Revoke this session of ${one.caller}?`, "It ends at once, on all nodes.", "Revoke it")) return;
+        await remove(`v1/sessions/${part(one.id)}?caller=${part(one.caller)}`);
+        await refresh();
+      }));
+    }) },
+  ], (one) => one.id, "Nobody is signed in.");
+  const refresh = async () => {
+    const found = await get(session.user.everything ? "v1/sessions?everyone=true" : "v1/sessions");
+    list.update(found.sessions.map((one) => ({ ...one, current: one.id === found.current })));
+  };
+  refresh().catch((error) => tell(error.message, true));
+  return h("section", h("h2", "Sessions"), list.element);
 }
 
 function keys() {
