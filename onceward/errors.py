@@ -136,6 +136,7 @@ TABLE: dict[str, Kind] = {
     # The outcome is not known: it may or may not have been applied.
     "outcome_unknown": Kind(503, 4503, 75, True, "The outcome of a commit is not known"),
     "overloaded": Kind(503, 4503, 75, True, "The server has too much to do"),
+    "too_many_connections": Kind(503, 4503, 75, True, "The server has too many connections"),
     "engine_stopped": Kind(503, 4503, 74, False, "Storage failed; the node must be restarted"),
     "engine_closed": Kind(503, 4503, 75, True, "The engine is closed"),
     "node_stopped": Kind(503, 4503, 75, True, "The node is stopping: ask another one"),

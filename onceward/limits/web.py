@@ -6,10 +6,31 @@ MESSAGES_BYTES_MAX = 8 << 20
 BATCH_MESSAGES_MAX = 1_000
 ROUTES_KNOWN = 1_000  # addresses whose route is kept in mind, of up to so many bytes
 ROUTE_KNOWN_BYTES = 200
-HEAD_BYTES_MAX = 64 << 10  # and what one read brings beyond
-BODIES_BYTES_MAX = 256 << 20  # of all requests that are still coming
-SENT_BYTES_MAX = 32 << 20  # a body with the sizes of its chunks, or what is not read any more
+HEAD_BYTES_MAX = 64 << 10
+HEADERS_MAX = 100
+REQUESTS_AHEAD_MAX = 8  # pipelined requests of a connection that are parsed before their turn
+SENT_BYTES_MAX = 32 << 20  # a body with the sizes of its chunks, or what is discarded
 REQUEST_S = 60.0  # for all of a request to come
+# After the last answer input is discarded for so long, so that no reset destroys the answer.
+LINGER_S = 5.0
+LINGER_BYTES_MAX = 32 << 20
+# Bytes of requests that are still coming, in total: with valid credentials, and without.
+BODIES_BYTES_MAX = 256 << 20
+ANONYMOUS_BYTES_MAX = 32 << 20
+ANONYMOUS_BODY_BYTES_MAX = 1 << 20  # of one such body
+# How much is read at once, from connections that have shown credentials and from others.
+READ_BYTES = 256 << 10
+ANONYMOUS_READ_BYTES = 16 << 10
+# Connections in total, and of those from one address that have not shown credentials. Among so
+# many of the oldest an idle one is looked for, to be closed for a new one.
+CONNECTIONS_MAX = 10_000
+CONNECTIONS_PER_ADDRESS = 500
+EVICTION_LOOKS = 64
+# Time in each turn of the event loop for requests without credentials. Answering one is counted
+# with a fixed price, as is the handshake of a WebSocket.
+ANONYMOUS_TURN_NS = 1_000_000
+ANONYMOUS_REQUEST_NS = 50_000
+ANONYMOUS_HANDSHAKE_NS = 400_000
 JSON_DEPTH_MAX = 100
 WAIT_MS_MAX = 60_000
 PROBE_S = 5.0
@@ -45,9 +66,8 @@ KEYS_S = 5.0
 KEYS_MAX = 1_000
 ROLL_RECORDS = 500  # of jobs, read at once from a slot by who looks through many
 
-# WebSocket. The fragments a frame of ours may come in; and how many frames a second a connection
-# sends in the long run, beyond which it is read no faster.
-FRAGMENTS_MAX = 256
+# WebSocket. How many frames a second a connection sends in the long run, beyond which it is read
+# no faster.
 FRAMES_PER_S = 1_000
 RATED_BYTES = 16 << 10  # so many count as one more
 # What is on its way to a reader, and what is kept for one that is slow before it is cut off.
@@ -68,6 +88,7 @@ DIAL_S = 5.0  # to connect to another node
 FRAMES_RELAYED_PER_S = 1_000_000  # the other node has its own limits
 # For the first message, with credentials if the request had none.
 HELLO_S = 10.0
+HELLO_BYTES_MAX = 16 << 10  # all that comes before it, and an unfinished one
 
 # `onceward bench`: beyond these it is no benchmark of one machine any more.
 BENCH_SECONDS_MAX = 600.0

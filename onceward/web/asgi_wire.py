@@ -80,6 +80,9 @@ class AsgiWire:
     def resume(self) -> None:
         self._may_read.set()
 
+    def authenticate(self) -> None:
+        """The other server has its own limits."""
+
     async def _read(self, listener: Listener, rate: float) -> None:
         allowed, at_ns = rate, boot_ns()
         while True:

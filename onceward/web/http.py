@@ -18,6 +18,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 JSON = b"application/json"
 PROBLEM = b"application/problem+json"
 
+CONNECTION = "onceward.connection"
+"""Where the scope of a request has its connection, which has a method `authenticate`."""
+
 _encode = msgspec.json.Encoder().encode
 _DIGITS_MAX = 16
 
@@ -103,6 +106,13 @@ class Request:
         told = self.header(b"content-type")
         if told is not None and told.partition(";")[0].strip().lower() != kind:
             raise BadInput(f"the body must be {kind}, not {told[:100]!a}", code="not_this_type")
+        coding = self.header(b"content-encoding")
+        if coding is not None and coding.strip().lower() != "identity":
+            raise BadInput(
+                f"the body must not be compressed, not even by {coding[:100]!a}: leave out the "
+                "header Content-Encoding",
+                code="not_this_type",
+            )
         length = self.header(b"content-length")
         if length is not None:
             if self.header(b"transfer-encoding") is not None:

@@ -6,15 +6,16 @@ request has come, in one task for the whole connection, and writes each answer i
 
 A request to speak WebSocket is handed over, with its connection, to uvicorn's protocol for that.
 
-Nobody can fill the memory or keep connections for nothing: a request has limited size and
-limited time to come. What is no HTTP, or could be read in two ways, gets a problem document.
+A request has limited size and limited time to come, and what is kept of unfinished requests is
+limited for all connections together (`connections`). What is no HTTP, or could be read in two ways,
+gets a problem document.
 """
 
 import asyncio
 import re
 from collections import deque
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any
 
 import httptools
 from uvicorn import Config
@@ -23,7 +24,8 @@ from uvicorn.server import ServerState
 from onceward import limits
 from onceward.clock import boot_ns
 from onceward.errors import BadInput, OncewardError, Unavailable
-from onceward.web.http import Request, Response, Scope, problem
+from onceward.web.connections import Budget, Connections
+from onceward.web.http import CONNECTION, Request, Response, Scope, problem
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _STATUS_LINES = {
@@ -32,16 +34,14 @@ _STATUS_LINES = {
 }
 
 _AUTHORITY = re.compile(rb"https?://([^/?#@\s]+)(?=[/?#]|$)", re.IGNORECASE)
+_HEAD_END = b"\r\n\r\n"
 _BODY_HEADERS = {b"content-length", b"transfer-encoding"}
 
 Headers = list[tuple[bytes, bytes]]
 
 
-class Protocol(asyncio.Protocol):
-    """One connection. What comes is answered one after the other, in its order."""
-
-    held_bytes: ClassVar[int] = 0
-    """Of bodies that come in pieces, on all connections: nobody has shown credentials yet."""
+class Protocol(asyncio.BufferedProtocol):
+    """One connection. Requests on it are answered one after the other, in their order."""
 
     def __init__(
         self,
@@ -58,6 +58,9 @@ class Protocol(asyncio.Protocol):
         self._refusal = getattr(self._app, "refusal", lambda path, error: problem(error))
         self._takes = getattr(self._app, "takes", lambda descriptor, connections: True)
         """Whether a new connection is taken."""
+        self._vouch = getattr(self._app, "vouch", lambda request: False)
+        """Whether a request has valid credentials; raises the reason not to read its body."""
+        self._connections: Connections = getattr(self._app, "connections", None) or Connections()
         self._app_state = app_state
         self._state = server_state
         self._keep_s = config.timeout_keep_alive
@@ -71,8 +74,19 @@ class Protocol(asyncio.Protocol):
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._answering = False
         self._reading = True
+        self._rest = b""
+        """What has come and is not parsed yet."""
+        self._in_line = False
+        """Whether it waits for a turn of anonymous connections to parse it."""
+        self._authenticated = False
+        """Whether a request on this connection had valid credentials."""
+        self._held: tuple[Budget, int] = self._connections.anonymous, 0
+        """The bytes of unfinished requests that are counted for it."""
         self._last = False
         """Whether no more is read: what has come is answered, and that is the end."""
+        self._stopping = False
+        self._lingering = False
+        """Whether all is answered, and input is discarded until the caller closes."""
         self._handing_over = b""
         """The request that asks for another protocol, if it is the one that is spoken, too."""
         self._begun = True
@@ -80,7 +94,20 @@ class Protocol(asyncio.Protocol):
         self._since_ns = boot_ns()
         """Since when it waits for the caller."""
         self._date: tuple[Headers, bytes] = ([], b"")
+        # Of the request that is coming:
+        self._in_head = True
+        self._sent_bytes = 0
+        self._left_bytes = 0
+        """Of a body whose length was told, yet to come."""
+        self._seam = b""
+        """The last bytes of a piece, if the end of the head may be split between two."""
         self._body: bytes | bytearray = b""
+        self._judged = False
+        """Whether its credentials were looked at before its body has come …"""
+        self._trusted = False
+        """… and are valid."""
+        self._discarding = False
+        """Whether it was answered already, and the rest of it is left out."""
         self._clear()
 
     # What the transport says.
@@ -97,50 +124,38 @@ class Protocol(asyncio.Protocol):
         self._timer = self._loop.call_later(limits.REQUEST_S, self._look)
         descriptor = transport.get_extra_info("socket").fileno()
         if not self._takes(descriptor, len(self._state.connections)):
-            self._refuse(
-                Unavailable("too many connections are open: retry later", code="overloaded")
-            )
+            self._connections.relieve()
+        elif self._connections.add(self, self._client):
+            return
+        self._stopping = True
+        self._refuse(_too_many())
 
     def connection_lost(self, error: Exception | None) -> None:
         self._state.connections.discard(self)
+        self._connections.remove(self)
         self._timer.cancel()
         self._last = True
         self._gone.set_result(None)
-        self._forget_body()
+        self._forget()
         self.resume_writing()
         self._wake()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, size_bytes: int) -> memoryview:
+        connections = self._connections
+        return connections.buffer if self._authenticated else connections.small_buffer
+
+    def buffer_updated(self, count: int) -> None:
+        data = bytes(self._connections.buffer[:count])
         if self._last:
-            return
-        if not self._begun:
-            self._begun, self._since_ns = True, boot_ns()
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._last = True  # no other protocol is spoken here, but one
-            if self._handing_over:
-                self._hand_over(data[upgrade.args[0] :])
-                return
-        except httptools.HttpParserError as error:
-            reason = error.__context__
-            if not isinstance(reason, OncewardError):
-                reason = BadInput("this is not HTTP, or contradicts itself")
-            self._refuse(reason)
-            return
-        if self._begun:
-            # Counted here: the parser tells of a header when all of it has come.
-            self._sent_bytes += len(data)
-            if self._in_head and self._sent_bytes > limits.HEAD_BYTES_MAX:
-                self._refuse(
-                    BadInput(
-                        f"the head of a request has at most {limits.HEAD_BYTES_MAX} bytes",
-                        code="head_too_large",
-                    )
-                )
-            elif self._sent_bytes > limits.SENT_BYTES_MAX:
-                # Of a body that is too large, as it was told, or of what should be none.
-                self._transport.abort()
+            self._discard(count)
+        elif self._rest:
+            self._rest += data
+        elif self._authenticated or self._connections.turns.begin(self):
+            self._feed(data)
+        else:
+            self._rest, self._in_line = data, True
+            self._pause()
+            self._hold()
 
     def pause_writing(self) -> None:
         self._since_ns = boot_ns()
@@ -153,9 +168,158 @@ class Protocol(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """Answer what has come, and close. uvicorn calls it when it stops."""
-        self._last = True
-        if not self._answering and not self._exchanges:
+        self._last = self._stopping = True
+        if self.is_idle():
             self._transport.close()
+
+    # What the limits of all connections say.
+
+    def is_idle(self) -> bool:
+        return not self._answering and not self._exchanges
+
+    def evict(self) -> None:
+        if self._writable is not None or self._lingering:
+            self._transport.abort()
+            return
+        if self._sent_bytes:
+            self._last = True
+            refusal = problem(_too_many())
+            self.write(refusal.status, refusal.headers, refusal.body)
+        self.shutdown()
+
+    def go_on(self) -> None:
+        self._in_line = False
+        if not self._last:
+            self._feed_rest()
+
+    def authenticate(self) -> None:
+        """A request on this connection has valid credentials. The application calls it."""
+        if not self._authenticated:
+            self._authenticated = True
+            self._connections.authenticate(self)
+
+    # What comes, piece by piece.
+
+    def _feed(self, data: bytes) -> None:
+        """Parse data, up to as many requests as may wait. The rest waits unparsed, which takes the
+        least memory, and nothing more is read."""
+        begun_ns = 0 if self._authenticated else boot_ns()
+        ahead = limits.REQUESTS_AHEAD_MAX if self._authenticated else 1
+        at, end = 0, len(data)
+        while at < end and not self._last and len(self._exchanges) < ahead:
+            stop = self._piece_end(data, at)
+            self._take(data[at:stop], data, stop)
+            at = stop
+        self._rest = b"" if self._last else data[at:]
+        if self._rest:
+            self._pause()
+        if not self._last and (self._begun or self._rest or self._held[1]):
+            self._hold()
+        if begun_ns:
+            self._connections.turns.charge(boot_ns() - begun_ns)
+
+    def _feed_rest(self) -> None:
+        """Parse what has waited."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._feed(rest)
+        if not self._rest and not self._exchanges and not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def _piece_end(self, data: bytes, at: int) -> int:
+        """Where to parse to, such that it is at most one request: the end of its head, or of a
+        part of its body."""
+        if self._left_bytes:
+            return min(at + self._left_bytes, len(data))
+        if self._seam:
+            seam = self._seam + data[at : at + 3]
+            found = seam.find(_HEAD_END)
+            if found >= 0:
+                return at + found + len(_HEAD_END) - len(self._seam)
+        found = data.find(_HEAD_END, at)
+        return len(data) if found < 0 else found + len(_HEAD_END)
+
+    def _take(self, piece: bytes, data: bytes, stop: int) -> None:
+        """Parse one piece of data, which ends at `stop`."""
+        if not self._begun:
+            self._begun, self._since_ns = True, boot_ns()
+        in_head, self._sent_bytes = self._in_head, self._sent_bytes + len(piece)
+        if in_head and self._sent_bytes > limits.HEAD_BYTES_MAX:
+            self._refuse(_head_too_large(f"{limits.HEAD_BYTES_MAX} bytes"))
+            return
+        if not in_head and self._left_bytes:
+            self._left_bytes -= len(piece)
+        else:
+            self._seam = b"" if piece.endswith(_HEAD_END) else (self._seam + piece)[-3:]
+        try:
+            self._parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._last = True  # no other protocol is spoken here, but one
+            if self._handing_over:
+                self._hand_over(piece[upgrade.args[0] :] + data[stop:])
+        except httptools.HttpParserError as error:
+            self._refuse(_reason(error, piece, begins=self._sent_bytes == len(piece)))
+        else:
+            if self._sent_bytes > limits.SENT_BYTES_MAX:
+                # Of a body that is too large, as it was told, or of what should be none.
+                self._last = True
+                self._wake()
+
+    def _hold(self) -> None:
+        """Count what is kept of unfinished requests, and refuse them if it is too much."""
+        try:
+            if self._begun and not self._in_head:
+                self._judge()
+            if self._in_head:
+                trusted, size_bytes = self._authenticated, self._sent_bytes
+            else:
+                trusted, size_bytes = self._trusted, len(self._body)
+                if not trusted and size_bytes > limits.ANONYMOUS_BODY_BYTES_MAX:
+                    raise _body_too_large(
+                        limits.ANONYMOUS_BODY_BYTES_MAX, " without credentials in its head"
+                    )
+            connections = self._connections
+            budget = connections.authenticated if trusted else connections.anonymous
+            self._hold_bytes(budget, size_bytes + len(self._rest))
+        except OncewardError as error:
+            self._refuse(error)
+
+    def _hold_bytes(self, budget: Budget, size_bytes: int) -> None:
+        """Raises `overloaded`."""
+        before, before_bytes = self._held
+        if before is budget:
+            budget.hold(size_bytes - before_bytes)
+        else:
+            budget.hold(size_bytes)
+            before.hold(-before_bytes)
+        self._held = budget, size_bytes
+
+    def _judge(self) -> None:
+        """Look at the credentials of a request before its body is kept, once."""
+        if self._judged or self._discarding:
+            return
+        self._judged = True
+        path, _, query = _path(self._url).partition(b"?")
+        request = Request(self._scope(path, query), _nothing, b"", self._by_name)
+        try:
+            self._trusted = self._vouch(request)
+        except OncewardError as error:
+            self._leave_out(error)
+        if self._trusted:
+            self.authenticate()
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _discard(self, size_bytes: int) -> None:
+        """Leave out what comes behind the last request. If that is too much, it is not read, until
+        the time to linger is over."""
+        self._sent_bytes += size_bytes
+        if self._sent_bytes > limits.LINGER_BYTES_MAX:
+            self._pause()
 
     # What the parser says.
 
@@ -164,14 +328,14 @@ class Protocol(asyncio.Protocol):
         self._headers: Headers = []
         self._by_name: dict[bytes, bytes] = {}
         self._in_head = True
-        self._sent_bytes = 0
-        self._forget_body()
-        self._too_large = False
+        self._sent_bytes = self._left_bytes = 0
+        self._seam = self._body = b""
+        self._judged = self._trusted = self._discarding = False
 
-    def _forget_body(self) -> None:
-        if type(self._body) is bytearray:
-            Protocol.held_bytes -= len(self._body)
-        self._body = b""
+    def _forget(self) -> None:
+        """Keep nothing of what is not answered any more."""
+        self._body = self._rest = b""
+        self._hold_bytes(self._held[0], 0)
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -179,6 +343,8 @@ class Protocol(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         # Not what comes after the body: whoever has checked the head has not seen it.
         if self._in_head:
+            if len(self._headers) >= limits.HEADERS_MAX:
+                raise _head_too_large(f"{limits.HEADERS_MAX} headers")
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -197,34 +363,30 @@ class Protocol(asyncio.Protocol):
         if self._parser.should_upgrade() and not _BODY_HEADERS.isdisjoint(headers):
             # The parser takes what comes for the other protocol, and the body would be missing.
             raise BadInput("with a body no other protocol can be asked for", code="bad_header")
-        if int(headers.get(b"content-length", 0)) > limits.MESSAGES_BYTES_MAX:
-            self._leave_out()
+        self._left_bytes = int(headers.get(b"content-length", 0))
+        if self._left_bytes > limits.MESSAGES_BYTES_MAX:
+            self._leave_out(_body_too_large(limits.MESSAGES_BYTES_MAX))
         elif version == "1.1" and headers.get(b"expect", b"").lower() == b"100-continue":
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._judge()
+            if not self._discarding:
+                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        if not self._too_large:
-            if not self._body:
-                self._body = body
-            else:
-                if type(self._body) is bytes:
-                    self._body = bytearray(self._body)
-                    Protocol.held_bytes += len(self._body)
-                self._body += body
-                Protocol.held_bytes += len(body)
-            if len(self._body) > limits.MESSAGES_BYTES_MAX:
-                self._leave_out()
-            elif Protocol.held_bytes > limits.BODIES_BYTES_MAX:
-                raise Unavailable("too much is being sent: try again later", code="overloaded")
+        if self._discarding:
+            return
+        if not self._body:
+            self._body = body
+        else:
+            if type(self._body) is bytes:
+                self._body = bytearray(self._body)
+            self._body += body
+        if len(self._body) > limits.MESSAGES_BYTES_MAX:
+            self._leave_out(_body_too_large(limits.MESSAGES_BYTES_MAX))
 
-    def _leave_out(self) -> None:
-        """Answer that a body is too large at once, and let the rest of it pass."""
-        self._forget_body()
-        self._too_large = True
-        error = BadInput(
-            f"the body of a request has at most {limits.MESSAGES_BYTES_MAX} bytes",
-            code="body_too_large",
-        )
+    def _leave_out(self, error: OncewardError) -> None:
+        """Answer before the body has come, and discard the body."""
+        self._body = b""
+        self._discarding = True
         path = _path(self._url).partition(b"?")[0]
         self._add(_Exchange(self, refusal=self._refusal(path, error)))
 
@@ -234,20 +396,23 @@ class Protocol(asyncio.Protocol):
             head = [b"GET %b HTTP/1.1\r\n" % _path(self._url)]
             head += [b"%b: %b\r\n" % header for header in self._headers]
             self._handing_over = b"".join([*head, b"\r\n"])
-        elif not self._too_large:
+        elif not self._discarding:
             path, _, query = _path(self._url).partition(b"?")
-            scope = {
-                "type": "http",
-                "method": self._parser.get_method().decode("ascii"),
-                "raw_path": path,
-                "query_string": query,
-                "headers": self._headers,
-                "client": self._client,
-            }
             body = bytes(self._body)  # itself, if it came in one piece
             last = not self._parser.should_keep_alive()
-            self._add(_Exchange(self, scope, body, self._by_name, last=last))
+            self._add(_Exchange(self, self._scope(path, query), body, self._by_name, last=last))
         self._clear()
+
+    def _scope(self, path: bytes, query: bytes) -> Scope:
+        return {
+            "type": "http",
+            "method": self._parser.get_method().decode("ascii"),
+            "raw_path": path,
+            "query_string": query,
+            "headers": self._headers,
+            "client": self._client,
+            CONNECTION: self,
+        }
 
     def _asks_for_websocket(self) -> bool:
         return (
@@ -262,10 +427,15 @@ class Protocol(asyncio.Protocol):
     def _hand_over(self, rest: bytes) -> None:
         """Let the other protocol have the connection."""
         self._state.connections.discard(self)
+        self._connections.remove(self)
+        self._connections.turns.charge(limits.ANONYMOUS_HANDSHAKE_NS)
+        self._forget()
         self._timer.cancel()
         self._wake()
         protocol: Any = self._config.ws_protocol_class
         other = protocol(config=self._config, server_state=self._state, app_state=self._app_state)
+        if not self._reading:
+            self._transport.resume_reading()
         other.connection_made(self._transport)
         self._transport.set_protocol(other)
         other.data_received(self._handing_over)
@@ -275,15 +445,14 @@ class Protocol(asyncio.Protocol):
     def _add(self, exchange: "_Exchange") -> None:
         self._exchanges.append(exchange)
         self._wake()
-        if len(self._exchanges) > 1 and self._reading:
+        if len(self._exchanges) > 1:
             # What is sent before the last one is answered waits on the caller's side.
-            self._reading = False
-            self._transport.pause_reading()
+            self._pause()
 
     def _refuse(self, error: OncewardError) -> None:
         """Answer what is no request, behind all that came before it, and read no more."""
         self._last = True
-        self._forget_body()
+        self._forget()
         self._add(_Exchange(self, refusal=problem(error), last=True))
 
     # Answers.
@@ -297,6 +466,8 @@ class Protocol(asyncio.Protocol):
                 if exchange.refusal is not None:
                     await exchange.refusal.send(exchange.send)
                 else:
+                    if not self._authenticated:
+                        self._connections.turns.charge(limits.ANONYMOUS_REQUEST_NS)
                     self._answering = True
                     if self._answer is None:
                         await self._app(exchange.scope, exchange.receive, exchange.send)
@@ -312,28 +483,50 @@ class Protocol(asyncio.Protocol):
         finally:
             self._answering = False
             if not self._handing_over:
-                self._transport.close()
+                self._linger()
 
     async def _next(self) -> "_Exchange | None":
         """What is to be answered next; None at the end."""
-        if not self._exchanges:
+        while not self._exchanges:
             if self._last:
                 return None
             if not self._begun:
                 self._since_ns = boot_ns()
-            if not self._reading:
-                self._reading = True
-                self._transport.resume_reading()
-            self._waiting = self._loop.create_future()
-            await self._waiting
-            if not self._exchanges:
-                return None
+            if not self._in_line:
+                self._continue()
+            if not self._exchanges and not self._last:
+                self._waiting = self._loop.create_future()
+                await self._waiting
         return self._exchanges.popleft()
+
+    def _continue(self) -> None:
+        """All is answered: parse what has waited, and read on."""
+        if not self._rest or self._authenticated or self._connections.turns.begin(self):
+            self._feed_rest()
+        else:
+            self._in_line = True
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
+
+    def _linger(self) -> None:
+        """Close, but not before the caller has read the last answer: what it still sends would
+        reset the connection, and destroy the answer on its way."""
+        self._last = True
+        self._forget()
+        if self._stopping or self._transport.is_closing():
+            self._transport.close()
+            return
+        self._lingering = True
+        self._sent_bytes = 0
+        self._timer.cancel()
+        self._timer = self._loop.call_later(limits.LINGER_S, self._transport.abort)
+        self._transport.write_eof()
+        if not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
 
     def write(self, status: int, headers: Headers, body: bytes) -> None:
         """Write an answer."""
@@ -366,6 +559,7 @@ class Protocol(asyncio.Protocol):
         if left_s > 0:
             self._timer = self._loop.call_later(left_s, self._look)
         elif taken and self._begun and not self._last:
+            self._timer = self._loop.call_later(bound_s, self._transport.abort)
             self._refuse(
                 BadInput(f"the request did not come within {bound_s:.0f} s", code="too_slow")
             )
@@ -462,3 +656,34 @@ def _path(url: bytes) -> bytes:
     except httptools.HttpParserInvalidURLError as error:
         raise BadInput("the address is not understood") from error
     return (parsed.path or b"/") + (b"?" + parsed.query if parsed.query else b"")
+
+
+def _reason(error: httptools.HttpParserError, piece: bytes, *, begins: bool) -> OncewardError:
+    """Why a piece is refused. `begins`: whether it is the first one of a request."""
+    reason = error.__context__
+    if isinstance(reason, OncewardError):
+        return reason
+    # All methods that are parsed begin with a capital letter: so what has begun did.
+    if isinstance(error, httptools.HttpParserInvalidMethodError) and not (
+        begins and not piece.lstrip(b"\r\n")[:1].isupper()
+    ):
+        return BadInput("the method of the request is not known", code="not_implemented")
+    return BadInput("this is not HTTP, or contradicts itself")
+
+
+def _head_too_large(most: str) -> BadInput:
+    return BadInput(f"the head of a request has at most {most}", code="head_too_large")
+
+
+def _body_too_large(most_bytes: int, more: str = "") -> BadInput:
+    return BadInput(
+        f"the body of a request{more} has at most {most_bytes} bytes", code="body_too_large"
+    )
+
+
+def _too_many() -> Unavailable:
+    return Unavailable("there are too many connections; retry later", code="too_many_connections")
+
+
+async def _nothing() -> Scope:
+    return {"type": "http.disconnect"}

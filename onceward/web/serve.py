@@ -11,6 +11,7 @@ from types import FrameType
 import uvicorn
 import uvloop
 
+from onceward import limits
 from onceward.app import App
 from onceward.errors import BadInput, OncewardError
 from onceward.outward.addresses import Guard
@@ -20,6 +21,7 @@ from onceward.service.key_source import FILE_VARIABLE, VARIABLE, given_keys
 from onceward.web import logs
 from onceward.web.application import load_app
 from onceward.web.auth import DEVELOPER, Auth
+from onceward.web.connections import Connections
 from onceward.web.protocol import Protocol
 from onceward.web.server import Server, is_loopback
 from onceward.web.settings import Setting, Settings, exposed
@@ -56,9 +58,10 @@ def serve(
     logs.set_up(settings.log, settings.log_level)
     for warning in exposed(found):
         logger.warning("%s", warning)
-    allow_files(settings.webhook_calls if settings.webhooks else 0)
+    most = allow_files(settings.webhook_calls if settings.webhooks else 0, settings.connections)
+    connections = Connections(most, settings.connections_per_address, settings.proxies)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, app, auth, announce, welcome, found))
+        runner.run(_serve(settings, app, auth, connections, announce, welcome, found))
 
 
 def _application(settings: Settings) -> App:
@@ -84,9 +87,10 @@ def server_keys_of(settings: Settings) -> list[str]:
     return texts
 
 
-def allow_files(calls: int) -> None:
+def allow_files(calls: int, connections: int = limits.CONNECTIONS_MAX) -> int:
     """Let the process have as many open files as the system grants it: each connection is one,
-    and each outward call. Says so if that is not enough for the calls and some connections."""
+    and each outward call. Logs if that is not enough for the calls and some connections. Returns
+    how many connections there may be: at least half of the files, even if calls need them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -96,6 +100,9 @@ def allow_files(calls: int) -> None:
             "connections: raise the limit (ulimit -Hn), or lower webhook_calls",
             *(hard, calls),
         )
+    if hard == resource.RLIM_INFINITY:
+        return connections
+    return min(connections, max(hard - calls - _FILES_BESIDE_CALLS, hard // 2))
 
 
 def outward_of(settings: Settings) -> Outward | None:
@@ -126,6 +133,7 @@ async def _serve(
     settings: Settings,
     app: App,
     auth: Auth,
+    connections: Connections,
     announce: Callable[[str], None],
     welcome: Callable[[str], None] = lambda link: None,
     found: Sequence[Setting] = (),
@@ -142,12 +150,13 @@ async def _serve(
             request_rate=settings.request_rate,
             request_burst=settings.request_burst,
             metrics_auth=settings.metrics_auth,
+            connections=connections,
             settings=found,
         ) as server:
             config = uvicorn.Config(
                 server,
                 loop="uvloop",
-                http=Protocol,
+                http=Protocol,  # type: ignore[arg-type]
                 ws=WebSocket,
                 lifespan="off",
                 log_config=None,

@@ -21,10 +21,11 @@ from onceward.web import metrics
 from onceward.web.api import ROUTES
 from onceward.web.asgi_wire import AsgiWire
 from onceward.web.auth import DEVELOPER, Access, Auth
+from onceward.web.connections import Connections
 from onceward.web.console import MOUNTED
 from onceward.web.dial import dial
 from onceward.web.handshake import admit, behind, is_from_node, refuse
-from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, problem
+from onceward.web.http import CONNECTION, Gone, Receive, Request, Response, Scope, Send, problem
 from onceward.web.keyring import Keyring
 from onceward.web.logs import Repeats
 from onceward.web.mounts import Mount, Mounts
@@ -68,6 +69,7 @@ class Server:
         request_rate: float = 0.0,
         request_burst: int = 0,
         metrics_auth: bool = False,
+        connections: Connections | None = None,
         settings: Sequence[Setting] = (),
     ) -> None:
         """`work`: whether this process runs the application's handlers, too. `telemetry`: whether
@@ -76,10 +78,12 @@ class Server:
         beside its own. `frame_rate`: how many frames a second are read from a connection.
         `request_rate`: how many requests a second each caller may make in the long run, and
         `request_burst` at once; 0: any number, and as many as in a second. `metrics_auth`: whether
-        `/metrics` requires credentials with the scope `metrics`. `settings`: what the console shows
-        of how it was set up."""
+        `/metrics` requires credentials with the scope `metrics`. `connections`: limits of
+        connections, which `onceward serve` applies. `settings`: what the console shows of how it
+        was set up."""
         self.app = app
         self.auth = auth
+        self.connections = connections or Connections()
         self.routes = Routes(ROUTES)
         self._mounts = Mounts({**MOUNTED, **app.mounted}, self.routes)
         self.draining = asyncio.Event()
@@ -105,6 +109,7 @@ class Server:
         """Open the database and begin; raises what `App.start` raises."""
         await self.app.start(work=self._work)
         self._measured.clear()
+        self.connections.meters = self.app.store.meters
         if self._request_rate:
             store = self.app.store
             rate, burst = self._request_rate, self._request_burst
@@ -250,7 +255,21 @@ class Server:
             mount = self._mounts.at({"raw_path": path})
         except BadInput:
             mount = None
-        return problem(error) if mount is None else mount.refusal(error)
+        return problem(error, _headers(error)) if mount is None else mount.refusal(error)
+
+    def vouch(self, request: Request) -> bool:
+        """Whether a request, whose body has not come yet, has valid credentials. Raises
+        `no_credentials` if it has none and needs some, and `BadInput` if nothing answers it."""
+        if self._counting is None:
+            return False
+        route = self._mounts.find(request) or self.routes.find(request)
+        try:
+            self._caller(request)
+        except OncewardError:
+            if isinstance(route, Mount) or route.public:
+                return False
+            raise
+        return True
 
     def takes(self, descriptor: int, connections: int) -> bool:
         """Whether a new connection is taken, by its file descriptor and how many there are. None
@@ -293,11 +312,6 @@ class Server:
             return problem(OncewardError("the server has a bug; it is logged", code="internal"))
 
     def _problem(self, request: Request, error: OncewardError) -> Response:
-        headers: list[tuple[bytes, bytes]] = []
-        if error.code == "no_credentials":
-            headers.append((b"www-authenticate", b"Bearer"))
-        if error.code == "method_not_allowed":
-            headers.append((b"allow", str(error.details["allow"]).encode()))
         if error.kind.status >= 500:
             left_out = self._repeats.count(error.code)
             if left_out is not None:
@@ -306,12 +320,15 @@ class Server:
             if not self.auth.dev:
                 # Where the database is, and what it says, is for the log.
                 error = OncewardError(f"{error.kind.title}.", code=error.code)
-        return problem(error, headers)
+        return problem(error, _headers(error))
 
     def caller(self, request: Request) -> Access:
         """Who has made a request, or for whom another node makes it. However often one asks that,
         it counts once as a request of its caller. Raises `no_credentials`, `rate_limited`."""
         caller = self._caller(request)
+        connection = request.scope.get(CONNECTION)
+        if connection is not None:
+            connection.authenticate()
         if self._rates is not None and _COUNTED not in request.scope:
             request.scope[_COUNTED] = True
             if not is_from_node(request):  # there it was counted
@@ -380,6 +397,15 @@ class Server:
                 working.cancel()
                 await asyncio.wait([working])
         return None if working.cancelled() else working.result()
+
+
+def _headers(error: OncewardError) -> list[tuple[bytes, bytes]]:
+    """Those that go with an error."""
+    if error.code == "no_credentials":
+        return [(b"www-authenticate", b"Bearer")]
+    if error.code == "method_not_allowed":
+        return [(b"allow", str(error.details["allow"]).encode())]
+    return []
 
 
 def insist_local(request: Request) -> None:

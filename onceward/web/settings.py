@@ -51,6 +51,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     request_rate: Annotated[float, Meta(ge=0, le=limits.QUEUE_RATE_MAX)] = 0.0
     request_burst: Annotated[int, Meta(ge=0, le=limits.QUEUE_RATE_MAX)] = 0
     metrics_auth: bool = False
+    connections: Annotated[int, Meta(ge=1, le=1_000_000)] = limits.CONNECTIONS_MAX
+    connections_per_address: Annotated[int, Meta(ge=0, le=1_000_000)] = (
+        limits.CONNECTIONS_PER_ADDRESS
+    )
+    proxies: tuple[str, ...] = ()
 
     @property
     def dev(self) -> bool:
@@ -93,10 +98,14 @@ MEANING = {
     "number",
     "request_burst": "how many of them at once; 0: as many as in a second",
     "metrics_auth": "whether /metrics requires a key with the scope metrics:*",
+    "connections": "connections in total; idle ones without credentials make room for new ones",
+    "connections_per_address": "connections without credentials from one address; 0: any number",
+    "proxies": "addresses and networks to which connections_per_address does not apply, as in "
+    "10.0.0.7,10.1.0.0/16",
 }
 SECRET = ("keys", "jwt", "server_key")
 SWITCHES = ("telemetry", "webhooks", "timers_append_id", "metrics_auth")
-LISTS = ("webhook_allow", "webhook_ports", "origins", "server_key")
+LISTS = ("webhook_allow", "webhook_ports", "origins", "server_key", "proxies")
 
 
 class Setting(NamedTuple):

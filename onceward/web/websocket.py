@@ -29,6 +29,7 @@ from onceward import limits
 from onceward.clock import boot_ns
 from onceward.errors import TABLE
 from onceward.service.rooms.wire import Listener, Wire
+from onceward.web.connections import Connections
 from onceward.web.http import Scope
 from onceward.web.texts import Texts
 
@@ -66,10 +67,10 @@ class WebSocket(asyncio.Protocol):
 
     # Many are written to in each turn, so that each should be in one place of memory.
     __slots__ = (
-        *("_allowed", "_app", "_backlog", "_backlog_bytes", "_charged_ns", "_closing", "_drained"),
-        *("_early", "_full", "_gone", "_heard", "_holding", "_listener", "_loop", "_pieces"),
-        *("_rate", "_request", "_response", "_root", "_slow", "_state", "_texts", "_timer"),
-        *("_transport", "_ws"),
+        *("_allowed", "_app", "_authenticated", "_backlog", "_backlog_bytes", "_charged_ns"),
+        *("_closing", "_connections", "_drained", "_early", "_early_bytes", "_ended", "_full"),
+        *("_gone", "_heard", "_holding", "_listener", "_loop", "_pieces", "_rate", "_request"),
+        *("_response", "_root", "_slow", "_state", "_texts", "_timer", "_transport", "_ws"),
     )
 
     def __init__(
@@ -81,6 +82,7 @@ class WebSocket(asyncio.Protocol):
     ) -> None:
         """As uvicorn calls it."""
         self._app = config.loaded_app
+        self._connections: Connections = getattr(self._app, "connections", None) or Connections()
         self._root = config.root_path
         self._state = server_state
         self._loop = _loop or asyncio.get_running_loop()
@@ -90,10 +92,16 @@ class WebSocket(asyncio.Protocol):
         self._response: Response | None = None
         self._early = b""
         """What has come before the application has accepted."""
+        self._authenticated = False
+        """Whether its far end has shown valid credentials."""
+        self._early_bytes = 0
+        """What has come before that."""
         self._listener: Listener | None = None
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._closing = False
         """Whether nothing more is sent: a close frame is on its way."""
+        self._ended = False
+        """Whether all is sent, and what comes is discarded."""
         self._full = False
         """Whether nothing goes straight to the transport: it has as much as it should have, or no
         more may follow."""
@@ -104,8 +112,8 @@ class WebSocket(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         """Done when the transport has less again, or nothing more is sent."""
         self._texts = Texts()
-        self._pieces: list[bytes] = []
-        """Of a message that comes in fragments."""
+        self._pieces: bytearray | None = None
+        """A message that comes in fragments."""
         self._rate = float(limits.FRAMES_PER_S)
         self._allowed = self._rate
         self._charged_ns = boot_ns()
@@ -122,9 +130,12 @@ class WebSocket(asyncio.Protocol):
         transport.set_write_buffer_limits(high=limits.WRITE_BYTES_HIGH)
         _keep_little(transport.get_extra_info("socket"))
         self._state.connections.add(self)  # type: ignore[arg-type]
+        # The request had a place, which is free again.
+        self._connections.add(self, transport.get_extra_info("peername"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._state.connections.discard(self)
+        self._connections.remove(self)
         self._set_timer(None)
         self._closing = self._full = True
         self._forget()
@@ -136,6 +147,9 @@ class WebSocket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
+        if self._ended:
+            self._discard(len(data))
+            return
         if self._request is not None and self._listener is None:
             self._early += data
             if len(self._early) > limits.FRAME_BYTES_MAX:
@@ -146,7 +160,7 @@ class WebSocket(asyncio.Protocol):
             self._begin(self._ws.events_received())
             return
         rest, frames = data, 0
-        if self._pieces or self._closing:
+        if self._pieces is not None or self._closing:
             self._texts.follow(data)
         else:
             texts, frames, rest = self._texts.take(data)
@@ -156,6 +170,10 @@ class WebSocket(asyncio.Protocol):
         if rest:
             frames += self._read(rest)
         self._charge(frames + len(data) / limits.RATED_BYTES)
+        if not self._authenticated and not self._closing:
+            self._early_bytes += len(data)
+            if self._early_bytes > limits.HELLO_BYTES_MAX:
+                self.close(TABLE["frame_too_large"].close, "frame_too_large")
 
     def pause_writing(self) -> None:
         self._full = True
@@ -170,10 +188,22 @@ class WebSocket(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """uvicorn calls it when it stops."""
-        if self._listener is not None:
+        if self._listener is not None and not self._ended:
             self._listener.drain()
         else:
             self._transport.close()
+
+    # What the limits of all connections say.
+
+    def is_idle(self) -> bool:
+        return True
+
+    def evict(self) -> None:
+        self.close(TABLE["too_many_connections"].close, "too_many_connections")
+        self._transport.close()
+
+    def go_on(self) -> None:
+        """It waits for no turn."""
 
     # The handshake.
 
@@ -199,7 +229,7 @@ class WebSocket(asyncio.Protocol):
             logger.exception("a connection has failed")
             self.close(TABLE["internal"].close, "internal")
         finally:
-            if self._ws.state is CONNECTING:
+            if self._ws.state is CONNECTING and not self._ended:
                 self._transport.close()
 
     def _scope(self) -> Scope:
@@ -310,6 +340,10 @@ class WebSocket(asyncio.Protocol):
     def resume(self) -> None:
         self._release("listener")
 
+    def authenticate(self) -> None:
+        self._authenticated = True
+        self._connections.authenticate(self)
+
     # Frames that are no whole messages, and limits.
 
     def _read(self, data: bytes) -> int:
@@ -330,29 +364,48 @@ class WebSocket(asyncio.Protocol):
         assert self._listener is not None
         if self._closing or frame.opcode in _CONTROL:
             return
-        if frame.opcode is Opcode.BINARY or (frame.opcode is Opcode.CONT and not self._pieces):
+        if frame.opcode is Opcode.BINARY or (frame.opcode is Opcode.CONT and self._pieces is None):
             self.close(1003, "messages are text")
             return
-        self._pieces.append(bytes(frame.data))
-        if len(self._pieces) > limits.FRAGMENTS_MAX:
-            self._pieces = []
-            self.close(TABLE["frame_too_large"].close, "frame_too_large")
-        elif frame.fin:
-            message, self._pieces = b"".join(self._pieces), []
+        if self._pieces is None:
+            self._pieces = bytearray()
+        self._pieces += frame.data
+        if frame.fin:
+            message, self._pieces = bytes(self._pieces), None
             self._listener.receive(message)
 
     def _flush(self) -> None:
         """Write what the protocol has to say: the handshake, pongs, and the end."""
         for data in self._ws.data_to_send():
             if not data:
-                self._closing = self._full = True
-                self._wake()
-                self._transport.close()
-                self._set_timer(limits.CLOSE_S)
+                self._end()
             elif self._full and not self._closing:
                 self.send(data)  # after what waits, and within its limit
             else:
                 self._transport.write(data)
+
+    def _end(self) -> None:
+        """All is sent. What still comes is discarded until the peer closes: unread, it would reset
+        the connection, and destroy the close frame on its way."""
+        self._closing = self._full = self._ended = True
+        self._forget()
+        self._wake()
+        self._holding.clear()
+        self._early_bytes = 0
+        if self._ws.close_rcvd is not None:
+            self._transport.close()
+        elif not self._transport.is_closing():
+            self._transport.write_eof()
+            self._transport.resume_reading()
+        self._set_timer(limits.CLOSE_S)
+        if self._listener is not None:
+            self._listener.lost()
+
+    def _discard(self, size_bytes: int) -> None:
+        """Leave out what comes behind the end; if it is too much, until the time is over."""
+        self._early_bytes += size_bytes
+        if self._early_bytes > limits.LINGER_BYTES_MAX:
+            self._transport.pause_reading()
 
     def _charge(self, frames: float) -> None:
         """Count what has come, and read on only when the rate allows it."""

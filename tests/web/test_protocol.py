@@ -8,7 +8,7 @@ import pytest
 
 from onceward import limits
 from onceward.clock import Clock
-from tests.web.site import BODY, CHUNKED, CHUNKS, HEAD, LENGTH, Site, standing
+from tests.web.site import BODY, CHUNKED, CHUNKS, GOOD, HEAD, LENGTH, Site, standing
 from tests.web.wire import Connection, Served, served
 
 
@@ -137,7 +137,10 @@ async def test_requests_follow_each_other_on_a_connection(site: Site) -> None:
         (b"GET / HTTP/1.1\r\n", b"a: b\r\n" * 200),
     ],
 )
-async def test_a_head_without_end_is_refused(site: Site, start: bytes, endless: bytes) -> None:
+async def test_a_head_without_end_is_refused(
+    site: Site, start: bytes, endless: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LINGER_S", 0.1)
     connection = await site.connect()
     await connection.send(start)
 
@@ -146,22 +149,95 @@ async def test_a_head_without_end_is_refused(site: Site, start: bytes, endless: 
             await connection.send(endless)
 
     pouring = asyncio.create_task(pour())
-    try:
-        status, problem = await connection.answer()
-        assert (status, problem["code"]) == (431, "head_too_large")
-    except (ConnectionResetError, asyncio.IncompleteReadError):
-        pass  # it may have been cut off before it could read that
+    status, problem = await connection.answer()
+    assert (status, problem["code"]) == (431, "head_too_large")
     with pytest.raises(ConnectionError):
         await pouring
     assert site.bodies == []
     await connection.close()
 
 
-async def test_a_large_head_within_the_limit_is_taken(site: Site) -> None:
+def head_of(size_bytes: int) -> bytes:
+    start, end = HEAD + LENGTH + b"X: ", b"\r\n\r\n"
+    return start + b"x" * (size_bytes - len(start) - len(end)) + end
+
+
+@pytest.mark.parametrize("cut", [1, 60_000, limits.HEAD_BYTES_MAX - 1, 200_000])
+async def test_the_limit_of_a_head_is_the_same_however_it_is_cut(site: Site, cut: int) -> None:
+    for more, status in ((0, 200), (1, 431)):
+        connection = await site.connect()
+        # Behind another one, so that the first read has parts of both.
+        sent = HEAD + LENGTH + b"\r\n" + BODY + head_of(limits.HEAD_BYTES_MAX + more) + BODY
+        await connection.send(sent[:cut], sent[cut:])
+        assert (await connection.answer())[0] == 200
+        assert (await connection.answer())[0] == status
+        await connection.close()
+
+
+@pytest.mark.parametrize("cut", [-1, -2, -3])
+async def test_the_end_of_a_head_may_come_in_two_pieces(site: Site, cut: int) -> None:
     connection = await site.connect()
-    await connection.send(HEAD + LENGTH + b"X: " + b"x" * 30_000 + b"\r\n\r\n" + BODY)
-    assert (await connection.answer())[0] == 200
+    asked = HEAD + LENGTH + b"\r\n"
+    await connection.send(asked[:cut])
+    await site.until(lambda: site.connections.anonymous.held_bytes > 0)
+    # The next one is a head of its own, not a part of this one.
+    await connection.send(asked[cut:] + BODY + head_of(limits.HEAD_BYTES_MAX - 10) + BODY)
+    for _ in range(2):
+        assert (await connection.answer())[0] == 200
     await connection.close()
+
+
+async def test_a_head_has_at_most_so_many_headers(site: Site) -> None:
+    for count, status in ((limits.HEADERS_MAX, 200), (limits.HEADERS_MAX + 1, 431)):
+        connection = await site.connect()
+        headers = b"Host: x\r\n" + b"a: b\r\n" * (count - 1)
+        await connection.send(b"GET / HTTP/1.1\r\n" + headers + b"\r\n")
+        assert (await connection.answer())[0] == status
+        await connection.close()
+
+
+@pytest.mark.parametrize("cut", [1, 2, 100])
+async def test_a_method_that_is_not_known_is_told(site: Site, cut: int) -> None:
+    connection = await site.connect()
+    asked = b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    await connection.send(asked[:cut], asked[cut:])
+    status, problem = await connection.answer()
+    assert (status, problem["code"]) == (501, "not_implemented")
+    await connection.close()
+
+
+@pytest.mark.parametrize("credentials", [b"", GOOD])
+async def test_of_requests_in_a_row_few_are_parsed_ahead(site: Site, credentials: bytes) -> None:
+    count = 5_000
+    connection = await site.connect()
+    await connection.send(HEAD + credentials + LENGTH + b"\r\n" + BODY)
+    assert (await connection.answer())[0] == 200
+    site.hold = asyncio.Event()
+    site.asked.clear()
+    sending = asyncio.create_task(connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * count))
+    await asyncio.wait_for(site.asked.wait(), 30)
+    budget = site.connections.authenticated if credentials else site.connections.anonymous
+    read_bytes = limits.READ_BYTES if credentials else limits.ANONYMOUS_READ_BYTES
+    await site.until(lambda: budget.held_bytes > 0)
+    assert budget.held_bytes <= read_bytes
+    site.hold.set()
+    for _ in range(count):
+        assert (await connection.answer())[0] == 200
+    await sending
+    assert len(site.bodies) == 1 + count
+    assert budget.held_bytes == 0
+    await connection.close()
+
+
+@pytest.mark.parametrize("refused", ["not HTTP", "both"])
+async def test_a_refusal_reaches_a_caller_that_goes_on_sending(site: Site, refused: str) -> None:
+    # What a server leaves unread when it closes resets the connection.
+    for _ in range(10):
+        connection = await site.connect()
+        await connection.send(BAD[refused], b"x" * (4 << 20))
+        assert (await connection.answer())[0] == 400
+        assert await connection.ended()
+        await connection.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", HEAD, HEAD + LENGTH + b"\r\n{"])
@@ -253,7 +329,7 @@ async def test_who_waits_for_leave_to_send_a_body_gets_it(site: Site) -> None:
 
 
 async def test_an_answer_that_is_not_taken_holds_up_the_next_one(site: Site) -> None:
-    site.answer = b'"' + b"x" * (16 << 20) + b'"'
+    site.answered = b'"' + b"x" * (16 << 20) + b'"'
     connection = await site.connect()
     await connection.send((HEAD + LENGTH + b"\r\n" + BODY) * 10)
     await asyncio.wait_for(site.asked.wait(), 30)
@@ -270,7 +346,7 @@ async def test_a_caller_that_takes_no_answers_is_cut_off(
 ) -> None:
     monkeypatch.setattr(limits, "REQUEST_S", 0.05)
     monkeypatch.setattr(site.server.config, "timeout_keep_alive", 0.05)
-    site.answer = b'"' + b"x" * (16 << 20) + b'"'
+    site.answered = b'"' + b"x" * (16 << 20) + b'"'
     connection = await site.connect()
     await connection.send((HEAD + LENGTH + b"\r\n" + BODY) * 3 + HEAD)
     await asyncio.wait_for(site.asked.wait(), 30)
@@ -295,6 +371,11 @@ async def test_the_application_hears_when_the_caller_has_gone(site: Site) -> Non
 async def test_what_is_at_hand_is_answered_when_the_server_stops(site: Site) -> None:
     site.hold = asyncio.Event()
     connection, idle = await site.connect(), await site.connect()
+    site.hold.set()
+    await connection.send(HEAD + GOOD + LENGTH + b"\r\n" + BODY)
+    assert (await connection.answer())[0] == 200
+    site.hold.clear()
+    site.asked.clear()
     await connection.send((HEAD + LENGTH + b"\r\n" + BODY) * 2)
     await asyncio.wait_for(site.asked.wait(), 30)
     stopping = asyncio.create_task(site.server.shutdown())

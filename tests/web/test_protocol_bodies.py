@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from onceward import limits
-from onceward.web.protocol import Protocol
-from tests.web.site import BODY, CHUNKED, HEAD, LENGTH, Site, standing
+from tests.web.site import BODY, CHUNKED, GOOD, HEAD, LENGTH, Site, standing
 
 
 @pytest.fixture
@@ -40,6 +39,8 @@ async def test_what_has_no_end_is_cut_off(
 ) -> None:
     monkeypatch.setattr(limits, "MESSAGES_BYTES_MAX", 100_000)
     monkeypatch.setattr(limits, "SENT_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(limits, "LINGER_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(limits, "LINGER_S", 0.1)
     connection = await site.connect()
     await connection.send(HEAD + CHUNKED + b"\r\n" + start)
     piece = b"x" * 10_000
@@ -54,16 +55,20 @@ async def test_what_has_no_end_is_cut_off(
     assert site.bodies == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "credentials"), [("BODIES_BYTES_MAX", GOOD), ("ANONYMOUS_BYTES_MAX", b"")]
+)
 async def test_bodies_that_are_still_coming_have_a_limit_together(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, limit: str, credentials: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "BODIES_BYTES_MAX", 25_000)
-    chunks = b"1\r\nx\r\n2710\r\n" + b"x" * 10_000 + b"\r\n"
+    monkeypatch.setattr(limits, limit, 25_000)
+    chunks = b"2710\r\n" + b"x" * 10_000 + b"\r\n"
+    budget = site.connections.authenticated if credentials else site.connections.anonymous
     first, second, third = [await site.connect() for _ in range(3)]
     for number, connection in enumerate((first, second), 1):
-        await connection.send(HEAD + CHUNKED + b"\r\n" + chunks)
-        await site.until(lambda number=number: Protocol.held_bytes == number * 10_001)
-    await third.send(HEAD + CHUNKED + b"\r\n" + chunks)
+        await connection.send(HEAD + credentials + CHUNKED + b"\r\n" + chunks)
+        await site.until(lambda number=number: budget.held_bytes == number * 10_000)
+    await third.send(HEAD + credentials + CHUNKED + b"\r\n" + chunks)
     status, problem = await third.answer()
     assert (status, problem["code"], problem["retry"]) == (503, "overloaded", True)
     assert await third.ended()
@@ -71,8 +76,58 @@ async def test_bodies_that_are_still_coming_have_a_limit_together(
     await first.send(b"0\r\n\r\n")
     assert (await first.answer())[0] == 200
     await second.close()
-    await site.until(lambda: Protocol.held_bytes == 0)
+    await site.until(lambda: budget.held_bytes == 0)
     for connection in (first, third):
+        await connection.close()
+
+
+async def test_a_body_without_credentials_has_a_smaller_limit(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ANONYMOUS_BODY_BYTES_MAX", 10_000)
+    for credentials, status in ((b"", 413), (GOOD, 200)):
+        connection = await site.connect()
+        await connection.send(HEAD + credentials + b"Content-Length: 40000\r\n\r\n")
+        await connection.send(b"x" * 40_000)
+        assert (await connection.answer())[0] == status
+        await connection.close()
+
+
+async def test_bad_credentials_are_refused_before_the_body_comes(site: Site) -> None:
+    connection = await site.connect()
+    bad = HEAD + b"Authorization: Bearer bad\r\n"
+    await connection.send(bad + b"Content-Length: 40000\r\n\r\n")
+    assert (await connection.answer())[0] == 401
+    # The body is discarded, and the connection can be used further.
+    await connection.send(b"x" * 40_000)
+    await connection.send(bad + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+    assert (await connection.answer())[0] == 401
+    await connection.send(b"xxxxx" + HEAD + LENGTH + b"\r\n" + BODY)
+    assert (await connection.answer())[0] == 200
+    assert site.bodies == [BODY]
+    assert site.connections.anonymous.held_bytes == 0
+    await connection.close()
+
+
+async def test_heads_that_are_still_coming_count(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ANONYMOUS_BYTES_MAX", 25_000)
+    first, second = await site.connect(), await site.connect()
+    await first.send(HEAD + b"X: " + b"x" * 10_000)
+    await site.until(lambda: site.connections.anonymous.held_bytes > 10_000)
+    await second.send(HEAD + b"X: " + b"x" * 30_000)
+    assert (await second.answer())[0] == 503
+    # The small budget is not the one of those who have shown credentials.
+    await second.close()
+    known = await site.connect()
+    await known.send(HEAD + GOOD + LENGTH + b"\r\n" + BODY)
+    assert (await known.answer())[0] == 200
+    await known.send(HEAD + b"X: " + b"x" * 30_000)
+    await site.until(lambda: site.connections.authenticated.held_bytes > 30_000)
+    await known.send(b"\r\n" + LENGTH + b"\r\n" + BODY)
+    assert (await known.answer())[0] == 200
+    for connection in (first, known):
         await connection.close()
 
 

@@ -103,6 +103,8 @@ class Session:
         self._more: list[bytes] = []
         """… and what comes behind it, if it is not all."""
         self._timer: asyncio.TimerHandle | None = hub.later(limits.HELLO_S, self._look)
+        if visitor is not None:
+            wire.authenticate()
 
     @property
     def user(self) -> str:
@@ -230,6 +232,7 @@ class Session:
             raise BadInput("`hello` comes first, and once: `token` brings a new token")
         if asked.token or self._visitor is None:
             self._visitor = self._hub.visitor(asked.token)
+            self._wire.authenticate()
         self._greeted = True
         self._welcome()
 

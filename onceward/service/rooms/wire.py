@@ -32,6 +32,10 @@ class Wire(Protocol):
     def resume(self) -> None:
         """Read on."""
 
+    def authenticate(self) -> None:
+        """The far end has shown valid credentials: the limits of anonymous connections do not
+        apply to it. Idempotent."""
+
 
 class Listener(Protocol):
     """The near end: what a connection tells a hub."""
@@ -46,7 +50,7 @@ class Listener(Protocol):
         """The far end does not read what it is sent: close the wire."""
 
     def lost(self) -> None:
-        """The connection is no more."""
+        """Nothing more comes. Idempotent."""
 
 
 def frame(message: bytes) -> bytes:

@@ -69,6 +69,8 @@ class Person:
     def resume(self) -> None:
         self.paused = False
 
+    def authenticate(self) -> None: ...
+
     # The person.
 
     def ask(self, t: str, **members: Any) -> None:

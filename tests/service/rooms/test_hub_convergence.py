@@ -63,6 +63,8 @@ class End:
     def resume(self) -> None:
         self.paused = False
 
+    def authenticate(self) -> None: ...
+
 
 class HubServer:
     """What `World` needs of a server: here a hub on a store, with commits that take their time,

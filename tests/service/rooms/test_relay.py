@@ -54,6 +54,8 @@ class Pipe:
 
     def resume(self) -> None: ...
 
+    def authenticate(self) -> None: ...
+
 
 class Cluster:
     """Nodes, and the ways between them."""
