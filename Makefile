@@ -43,7 +43,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 .NOTPARALLEL:
 .PHONY: help demo demo-crash test coverage check lint types tidy deps audit size bench bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
-	soak-simulate soak-power soak-chaos soak-mutants pictures docs lock clean
+	soak-simulate soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
@@ -171,6 +171,9 @@ soak-simulate: $(DEV) ## run the simulator over 50,000 seeds
 
 soak-power: $(DEV) ## cut the power 100 times
 	@$(SOAK) -m power
+
+soak-anonymous: $(DEV) ## let 1,000 connections without credentials misbehave for 14 minutes, and fill in docs/reliability.md
+	@$(SOAK) -m anonymous
 
 soak-chaos: $(DEV) ## let everything fail at once for 40 minutes, and fill in docs/reliability.md
 	@$(SOAK) -m chaos

@@ -61,7 +61,7 @@ def serve(
     most = allow_files(settings.webhook_calls if settings.webhooks else 0, settings.connections)
     connections = Connections(most, settings.connections_per_address, settings.proxies)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, app, auth, connections, announce, welcome, found))
+        runner.run(_serve(settings, app, auth, announce, welcome, found, connections))
 
 
 def _application(settings: Settings) -> App:
@@ -133,10 +133,10 @@ async def _serve(
     settings: Settings,
     app: App,
     auth: Auth,
-    connections: Connections,
     announce: Callable[[str], None],
     welcome: Callable[[str], None] = lambda link: None,
     found: Sequence[Setting] = (),
+    connections: Connections | None = None,
 ) -> None:
     listening = listen(settings.host, settings.port)
     try:

@@ -61,6 +61,13 @@ async def test_only_json_is_taken(kind: bytes) -> None:
     assert await refusal(request(b"{}", headers=[(b"content-type", kind)])) == "not_this_type"
 
 
+async def test_a_compressed_body_is_refused() -> None:
+    for coding in (b"gzip", b"identity, br"):
+        asked = request(b"{}", headers=[(b"content-encoding", coding)])
+        assert await refusal(asked) == "not_this_type"
+    assert await request(b"{}", headers=[(b"content-encoding", b"identity")]).body() == b"{}"
+
+
 @pytest.mark.parametrize("kind", [b"application/json", b"Application/JSON ; charset=utf-8"])
 async def test_json_may_be_called_so_in_different_ways(kind: bytes) -> None:
     assert await request(b"{}", headers=[(b"content-type", kind)]).body() == b"{}"
