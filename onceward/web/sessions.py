@@ -128,7 +128,7 @@ class Sessions:
             stored = StoredSession(tx.now_ms, until_ms, agent)
             tx.put(_key(caller.id, session.id), stored, expires_at_ms=until_ms)
 
-        await self._app.run(fn)
+        await self._app.store.run(fn)
         return session
 
     async def listed(self, whose: str | None, after: str = "") -> tuple[list[ListedSession], str]:
@@ -141,7 +141,7 @@ class Sessions:
             start = keys.after(after) if after else ""
             return await tx.scan(_PARTITION, StoredSession, start=start, limit=limits.LIST_MAX)
 
-        rows = await self._app.run(fn)
+        rows = await self._app.store.run(fn)
         found = []
         for row in rows:
             caller, id_ = keys.split(row.key[1])
@@ -164,7 +164,7 @@ class Sessions:
                 tx.delete(key)
             return len(own)
 
-        return await self._app.run(fn)
+        return await self._app.store.run(fn)
 
     async def _own(self, tx: Transaction, whose: str) -> list[tuple[Key, StoredSession]]:
         start, end = keys.below(whose)
