@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack, get_args
 
 import msgspec
 
-from onceward import limits
+from onceward import callers, limits
 from onceward.clock import Clock
 from onceward.errors import BadInput, OncewardError
 
@@ -110,12 +110,10 @@ def sign(
         clock: The time source. Default: the system clock.
 
     Raises:
-        BadInput: A user, name or action is not valid (`bad_value`).
+        BadInput: The user (`bad_name`), a name or an action (`bad_value`) is not valid.
         OncewardError: The key does not fit the algorithm (`bad_settings`).
     """
-    _admit_text("user", user)
-    if len(user.encode()) > limits.CALLER_BYTES_MAX:
-        raise _bad(f"the user has more than {limits.CALLER_BYTES_MAX} bytes")
+    callers.admit_name(user)
     if expires_s < 1:
         raise _bad(f"expires_s is {expires_s}; use at least 1")
     now_s = (clock or Clock()).now_ms() // 1_000

@@ -39,9 +39,9 @@ LAYERS = (
     "engine.memtable engine.rules",
     "engine.base",  # the contract
     "outward",  # calls to endpoints: knows nothing of what is stored
+    "tokens",  # for the back ends of users, which need nothing else of the package
     "alarms callers",
     "server_key",
-    "tokens",  # for the back ends of users, which need nothing else of the package
     "clock descriptors ids keys meters redaction strict",
     "errors limits",
 )

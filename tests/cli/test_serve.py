@@ -316,7 +316,7 @@ def test_a_secret_cannot_be_given_where_other_users_see_it(capsys: Capture) -> N
         (("ann", "--grant", "all", "--key-file", "secret", "--expires-s", "0"), "bad_value"),
         (("ann", "--grant", "read", "--key-file", "secret"), "bad_value"),
         (("ann", "--grant", "reed:x", "--key-file", "secret"), "bad_value"),
-        (("", "--grant", "all", "--key-file", "secret"), "bad_value"),
+        (("", "--grant", "all", "--key-file", "secret"), "bad_name"),
     ],
 )
 def test_a_token_that_could_not_be_used_is_refused(

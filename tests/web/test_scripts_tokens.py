@@ -74,12 +74,12 @@ def test_both_languages_sign_the_same_claims(tmp_path: Path) -> None:
     wide = {"issuer": "i", "audience": "a", "keyId": "k", "expiresS": 60, "nowMs": NOW_MS}
     actions, made = signed(
         tmp_path,
-        *((SECRET, {"user": name, "read": [name], "nowMs": NOW_MS}) for name in NAMES),
+        *((SECRET, {"user": "änn", "read": [name], "nowMs": NOW_MS}) for name in NAMES),
         (SECRET, {"user": "ann", **lists, "nowMs": NOW_MS}),
         (SECRET, {"user": "ann", **many, "grants": [{"action": "all"}], **wide}),
     )
     ours: list[str] = [
-        *(tokens.sign(SECRET, user=name, read=[name], clock=clock) for name in NAMES),
+        *(tokens.sign(SECRET, user="änn", read=[name], clock=clock) for name in NAMES),
         tokens.sign(SECRET, user="ann", clock=clock, **lists),  # type: ignore[arg-type]
         tokens.sign(
             SECRET,
@@ -119,6 +119,9 @@ def test_a_private_key_signs_in_javascript(tmp_path: Path) -> None:
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (SECRET, {"user": ""}, "the user is"),
     (SECRET, {"user": "ü" * 129}, "more than 256 bytes"),
+    (SECRET, {"user": "a\nb"}, "control characters"),
+    (SECRET, {"user": "\u202eann"}, "control characters"),
+    (SECRET, {"user": "a\x85b"}, "control characters"),
     (SECRET, {"read": ["r1"]}, "the user is"),
     (SECRET, {"user": "ann", "read": "board"}, "use read: [name]"),
     (SECRET, {"user": "ann", "read": [""]}, "name for read"),

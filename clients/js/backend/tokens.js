@@ -10,6 +10,8 @@ const TYPE = "onceward";
 const SECRET_BYTES_MIN = 32;
 const USER_BYTES_MAX = 256;
 const GRANTS_MAX = 1000;
+// Control characters, line separators, and what changes the direction of text.
+const CONTROL = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/;
 const ALGORITHMS = {
   HS256: { name: "HMAC", hash: "SHA-256" },
   RS256: { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" },
@@ -23,6 +25,7 @@ export async function sign(key, options) {
   const { issuer, keyId, nowMs = Date.now() } = options;
   admitText("user", user);
   if (bytes(user).length > USER_BYTES_MAX) throw new TypeError(`the user has more than ${USER_BYTES_MAX} bytes`);
+  if (CONTROL.test(user)) throw new TypeError(`the user ${JSON.stringify(user)} has control characters`);
   if (!Number.isSafeInteger(expiresS) || expiresS < 1) {
     throw new TypeError(`expiresS is ${expiresS}; use a whole number of at least 1`);
   }

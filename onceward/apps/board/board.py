@@ -22,6 +22,7 @@ from onceward import tokens
 from onceward.app import App
 from onceward.apps.board import limits
 from onceward.apps.board.shapes import SHAPES
+from onceward.callers import Caller
 from onceward.errors import BadInput, NoSuchRoom, OncewardError
 from onceward.records import UserTransaction
 from onceward.web.auth import Auth, JwtKey
@@ -139,12 +140,13 @@ class Board:
             insist_dev(request)
         room = _room(_named(request))
         asked = parse(await request.body(limits.REQUEST_BYTES_MAX), Asked)
-        user = self._known(asked.token) or self._guest(asked.name)
+        guest = self._known(asked.token) or self._guest(asked.name)
+        user = Caller("user", "" if self._key is None else self._key.label, guest).user
         if self.app.store.clock.now_ms() >= self._sweep_ms:
             await self._sweep()
         if not await self.app.run(lambda tx: self._exists(tx, room)):
             await self._create(room, user)
-        return Response.of(Ticket(self._token(user, room), user, room))
+        return Response.of(Ticket(self._token(guest, room), user, room))
 
     async def _exists(self, tx: UserTransaction, room: str) -> bool:
         try:
@@ -224,20 +226,20 @@ class Board:
     def _known(self, token: str) -> str:
         """The guest of an earlier ticket; empty if it is none, or too old."""
         if self._auth is None:
-            user = token.removeprefix(_DEV)
+            guest = token.removeprefix(_DEV)
         else:
             try:
-                user = self._auth.caller(f"Bearer {token}", self.app.store.clock.now_ms()).user
+                guest = self._auth.caller(f"Bearer {token}", self.app.store.clock.now_ms()).name
             except BadInput:
                 return ""
-        return user if _MARK in user else ""
+        return guest if _MARK in guest else ""
 
-    def _token(self, user: str, room: str) -> str:
+    def _token(self, guest: str, room: str) -> str:
         if self._key is None:
-            return f"{_DEV}{user}"
+            return f"{_DEV}{guest}"
         return tokens.sign(
             self._key.key,
-            user=user,
+            user=guest,
             write=[room],
             expires_s=limits.TICKET_MS // 1000,
             audience=self._key.audience,

@@ -12,6 +12,6 @@ API of Onceward, and `duels` has its matches; `twilio`, `sns`, `phones` and `web
 
 from onceward.apps.rps.game import Game
 from onceward.apps.rps.phones import Phones
-from onceward.apps.rps.web import Web
+from onceward.apps.rps.web import Web, grants_for
 
-__all__ = ["Game", "Phones", "Web"]
+__all__ = ["Game", "Phones", "Web", "grants_for"]

@@ -27,10 +27,12 @@ from onceward.apps.rps.records import (
     thrown_by,
 )
 from onceward.apps.rps.rules import RockPaperScissors
+from onceward.callers import Caller
 from onceward.errors import BadInput, NoSuchRoom, NotDone
 from onceward.keys import Key
 from onceward.limits import ROOM_ID_BYTES_MAX
 from onceward.records import UserTransaction
+from onceward.tokens import Grant
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.pages import Pages
@@ -97,7 +99,7 @@ class Web(Provider):
     def address(self, sender: str) -> str:
         if not 0 < len(sender.encode()) <= _USER_BYTES_MAX:
             raise BadInput(f"a player's name has 1 to {_USER_BYTES_MAX} bytes", code="bad_name")
-        return f"@{sender}"  # no phone number begins like this
+        return _address(sender)
 
     def routes(self) -> list[Route]:
         return [
@@ -182,9 +184,24 @@ class Web(Provider):
         return games
 
 
+def _address(user: str) -> str:
+    return f"@{user}"  # no phone number begins like this
+
+
 def room_of(address: str) -> str:
     """The room that tells a player of news."""
     return f"rps:{address}"
+
+
+def grants_for(user: str, issuer: str = "") -> list[Grant]:
+    """The grants of a player's token: the game, and the room that tells of news.
+
+    Args:
+        user: The user of the token.
+        issuer: The `label` of the issuer in the server's settings.
+    """
+    player = Caller("user", issuer, user).user
+    return [Grant("play", RockPaperScissors.name), Grant("read", room_of(_address(player)))]
 
 
 def _user(request: Request) -> str:

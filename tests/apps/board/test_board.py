@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onceward.apps.board import Board, limits
 from onceward.errors import OncewardError
@@ -66,6 +67,23 @@ async def test_a_guest_who_comes_back_with_the_ticket_is_the_same() -> None:
                 other = await caller.ok("POST", "/board/team/ticket", {**body, "token": token})
                 assert key is None or other["user"] != first["user"]
                 assert other["user"].startswith("Ann~")
+
+
+@virtual
+@pytest.mark.parametrize("label", ["", "boards"])
+async def test_a_guest_stays_the_same_whatever_the_name_looks_like(label: str) -> None:
+    key = replace(KEY, label=label)
+    async with boards(key) as caller:
+        for name in ("Ann", "key:billing", "user:ben", "x all", "*"):
+            ticket = await caller.ok("POST", "/board/team/ticket", {"name": name})
+            for _ in range(3):
+                body = {"name": name, "token": ticket["token"]}
+                again = await caller.ok("POST", "/board/team/ticket", body)
+                assert again["user"] == ticket["user"]
+                access = caller.server.auth.caller(f"Bearer {again['token']}", 0)
+                assert (access.user, access.caller.kind) == (again["user"], "user")
+                assert access.grants.named == {("write", "board/team")}
+                ticket = again
 
 
 @virtual
