@@ -1,5 +1,6 @@
 """Server keys encrypt, sign, and show nothing of themselves."""
 
+import sys
 from random import Random
 
 import pytest
@@ -112,6 +113,16 @@ def test_without_a_key_nothing_is_signed_or_encrypted() -> None:
         with pytest.raises(OncewardError, match="ONCEWARD_SERVER_KEY_FILE") as refused:
             use()
         assert refused.value.code == "no_server_key"
+
+
+def test_without_cryptography_only_encryption_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cryptography.hazmat.primitives.ciphers.aead", "cryptography.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    keys = ServerKeys([NEW])
+    assert keys.verify("session", "text", keys.sign("session", "text"))
+    with pytest.raises(OncewardError, match=r"onceward\[webhooks\]") as refused:
+        keys.encrypt("hush", *PLACE)
+    assert refused.value.code == "bad_settings"
 
 
 def test_the_same_seed_gives_the_same_ciphertext() -> None:

@@ -17,6 +17,7 @@ from rich.table import Table
 from onceward.cli.calls import print_json
 from onceward.cli.display import console
 from onceward.errors import BadInput, OncewardError
+from onceward.server_key import new_key
 
 if TYPE_CHECKING:
     from onceward.apps.credit.storm import Course, Plan
@@ -116,7 +117,8 @@ def _demo(arguments: argparse.Namespace) -> int:
                 code=error.code,
             ) from error
         plan = StormPlan(applications=arguments.applications)
-        stage = Stage(port, folder, traffic=arguments.traffic, plan=plan)
+        key = new_key() if arguments.folder is None else ""
+        stage = Stage(port, folder, traffic=arguments.traffic, plan=plan, server_key=key)
         asyncio.run(_show(stage))
         print(f"Everything has ended: {stage.summary()}")
     return 0

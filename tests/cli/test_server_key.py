@@ -26,7 +26,7 @@ async def use(url: str, key: str) -> list[str]:
     """Start with a key; returns the ids of the keys that the database is used with."""
     async with App(url, server_key=key, slots=2) as app:
         await app.key_source.unlock()
-        record = await app.run(lambda tx: tx.get(RECORD, KeyRecord))
+        record = await app.store.run(lambda tx: tx.get(RECORD, KeyRecord))
         return [] if record is None else list(record.checks)
 
 

@@ -14,6 +14,7 @@ from onceward.errors import AddressRefused, BadInput, Unreachable
 from onceward.outward.answers import Answer
 from onceward.parts import endpoints
 from onceward.parts.timers import WEBHOOKS
+from onceward.server_key import ServerKeys
 from onceward.service.delivery import Outward
 from onceward.testing.clock import VirtualClock
 from tests.service.apps import Apps
@@ -113,6 +114,26 @@ async def test_a_timer_calls_its_url_at_its_time_and_is_done_when_that_answers()
         await apps.sleep(60)
     assert len(world.posts) == 1
     assert apps.problems == []
+
+
+@virtual
+async def test_calls_wait_while_their_secrets_cannot_be_read() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    async with apps.make(outward=world.outward(attempts_max=2)) as app:
+        await app.store.run(lambda tx: endpoints.put(tx, "e", URL, SECRET, headers={"x-own": "1"}))
+        await app.timers.set("a", endpoint="e", delay_s=60)
+        await app.timers.set("b", endpoint="e", headers={"x-own": "2"}, delay_s=60)
+        right = app.store.server_keys
+        app.store.server_keys = ServerKeys([b"x" * 32])  # as after a restore without its key
+        await apps.sleep(600)
+        assert world.posts == []
+        views = [await app.timers.get(id_) for id_ in ("a", "b")]
+        assert [view.status for view in views] == ["firing", "firing"]
+        app.store.server_keys = right
+        await apps.sleep(limits.SUSPENDED_MS / 1_000 + 2)
+        assert sorted(post.headers["x-own"] for post in world.posts) == ["1", "2"]
+        assert [await status(app, id_) for id_ in ("a", "b")] == ["success", "success"]
 
 
 @virtual

@@ -61,14 +61,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def make(app: App, id_: str = "e") -> str:
     secret = new_secret(app.store.ids)
     put = lambda tx: endpoints.put(tx, id_, URL, secret, headers={"a": "hush"})  # noqa: E731
-    await app.run(put)
+    await app.store.run(put)
     timer = {"url": URL, "headers": {"b": "hush"}, "delay_s": 1e6}
     await app.timers.set(f"timer-{id_}", **timer)  # type: ignore[arg-type]
     return secret
 
 
 async def read(app: App, id_: str = "e") -> endpoints.Endpoint:
-    return await app.run(lambda tx: endpoints.get(tx, id_))
+    return await app.store.run(lambda tx: endpoints.get(tx, id_))
 
 
 @virtual
@@ -169,7 +169,7 @@ async def test_nodes_of_one_database_have_the_same_key_or_do_not_start(home: Pat
                     pass
             assert refused.value.code == "wrong_server_key"
         assert not key_folder().exists()
-        record = await app.run(lambda tx: tx.get(RECORD, KeyRecord))
+        record = await app.store.run(lambda tx: tx.get(RECORD, KeyRecord))
         assert record is not None
         assert list(record.checks) == list(app.store.server_keys.checks)
 
@@ -201,7 +201,7 @@ async def test_without_its_key_a_database_starts_with_endpoints_suspended(home: 
         assert endpoint.suspended
         assert (endpoint.secrets, endpoint.headers) == ([], {})
         with pytest.raises(OncewardError, match="suspended") as refused:
-            await app.run(lambda tx: endpoints.rotate(tx, "e", secret, overlap_ms=0))
+            await app.store.run(lambda tx: endpoints.rotate(tx, "e", secret, overlap_ms=0))
         assert refused.value.code == "secret_unreadable"
         view = await app.timers.get("timer-e")
         assert "unreadable" in view.timer.spec.target.headers["b"]  # type: ignore[union-attr]

@@ -28,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The URL at which the stage is asked, and told what to do. Whoever knows it may do so."""
     secret: str
     """Of those who send credit applications."""
+    server_key: str = ""
+    """Of a database that is thrown away; empty: one is kept for it."""
 
     @property
     def server(self) -> str:

@@ -45,8 +45,10 @@ class Stage:
         traffic: bool = True,
         plan: Plan | None = None,
         pull_s: float = _PULL_S,
+        server_key: str = "",
     ) -> None:
-        """`port` is that of the server, which nobody else has; everything is kept in `folder`."""
+        """`port` is that of the server, which nobody else has; everything is kept in `folder`.
+        `server_key` is for a folder that is thrown away: without it one is kept elsewhere."""
         self._clock = Clock()
         self._ids = Ids(self._clock.now_ms)
         self._desk = Desk(self._ids)
@@ -58,6 +60,7 @@ class Stage:
             outside=self._desk.outside,
             control=self._desk.control,
             secret=self._ids.token(16),
+            server_key=server_key,
         )
         self._client = Client(self._settings.server, clock=self._clock, ids=self._ids)
         self._traffic = Traffic(self._client, self._desk.outside, self._switch)

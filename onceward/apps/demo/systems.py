@@ -26,7 +26,8 @@ _ATTEMPTS = 100
 
 def make_app(settings: Settings) -> App:
     """The application of the server."""
-    app = App(settings.database, name="demo", drain_s=_DRAIN_S)
+    key = settings.server_key or None
+    app = App(settings.database, name="demo", drain_s=_DRAIN_S, server_key=key)
     declare(app, settings)
     return app
 
