@@ -17,8 +17,8 @@ from tests.bank import Bank
 from tests.databases import Contents, alter, closed, commit, corrupt, crashed, segments
 
 ONCEWARD = (sys.executable, "-m", "onceward")
-FOLDED: list[Contents] = [{("room#1", "a"): b'"plain"', ("seat", "a"): b"2"}]
-UNFOLDED: list[Contents] = [{("room#1", "b"): b'"fresh"'}, {("seat", "a"): b"3"}]
+FOLDED: list[Contents] = [{("shop#1", "a"): b'"plain"', ("seat", "a"): b"2"}]
+UNFOLDED: list[Contents] = [{("shop#1", "b"): b'"fresh"'}, {("seat", "a"): b"3"}]
 
 
 # Lets permissions hold for the superuser too, from the next program on.
@@ -86,7 +86,7 @@ async def test_inspect_is_for_people(tmp_path: Path, capsys: Capture) -> None:
     assert "last commit 3" in lines
     assert "table 2 records, as of commit 1" in lines
     assert "oldest due nothing waits for its time" in lines
-    assert "room 2 28 bytes" in lines
+    assert "shop 2 28 bytes" in lines
     assert "seat 1 6 bytes" in lines
     assert "total 3 34 bytes" in lines
     [journal] = [line for line in lines if line.startswith("journal ")]
@@ -131,7 +131,7 @@ async def test_inspect_json_is_for_programs(tmp_path: Path, capsys: Capture) -> 
     assert run("inspect", "--json", path) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["kinds"] == {
-        "room": {"records": 2, "bytes": 28},
+        "shop": {"records": 2, "bytes": 28},
         "seat": {"records": 1, "bytes": 6},
     }
     assert found["total"] == {"records": 3, "bytes": 34}

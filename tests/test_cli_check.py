@@ -1,17 +1,21 @@
 """`onceward check` knows the rules of the parts, not only those of the file."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from onceward import cli
+from onceward import cli, keys
+from onceward.client import Client
 from onceward.engine.sqlite import SQLiteEngine
 from onceward.errors import TABLE
 from onceward.ids import Ids
+from onceward.parts.rooms import Rooms, log_partition
 from onceward.parts.schedule import Schedule, job_key, ready_partition, slot_of
 from onceward.store import Store
 from onceward.transaction import Transaction
 from tests.databases import closed
+from tests.web.showroom import Shop, open_shop
 
 Capture = pytest.CaptureFixture[str]
 
@@ -69,6 +73,37 @@ async def test_broken_records_of_the_schedule_are_reported(tmp_path: Path, capsy
     assert "there is no job at the head of this order key" in order
     assert len(problems) == 3
     assert "3 problems found" in shown.err
+
+
+async def test_a_room_without_its_log_is_reported(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "a.db"
+    async with SQLiteEngine(str(path)) as engine:
+        store = Store(engine)
+        rooms = Rooms(store.ids, slots=4)
+        _, made = await store.run(lambda tx: rooms.create(tx, "board"))
+        for number in range(3):
+            await store.run(lambda tx, n=number: rooms.map_set(tx, "board", "m", "k", n))
+    assert cli.main(["check", str(path)]) == 0
+    async with SQLiteEngine(str(path)) as engine:
+
+        async def damage(tx: Transaction) -> None:
+            tx.delete((log_partition("board", made.epoch), keys.number(2)))
+
+        await Store(engine).run(damage)
+    capsys.readouterr()
+    assert cli.main(["check", str(path)]) == TABLE["damaged"].exit
+    [problem] = capsys.readouterr().out.splitlines()
+    assert problem.endswith("0000000000000003: entry 2 of the log is missing")
+
+
+async def test_a_database_with_something_of_everything_is_fine(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    with open_shop(tmp_path) as server:
+        async with Client(server.url) as client:
+            await Shop(server).fill(client)
+        await asyncio.to_thread(server.stop)
+    assert cli.main(["check", str(tmp_path / "shop.db")]) == 0, capsys.readouterr().out
 
 
 async def test_records_that_make_no_sense_are_reported_too(tmp_path: Path, capsys: Capture) -> None:

@@ -4,10 +4,13 @@ All steps of a job stand in one record, which goes when the job ends. A step is 
 in a commit that checks the attempt's token: a worker whose lease is over records nothing.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from onceward.engine.base import Record
+from onceward.engine.rules import Part, Rule
 from onceward.errors import BadInput, NotDead
 from onceward.parts.schedule import Schedule, job_key, steps_key
 from onceward.transaction import Transaction
@@ -30,6 +33,17 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Steps = dict[str, Step]
+
+
+PART = Part("steps", [Rule("job", lambda record, get: _judge(record))])
+
+
+def _judge(record: Record) -> Iterator[str]:
+    if record.key[1].endswith("#steps"):
+        try:
+            msgspec.json.decode(record.value, type=Steps)
+        except msgspec.DecodeError as error:
+            yield f"these are not the steps of a job: {error}"
 
 
 def done_step(result: Any) -> Step:

@@ -14,7 +14,7 @@ from onceward.transaction import Transaction
 from onceward.web.auth import KEY_PREFIX, Access, admit_caller, digest_of
 from onceward.web.grants import Grants, admit_scopes
 
-_PARTITION = "apikey"
+PARTITION = "apikey"
 _KEY_BYTES = 32
 
 
@@ -59,7 +59,7 @@ class Keyring:
         """Read all keys."""
 
         async def fn(tx: Transaction) -> dict[str, StoredKey]:
-            rows = await tx.scan(_PARTITION, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
+            rows = await tx.scan(PARTITION, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
             return {row.key[1]: row.value for row in rows}
 
         self._take(await self._store.run(fn))
@@ -112,4 +112,4 @@ class Keyring:
 
 
 def _key(digest: str) -> Key:
-    return _PARTITION, digest
+    return PARTITION, digest

@@ -32,7 +32,7 @@ from onceward.web.http import Request
 HEADER = b"onceward-session"
 """In which a page repeats the token of its session."""
 _PURPOSE = "session"
-_PARTITION = "session"
+PARTITION = "session"
 _FOUND = "onceward.session"
 """In the scope of a request whose session was looked for; None if it has none that counts."""
 _SECURE = "__Host-"
@@ -139,7 +139,7 @@ class Sessions:
             if whose is not None:
                 return [Row(key, value) for key, value in await self._own(tx, whose)]
             start = keys.after(after) if after else ""
-            return await tx.scan(_PARTITION, StoredSession, start=start, limit=limits.LIST_MAX)
+            return await tx.scan(PARTITION, StoredSession, start=start, limit=limits.LIST_MAX)
 
         rows = await self._app.store.run(fn)
         found = []
@@ -170,7 +170,7 @@ class Sessions:
         start, end = keys.below(whose)
         # Those who sign in at the same time may be a few more; a commit ends them all.
         most = limits.COMMIT_WRITES_MAX - 2
-        rows = await tx.scan(_PARTITION, StoredSession, start=start, end=end, limit=most)
+        rows = await tx.scan(PARTITION, StoredSession, start=start, end=end, limit=most)
         return [(row.key, row.value) for row in rows]
 
     async def find(self, request: Request) -> Session | None:
@@ -274,7 +274,7 @@ def _is_secure(request: Request) -> bool:
 
 
 def _key(whose: str, id_: str) -> Key:
-    return _PARTITION, keys.join(whose, id_)
+    return PARTITION, keys.join(whose, id_)
 
 
 def _cookies(header: str) -> dict[str, Any]:

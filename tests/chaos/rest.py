@@ -9,23 +9,17 @@ import msgspec
 
 from onceward import engine as engines
 from onceward import keys, limits
+from onceward.cli.invariants import RULES
 from onceward.engine.base import Engine, Record
-from onceward.engine.rules import RULES
 from onceward.errors import NoSuchJob, NoSuchTimer
-from onceward.parts.games.checks import RULES as GAME_RULES
-from onceward.parts.locks.rules import RULES as LOCK_RULES
 from onceward.parts.schedule import Schedule
-from onceward.parts.schedule.rules import RULES as SCHEDULE_RULES
-from onceward.parts.seats.rules import RULES as SEAT_RULES
 from onceward.parts.timers import Timers
-from onceward.parts.timers.rules import RULES as TIMER_RULES
 from onceward.store import Store
 from tests.chaos.history import Found, History, Order
 from tests.chaos.terms import EFFECTS, ORDERS
 from tests.chaos.world import World
 from tests.server_process import ONCEWARD, ROOT, environment
 
-ALL_RULES = [*RULES, *SCHEDULE_RULES, *LOCK_RULES, *TIMER_RULES, *SEAT_RULES, *GAME_RULES]
 SLOTS = 16
 TOGETHER = 50
 CALLER = "developer"
@@ -103,11 +97,12 @@ async def _check_table(url: str) -> list[str]:
     for row in rows:
         key = (row["partition"], row["sort"])
         value = row["value"]
-        records[key] = Record(key, value if isinstance(value, bytes) else value.encode(), 0, None)
+        text = value if isinstance(value, bytes) else value.encode()
+        records[key] = Record(key, text, 0, row["expires_at_ms"])
     return [
         f"{record.key}: {problem}"
         for record in records.values()
-        for rule in ALL_RULES
+        for rule in RULES
         if record.key[0].partition("#")[0] == rule.kind
         for problem in rule.judge(record, records.get)
     ]

@@ -1,25 +1,33 @@
 """What must hold between the records of matches: for `onceward check`, and for tests."""
 
 from collections.abc import Iterator
+from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from onceward import keys, limits
 from onceward.engine.base import Record
-from onceward.engine.rules import Lookup, Rule
+from onceward.engine.rules import Lookup, Part, Rule
 from onceward.keys import Key
-from onceward.parts.games.match import Match
+from onceward.parts.games.match import Entry, Match
 from onceward.parts.games.matches import LOG, MATCH_DUE, match_key, playing_key
 from onceward.parts.schedule import due_partition
 
 _CONFIG = ("config", "schedule")
+_entry_type: Any = Entry
+_read_entry = msgspec.json.Decoder(_entry_type).decode
 
 
 def _match(record: Record, get: Lookup) -> Iterator[str]:
     partition, sort = record.key
     if sort != "head":
-        return  # of a match that is being removed, entries are left for a while
+        # Of a match that is being removed, entries are left for a while.
+        try:
+            _read_entry(record.value)
+        except msgspec.DecodeError:
+            yield "this is no entry of the log of a match"
+        return
     match = _read(record)
     if match is None:
         yield "this is not a match"
@@ -83,3 +91,4 @@ def _read(record: Record) -> Match | None:
 
 
 RULES = [Rule("match", _match), Rule("playing", _playing), Rule("due", _due)]
+PART = Part("games", RULES, due=(MATCH_DUE,))

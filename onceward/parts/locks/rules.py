@@ -7,14 +7,17 @@ import msgspec
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.rules import Lookup, Rule
+from onceward.engine.rules import Lookup, Part, Rule
 from onceward.errors import OncewardError
 from onceward.parts.locks.lines import lease_entry
 from onceward.parts.locks.records import (
+    GRANT_DUE,
     HELD,
     LOCK_DUE,
+    UNUSED_DUE,
     WAITING,
     Head,
+    Renewed,
     Request,
     Stand,
     renewed_key,
@@ -45,6 +48,8 @@ def _lock(record: Record, get: Lookup) -> Iterator[str]:
 
 def _ask(record: Record, get: Lookup) -> Iterator[str]:
     if record.key[1] != "request":
+        if _read(record, Renewed) is None:
+            yield "this is not a lease of a request for locks"
         return
     request = _read(record, Request)
     if request is None or bool(request.tokens) != (request.state == HELD):
@@ -55,6 +60,12 @@ def _ask(record: Record, get: Lookup) -> Iterator[str]:
     renewed = get(renewed_key(request.id)) is not None
     if get(lease_entry(request, request.until_ms)) is None and not renewed:
         yield "the request has a lease that never ends"
+
+
+def _token(record: Record, get: Lookup) -> Iterator[str]:
+    token = _read(record, int)
+    if token is None or token < 0:
+        yield "this is not a fencing token"
 
 
 def _due(record: Record, get: Lookup) -> Iterator[str]:
@@ -78,4 +89,11 @@ def _read(record: Record, type: type[T]) -> T | None:
         return None
 
 
-RULES = [Rule("lock", _lock), Rule("ask", _ask), Rule("due", _due)]
+RULES = [
+    Rule("lock", _lock),
+    Rule("ask", _ask),
+    Rule("fence", _token),
+    Rule("gate", _token),
+    Rule("due", _due),
+]
+PART = Part("locks", RULES, due=(LOCK_DUE, GRANT_DUE, UNUSED_DUE))

@@ -14,11 +14,11 @@ from onceward.parts.rooms.records import Head, Info, head_key, log_partition, sn
 from onceward.parts.rooms.room import Entry, Piece, Room
 from onceward.parts.rooms.schemas import Shapes
 from onceward.transaction import Transaction
+from onceward.values import decode
 
 # With so many other writes in a commit, a snapshot waits for the next one.
 _BUSY_WRITES = 10
 _NEWEST_RECORDS = 20  # so many are read at first: each may be large
-_read_record = msgspec.json.Decoder(list[Entry]).decode
 _write_entry = _write_record = msgspec.json.Encoder().encode
 
 
@@ -88,20 +88,24 @@ async def newest(
     partition, page = log_partition(id_, head.epoch), _NEWEST_RECORDS
     start, end = keys.number(head.floor + 1), keys.number(head.seq + 1)
     size = 0
+    since: int | None = None
     while True:
         rows = await tx.scan(partition, msgspec.Raw, start=start, end=end, limit=page, reverse=True)
         for row in rows:
             if size >= bytes_max or len(found) >= steps_max:
                 break
             size += len(row.value)
-            found += reversed(_read_record(row.value))
+            record: list[Entry] = decode(row.value, list[Entry], row.key)
+            found += reversed(record)
             end = row.key[1]
         else:
             if len(rows) == page:
                 page = min(2 * page, limits.SCAN_RECORDS_DEFAULT)
                 continue
+            since = head.floor  # that is all of it
         entries = [entry for entry in reversed(found) if head.floor < entry.seq <= head.seq]
-        since = entries[0].seq - 1 if entries else head.floor
+        if since is None:
+            since = entries[0].seq - 1 if entries else head.seq
         _admit_run(id_, entries, since, head.seq)
         return entries
 

@@ -6,14 +6,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from onceward.engine.base import Record
-from onceward.engine.rules import Lookup, Rule
+from onceward.engine.rules import Lookup, Part, Rule, decodes
 from onceward.errors import OncewardError
 from onceward.keys import Key
 from onceward.parts.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
     Accepted,
+    Gate,
     Job,
+    Lease,
     Order,
     dead_partition,
     due_partition,
@@ -26,6 +28,7 @@ from onceward.parts.schedule.records import (
     ready_partition,
     slot_of,
 )
+from onceward.parts.schedule.settings import SETTINGS, Settings
 
 T = TypeVar("T")
 
@@ -80,6 +83,12 @@ def _inbox(record: Record, get: Lookup) -> Iterator[str]:
         yield f"there is no job {accepted.id!r}"
 
 
+def _gate(record: Record, get: Lookup) -> Iterator[str]:
+    gate = _read(record, Gate)
+    if gate is None or min(gate.inside, gate.next, gate.parked) < 0:
+        yield "this is not the gate of a limit key"
+
+
 def _stands_there(record: Record, id_: Any, state: str, get: Lookup) -> Iterator[str]:
     job = _job(id_, get)
     if job is None:
@@ -99,6 +108,10 @@ def _order(record: Record, get: Lookup) -> Iterator[str]:
 
 def _jobs(record: Record, get: Lookup) -> Iterator[str]:
     id_, _, what = record.key[1].partition("#")
+    if what == "lease" and _read(record, Lease) is None:
+        yield "this is not a lease of a job"
+    if what not in ("job", "lease", "steps"):
+        yield "jobs have no such record"
     if what != "job":
         return
     job = _read(record, Job)
@@ -163,4 +176,8 @@ RULES = [
     Rule("dead", _dead),
     Rule("permit", _permit),
     Rule("inbox", _inbox),
+    Rule("limit", _gate),
+    decodes("rate", float, "the time of the next job of a queue"),
+    decodes(SETTINGS, Settings, "the settings of a queue"),
 ]
+PART = Part("schedule", RULES, due=(JOB_DUE, LEASE_DUE))

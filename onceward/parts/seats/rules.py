@@ -7,15 +7,23 @@ import msgspec
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.rules import Lookup, Rule
+from onceward.engine.rules import Lookup, Part, Rule, decodes
 from onceward.keys import Key
 from onceward.parts.seats.records import (
+    CLOCK_DUE,
+    PURGE_DUE,
+    TABLES,
+    WAIT_DUE,
     Head,
     Info,
+    Rating,
     Stand,
     Wait,
     head_key,
     info_key,
+    ladder_key,
+    listed_key,
+    rating_key,
     stand_key,
     wait_key,
 )
@@ -26,8 +34,12 @@ T = TypeVar("T")
 def _table(record: Record, get: Lookup) -> Iterator[str]:
     id_ = keys.split(record.key[0])[1]
     if record.key[1] != "head":
-        if get(head_key(id_)) is None:
+        if _read(record, Info) is None:
+            yield "these are not the settings of a table"
+        elif get(head_key(id_)) is None:
             yield "the table has no head"
+        elif record.expires_at_ms is None and get(listed_key(id_)) is None:
+            yield "the table is not in the list of all"
         return
     head, info = _read(record, Head), _get(get, info_key(id_), Info)
     if head is None or info is None or info.epoch != head.epoch:
@@ -50,6 +62,31 @@ def _table(record: Record, get: Lookup) -> Iterator[str]:
             yield f"the first of lane {key!r} does not wait there"
 
 
+def _listed(record: Record, get: Lookup) -> Iterator[str]:
+    [id_] = keys.split(record.key[1])
+    info = _get(get, info_key(id_), Info)
+    if record.expires_at_ms is None and (info is None or info.epoch != _read(record, str)):
+        yield f"there is no table {id_!r} of this epoch"
+
+
+def _rating(record: Record, get: Lookup) -> Iterator[str]:
+    _, ladder = keys.split(record.key[0])
+    [user] = keys.split(record.key[1])
+    rating = _read(record, Rating)
+    if rating is None:
+        yield "this is not a rating"
+    elif get(ladder_key(ladder, rating.rating, user)) is None:
+        yield f"{user!r} does not stand in the ladder {ladder!r} with {rating.rating}"
+
+
+def _ladder(record: Record, get: Lookup) -> Iterator[str]:
+    _, ladder = keys.split(record.key[0])
+    _, user = keys.split(record.key[1])
+    rating = _get(get, rating_key(ladder, user), Rating)
+    if rating is None or ladder_key(ladder, rating.rating, user) != record.key:
+        yield f"{user!r} has another rating"
+
+
 def _lane(record: Record, get: Lookup) -> Iterator[str]:
     _, id_, epoch = keys.split(record.key[0])
     key, kind, number = keys.split(record.key[1])
@@ -60,6 +97,8 @@ def _lane(record: Record, get: Lookup) -> Iterator[str]:
         yield f"the table has no lane {key!r}"
         return
     if kind != "wait":
+        if _read(record, str if kind == "block" else list[int]) is None:
+            yield "this does not say which numbers have gone"
         return
     wait = _read(record, Wait)
     if wait is None:
@@ -97,4 +136,13 @@ def _get(get: Lookup, key: Key, type_: type[T]) -> T | None:
     return None if found is None else _read(found, type_)
 
 
-RULES = [Rule("table", _table), Rule("lane", _lane), Rule("stand", _stand)]
+RULES = [
+    Rule(TABLES, _listed),
+    Rule("table", _table),
+    Rule("lane", _lane),
+    Rule("stand", _stand),
+    decodes("alive", int, "the time of a sign of life"),
+    Rule("rating", _rating),
+    Rule("ladder", _ladder),
+]
+PART = Part("tables", RULES, due=(CLOCK_DUE, WAIT_DUE, PURGE_DUE))

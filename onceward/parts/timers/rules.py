@@ -6,7 +6,7 @@ import msgspec
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.rules import Lookup, Rule
+from onceward.engine.rules import Lookup, Part, Rule
 from onceward.parts.timers.records import TIMER_DUE, Timer, entry_in, timer_partition
 
 
@@ -44,3 +44,4 @@ def _read(record: Record) -> Timer | None:
 
 
 RULES = [Rule("timer", _timer), Rule("due", _due)]
+PART = Part("timers", RULES, due=(TIMER_DUE,))

@@ -13,12 +13,16 @@ from onceward.parts.seats.records import (
     Head,
     Info,
     Lane,
+    Rating,
     Seat,
     Stand,
     Wait,
     block_key,
     head_key,
     info_key,
+    ladder_key,
+    listed_key,
+    rating_key,
     stand_key,
     wait_key,
 )
@@ -44,10 +48,12 @@ TABLE: dict[Key, Any] = {
     BEN: Stand("waiting", 0, lane="main", number=3),
     CAS: Stand("watching", 0),
     PLACE: Wait(("ben",), 0, 0, "main"),
-    block_key("t", "e", "main", 0): 3,
+    block_key("t", "e", "main", 0): "3",
+    listed_key("t"): "e",
 }
 
 NO_HEAD = "this is not the head of a table"
+NOT_LISTED = "there is no table 't' of this epoch"
 NOT_FIRST = "the first of lane 'main' does not wait there"
 NOT_SEATED = "'ann' sits there as X, and is not known to"
 NOT_WAITING = "'ben' waits there, and is not known to"
@@ -75,8 +81,17 @@ def problems(values: dict[Key, Any]) -> list[str]:
         # The head, and what stands beside it.
         ({HEAD: None}, ["the table has no head"]),
         ({HEAD: []}, [NO_HEAD]),
-        ({INFO: None}, [NO_HEAD]),
-        ({INFO: Info("d", Policy(), 0)}, [NO_HEAD]),
+        ({INFO: None}, [NO_HEAD, NOT_LISTED]),
+        ({INFO: Info("d", Policy(), 0)}, [NO_HEAD, NOT_LISTED]),
+        ({INFO: []}, [NO_HEAD, NOT_LISTED, "these are not the settings of a table"]),
+        # The list of all.
+        ({listed_key("t"): None}, ["the table is not in the list of all"]),
+        ({listed_key("t"): "d"}, [NOT_LISTED]),
+        # Ratings and ladders.
+        ({rating_key("l", "ann"): Rating(7)}, ["'ann' does not stand in the ladder 'l' with 7"]),
+        ({ladder_key("l", 7, "ann"): Rating(7)}, ["'ann' has another rating"]),
+        ({rating_key("l", "ann"): Rating(7), ladder_key("l", 7, "ann"): Rating(7)}, []),
+        ({rating_key("l", "ann"): []}, ["this is not a rating"]),
         # Seats.
         (
             {HEAD: head({"Z": Seat("bot", 0, bot=True), "X": Seat("ann", 0)})},
@@ -124,4 +139,5 @@ def test_what_an_earlier_table_of_that_name_has_left_is_no_problem() -> None:
 def test_what_a_closed_table_has_left_is_no_problem() -> None:
     closed = Head("e", "closed")
     assert problems({**TABLE, HEAD: closed}) == []
-    assert problems({**TABLE, HEAD: None, INFO: None}) == [], "also when all else is gone"
+    gone = {HEAD: None, INFO: None, listed_key("t"): None}
+    assert problems({**TABLE, **gone}) == [], "also when all else is gone"

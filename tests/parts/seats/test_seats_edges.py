@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.seats.records import Rating, rating_key
+from onceward.parts.seats.records import Rating, ladder_key, rating_key
 from tests.parts.jobs import all_records
 from tests.parts.seats.club import Club, new_club, problems
 from tests.parts.seats.test_clocks import nim
@@ -224,9 +224,9 @@ async def test_all_of_the_largest_table_change_places_whatever_lanes_they_wait_i
 
     async def give(tx: Any) -> None:
         for number in range(8):
-            tx.put(
-                rating_key("tables", f"w{number}"), Rating([900, 1_050, 1_200, 1_400][number % 4])
-            )
+            rating = Rating([900, 1_050, 1_200, 1_400][number % 4])
+            tx.put(rating_key("tables", f"w{number}"), rating)
+            tx.put(ladder_key("tables", rating.rating, f"w{number}"), rating)
 
     await club.run(give)
     await club.join(*[f"u{n}" for n in range(8)])

@@ -9,7 +9,7 @@ import pytest
 
 from onceward import limits
 from onceward.errors import BadInput, Unavailable
-from onceward.parts.rooms import Room, Schemas, Shapes
+from onceward.parts.rooms import Room, Schemas, Shapes, log_partition
 from onceward.service.rooms.ledger import Ledger
 from onceward.service.rooms.live import LiveRoom
 from onceward.transaction import Transaction
@@ -201,6 +201,25 @@ async def test_idle_rooms_are_not_kept_without_end(
         ann.ask("leave", room=f"r{number}")
     await house.until(lambda: len(house.hub.rooms) == 2)
     assert sorted(house.hub.rooms) == ["r3", "r4"]
+
+
+@pytest.mark.parametrize("create", [False, True])
+async def test_a_damaged_room_is_not_served_as_empty(
+    house: House, create: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def damage(tx: Transaction) -> None:
+        [row] = await tx.scan(log_partition("r", made.epoch))
+        tx.delete(row.key)
+
+    _, made = await house.store.run(lambda tx: house.parts.create(tx, "r"))
+    await house.store.run(lambda tx: house.parts.map_set(tx, "r", "m", "k", 1))
+    await house.store.run(damage)
+    ann = await house.enter("ann")
+    ann.ask("join", room="r", client="c", create=create)
+    left = await ann.next()
+    assert (left["t"], left["code"]) == ("left", "damaged")
+    assert "cannot join r: the room 'r' is damaged: entry 1 of its log is missing" in caplog.text
+    assert house.hub.rooms == {}
 
 
 async def test_what_any_transaction_changes_is_told(house: House) -> None:

@@ -1,0 +1,84 @@
+"""The parts of a database, each with the kinds of its records and their invariants.
+
+`onceward check` goes by this list. A kind of records that is in the table of `onceward.keys` and in
+no part fails a test.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from onceward import keys
+from onceward.engine.base import Record
+from onceward.engine.rules import RULES as COMMON_RULES
+from onceward.engine.rules import Lookup, Part, Rule, decodes
+from onceward.parts import steps
+from onceward.parts.endpoints import ENDPOINTS, Endpoint
+from onceward.parts.format import FORMAT_KEY, SCHEDULE_KEY, Format
+from onceward.parts.games import checks as games
+from onceward.parts.locks import rules as locks
+from onceward.parts.rooms import rules as rooms
+from onceward.parts.schedule import rules as schedule
+from onceward.parts.seats import rules as seats
+from onceward.parts.timers import rules as timers
+from onceward.service.key_source import RECORD as SERVER_KEY
+from onceward.service.key_source import KeyRecord
+from onceward.service.node import Config
+from onceward.service.placement import NODES, SLOTS, Beat, Slot
+from onceward.service.rooms.owners import HUBS, Address
+from onceward.web.keyring import PARTITION as API_KEYS
+from onceward.web.keyring import StoredKey
+from onceward.web.sessions import PARTITION as SESSIONS
+from onceward.web.sessions import StoredSession
+
+_CONFIG = "config"
+
+
+def _config(record: Record, get: Lookup) -> Iterator[str]:
+    if record.key not in (SCHEDULE_KEY, FORMAT_KEY, SERVER_KEY):
+        yield "there is no such setting of a database"
+
+
+PARTS: list[Part] = [
+    Part("all", COMMON_RULES),
+    Part("store", [decodes("attempt", Literal["committed", "fenced"], "the verdict of a commit")]),
+    Part(
+        "settings",
+        [
+            Rule(_CONFIG, _config),
+            decodes(_CONFIG, Config, "what was chosen at first", SCHEDULE_KEY[1]),
+            decodes(_CONFIG, Format, "the format of records", FORMAT_KEY[1]),
+            decodes(_CONFIG, KeyRecord, "the check values of server keys", SERVER_KEY[1]),
+        ],
+    ),
+    Part("applications", [Rule(keys.kind_of(keys.USER), lambda record, get: ())]),
+    Part("API keys", [decodes(API_KEYS, StoredKey, "an API key")]),
+    Part("console", [decodes(SESSIONS, StoredSession, "a session")]),
+    Part(
+        "nodes",
+        [
+            decodes(NODES, Beat, "the heartbeat of a node"),
+            decodes(SLOTS, Slot, "the owner of a slot"),
+            decodes(HUBS, Address, "the address of a node"),
+            decodes("probe", int, "the time of a probe"),
+        ],
+    ),
+    schedule.PART,
+    steps.PART,
+    locks.PART,
+    timers.PART,
+    Part("endpoints", [decodes(ENDPOINTS, Endpoint, "an endpoint")]),
+    rooms.PART,
+    seats.PART,
+    games.PART,
+]
+_DUE_KINDS = frozenset(kind for part in PARTS for kind in part.due)
+
+
+def _due(record: Record, get: Lookup) -> Iterator[str]:
+    kind = keys.split(record.key[1])[-1]
+    if kind not in _DUE_KINDS:
+        yield f"no part has entries of the kind {kind!r}"
+
+
+RULES = [*(rule for part in PARTS for rule in part.rules), Rule("due", _due)]
+"""All invariants."""
