@@ -49,6 +49,7 @@ inbox#xx#   caller#key                     which job a dedupe key has led to
 queue
 timer#slot  caller#id                      a timer, and what it has come to
 endpoint    caller#id                      where outward calls go, and their secrets
+suspended   caller                         a caller whose timers and webhook calls wait
 rooms       id                             a room in the list of all, with what it is searched by
 room#id     info                           a room's settings
 room#id     head                           its epoch, its sequence number, its snapshots, and how

@@ -28,7 +28,7 @@ LAYERS = (
     "parts",
     "parts.*",
     "parts.schedule",  # the parts that the others may use
-    "parts.recurrence",
+    "parts.recurrence parts.suspensions",
     "store",
     "records",  # the key space of applications
     "transaction",

@@ -19,6 +19,8 @@ from onceward.parts.locks import rules as locks
 from onceward.parts.rooms import rules as rooms
 from onceward.parts.schedule import rules as schedule
 from onceward.parts.seats import rules as seats
+from onceward.parts.suspensions import PARTITION as SUSPENDED
+from onceward.parts.suspensions import Suspension
 from onceward.parts.timers import rules as timers
 from onceward.service.key_source import RECORD as SERVER_KEY
 from onceward.service.key_source import KeyRecord
@@ -52,6 +54,7 @@ PARTS: list[Part] = [
     ),
     Part("applications", [Rule(keys.kind_of(keys.USER), lambda record, get: ())]),
     Part("API keys", [decodes(API_KEYS, StoredKey, "an API key")]),
+    Part("callers", [decodes(SUSPENDED, Suspension, "the suspension of a caller")]),
     Part("console", [decodes(SESSIONS, StoredSession, "a session")]),
     Part(
         "nodes",

@@ -191,6 +191,20 @@ async def remove(tx: Transaction, id_: str, *, caller: str = "") -> None:
     tx.delete(endpoint_key(caller, id_))
 
 
+async def transfer(tx: Transaction, id_: str, *, caller: str, to: str) -> bool:
+    """Give an endpoint to another caller, with its secrets. Returns False if the other has one
+    with this id, or its secrets cannot be read. Idempotent."""
+    known = await tx.get(endpoint_key(caller, id_), Endpoint)
+    if known is None:
+        return True
+    endpoint = _decrypted(tx, caller, id_, known)
+    if endpoint.suspended or await tx.get(endpoint_key(to, id_), Endpoint) is not None:
+        return False
+    tx.delete(endpoint_key(caller, id_))
+    tx.put(endpoint_key(to, id_), _encrypted(tx, to, id_, endpoint))
+    return True
+
+
 async def all_of(
     tx: Transaction, *, caller: str = "", after: str = "", most: int
 ) -> list[tuple[str, Endpoint]]:

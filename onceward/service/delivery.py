@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from onceward import limits
 from onceward.errors import (
@@ -29,7 +30,7 @@ from onceward.outward.addresses import Guard
 from onceward.outward.answers import Answer, Outcome, Verdict
 from onceward.outward.hosts import Hosts, Slot
 from onceward.outward.sender import Sender
-from onceward.parts import endpoints
+from onceward.parts import endpoints, suspensions
 from onceward.parts.endpoints import Endpoint
 from onceward.parts.timers import WEBHOOKS, Timers, Webhook, open_headers
 from onceward.service.attempt import Handler
@@ -225,6 +226,14 @@ class Delivery:
         return endpoint
 
     async def _find(self, tx: Transaction, caller: str, id_: str) -> Endpoint:
+        suspension = await suspensions.get(tx, caller)
+        if suspension is not None and suspension.to:
+            caller = suspension.to  # whoever has its endpoints now
+            suspension = await suspensions.get(tx, caller)
+        endpoint = await self._known_to(tx, caller, id_)
+        return endpoint if suspension is None else replace(endpoint, suspended=True)
+
+    async def _known_to(self, tx: Transaction, caller: str, id_: str) -> Endpoint:
         if id_ == endpoints.DEFAULT:
             return await default_endpoint(tx, self._store, caller)
         return await endpoints.get(tx, id_, caller=caller)

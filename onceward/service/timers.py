@@ -224,6 +224,36 @@ class Timers:
         owner = caller_id(caller)
         return await self._run(lambda tx: self.part.cancel(tx, id_, caller=owner), tx)
 
+    async def resume(self, caller: str) -> int:
+        """Let the suspended timers of a caller, given by its id, go on. Returns how many."""
+        resume = partial(self.part.resume, caller=caller)
+        return sum(
+            [await self._store.run(partial(resume, id_=id_)) for id_ in await self._ids(caller)]
+        )
+
+    async def transfer(self, caller: str, to: str) -> tuple[int, list[str]]:
+        """Give the timers of a caller to another one, both given by their ids. Returns how many,
+        and the ids of those that stay: the other has timers with these ids."""
+        transfer, kept, moved = partial(self.part.transfer, caller=caller, to=to), [], 0
+        for id_ in await self._ids(caller):
+            if await self._store.run(partial(transfer, id_=id_)):
+                moved += 1
+            else:
+                kept.append(id_)
+        return moved, kept
+
+    async def _ids(self, caller: str) -> list[str]:
+        """The ids of a caller's timers that are not over."""
+        ids: list[str] = []
+        after = ""
+        while True:
+            find = partial(self.part.find, caller=caller, after=after, most=limits.PAGE_JOBS)
+            views = await self._store.run(find)
+            ids += [v.id for v in views if v.timer.state in ("active", "suspended")]
+            if len(views) < limits.PAGE_JOBS:
+                return ids
+            after = views[-1].id
+
     async def _run(self, fn: Callable[[Transaction], Awaitable[T]], tx: AnyTransaction | None) -> T:
         return await (self._store.run(fn) if tx is None else fn(admit_tx(tx)))
 

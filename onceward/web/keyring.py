@@ -1,7 +1,7 @@
 """The keyring: API keys that were made while the server runs. The database has their digests;
 each node has them in memory, and reads them again every few seconds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -9,6 +9,7 @@ from onceward import ids, limits
 from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError
 from onceward.keys import Key
+from onceward.parts import suspensions
 from onceward.store import Store
 from onceward.transaction import Transaction
 from onceward.web.auth import KEY_PREFIX, Access, admit_caller, digest_of
@@ -82,23 +83,37 @@ class Keyring:
         async def fn(tx: Transaction) -> StoredKey:
             stored = StoredKey(name, scopes, tx.now_ms, by)
             tx.put(_key(digest), stored)
+            await suspensions.resume(tx, Caller("key", "", name).id)
             return stored
 
         self._take({**self.keys, digest: await self._store.run(fn)})
         return key, digest
 
-    async def remove(self, digest: str) -> bool:
-        """Let a key count no more, here at once and on other nodes soon. Says whether it did."""
+    async def remove(self, digest: str, by: str, others: Collection[str] = ()) -> bool:
+        """Remove a key, here at once and on other nodes soon. Returns whether it was there. With
+        the last key of its caller, the caller is suspended; `others` have keys elsewhere."""
 
-        async def fn(tx: Transaction) -> bool:
+        async def fn(tx: Transaction) -> str:
             known = await tx.get(_key(digest), StoredKey)
-            if known is not None:
-                tx.delete(_key(digest))
-            return known is not None
+            if known is None:
+                return ""
+            tx.delete(_key(digest))
+            await self._suspend_without_keys(tx, known.name, by, others)
+            return known.name
 
         removed = await self._store.run(fn)
+        if removed:  # once more, in case its last two keys were removed at the same time
+            await self._store.run(lambda tx: self._suspend_without_keys(tx, removed, by, others))
         self._take({known: key for known, key in self.keys.items() if known != digest})
-        return removed
+        return bool(removed)
+
+    async def _suspend_without_keys(
+        self, tx: Transaction, name: str, by: str, others: Collection[str]
+    ) -> None:
+        caller = Caller("key", "", name).id
+        rows = await tx.scan(PARTITION, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
+        if caller not in others and all(row.value.name != name for row in rows):
+            await suspensions.suspend(tx, caller, by)
 
     def _take(self, found: dict[str, StoredKey]) -> None:
         before, self.keys = self._callers, found

@@ -58,6 +58,7 @@ KEYS: dict[tuple[str, str], Key] = {
     ("inbox", "caller#key"): ("inbox#00#q", "c#k"),
     ("timer", "caller#id"): ("timer#0000", "c#t"),
     ("endpoint", "caller#id"): ("endpoint", "c#e"),
+    ("suspended", "caller"): ("suspended", "c"),
     ("rooms", "id"): ("rooms", "r"),
     ("room", "info"): ("room#r", "info"),
     ("room", "head"): ("room#r", "head"),

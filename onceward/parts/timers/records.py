@@ -24,8 +24,10 @@ WEBHOOKS = "onceward.webhooks"
 # The entry goes and the next one comes, the record is written, and a job is sent.
 FIRE_WRITES = 7
 
-State = Literal["active", "fired", "skipped", "cancelled", "ended"]
-Status = Literal["active", "firing", "success", "failed", "skipped", "cancelled", "ended"]
+State = Literal["active", "suspended", "fired", "skipped", "cancelled", "ended"]
+Status = Literal[
+    "active", "suspended", "firing", "success", "failed", "skipped", "cancelled", "ended"
+]
 
 
 class Send(

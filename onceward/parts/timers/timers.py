@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from onceward import keys, limits
 from onceward.errors import AlreadyEnded, KeyReused, NoSuchTimer, SecretUnreadable
 from onceward.keys import Key
-from onceward.parts import recurrence
+from onceward.parts import recurrence, suspensions
 from onceward.parts.recurrence import Interval, Repeat
 from onceward.parts.schedule import Effect, Job, Schedule, due_partition
 from onceward.parts.schedule import job_key as key_of_job
+from onceward.parts.suspensions import suspension_key
 from onceward.parts.timers.records import (
     TIMER_DUE,
     WEBHOOKS,
@@ -93,6 +94,7 @@ class Timers:
         admit_due(due_ms, tx.now_ms)
         self._leave(tx, caller, id_, timer)
         timer.due_ms = _begins_ms(timer.spec.repeat, due_ms, tx.now_ms)
+        timer.state = "active"
         timer.generation += 1
         return self._put(tx, caller, id_, timer)
 
@@ -172,6 +174,10 @@ class Timers:
         if timer.due_ms > now_ms:
             tx.put(entry, TIMER_DUE)  # not yet
             return
+        if await suspensions.get(tx, caller) is not None:
+            timer.state = "suspended"
+            tx.put(timer_key(caller, id_, self._schedule.slots), timer)
+            return
         repeat = timer.spec.repeat and _anchored(timer.spec.repeat, timer.due_ms)
         due_ms = _counts(timer, repeat, now_ms)
         if due_ms is not None:
@@ -209,7 +215,37 @@ class Timers:
 
     def read_to_fire(self, entry: Key) -> list[Key]:
         _, caller, id_, _, _ = keys.split(entry[1])
-        return [timer_key(caller, id_, self._schedule.slots)]
+        place = timer_key(caller, id_, self._schedule.slots)
+        return [place, suspension_key(caller)] if caller else [place]
+
+    async def resume(self, tx: Transaction, id_: str, *, caller: str) -> bool:
+        """Let a suspended timer go on. Returns whether it was one. Idempotent."""
+        timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
+        if timer is None or timer.state != "suspended":
+            return False
+        timer.state = "active"
+        timer.generation += 1
+        self._put(tx, caller, id_, timer)
+        return True
+
+    async def transfer(self, tx: Transaction, id_: str, *, caller: str, to: str) -> bool:
+        """Give a timer to another caller; if it was suspended, it goes on. Returns whether that
+        could be done: not if the other has one with this id, or its headers cannot be read."""
+        timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
+        place = timer_key(to, id_, self._schedule.slots)
+        if timer is None or timer.state not in ("active", "suspended"):
+            return True  # it is over: nothing is left to be done
+        if await tx.get(place, Timer) is not None:
+            return False
+        try:
+            spec = decrypted(timer.spec, tx.server_keys, caller, id_)
+        except SecretUnreadable:
+            return False
+        self._leave(tx, caller, id_, timer)
+        tx.delete(timer_key(caller, id_, self._schedule.slots))
+        timer.spec, timer.state = encrypted(spec, tx.server_keys, to, id_), "active"
+        self._put(tx, to, id_, timer)
+        return True
 
     async def _first(
         self, tx: Transaction, start: str, end: str | None, most: int
@@ -275,7 +311,7 @@ class Timers:
 
     async def _active(self, tx: Transaction, caller: str, id_: str) -> Timer:
         timer = await self._known(tx, caller, id_)
-        if timer.state != "active":
+        if timer.state not in ("active", "suspended"):
             raise AlreadyEnded(
                 f"the timer {id_[:200]!r} cannot be changed any more: it is {timer.state}",
                 id=id_,

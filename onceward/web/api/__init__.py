@@ -3,6 +3,7 @@
 from onceward.web import scripts
 from onceward.web.api import (
     agenda,
+    callers,
     endpoints,
     inbox,
     jobs,
@@ -38,6 +39,7 @@ ROUTES = [
     *overview.ROUTES,
     *session.ROUTES,
     *keys.ROUTES,
+    *callers.ROUTES,
     *system.ROUTES,
     *scripts.ROUTES,
 ]

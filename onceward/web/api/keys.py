@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from onceward import limits
+from onceward.callers import Caller
 from onceward.errors import BadInput
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
@@ -82,14 +83,17 @@ async def make(server: "Server", request: Request) -> Response:
     asked = parse(await request.body(), NewKey)
     key, id_ = await server.keyring.make(asked.name, tuple(asked.scopes), caller.id)
     stored = server.keyring.keys[id_]
+    await server.app.timers.resume(Caller("key", "", asked.name).id)
     view = KeyMade(id_, stored.name, list(stored.scopes), stored.made_ms, stored.by, key=key)
     return Response.of(view)
 
 
 async def remove(server: "Server", request: Request) -> Response:
-    server.caller(request).insist_all()
+    caller = server.caller(request)
+    caller.insist_all()
     id_ = request.parameters["id"]
-    if len(id_) != 64 or not await server.keyring.remove(id_):
+    removed = len(id_) == 64 and await server.keyring.remove(id_, caller.id, server.auth.ids())
+    if not removed:
         raise BadInput("there is no such key", code="no_such_key")
     return Response.of(KeyRemoved(id_))
 
@@ -115,7 +119,7 @@ ROUTES = [
         "DELETE",
         "/v1/keys/{id}",
         remove,
-        "Let an API key count no more",
+        "Remove an API key. With the last key of its name, its timers and endpoints are suspended",
         gives=KeyRemoved,
         problems=("no_such_key",),
     ),

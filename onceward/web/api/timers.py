@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +15,7 @@ from onceward.errors import BadInput, NoSuchTimer, NotDead
 from onceward.parts import endpoints
 from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.parts.timers import WEBHOOKS, Call, Send, Spec, Target, View
+from onceward.parts.timers.records import Status
 from onceward.service.timers import target_of
 from onceward.transaction import Transaction
 from onceward.web.api.inbox import Milliseconds, idempotency_key
@@ -33,7 +34,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_STATES = ("active", "firing", "success", "failed", "skipped", "cancelled", "ended")
+_STATES = get_args(Status)
 
 
 class NewTimer(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
