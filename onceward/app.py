@@ -194,7 +194,7 @@ class App(Running):
         else:
             await self.key_source.unlock()
         self.inbox = Inbox(node.schedule)
-        self.queues = Queues(self.store, node.schedule, node.book)
+        self.queues = Queues(self.store, node.schedule, node.book, node.depths)
         self.senders = Senders(self.store)
         self._intake = Intake(self.store, self.inbox)
         stack.push_async_callback(self._intake.finish)

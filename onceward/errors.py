@@ -132,6 +132,7 @@ TABLE: dict[str, Kind] = {
     "contention": Kind(503, 4503, 75, True, "Too many conflicts in a row"),
     "lock_held": Kind(423, 4423, 75, True, "The lock is held, and was not free in time"),
     "rate_limited": Kind(429, 4429, 75, True, "The caller asks more often than it may"),
+    "queue_full": Kind(429, 4429, 75, True, "The queue holds as many jobs as it may"),
     "line_full": Kind(429, 4429, 75, True, "Too many wait for the lock already"),
     # The outcome is not known: it may or may not have been applied.
     "outcome_unknown": Kind(503, 4503, 75, True, "The outcome of a commit is not known"),
@@ -272,6 +273,12 @@ class LockHeld(OncewardError):
     """Others hold the lock, and it was not free in time; nothing was changed."""
 
     default_code = "lock_held"
+
+
+class QueueFull(OncewardError):
+    """The queue holds as many unfinished jobs as its `depth_max` allows; nothing was changed."""
+
+    default_code = "queue_full"
 
 
 class LineFull(OncewardError):

@@ -31,7 +31,7 @@ _MAIN_STATES = ("ready", "leased", "done", "dead")
 QUEUE_SETTINGS = (
     *("limit", "limit_per_key", "rate", "attempts_max", "retry_first_ms", "retry_max_ms"),
     *("dead_blocks", "notice", "key_fields", "fingerprint", "mismatch"),
-    *("key_retention_ms", "job_retention_ms"),
+    *("key_retention_ms", "job_retention_ms", "depth_max", "fair"),
 )
 
 

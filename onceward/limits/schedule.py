@@ -61,6 +61,12 @@ CLAIM_ROUNDS_MAX = 4
 CLAIM_SLOTS = 16
 CLAIM_BYTES = 2_000_000
 # How many ready entries of a slot a node keeps in mind.
+QUEUE_DEPTH_MAX = 10_000_000
+QUEUE_FULL_RETRY_S = 1.0  # when a sender that met a full queue may try again
+DEPTH_S = 5.0  # how often a node counts the jobs of bounded queues that other nodes work on, too
+FAIR_TURN_MS = 1_000  # how far apart the turns of one sender are, where senders take turns
+FAIR_READ_S = 1.0  # how long ago the first turn of a queue was looked up, if nodes share it
+FAIR_SENDERS_KEPT = 1_000  # senders without a backlog are forgotten beyond so many
 SHELF_ENTRIES_MAX = 1_000
 # A claim whose worker is gone is given back, tried so often, after a pause that doubles.
 GIVE_BACK_TRIES_MAX = 6

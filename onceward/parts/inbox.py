@@ -77,8 +77,8 @@ class Inbox:
         """Take a message in, once for its key. Without a key it is made from the fields that
         the queue's settings name.
 
-        Raises `BadInput`; `KeyReused` if the key is known with another body, unless the queue
-        only records that. When it raises, it has written nothing.
+        Raises `BadInput`; `QueueFull`; `KeyReused` if the key is known with another body, unless
+        the queue only records that. When it raises, it has written nothing.
         """
         admit_queue(queue)
         settings = self._schedule.settings(queue)
@@ -90,6 +90,7 @@ class Inbox:
         known = await tx.get(record_key, Accepted)
         if known is not None:
             return await self._again(tx, record_key, known, key, mark, settings)
+        self._schedule.admit(tx, queue)
         id_, job = await self._schedule.add(
             tx,
             queue,

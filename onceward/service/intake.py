@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from onceward import limits
-from onceward.errors import BadInput, OncewardError
+from onceward.errors import BadInput, OncewardError, QueueFull
 from onceward.parts.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox, Receipt
 from onceward.parts.schedule import admit_queue
 from onceward.service.job import ACCEPT_OPTIONS, send_options
@@ -65,7 +65,7 @@ async def _accept_each(
             continue
         try:
             verdicts.append(await inbox.accept(tx, queue, **message))
-        except BadInput as refused:
+        except (BadInput, QueueFull) as refused:
             verdicts.append(refused)
     return verdicts
 

@@ -14,7 +14,9 @@ from onceward.parts.rooms import PURGE_WRITES, ROOM_DUE, Rooms
 from onceward.parts.schedule import Schedule
 from onceward.service.book import Book
 from onceward.service.claims import Claims
+from onceward.service.depths import Depths
 from onceward.service.dispatcher import Dispatcher
+from onceward.service.fairness import Fairness
 from onceward.service.placement import Placement
 from onceward.service.sweeper import Sweeper
 from onceward.service.together import Together
@@ -43,6 +45,7 @@ class Node:
     placement: Placement
     dispatcher: Dispatcher
     claims: Claims
+    depths: Depths
     rooms: Rooms
     sweeper: Sweeper
     verifier: Verifier
@@ -85,14 +88,19 @@ class Node:
         )
         self.schedule, self.placement = schedule, placement
         self.dispatcher = self.dispatcher_type(store, schedule, placement)
+        self.depths = Depths(store, config.slots, self.book)
+        schedule.admit = self.depths.admit
+        schedule.turns = Fairness(store, config.slots)
         self.rooms = Rooms(store.ids, config.slots)
         self.dispatcher.on_due(ROOM_DUE, self.rooms.purge, writes=PURGE_WRITES)
         self.claims = self.claims_type(store, schedule, placement, self.book)
         self.sweeper = Sweeper(store, placement)
         self.verifier = Verifier(store)
         try:
+            await self.depths.follow()
             await placement.step()
         except BaseException:
+            self.depths.close()
             self.book.close()
             self.dispatcher.stop()
             await self.claims.close()
@@ -156,6 +164,7 @@ class Node:
             await asyncio.wait([placement])
         finally:
             self.book.close()
+            self.depths.close()
             for task in tasks:
                 task.cancel()
         for task in tasks:

@@ -93,6 +93,8 @@ class Picker:
     ) -> tuple[dict[Key, Key], dict[int, str]]:
         """The most urgent ready entries with the keys of their jobs; and the slots that may have
         more, with the next one."""
+        # Where senders take turns, whose turn is first comes first, whatever the slot.
+        urgency = _turn if self._book(self._queue).fair else priority_of
         pages: dict[int, dict[Key, Key]] = {}
         cut: set[int] = set()
         # One slot may have enough. If not, most have little, and where a call is a journey
@@ -112,10 +114,10 @@ class Picker:
             # What is less urgent than what the next slot may have has to wait until that is known.
             urgent = len(seen)
             if unseen and urgent >= most:
-                next_priority = priority_of(slots[unseen[0]])
-                urgent = sum([priority_of(sort) <= next_priority for _, sort in seen])
+                next_urgency = urgency(slots[unseen[0]])
+                urgent = sum([urgency(sort) <= next_urgency for _, sort in seen])
             together = max(most - urgent, limits.READERS) if self._shared else 1
-        seen.sort(key=lambda entry: priority_of(entry[1]))
+        seen.sort(key=lambda entry: urgency(entry[1]))
         chosen = {entry: pages[slot_of_ready(entry[0])][entry] for entry in seen[:most]}
         left = {slot: slots[slot] for slot in slots if slot not in pages}
         for slot in pages:
@@ -129,3 +131,11 @@ class Picker:
         except Damaged:
             pass  # each is read for itself, and those that can be read are handed out
         return chosen, left
+
+
+def _turn(sort: str) -> int:
+    """Priority and turn of a ready entry, by its sort key; one that does not say is the first."""
+    try:
+        return int(sort[:16] + sort[17:33])
+    except ValueError:
+        return 0

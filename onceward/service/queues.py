@@ -10,6 +10,7 @@ from onceward.parts import steps as steps_part
 from onceward.parts.queue import DeadLetter, Page
 from onceward.parts.schedule import Job, Schedule, Settings
 from onceward.service.book import Book
+from onceward.service.depths import Depths
 from onceward.store import Store
 from onceward.transaction import Transaction
 
@@ -17,10 +18,13 @@ from onceward.transaction import Transaction
 class Queues:
     """The queues of a database."""
 
-    def __init__(self, store: Store, schedule: Schedule, book: Book) -> None:
+    def __init__(
+        self, store: Store, schedule: Schedule, book: Book, depths: Depths | None = None
+    ) -> None:
         self._store = store
         self._schedule = schedule
         self._book = book
+        self._depths = depths
 
     async def configure(self, queue: str, **settings: Any) -> Settings:
         """Change some settings of a queue, on all nodes; see `Settings`. They hold on this one
@@ -28,6 +32,8 @@ class Queues:
         wanted = await self._store.run(lambda tx: queue_part.configure(tx, queue, **settings))
         if self._book(queue) != wanted:
             await self._book.load()  # another node was faster, and it was not heard of yet
+        if self._depths is not None:
+            await self._depths.follow()
         return wanted
 
     async def pause(self, queue: str) -> None:

@@ -38,6 +38,10 @@ def test_what_a_record_does_not_say_is_what_it_was_when_it_was_written() -> None
         "mismatch": "refuse",
         "key_retention_ms": 7 * DAY_MS,
         "job_retention_ms": 7 * DAY_MS,
+        "depth_max": 0,
+        "fair": False,
+        "internal": False,
+        "remote_work": False,
     }
 
 

@@ -63,12 +63,31 @@ class Taker(Protocol):
         """Let him have it, once the commit is durable."""
 
 
+def _any_number(tx: Transaction, queue: str) -> None:
+    pass
+
+
 def _nobody(tx: Transaction, queue: str) -> Taker | None:
     return None
 
 
+class Turns(Protocol):
+    """Says when the turn of a sender is, in queues where senders take turns."""
+
+    async def turn_ms(self, queue: str, rank: int, sender: str, now_ms: int) -> int:
+        """Where the next job of a sender stands among those that are ready."""
+
+    def started(self, queue: str, place: str) -> None:
+        """A job was handed out from this place."""
+
+
 class Places:
     """Puts jobs where they belong, and takes them away from there."""
+
+    admit: Callable[[Transaction, str], None] = staticmethod(_any_number)
+    """Raises `QueueFull` for a queue that may hold no more jobs."""
+    turns: Turns | None = None
+    """Who is next where senders take turns; None: who came first."""
 
     taker: Callable[[Transaction, str], Taker | None] = staticmethod(_nobody)
     """Who takes a new job of a queue at once, if somebody does."""
@@ -301,6 +320,8 @@ class Places:
         # What has failed before comes behind what has not, of the same priority: so poison, which
         # is tried again and again, takes only what time the others leave.
         rank = 2 * job.priority + (job.attempt > 0)
+        if self.turns is not None and self.settings(job.queue).fair:
+            since_ms = await self.turns.turn_ms(job.queue, rank, job.caller, tx.now_ms)
         job.state, job.place = "ready", f"{rank:016d}#{since_ms:016d}#{id_}"
         tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
 

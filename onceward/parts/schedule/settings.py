@@ -52,6 +52,12 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     """How long a dedupe key is known after its job has ended; None: for ever."""
     job_retention_ms: int | None = 7 * DAY_MS
     """How long a job that has ended is kept, with its result; None: for ever."""
+    depth_max: int = 0
+    """How many jobs it may hold that have not ended; 0: any number. A full queue refuses further
+    messages (`queue_full`); jobs of timers and notices are still added."""
+    fair: bool = False
+    """Whether senders take turns: a backlog of one sender does not delay jobs of another one. The
+    sender is the `caller` of a message."""
     internal: bool = False
     """Whether only code of the application sends to it: no caller over HTTP does, whatever the
     scopes, and none claims its jobs. Set by the application's code, not over HTTP."""
@@ -90,6 +96,7 @@ def admit_settings(settings: Settings) -> None:
         ("limit_per_key", limits.QUEUE_LIMIT_MAX),
         ("rate", limits.QUEUE_RATE_MAX),
         ("attempts_max", limits.KEY_NUMBER_MAX),
+        ("depth_max", limits.QUEUE_DEPTH_MAX),
     ):
         if not 0 <= getattr(settings, name) <= most:
             raise BadInput(f"{name} is 0 to {most}, not {getattr(settings, name)}")

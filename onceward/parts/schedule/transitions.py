@@ -79,6 +79,7 @@ class Schedule(Places):
     ) -> str:
         """Add a job, ready at once or due later; returns its id. Raises `BadInput`."""
         admit_queue(queue)
+        self.admit(tx, queue)
         id_, _ = await self.add(
             tx,
             queue,
@@ -148,6 +149,8 @@ class Schedule(Places):
         tx.delete(entry)
         if job is None or job.state != "ready" or job.place != entry[1]:
             return None
+        if self.turns is not None and self.settings(job.queue).fair:
+            self.turns.started(job.queue, job.place)
         if permit is not None:
             job.permit = permit
             take_permit(tx, job.queue, permit, id_)
