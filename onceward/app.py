@@ -321,6 +321,13 @@ class App(Running):
         """Conditions of this node that an operator should look at."""
         return self.store.alarms
 
+    async def confirm_clock(self) -> int:
+        """Believe a clock that is far ahead of the last commit (alarm `clock_ahead`); returns by
+        how many ms time moves on. What has expired or become due meanwhile then counts. Idempotent.
+        """
+        self._must_run()
+        return await self.node.timekeeper.confirm()
+
     async def probe(self) -> None:
         """Find out whether this node can work now: whether there is room for the largest
         message, and a small commit is made. Raises what hinders it."""

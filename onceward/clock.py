@@ -79,6 +79,16 @@ class Clock:
         self._now_ns += step_ms * 1_000_000
         return step_ms
 
+    @property
+    def wall_ms(self) -> int:
+        """What the wall clock shows."""
+        return self._wall_ns() // 1_000_000
+
+    def hold(self, at_ms: int) -> None:
+        """Go on from another time than the wall clock's, until `adopt`."""
+        self._boot_seen_ns = self._boot_ns()
+        self._now_ns = at_ms * 1_000_000
+
     def follow(self, other_ms: int, asked_ns: int, *, at_once: bool) -> None:
         """Keep to another clock from now on, which showed `other_ms` at some time between
         `asked_ns`, a reading of `elapsed_ns`, and now. What was called the wall clock is then

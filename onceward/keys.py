@@ -71,6 +71,7 @@ match#id    log#number                     what has happened in it, from its beg
 playing     place                          the match that is on at a table, or wherever
 hub         node                           where other nodes reach a node's rooms
 u#partition sort key                       a record of the application, under its own key
+clock       last                           the time that a node has noted last
 probe       application                    when a node last found out whether it can commit
 =========== ============================== ============================================
 

@@ -9,6 +9,7 @@ raises or returns without writing is validated too: no one gets a stale answer.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeVar
 
 from onceward import keys, limits
@@ -41,9 +42,14 @@ from onceward.keys import Key
 from onceward.meters import Meters
 from onceward.server_key import ServerKeys
 from onceward.transaction import Transaction
+from onceward.values import decode
 
 T = TypeVar("T")
 
+LAST_TIME: Final = ("clock", "last")
+"""The time that a node has noted last, in ms."""
+CLOCK_AHEAD: Final = "clock_ahead"
+CLOCK_BEHIND: Final = "clock_behind"
 _COMMITTED: Final = b'"committed"'
 _FENCED: Final = b'"fenced"'
 
@@ -73,6 +79,8 @@ class Store:
         self.alarms.now_ms = self.clock.now_ms
         self._commit_seconds = self.meters.histogram("commit_seconds")
         self._timed = False
+        self.clock_held = False
+        """Whether the wall clock is not believed, and time goes on from the last commit."""
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         self._heads = Heads()
         self._hooks: list[Callable[[Commit], None]] = []
@@ -124,11 +132,52 @@ class Store:
             asked_ns = self.clock.elapsed_ns()
             time_ms = await self.engine.now_ms()
             if time_ms is None:
-                self._timed = True
+                await self._judge_time()
                 return False
             self.clock.follow(time_ms, asked_ns, at_once=not self._timed)
-        self._timed = True
+        await self._judge_time()
         return True
+
+    async def _judge_time(self) -> None:
+        """At first: hold the clock if it is too far ahead of the last noted time. What expires by
+        a wrong clock is gone for good, such as the keys of messages that were handled."""
+        if self._timed:
+            return
+        [record] = await self.engine.get([LAST_TIME], 0)
+        self._timed = True
+        if record is None:
+            return
+        try:
+            last_ms: int = decode(record.value, int, LAST_TIME)
+        except OncewardError as error:
+            self.alarms.damaged(LAST_TIME, error.message)
+            return
+        now_ms = self.clock.now_ms()
+        if last_ms - now_ms > limits.CLOCK_AHEAD_MS:
+            self.alarms.raise_(
+                CLOCK_BEHIND,
+                f"the clock shows {_date(now_ms)}, {(last_ms - now_ms) // 86_400_000} days before "
+                f"the last commit ({_date(last_ms)}). Records expire and timers fire late. Set "
+                "the clock and restart; if it is right, run `onceward clock --confirm` or call "
+                "app.confirm_clock().",
+            )
+        elif now_ms - last_ms > limits.CLOCK_AHEAD_MS:
+            self.clock.hold(last_ms)
+            self.clock_held = True
+            self.alarms.raise_(
+                CLOCK_AHEAD,
+                f"the clock shows {_date(now_ms)}, {(now_ms - last_ms) // 86_400_000} days after "
+                f"the last commit ({_date(last_ms)}). Time goes on from that commit: nothing "
+                "expires and no timer fires by the clock. If the clock is right, run `onceward "
+                "clock --confirm` or call app.confirm_clock(); if not, set it.",
+            )
+
+    def believe_clock(self) -> int:
+        """Go on by the wall clock; returns by how many ms time has moved on."""
+        self.clock_held = False
+        self.alarms.clear(CLOCK_AHEAD)
+        self.alarms.clear(CLOCK_BEHIND)
+        return self.clock.adopt() if self.clock.jump_ms > 0 else 0
 
     async def keep_time(self) -> None:
         """Read the time every so often, until cancelled. Trouble with the engine is waited out."""
@@ -451,3 +500,10 @@ class Store:
 
 def _nothing() -> None:
     pass
+
+
+def _date(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms after 1970"

@@ -27,6 +27,7 @@ from onceward.service.key_source import KeyRecord
 from onceward.service.node import Config
 from onceward.service.placement import NODES, SLOTS, Beat, Slot
 from onceward.service.rooms.owners import HUBS, Address
+from onceward.store import LAST_TIME
 from onceward.web.keyring import PARTITION as API_KEYS
 from onceward.web.keyring import StoredKey
 from onceward.web.sessions import PARTITION as SESSIONS
@@ -42,7 +43,13 @@ def _config(record: Record, get: Lookup) -> Iterator[str]:
 
 PARTS: list[Part] = [
     Part("all", COMMON_RULES),
-    Part("store", [decodes("attempt", Literal["committed", "fenced"], "the verdict of a commit")]),
+    Part(
+        "store",
+        [
+            decodes("attempt", Literal["committed", "fenced"], "the verdict of a commit"),
+            decodes(LAST_TIME[0], int, "the time that a node has noted"),
+        ],
+    ),
     Part(
         "settings",
         [

@@ -107,6 +107,17 @@ def add_commands(commands: Any) -> None:
         "onceward console",
     )
 
+    clock = add_command(
+        commands,
+        "clock",
+        _clock,
+        "show the time of a server, or confirm its clock",
+        "onceward clock --confirm",
+    )
+    clock.add_argument(
+        "--confirm", action="store_true", help="believe a clock that is far ahead (clock_ahead)"
+    )
+
     locks = add_command(
         commands, "locks", _locks, "show who holds a lock and who waits", "onceward locks printer"
     )
@@ -133,6 +144,19 @@ async def _send(client: "Client", arguments: argparse.Namespace) -> int:
         print(msgspec.json.format(msgspec.json.encode(receipt.result)).decode())
     elif receipt.reason:
         print(receipt.reason)
+    return 0
+
+
+async def _clock(client: "Client", arguments: argparse.Namespace) -> int:
+    found = await (client.confirm_clock() if arguments.confirm else client.server_clock())
+    if arguments.json:
+        return print_json(found)
+    print(f"{shown_time(found.now_ms)}")
+    if found.held:
+        print(
+            f"The clock shows {shown_time(found.wall_ms)}, which is not believed: it is far ahead "
+            "of the last commit. If it is right, run `onceward clock --confirm`."
+        )
     return 0
 
 

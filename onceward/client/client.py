@@ -23,6 +23,7 @@ from onceward.client.views import (
     Queue,
     Queues,
     Receipt,
+    ServerClock,
     Verdict,
     Verdicts,
 )
@@ -192,6 +193,14 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         return Worker(self, queue, handler, **options)
 
     # Queues.
+
+    async def server_clock(self) -> ServerClock:
+        """What time it is for the server."""
+        return await self.call("GET", "v1", "clock", type=ServerClock)
+
+    async def confirm_clock(self) -> ServerClock:
+        """Believe a server's clock that is far ahead of its last commit. Idempotent."""
+        return await self.call("POST", "v1", "clock", "confirm", type=ServerClock)
 
     async def queues(self) -> list[Queue]:
         """The queues that have jobs or settings."""

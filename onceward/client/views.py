@@ -95,6 +95,16 @@ class LockStatus(msgspec.Struct):
     waiters: list[Someone]
 
 
+class ServerClock(msgspec.Struct):
+    """What time it is for a server."""
+
+    now_ms: int
+    wall_ms: int
+    """What the clock of its machine or of its database shows."""
+    held: bool
+    """Whether that is not believed, since it is far ahead of the last commit."""
+
+
 class Answer(msgspec.Struct):
     """What the other calls answer, each some of it."""
 

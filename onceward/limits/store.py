@@ -50,3 +50,10 @@ CLOCK_SLEEP_S_MAX = 10.0
 # many seconds.
 CLOCK_READS = 3
 CLOCK_READ_S = 10.0
+
+# A clock that is further ahead of the last time that a node has noted is not believed at a start
+# until somebody confirms it. Nodes note the time this often; while it is not believed, they
+# look this often whether it was confirmed elsewhere.
+CLOCK_AHEAD_MS = 30 * 86_400_000
+CLOCK_NOTE_S = 600.0
+CLOCK_HELD_S = 5.0

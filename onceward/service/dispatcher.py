@@ -123,6 +123,12 @@ class Dispatcher:
             for sort, error in slot.troubles.errors.items()
         }
 
+    def time_moved(self) -> None:
+        """Time has moved on at once: look what is due."""
+        for slot in self._slots.values():
+            slot.look_again()
+        self._wake.set()
+
     async def run(self) -> None:
         """Act on what is due until `stop`. Trouble with the engine is waited out."""
         hands = limits.DISPATCH_HANDS_SHARED if self.store.engine.shared else limits.DISPATCH_HANDS

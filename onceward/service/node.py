@@ -19,6 +19,7 @@ from onceward.service.dispatcher import Dispatcher
 from onceward.service.fairness import Fairness
 from onceward.service.placement import Placement
 from onceward.service.sweeper import Sweeper
+from onceward.service.timekeeper import Timekeeper, note_time
 from onceward.service.together import Together
 from onceward.service.verifier import Verifier
 from onceward.store import Store
@@ -49,6 +50,7 @@ class Node:
     rooms: Rooms
     sweeper: Sweeper
     verifier: Verifier
+    timekeeper: Timekeeper
 
     def __init__(
         self,
@@ -96,6 +98,7 @@ class Node:
         self.claims = self.claims_type(store, schedule, placement, self.book)
         self.sweeper = Sweeper(store, placement)
         self.verifier = Verifier(store)
+        self.timekeeper = Timekeeper(store, self.dispatcher.time_moved)
         try:
             await self.depths.follow()
             await placement.step()
@@ -136,6 +139,8 @@ class Node:
         if config is None:
             config = Config(self._slots)
             tx.put(SCHEDULE_KEY, config)
+        if not self.store.clock_held:
+            await note_time(tx, held=False)
         return config
 
     async def _run(self) -> None:
@@ -147,6 +152,7 @@ class Node:
             asyncio.create_task(self.sweeper.run(), name="onceward-sweeper"),
             asyncio.create_task(self.book.run(), name="onceward-book"),
         ]
+        endless.append(asyncio.create_task(self.timekeeper.run(), name="onceward-timekeeper"))
         if self.verifier.needed:
             endless.append(asyncio.create_task(self.verifier.run(), name="onceward-verifier"))
         if self._shares_time:

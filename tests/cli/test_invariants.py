@@ -79,6 +79,7 @@ KEYS: dict[tuple[str, str], Key] = {
     ("playing", "place"): ("playing", "p"),
     ("hub", "node"): ("hub", "one"),
     ("probe", "application"): ("probe", "app"),
+    ("clock", "last"): ("clock", "last"),
     ("u", "sort key"): ("u#accounts", "ann"),
 }
 # What an application stores may be any JSON.

@@ -50,6 +50,32 @@ class Health(msgspec.Struct, omit_defaults=True):
     alarms: list[AlarmView] = []
 
 
+class ClockView(msgspec.Struct):
+    """What time it is for the server."""
+
+    now_ms: int
+    wall_ms: int
+    """What the clock of the machine or of the database shows."""
+    held: bool
+    """Whether that is not believed, since it is far ahead of the last commit."""
+
+
+async def clock(server: "Server", request: Request) -> Response:
+    server.caller(request).insist("operate", "")
+    return Response.of(_clock(server))
+
+
+async def confirm_clock(server: "Server", request: Request) -> Response:
+    server.caller(request).insist("operate", "")
+    await server.app.confirm_clock()
+    return Response.of(_clock(server))
+
+
+def _clock(server: "Server") -> ClockView:
+    store = server.app.store
+    return ClockView(store.clock.now_ms(), store.clock.wall_ms, store.clock_held)
+
+
 async def healthz(server: "Server", request: Request) -> Response:
     """The process runs and answers. Whether storage works is for readiness to say."""
     return Response.of(Health("ok"))
@@ -85,6 +111,14 @@ ROUTES = [
         *("GET", "/metrics", metrics, "Metrics for Prometheus"),
         problems=("no_credentials", "not_allowed", "rate_limited"),
         public=True,
+    ),
+    Route("GET", "/v1/clock", clock, "What time it is for the server", gives=ClockView),
+    Route(
+        "POST",
+        "/v1/clock/confirm",
+        confirm_clock,
+        "Believe a clock that is far ahead of the last commit",
+        gives=ClockView,
     ),
     Route("GET", "/openapi.json", openapi, "This document", public=True),
     Route("GET", "/docs", page, "This document as a page", public=True),

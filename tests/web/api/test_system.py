@@ -48,6 +48,21 @@ async def test_alarms_are_shown_by_readiness_metrics_and_overview() -> None:
         assert 'onceward_alarm{code="disk"} 0' in (await ann("GET", "/metrics")).body.decode()
 
 
+@virtual
+async def test_operators_alone_see_and_confirm_the_clock() -> None:
+    async with serving_to(ann="all", bob="operate:*", eve="operate:some* send:*") as callers:
+        store = callers["ann"].app.store
+        store.clock.hold(store.clock.now_ms() - 86_400_000)
+        store.clock_held = True
+        assert (await callers["bob"].ok("GET", "/v1/clock"))["held"]
+        for method, path in (("GET", "/v1/clock"), ("POST", "/v1/clock/confirm")):
+            assert (await callers["eve"](method, path)).code == "not_allowed"
+        found = await callers["bob"].ok("POST", "/v1/clock/confirm")
+        assert not found["held"]
+        assert found["now_ms"] == found["wall_ms"]
+        assert not (await callers["ann"].ok("POST", "/v1/clock/confirm"))["held"]
+
+
 @pytest.mark.parametrize("code", ["engine_unreachable", "storage_full"])
 @virtual
 async def test_it_is_not_ready_while_storage_is_in_trouble_but_alive(code: str) -> None:
