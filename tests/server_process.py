@@ -1,11 +1,13 @@
 """`onceward serve` as a process of its own, to be killed and started again."""
 
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -19,16 +21,38 @@ def environment() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that nobody else gets meanwhile, also while its server is down: not one of those
-    that connections are given, of which one might even connect to itself."""
+    """A port that nobody else gets while this process runs, also while its server is down: not one
+    of those that connections are given, of which one might even connect to itself."""
     while True:
         port = random.randint(15_000, 30_000)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
-                return port
             except OSError:
-                pass
+                continue
+        if _reserve(port):
+            return port
+
+
+def _reserve(port: int) -> bool:
+    """Keep a port from other test processes, by a lock on one byte of a file that they share.
+    Returns whether it was free."""
+    global _ports_fd
+    if _ports_fd is None:
+        path = os.path.join(tempfile.gettempdir(), f"onceward-test-ports-{os.getuid()}")
+        _ports_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if port in _ports:
+        return False
+    try:
+        fcntl.lockf(_ports_fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _ports.add(port)
+    return True
+
+
+_ports_fd: int | None = None
+_ports: set[int] = set()
 
 
 class ServerProcess:

@@ -124,8 +124,12 @@ class Shop:
         for user, taken in moves:
             await self.at_table(client, "move", user=user, move=taken)
         # The first has it, and the second keeps its place in line for the length of its lease.
-        for owner in ("printer-worker-1", "printer-worker-2"):
-            await self._ask(client, owner)
+        await self._ask(client, "printer-worker-1")
+        asking = asyncio.create_task(self._ask(client, "printer-worker-2"))
+        while not await self._waiting(client, "label-printer"):
+            await client.clock.sleep(0.02)
+        asking.cancel()
+        await asyncio.wait([asking])
         body = {"names": ["dock"], "owner": "truck-7", "capacity": 3, "lease_ms": 3_600_000}
         await client.call("POST", "v1", "locks", "acquire", type=dict, body=body)
 
@@ -146,12 +150,13 @@ class Shop:
         await client.call("POST", "v1", "rooms", room, "ops", type=dict, body=body)
 
     async def _ask(self, client: Client, owner: str) -> None:
-        asking = client.acquire("label-printer", owner=owner, lease_s=3_600, wait_s=60)
-        try:
-            async with asyncio.timeout(0.5):
-                await asking
-        except TimeoutError:
-            pass
+        await client.acquire("label-printer", owner=owner, lease_s=3_600, wait_s=60)
+
+    async def _waiting(self, client: Client, name: str) -> int:
+        """How many wait for a lock."""
+        lock = await client.call("GET", "v1", "locks", name, type=dict)
+        waiting: int = lock["waiting"]
+        return waiting
 
 
 def open_shop(folder: Path, *options: str) -> ServerProcess:

@@ -7,9 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from onceward import limits
 from onceward.clock import Clock
 from tests.web.wire import ANSWER_S, Connection, Served, served
+
+pytestmark = pytest.mark.timeout(400)  # for processes on a busy machine
 
 BODY = "x" * 300_000  # so that the journal needs more than one segment
 FILES = 200

@@ -115,10 +115,12 @@ class Guest:
         return self.page.evaluate(f"() => {BOARD}")
 
     def agrees_with(self, other: "Guest") -> None:
-        """Wait until the board is the other's."""
-        self.page.wait_for_function(
-            f"(board) => JSON.stringify({BOARD}) === JSON.stringify(board)", arg=other.board
-        )
+        """Wait until both boards are the same. Either may still have to hear of something."""
+        for _ in range(600):
+            if self.board == other.board:
+                return
+            self.page.wait_for_timeout(50)
+        assert self.board == other.board
 
 
 @pytest.fixture
