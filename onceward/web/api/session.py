@@ -38,6 +38,8 @@ class SessionView(msgspec.Struct):
     """Who is signed in."""
 
     name: str
+    caller: str
+    """The id of the caller, as in lists of timers and endpoints."""
     grants: list[GrantView]
     everything: bool
     """Whether the caller has the scope `all`."""
@@ -176,6 +178,7 @@ def _view(server: "Server", session: Session) -> SessionView:
     grants = Grants() if caller is None else caller.grants
     return SessionView(
         Caller.parse(session.caller).name,
+        session.caller,
         [
             GrantView(action, name)
             for action, name in sorted(grants.named)

@@ -73,7 +73,7 @@ export async function leave() {
 
 function take(found) {
   token = found.token;
-  session.user = { name: found.name, grants: found.grants, everything: found.everything, dev: found.dev, until: found.until_ms };
+  session.user = { name: found.name, caller: found.caller, grants: found.grants, everything: found.everything, dev: found.dev, until: found.until_ms };
   return session.user;
 }
 

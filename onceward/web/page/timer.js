@@ -23,7 +23,7 @@ export function targetOf(timer) {
 }
 
 export function page({ rest: [id], query, trouble }) {
-  const whose = query.has("caller") ? query.get("caller") : session.user.name;
+  const whose = query.has("caller") ? query.get("caller") : session.user.caller;
   // Also an empty name is one: that of the application itself.
   const path = (more = "") => `v1/timers/${part(id)}${more}?caller=${part(whose)}`;
   const state = timerChip(""), countdown = h("dd"), facts = h("dl.facts"), line = h("ol.story");

@@ -124,7 +124,7 @@ function endpoints() {
     }) },
     { name: "Whose", show: (e) => e.caller || "app" },
     { name: "", update: once((cell, e) => {
-      if (e.url && e.caller === session.user.name) cell.append(doing("Test", async () => {
+      if (e.url && e.caller === session.user.caller) cell.append(doing("Test", async () => {
         const timer = await post(`v1/endpoints/${part(e.id)}/test`);
         tell(`A signed test call goes to ${e.id}.`);
         location.hash = linkTo({ ...timer, caller: e.caller });
@@ -134,7 +134,7 @@ function endpoints() {
   return { element: h("section", h("p.faint", "Success counts the calls of this node since it began."), list.element), refresh: async () => {
     // Who is no operator sees its own.
     const [all, own] = await Promise.all(["?everyone=true&limit=200", "?limit=200"].map((what) => get(`v1/endpoints${what}`)));
-    list.update(all.endpoints.length ? all.endpoints : own.endpoints.map((one) => ({ ...one, caller: session.user.name })));
+    list.update(all.endpoints.length ? all.endpoints : own.endpoints.map((one) => ({ ...one, caller: session.user.caller })));
   }, every: 2000 };
 }
 
