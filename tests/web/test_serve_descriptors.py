@@ -65,6 +65,28 @@ async def alarms(server: Served) -> set[str]:
     return {alarm["code"] for alarm in health.get("alarms", [])} if status == 200 else {"not ready"}
 
 
+async def refused(flood: list[Connection]) -> bool:
+    """Wait until one of the connections was refused; idle ones are closed without an answer."""
+
+    async def verdict(one: Connection) -> tuple[int, str, bool] | None:
+        try:
+            status, problem = await one.answer()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        return status, problem["code"], problem["retry"]
+
+    waiting = [asyncio.create_task(verdict(one)) for one in flood]
+    try:
+        for done in asyncio.as_completed(waiting):
+            if (found := await done) is not None:
+                return found == (503, "too_many_connections", True)
+    finally:
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(waiting)
+    return False
+
+
 async def log_of(server: Served) -> list[str]:
     """What it has logged, once it has ended."""
     assert server.process.stderr is not None
@@ -79,10 +101,7 @@ async def test_connections_leave_the_engine_its_file_descriptors(tmp_path: Path)
         ids["first"] = (await accept(connection, "first"))[1]["id"]
         allow(server, FILES)
         flood = await asyncio.gather(*(server.connect() for _ in range(2 * FILES)))
-        # Each of the last ones is answered and closed.
-        status, problem = await flood[-1].answer()
-        assert (status, problem["code"], problem["retry"]) == (503, "overloaded", True)
-        assert await flood[-1].ended()
+        assert await refused(flood)
         while open_files(server) > FILES - limits.DESCRIPTORS_RESERVED // 2:
             await Clock().sleep(0.02)
         assert await accept_many(connection, "flooded", ids) == {202: ACCEPTS}
