@@ -9,6 +9,7 @@ from onceward import cli, limits
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput, TooLarge
 from onceward.keys import kind_of
+from onceward.parts.inbox import Inbox
 from onceward.parts.rooms import Rooms
 from onceward.parts.seats import Seats
 from onceward.records import PARTITION_BYTES_MAX, UserTransaction, admit_tx
@@ -120,7 +121,7 @@ async def test_errors_show_the_key_that_the_application_gave(value: Any) -> None
         assert "u#" not in refused.value.message
 
 
-@pytest.mark.parametrize("part", [Rooms, Seats, Games])
+@pytest.mark.parametrize("part", [Rooms, Seats, Games, Inbox])
 def test_public_methods_take_the_transaction_of_an_application(part: type) -> None:
     """All but those that only the dispatcher and the owner of a room call."""
     internal = {"purge", "tick", "expire_", "fetch", "read_to_expire", "append_few"}

@@ -26,6 +26,7 @@ from onceward.parts.schedule import (
     job_key,
 )
 from onceward.parts.schedule.settings import Settings
+from onceward.records import joins
 from onceward.transaction import Transaction
 from onceward.values import encode
 
@@ -60,6 +61,7 @@ class Inbox:
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
 
+    @joins
     async def accept(
         self,
         tx: Transaction,
@@ -106,6 +108,7 @@ class Inbox:
         tx.put(record_key, Accepted(id_, mark))
         return Receipt(id_, key, job.state, duplicate=False)
 
+    @joins
     async def find(
         self, tx: Transaction, queue: str, key: str, *, caller: str = ""
     ) -> Receipt | None:

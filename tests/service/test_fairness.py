@@ -1,8 +1,10 @@
 """Senders take turns in a fair queue: a backlog of one does not delay another."""
 
+from pathlib import Path
+
 import pytest
 
-from onceward import limits
+from onceward import cli, limits
 from onceward.app import App
 from onceward.service.job import Job
 from tests.service.apps import Apps
@@ -137,3 +139,28 @@ async def test_idle_senders_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
             await started(app, 2)
         await send(app, "new", 1)
         assert await started(app, 1) == ["new"]
+
+
+async def check_engine(url: str) -> None:
+    """The same on a real engine, in real time."""
+    app = App(url, slots=4)
+    app.queue("q", fair=True, depth_max=201)
+    async with app:
+        await send(app, "bulk", 200)
+        assert await started(app, 5) == ["bulk"] * 5
+        await send(app, "new", 1)
+        assert "new" in await started(app, 5)
+        await send(app, "late", 5)
+        found = await app.accept_many(
+            "q", [{"body": "late", "key": f"more-{n}"} for n in range(50)]
+        )
+        assert "queue_full" in {getattr(one, "code", "") for one in found}
+
+
+async def test_it_holds_in_a_file(tmp_path: Path) -> None:
+    await check_engine(f"sqlite:///{tmp_path / 'app.db'}")
+    assert cli.main(["check", str(tmp_path / "app.db"), "--quiet"]) == 0
+
+
+async def test_it_holds_on_postgresql(url: str) -> None:
+    await check_engine(url)

@@ -267,3 +267,13 @@ async def test_many_games_of_one_who_quits_are_cleared_in_several_commits() -> N
         assert shown == {others[0]: [words.NOTHING_PENDING]}
     assert not [key for key in apps.own if key[0].startswith("rps-thrown")]
     assert not [key for key in apps.own if key[0].startswith("rps-awaited")]
+
+
+@virtual
+async def test_queues_of_the_game_are_closed_to_callers() -> None:
+    """A job there says by itself whose text it is, or which number is to be texted."""
+    async with table() as game:
+        book = game.app.node.book
+        ours = [name for name in book.names() if name.startswith("rps-")]
+        assert len(ours) >= 3
+        assert [name for name in ours if not book(name).internal] == []

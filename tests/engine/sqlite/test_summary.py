@@ -132,3 +132,19 @@ def test_the_owner_of_a_running_database_is_named(tmp_path: Path) -> None:
             assert f"{path.name}-wal" in found.file_bytes
         bank.close()
     assert summarise(str(path), NOW_MS).owner is None
+
+
+@pytest.mark.parametrize("folded", [0, 1, 2])
+async def test_records_of_the_application_have_a_section_of_their_own(
+    tmp_path: Path, folded: int
+) -> None:
+    contents: list[Contents] = [
+        {("u#order", "7"): b"1", ("u#order#de", "8"): b"2", ("u#u", "1"): b"3"},
+        {("order#0000", "k"): b"4", ("u#zone", "1"): b"5"},
+    ]
+    path = await crashed(tmp_path / "a.db", contents[:folded], contents[folded:])
+    found = summarise(str(path), NOW_MS)
+    assert {kind: amount.records for kind, amount in found.kinds.items()} == {"order": 1}
+    user = {kind: amount.records for kind, amount in found.user.items()}
+    assert user == {"order": 2, "u": 1, "zone": 1}
+    assert found.total.records == 5
