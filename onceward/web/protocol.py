@@ -142,13 +142,15 @@ class Protocol(asyncio.BufferedProtocol):
 
     def get_buffer(self, size_bytes: int) -> memoryview:
         connections = self._connections
-        return connections.buffer if self._authenticated else connections.small_buffer
+        large = self._authenticated or self._last
+        return connections.buffer if large else connections.small_buffer
 
     def buffer_updated(self, count: int) -> None:
-        data = bytes(self._connections.buffer[:count])
         if self._last:
             self._discard(count)
-        elif self._rest:
+            return
+        data = bytes(self._connections.buffer[:count])
+        if self._rest:
             self._rest += data
         elif self._authenticated or self._connections.turns.begin(self):
             self._feed(data)
@@ -223,7 +225,7 @@ class Protocol(asyncio.BufferedProtocol):
         rest, self._rest = self._rest, b""
         if rest:
             self._feed(rest)
-        if not self._rest and not self._exchanges and not self._reading:
+        if not (self._rest or self._exchanges or self._reading or self._last):
             self._reading = True
             self._transport.resume_reading()
 

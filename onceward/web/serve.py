@@ -157,7 +157,7 @@ async def _serve(
                 server,
                 loop="uvloop",
                 http=Protocol,  # type: ignore[arg-type]
-                ws=WebSocket,
+                ws=WebSocket,  # type: ignore[arg-type]
                 lifespan="off",
                 log_config=None,
                 access_log=False,

@@ -62,7 +62,7 @@ class Hearing(Wire, Protocol):
         connection is no more."""
 
 
-class WebSocket(asyncio.Protocol):
+class WebSocket(asyncio.BufferedProtocol):
     """One connection, from its handshake on. A `Hearing` for its listener."""
 
     # Many are written to in each turn, so that each should be in one place of memory.
@@ -145,10 +145,21 @@ class WebSocket(asyncio.Protocol):
         if self._listener is not None:
             self._listener.lost()
 
+    def get_buffer(self, size_bytes: int) -> memoryview:
+        connections = self._connections
+        large = self._authenticated or self._ended
+        return connections.buffer if large else connections.small_buffer
+
+    def buffer_updated(self, count: int) -> None:
+        if self._ended:
+            self._discard(count)
+        else:
+            self.data_received(bytes(self._connections.buffer[:count]))
+
     def data_received(self, data: bytes) -> None:
+        """Also called with what came behind the request."""
         self._heard = True
         if self._ended:
-            self._discard(len(data))
             return
         if self._request is not None and self._listener is None:
             self._early += data
@@ -174,6 +185,7 @@ class WebSocket(asyncio.Protocol):
             self._early_bytes += len(data)
             if self._early_bytes > limits.HELLO_BYTES_MAX:
                 self.close(TABLE["frame_too_large"].close, "frame_too_large")
+                self._end()  # whatever it answers
 
     def pause_writing(self) -> None:
         self._full = True
@@ -388,6 +400,8 @@ class WebSocket(asyncio.Protocol):
         """All is sent. What still comes is discarded until the peer closes: unread, it would reset
         the connection, and destroy the close frame on its way."""
         self._closing = self._full = self._ended = True
+        self._ws.reader.discard()
+        self._pieces = None
         self._forget()
         self._wake()
         self._holding.clear()

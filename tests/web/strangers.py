@@ -2,10 +2,12 @@
 
 python -m tests.web.strangers PORT WAY CONNECTIONS ADDRESSES
 
-It runs until it is killed. Connections that are closed are opened again.
+It runs until it is killed. Connections that are closed are opened again. Strangers would have
+machines of their own: so this process has a lower priority than the server.
 """
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -87,4 +89,5 @@ async def _run(port: int, way: str, connections: int, addresses: int) -> None:
 
 
 if __name__ == "__main__":
+    os.nice(10)
     asyncio.run(_run(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))

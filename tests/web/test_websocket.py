@@ -49,7 +49,10 @@ class Place:
         self.rate = 1e9
         self.port = 0
         self.scope: Any = None
+        self.wire: WebSocket
         self.refuse = False
+        self.accepts = asyncio.Event()
+        self.accepts.set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.scope = scope
@@ -63,6 +66,8 @@ class Place:
             await send({"type": "websocket.http.response.body", "body": b"no"})
             return
         wire = scope["extensions"][WIRE]
+        self.wire = wire
+        await self.accepts.wait()
         await send({"type": "websocket.accept"})
         self.ears.append(Ear(wire))
         await wire.hear(self.ears[-1], self.rate)
@@ -184,6 +189,26 @@ async def test_a_request_to_speak_it_comes_after_the_answer_before_it(place: Pla
     answers = await asyncio.wait_for(reader.read(), ANSWER_S)
     assert answers.startswith(b"HTTP/1.1 200")
     assert b"missing Sec-WebSocket-Key" in answers
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_nothing_is_read_before_the_application_accepts(place: Place) -> None:
+    place.accepts.clear()
+    _, writer = await asyncio.open_connection("127.0.0.1", place.port)
+    asked = (
+        b"GET /first HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n"
+        b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    writer.write(asked + framed(b"x" * 900_000))
+    await place.until(lambda: place.scope is not None and place.scope["type"] == "websocket")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not place.wire._transport.is_reading()
+    assert len(place.wire._early) <= limits.ANONYMOUS_READ_BYTES
+    place.accepts.set()
+    await place.until(lambda: bool(place.ears) and bool(place.ears[0].heard))
     writer.close()
     await writer.wait_closed()
 
