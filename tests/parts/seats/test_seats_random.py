@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onceward.errors import BadInput
@@ -110,7 +110,11 @@ def judge_order(club: Club) -> None:
                 before += numbers
 
 
+PLAIN = {"seats": ["X", "O"], "line_max": 3}
+
+
 @given(POLICIES, DEEDS)
+@example({**PLAIN, "waiting_ms": 5_000}, [("watch", "u1"), ("back", "u1"), ("pass", 30_000)])
 @settings(max_examples=80)
 def test_whatever_happens_what_must_hold_does(
     policy: dict[str, Any], deeds: list[tuple[Any, ...]]
@@ -129,6 +133,7 @@ def test_whatever_happens_what_must_hold_does(
         assert club.largest_commit < 90
         await club.do("close")
         await club.pass_ms(1_000)
+        await club.engine.sweep(club.clock.at_ms)  # signs of life expire by themselves
         assert not [key for key in club.records("stand", "lane", "alive") if "#t#" in key[0]]
 
     asyncio.run(run())
