@@ -33,7 +33,7 @@ export class Standing {
 
   get waitMs() {
     const { pace_ms: paceMs = 0, paced_ms: pacedMs = 0 } = this.#room.map("table").get("state", {});
-    return Math.max(((this.place.ahead ?? 0) + 1) * paceMs - (Date.now() - pacedMs), 0);
+    return (this.place.ahead ?? 0) * paceMs + Math.max(paceMs - (Date.now() - pacedMs), 0);
   }
 
   #changed() {

@@ -17,6 +17,7 @@ from onceward.parts.seats.records import (
     Rating,
     Seat,
     Stand,
+    Wait,
     head_key,
     info_key,
     ladder_key,
@@ -139,9 +140,9 @@ class Games:
             await sitting.sit(wait.users, wait.lane, tier)
             came += len(wait.users)
         if came:
-            took_ms = (now_ms - head.paced_ms) // came
-            head.pace_ms = (3 * head.pace_ms + took_ms) // 4 if head.pace_ms else took_ms
-            head.paced_ms = now_ms
+            took_ms = (now_ms - head.measured_ms) // came
+            head.pace_ms = seating.blended_ms(policy, head, took_ms)
+            head.paced_ms = head.measured_ms = now_ms
 
     def _go_on(self, sitting: Sitting) -> bool:
         """Find the phase that fits who is seated; says whether a game begins."""
@@ -168,7 +169,7 @@ class Games:
                 return False
         head.phase, head.again = "playing", False
         head.game += 1
-        head.began_ms = now_ms
+        head.began_ms = head.paced_ms = now_ms
         for seat in seats:
             _restart(seat, now_ms, 0 if seat.bot else policy.idle_ms)
         return True
@@ -201,13 +202,16 @@ class Games:
         await self._settle(table)
 
     async def _group(self, sitting: Sitting) -> list[str] | None:
-        head, policy = sitting.head, sitting.policy
-        seats = len(policy.seats)
-        waits = {
+        waits = await self._fronts(sitting)
+        return seating.group(sitting.policy, sitting.head.lanes, waits, sitting.now_ms)
+
+    async def _fronts(self, sitting: Sitting) -> dict[str, list[Wait]]:
+        """Those in front of each lane, as many as there are seats."""
+        seats = len(sitting.policy.seats)
+        return {
             key: [row.value for row in await sitting.line.first(key, lane, seats)]
-            for key, lane in head.lanes.items()
+            for key, lane in sitting.head.lanes.items()
         }
-        return seating.group(policy, head.lanes, waits, sitting.now_ms)
 
     async def _opened(self, sitting: Sitting, user: str) -> str:
         stand = await sitting.tx.get(stand_key(sitting.id, sitting.head.epoch, user), Stand)
@@ -260,7 +264,8 @@ class Games:
                 seat.tier = seating.tier_of(policy, ratings[seat.user].rating)
             _restart(seat, 0, 0)
         head.phase = "waiting"
-        ups = seating.get_up(policy, head, winners, gone, sitting.now_ms)
+        waits = await self._fronts(sitting) if policy.tiers else None
+        ups = seating.get_up(policy, head, winners, gone, sitting.now_ms, waits)
         head.again = not ups
         if ups:
             head.draws = 0

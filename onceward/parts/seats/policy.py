@@ -72,7 +72,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     ends_empty: bool = False
     """Whether it closes when nobody sits there any more, as those do that were opened."""
     game_ms: int = 60_000
-    """How long a game may take, for the first estimate of a wait; later ones are measured."""
+    """How long a game may take, for the first estimates of a wait; then measured ones count."""
 
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -113,9 +113,12 @@ class Head(msgspec.Struct, omit_defaults=True):
     due_ms: int = 0
     """When its entry in due is."""
     pace_ms: int = 0
-    """How long it has taken lately until the next one of the line was seated."""
+    """How long it has taken lately until the next one of the line was seated; 0: not known."""
     paced_ms: int = 0
-    """When that was the last time, or the line began."""
+    """When the game began, the last one was seated, or the line began, whichever was last: from
+    then on the next one waits."""
+    measured_ms: int = 0
+    """From when on the pace is measured: the last one was seated, or the line began."""
     spectators: int = 0
     opened: int = 0
     """How many tables were opened from here."""
@@ -156,6 +159,8 @@ class Stand(msgspec.Struct, omit_defaults=True):
     """As of its last seat."""
     key: str = ""
     """Of its last move …"""
+    made: str = ""
+    """… a digest of it …"""
     answer: Any = None
     """… and what was answered."""
 

@@ -1,12 +1,12 @@
 """The rules of a table, as functions on values: who is next, who gets up, what time brings."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from onceward import limits
 from onceward.parts.seats.policy import Policy, Then
-from onceward.parts.seats.records import Head, Lane, Seat, Wait
+from onceward.parts.seats.records import Front, Head, Lane, Seat, Wait
 
 
 class Entry(NamedTuple):
@@ -90,39 +90,102 @@ def blocked(policy: Policy, head: Head) -> str | None:
 
 
 def get_up(
-    policy: Policy, head: Head, winners: Collection[str], gone: Mapping[str, Then], now_ms: int
+    policy: Policy,
+    head: Head,
+    winners: Collection[str],
+    gone: Mapping[str, Then],
+    now_ms: int,
+    waits: Mapping[str, Sequence[Wait]] | None = None,
 ) -> list[Up]:
     """Who gets up after a game, in the order in which they go to the back: those who are `gone`
-    anyway; and, if someone waits who fits, the losers, and then winners who have won enough."""
+    anyway; and, if others take their seats, the losers, and then winners who have won enough.
+
+    Where there are tiers, `waits` has as many of each lane, from its front on, as a table has
+    seats: nobody gets up if a seat would stay empty, since those who wait do not fit together.
+    """
     seats = head.seats
     ups = [Up(marker, gone[seat.user]) for marker, seat in seats.items() if seat.user in gone]
     left = {marker: seat for marker, seat in seats.items() if seat.user not in gone}
     if not left:
         return ups
 
-    def wanted(staying: Collection[Seat]) -> bool:
-        return pick(policy, head.lanes, staying, now_ms) is not None
+    def served(more: Sequence[Up]) -> bool:
+        """Whether others sit down if these get up, too."""
+        rising = {marker for marker, _ in more}
+        staying = [seat for marker, seat in left.items() if marker not in rising]
+        if pick(policy, head.lanes, staying, now_ms) is None:
+            return False
+        back = [seats[marker] for marker, then in (*ups, *more) if then == "back"]
+        return not policy.tiers or _filled(policy, head, waits or {}, staying, back, now_ms)
 
-    losers = {m: s for m, s in left.items() if s.user not in winners} if winners else {}
     if not winners and not gone:  # a draw
         too_many = 0 < policy.max_draws <= head.draws
-        if (policy.draw == "back" or too_many) and wanted(()):
-            ups += [Up(marker, "back") for marker in left]
-        return ups
+        if policy.draw != "back" and not too_many:
+            return ups
+        everyone = [Up(marker, "back") for marker in left]
+        # Those who have been here longest get up if not all of them can be replaced.
+        longest = sorted(everyone, key=lambda up: left[up.marker].since_ms)
+        return ups + _first_served(served, policy, everyone, longest)
+    losers = {m: s for m, s in left.items() if s.user not in winners} if winners else {}
     stay = {marker: seat for marker, seat in left.items() if marker not in losers}
+    lost = [Up(marker, policy.loser) for marker in losers]
     first = first_of_all(head.lanes)
     freed = len(policy.seats) - len(people(stay))
     if first is not None and first.size > freed:
-        tired = stay  # or those who came together would wait for ever
-    else:
-        tired = {m: s for m, s in stay.items() if 0 < policy.max_wins <= s.wins}
-    rest = [seat for marker, seat in stay.items() if marker not in tired]
-    if tired and wanted(rest):
-        ups += [Up(marker, policy.loser) for marker in losers]
-        ups += [Up(marker, "back") for marker in tired]
-    elif wanted(list(stay.values())):
-        ups += [Up(marker, policy.loser) for marker in losers]
-    return ups
+        # Those who came together would wait for ever, also where others have to be found for them.
+        all_up = lost + [Up(marker, "back") for marker in stay]
+        if pick(policy, head.lanes, (), now_ms) is not None:
+            return ups + all_up
+    tired = [Up(m, "back") for m, s in stay.items() if 0 < policy.max_wins <= s.wins]
+    if tired and served(lost + tired):
+        return ups + lost + tired
+    return ups + _first_served(served, policy, lost, lost)
+
+
+def _first_served(
+    served: Callable[[Sequence[Up]], bool], policy: Policy, all_: list[Up], one_by_one: list[Up]
+) -> list[Up]:
+    """All of them if others sit down for them; with tiers, else as many as that is true of."""
+    if served(all_):
+        return all_
+    fewer = range(len(one_by_one) - 1, 0, -1) if policy.tiers else ()
+    return next((one_by_one[:count] for count in fewer if served(one_by_one[:count])), [])
+
+
+def _filled(
+    policy: Policy,
+    head: Head,
+    waits: Mapping[str, Sequence[Wait]],
+    staying: Collection[Seat],
+    back: Sequence[Seat],
+    now_ms: int,
+) -> bool:
+    """Whether no seat is empty when all have sat down who can, beside those who stay; others go
+    to the back of their lanes before."""
+    lanes = dict(head.lanes)
+    lines = {key: [(wait.order, wait.since_ms) for wait in found] for key, found in waits.items()}
+    for number, seat in enumerate(seat for seat in back if not seat.bot):
+        key = lane_key(seat.lane, seat.tier)
+        lanes.setdefault(key, Lane(policy.lanes.index(seat.lane), seat.tier))
+        lines.setdefault(key, []).append((head.order + number, now_ms))
+    tiers = [seat.tier for seat in staying if not seat.bot]
+    bots = len(staying) - len(tiers)
+
+    def first(key: str) -> Lane:
+        lane, line = lanes[key], lines[key]
+        return Lane(lane.priority, lane.tier, lane.size, front=Front(0, *line[0]) if line else None)
+
+    while len(tiers) + bots < len(policy.seats):
+        free = len(policy.seats) - len(tiers)
+        fronts = {key: first(key) for key in lines}
+        able = [key for key, lane in fronts.items() if fits(policy, lane, tiers, free, now_ms)]
+        if not able:
+            return False
+        chosen = min(able, key=lambda key: precedence(fronts[key]))
+        del lines[chosen][0]
+        tiers += [lanes[chosen].tier] * lanes[chosen].size
+        bots = min(bots, len(policy.seats) - len(tiers))
+    return True
 
 
 def swapped(policy: Policy, seats: Mapping[str, Seat]) -> dict[str, Seat]:
@@ -288,14 +351,23 @@ def shift(head: Head, by_ms: int) -> None:
         seat.away_ms += by_ms if seat.away_ms else 0
     head.empty_ms += by_ms if head.empty_ms else 0
     head.paced_ms += by_ms if head.paced_ms else 0
+    head.measured_ms += by_ms if head.measured_ms else 0
 
 
 def pace_ms(policy: Policy, head: Head) -> int:
-    """How long it takes until the next one is seated, about."""
+    """How long it takes until the next one is seated, about: at first as the policy says, and then
+    a quarter of the last time measured and three quarters of what it was before."""
     return head.pace_ms or policy.game_ms // max(len(policy.seats) - 1, 1)
 
 
+def blended_ms(policy: Policy, head: Head, took_ms: int) -> int:
+    """The pace after it took so long until the next one was seated."""
+    return (3 * pace_ms(policy, head) + took_ms) // 4
+
+
 def estimate_ms(policy: Policy, head: Head, ahead: int, now_ms: int) -> int:
-    """About how long one waits who has so many before."""
+    """About how long one waits who has so many before: a whole share for each of them, and of
+    one's own what is left of it since the game began, or the last one was seated."""
+    share_ms = pace_ms(policy, head)
     passed_ms = now_ms - head.paced_ms if head.paced_ms else 0
-    return max((ahead + 1) * pace_ms(policy, head) - passed_ms, 0)
+    return ahead * share_ms + max(share_ms - passed_ms, 0)

@@ -1,12 +1,13 @@
 """What people do at tables, each in a transaction: so it can be part of any commit."""
 
 from collections.abc import Collection, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from onceward import keys, limits
-from onceward.errors import BadInput
+from onceward.errors import BadInput, KeyReused
 from onceward.keys import Key
 from onceward.parts.seats import seating
 from onceward.parts.seats.clocks import Clocks
@@ -26,6 +27,7 @@ from onceward.parts.seats.views import Ending, Place
 from onceward.parts.seats.whole import whole
 from onceward.records import UserTransaction, joins
 from onceward.transaction import Transaction
+from onceward.values import encode
 
 
 class Seats(Clocks):
@@ -166,13 +168,16 @@ class Seats(Clocks):
     async def move(self, tx: Transaction, id_: str, user: str, move: Any, *, key: str = "") -> Any:
         """Let the referee judge a move of someone who is seated; returns its answer. With a key
         it is made once: the last one again gets the same answer. Raises `not_seated`, `no_game`,
-        `not_your_turn`, `out_of_time`, `table_paused`, and what the referee raises."""
+        `not_your_turn`, `out_of_time`, `table_paused`, `key_reused` if the key was that of
+        another move, and what the referee raises."""
         admit_user(user)
         if key:
             admit_move_key(key)
             known = await self._load(tx, id_, looks=True)
             stand = await known.stand(user)
             if stand is not None and stand.key == key:
+                if stand.made != _digest(move):
+                    raise KeyReused(f"the key {key!r} came with another move before; use a new key")
                 kind = getattr(self.referees.get(known.info.game), "answers", Any)
                 return msgspec.convert(stand.answer, kind)
         sitting = await self._seated(tx, id_, user)
@@ -194,7 +199,7 @@ class Seats(Clocks):
             after = await self._load(tx, id_)
             stand = await after.stand(user)
             if stand is not None:
-                stand.key, stand.answer = key, answer
+                stand.key, stand.made, stand.answer = key, _digest(move), answer
                 after.put_stand(user, stand)
         return answer
 
@@ -377,7 +382,7 @@ class Seats(Clocks):
                 order = (await sitting.line.get(stand.lane, stand.number)).order
                 for other in others:
                     place.ahead += seating.before(lane, other, order, head.order)
-            place.wait_ms = seating.estimate_ms(sitting.policy, head, place.ahead, sitting.now_ms)
+            place.wait_ms = seating.estimate_ms(sitting.policy, head, place.ahead, sitting.clock_ms)
         return place
 
     def _marker(self, sitting: Sitting, user: str) -> str:
@@ -395,3 +400,8 @@ class Seats(Clocks):
     def _must_play(self, sitting: Sitting) -> None:
         if sitting.head.phase != "playing":
             raise BadInput(f"no game is on at {sitting.id!r}", code="no_game")
+
+
+def _digest(move: Any) -> str:
+    """Of a move as JSON: the same for the same move."""
+    return blake2b(encode(move, ("move", "value"), order="sorted"), digest_size=16).hexdigest()

@@ -178,7 +178,10 @@ class Sitting:
         if lane is None:
             lane = head.lanes[key] = Lane(policy.lanes.index(name), tier, len(users))
         if not head.waiting:
-            head.paced_ms = self.clock_ms
+            # A game that is on runs for the first one who waits, too.
+            playing = head.phase == "playing"
+            head.measured_ms = head.paced_ms if playing and head.paced_ms else self.clock_ms
+            head.paced_ms = head.measured_ms
         number = self.line.stand(key, lane, Wait(tuple(users), now_ms, head.order, name))
         head.order += 1
         self._lanes[key] = None
@@ -189,7 +192,7 @@ class Sitting:
         """Let signs of life be looked for, beside whatever else is new of someone."""
         known = await self.tx.get(stand_key(self.id, self.head.epoch, user), Stand)
         if known is not None:
-            stand.key, stand.answer = known.key, known.answer
+            stand.key, stand.made, stand.answer = known.key, known.made, known.answer
         if known is not None and known.due_ms > self.now_ms:
             stand.due_ms = known.due_ms  # its entry stands yet
         elif self.policy.waiting_ms:
@@ -229,7 +232,8 @@ class Sitting:
             seat = Seat(user, self.now_ms, lane, tier, party=party)
             stand = Stand("seated", self.now_ms)
             if known is not None:
-                stand.due_ms, stand.key, stand.answer = known.due_ms, known.key, known.answer
+                stand.key, stand.made, stand.answer = known.key, known.made, known.answer
+                stand.due_ms = known.due_ms
                 seat.idle = known.idle
             self.put_stand(user, stand)
             self._take(seat)

@@ -41,6 +41,9 @@ class Seatings(Scenario):
             "seats": random.choice((["X", "O"], ["A", "B", "C"])),
             "lanes": random.choice((["main"], ["vip", "main"])),
             "max_wins": random.choice((0, 1, 3)),
+            "rated": True,
+            "tiers": random.choice(([], [], [1_190, 1_210])),
+            "widen_ms": random.choice((2_000, 60_000)),
             "draw": random.choice(("swap", "back")),
             "idle_ms": random.choice((0, 0, 3_000)),
             "idle": random.choice(("back", "leave")),
@@ -91,11 +94,11 @@ class Seatings(Scenario):
                 await seats.result(tx, TABLE, winners, game=table.number)
             except BadInput as error:
                 return {"refused": error.code}
-        place = await seats.place(tx, TABLE, user)
-        return msgspec.to_builtins(place)
+        place = msgspec.to_builtins(await seats.place(tx, TABLE, user))
+        return {**place, "ended": True} if what == "result" else place
 
     def judge(self, history: History) -> None:
-        follow = Follow(len(self.policy["seats"]))  # type: ignore[arg-type]
+        follow = Follow(len(self.policy["seats"]), bool(self.policy["tiers"]))  # type: ignore[arg-type]
         for commit in history.commits:
             follow.apply(commit)
         judge_answers(history, follow.did)
@@ -105,8 +108,10 @@ class Seatings(Scenario):
 class Follow:
     """A table as its records say, commit by commit."""
 
-    def __init__(self, seats: int) -> None:
+    def __init__(self, seats: int, tiers: bool) -> None:
         self.seats = seats
+        self.tiers = tiers
+        """Whether some may not sit together: then a seat may be empty though others wait."""
         self.did: dict[str, Any] = {}
         self.seatings = 0
         self._head: dict[str, Any] = {}
@@ -140,6 +145,8 @@ class Follow:
                 violated("twice", f"{id_} was done again")
             self.did[id_] = value
             self._judge_place(value)
+        if len(did) == 1 and "ended" in did[0][1]:
+            self._judge_end(seated)
 
     def _wait(self, lane: str, number: int, value: Any) -> None:
         waits = self._waiting.setdefault(lane, {})
@@ -169,7 +176,7 @@ class Follow:
             violated("lost", f"{roles} are known, {expected} are there")
         if self._head.get("phase") == "playing" and len(markers) < self.seats:
             violated("a game without players", f"{markers}")
-        if waiting and len(markers) < self.seats:
+        if waiting and len(markers) < self.seats and not self.tiers:
             violated("a seat is kept empty", f"{markers}, {sorted(waiting)} wait")
         for lane, waits in before.items():
             came = [number for number, users in waits.items() if set(users) & now.keys()]
@@ -179,6 +186,13 @@ class Follow:
                 overtaken = [other for other in waits if other < number and other in left]
                 if overtaken:
                     violated("overtaken", f"{number} of {lane} sits, {overtaken} wait")
+
+    def _judge_end(self, seated: dict[str, str]) -> None:
+        """After a result nobody has got up for a seat that is empty now."""
+        now = self._seated()
+        up = seated.keys() - now.keys()
+        if up and len(now) < self.seats:
+            violated("got up for nobody", f"{sorted(up)} got up, {now} sit")
 
     def _judge_place(self, place: Any) -> None:
         if "refused" in place:

@@ -121,6 +121,7 @@ ROUTES = [
             "out_of_time",
             "table_paused",
             "bad_key",
+            "key_reused",
         ),
     ),
     _post("result", "End the game that is on", *_SEATED, "no_game", "other_game"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from onceward.errors import BadInput, NoSuchTable
+from onceward.errors import BadInput, KeyReused, NoSuchTable
 from onceward.parts.seats import Ending, Table
 from tests.parts.seats.club import Club, new_club, problems
 
@@ -78,6 +78,23 @@ async def test_a_move_with_a_key_is_made_once(club: Club) -> None:
     assert club.head() == before
     with pytest.raises(BadInput):
         await club.do("move", "ann", 1, key="\ud800")
+
+
+async def test_another_move_with_the_key_of_the_last_one_is_refused(club: Club) -> None:
+    await nim(club)
+    await club.join("ann", "ben", "cas")
+    assert await club.do("move", "ann", 2, key="one") == 5
+    for other in (1, 2.0, "2", None):
+        with pytest.raises(KeyReused) as refused:
+            await club.do("move", "ann", other, key="one")
+        assert refused.value.code == "key_reused"
+    assert await club.do("move", "ann", 2, key="one") == 5
+    assert await club.do("move", "ben", 3, key="one") == 2, "keys are each player's own"
+    assert await club.do("move", "ann", 2, key="two") == 0
+    # Also by then, when ben waits, and plays again.
+    with pytest.raises(KeyReused):
+        await club.do("move", "ben", 1, key="one")
+    assert await club.do("move", "ben", 3, key="one") == 2
 
 
 async def test_who_does_not_move_is_warned_and_then_has_lost(club: Club) -> None:

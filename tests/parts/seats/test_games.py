@@ -31,17 +31,20 @@ async def test_lanes_of_higher_priority_are_served_first(club: Club) -> None:
         await club.join("fay", lane="first")
 
 
+async def give(club: Club, **ratings: int) -> None:
+    """Let people have ratings on the ladder `chess`."""
+
+    async def fn(tx: Any) -> None:
+        for user, rating in ratings.items():
+            tx.put(rating_key("chess", user), Rating(rating, 1))
+
+    await club.run(fn)
+
+
 async def test_tiers_sit_together_after_they_have_waited(club: Club) -> None:
     await club.create(kind="ranked", tiers=[1_100, 1_300], widen_ms=10_000, ladder="chess")
 
-    async def give(user: str, rating: int) -> None:
-        async def fn(tx: Any) -> None:
-            tx.put(rating_key("chess", user), Rating(rating, 1))
-
-        await club.run(fn)
-
-    for user, rating in (("low", 900), ("high", 1_500), ("high2", 1_400)):
-        await give(user, rating)
+    await give(club, low=900, high=1_500, high2=1_400)
     await club.join("low", "high")
     assert (await club.place("high")).role == "waiting"
     await club.pass_ms(9_999)
@@ -57,6 +60,31 @@ async def test_tiers_sit_together_after_they_have_waited(club: Club) -> None:
     assert [leader.user for leader in leaders] == ["high", "low"]
     assert leaders[0].rating > 1_500
     assert leaders[1].won == 0
+
+
+async def test_who_has_won_enough_stays_while_nobody_can_take_the_seat(club: Club) -> None:
+    await club.create(max_wins=2, tiers=[1_100, 1_300], widen_ms=10_000, ladder="chess")
+    await give(club, ann=1_200, ben=1_200, high=1_500, high2=1_500)
+    await club.join("ann", "ben", "high")
+    for number in (1, 2, 3):
+        await club.result("ann", game=number)
+        assert await club.players() == {"X": "ann", "O": "ben"}, "high may not sit with them yet"
+    assert (await club.place("high")).position == 1
+    # With another one of its tier there is a game for those who wait.
+    await club.join("high2")
+    await club.result("ann", game=4)
+    assert await club.players() == {"X": "high", "O": "high2"}
+    assert [(await club.place(user)).position for user in ("ben", "ann")] == [1, 2]
+    # Once someone may sit with others, the loser gets up and the winner stays.
+    await club.leave("high2")
+    await club.leave("high")
+    assert await club.players() == {"X": "ben", "O": "ann"}
+    await club.join("high")
+    await club.result("ann", game=6)
+    await club.result("ann", game=7)
+    await club.pass_ms(10_000)
+    await club.result("ann", game=8)
+    assert await club.players() == {"X": "high", "O": "ann"}
 
 
 async def test_ratings_change_with_the_result(club: Club) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from onceward.parts.seats import Policy
-from onceward.parts.seats.records import Front, Head, Lane, Seat
+from onceward.parts.seats.records import Front, Head, Lane, Seat, Wait
 from onceward.parts.seats.seating import (
     Up,
     before,
@@ -26,8 +26,8 @@ TIERED = Policy(tiers=(1_000, 1_200, 1_400), widen_ms=30_000)
 THREE = Policy(seats=("A", "B", "C"), party_max=3)
 
 
-def seat(user: str, **members: Any) -> Seat:
-    return Seat(user, 0, **members)
+def seat(user: str, since_ms: int = 0, **members: Any) -> Seat:
+    return Seat(user, since_ms, **members)
 
 
 def lane(
@@ -250,13 +250,86 @@ def test_who_is_left_stays_when_others_are_gone_unless_it_has_won_enough() -> No
         assert tired == [Up("O", "leave"), Up("X", "back")]
 
 
-def test_a_loser_stays_if_who_waits_may_not_sit_beside_the_winner_yet() -> None:
-    lanes = {"main/2/1": lane(tier=2)}
-    assert get_up(TIERED, head(two(), lanes), ["ann"], {}, 59_999) == []
-    assert get_up(TIERED, head(two(), lanes), ["ann"], {}, 60_000) == [Up("O", "back")]
-    # Beside nobody it may.
-    both = [Up("O", "back"), Up("X", "back")]
-    assert get_up(TIERED, head(two(5), lanes), ["ann"], {}, 0) == both
+def at(tiers: dict[str, int], wins: int = 0) -> dict[str, Seat]:
+    """Seats by user and tier; the first one has won so often."""
+    return {
+        marker: seat(user, lane="main", tier=tier, wins=0 if number else wins, since_ms=number)
+        for number, (marker, (user, tier)) in enumerate(zip("XOZ", tiers.items(), strict=False))
+    }
+
+
+def rising(
+    seats: dict[str, Seat], *waiting: tuple[int, int], is_draw: bool = False, **members: Any
+) -> str:
+    """The markers that get up after the first one has won, or a draw, if these wait at the time
+    100,000: each with a tier, and since when."""
+    waits: dict[str, list[Wait]] = {}
+    lanes: dict[str, Lane] = {}
+    for order, (tier, since_ms) in enumerate(waiting):
+        key = lane_key("main", tier)
+        waits.setdefault(key, []).append(Wait(("w",), since_ms, order, "main"))
+        lanes.setdefault(key, lane(order, tier=tier, since_ms=since_ms))
+    policy = Policy(
+        seats=tuple("XOZ")[: len(seats)], tiers=TIERED.tiers, widen_ms=30_000, **members
+    )
+    winners = [] if is_draw else [seats["X"].user]
+    found = get_up(policy, head(seats, lanes, order=10), winners, {}, 100_000, waits)
+    assert all(up.then == "back" for up in found)
+    return "".join(up.marker for up in found)
+
+
+NEW, OLD = 99_000, 0
+TWO = {"ann": 1, "ben": 1}
+
+
+@pytest.mark.parametrize(
+    ("wins", "waiting", "ups"),
+    [
+        # Who waits may sit beside the winner, or not yet.
+        (0, [(1, NEW)], "O"),
+        (0, [(3, NEW)], ""),
+        (0, [(3, OLD)], "O"),
+        # Who has won enough gets up if others take both seats: two who wait, or one and the loser.
+        (5, [(1, NEW)], "OX"),
+        (5, [(3, NEW), (3, NEW)], "OX"),
+        (5, [(3, NEW), (2, OLD)], "OX"),
+        # Nobody would play with the one who waits: those who got up would have to wait first.
+        (5, [(3, NEW)], ""),
+        (5, [(3, NEW), (0, NEW)], ""),
+        # The one who waits may sit beside the winner, and nobody beside that one.
+        (5, [(3, OLD)], "O"),
+    ],
+)
+def test_with_tiers_players_get_up_if_others_take_all_their_seats(
+    wins: int, waiting: list[tuple[int, int]], ups: str
+) -> None:
+    assert rising(at(TWO, wins), *waiting) == ups
+
+
+@pytest.mark.parametrize(
+    ("waiting", "ups"),
+    [([(1, NEW)], "OZ"), ([(3, NEW)], ""), ([(3, OLD)], "O"), ([(3, OLD), (3, OLD)], "OZ")],
+)
+def test_with_tiers_only_as_many_losers_get_up_as_others_sit_down_for(
+    waiting: list[tuple[int, int]], ups: str
+) -> None:
+    assert rising(at({**TWO, "cas": 1}), *waiting) == ups
+
+
+@pytest.mark.parametrize(
+    ("waiting", "ups"),
+    [([(1, NEW)], "XO"), ([(3, NEW)], ""), ([(3, OLD)], "X"), ([(3, NEW), (3, NEW)], "XO")],
+)
+def test_with_tiers_a_draw_lets_others_play_if_they_take_all_seats(
+    waiting: list[tuple[int, int]], ups: str
+) -> None:
+    assert rising(at(TWO), *waiting, is_draw=True, draw="back") == ups
+
+
+def test_with_tiers_a_bot_keeps_its_seat_for_who_plays_with_it() -> None:
+    seats = {"X": seat("ann", lane="main", tier=1, wins=5), "O": seat("bot", bot=True)}
+    assert rising(seats, (3, NEW)) == ""
+    assert rising({"X": seats["X"]}, (3, NEW)) == "X"
 
 
 @pytest.mark.parametrize(("size", "ups"), [(1, "BC"), (2, "BC"), (3, "BCA")])

@@ -7,6 +7,7 @@ import pytest
 from onceward.parts.seats import Policy
 from onceward.parts.seats.records import Front, Head, Lane, Seat
 from onceward.parts.seats.seating import (
+    blended_ms,
     bot_due_ms,
     estimate_ms,
     late,
@@ -127,13 +128,14 @@ def test_nobody_waits_for_other_tiers_where_a_game_is_on_or_nothing_widens() -> 
 
 def test_after_a_pause_all_clocks_that_were_on_go_on_and_no_others() -> None:
     head = playing(seat("ann", due_ms=100, away_ms=200), seat("ben"), empty_ms=300, paced_ms=400)
+    head.measured_ms = 380
     shift(head, 50)
     ann, ben = head.seats.values()
     assert (ann.due_ms, ann.away_ms, head.empty_ms, head.paced_ms) == (150, 250, 350, 450)
-    assert (ben.due_ms, ben.away_ms) == (0, 0)
+    assert (ben.due_ms, ben.away_ms, head.measured_ms) == (0, 0, 430)
     idle = playing()
     shift(idle, 50)
-    assert (idle.empty_ms, idle.paced_ms) == (0, 0)
+    assert (idle.empty_ms, idle.paced_ms, idle.measured_ms) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("seats", "pace"), [("A", 600), ("AB", 600), ("ABC", 300), ("ABCD", 200)])
@@ -143,9 +145,20 @@ def test_at_first_all_but_one_are_taken_to_change_with_each_game(seats: str, pac
     assert pace_ms(policy, playing(pace_ms=7)) == 7, "as it was measured"
 
 
-def test_a_wait_is_estimated_by_those_before_and_by_when_the_last_one_was_seated() -> None:
+def test_a_wait_is_a_share_for_each_one_before_and_the_rest_of_the_running_one() -> None:
     policy = Policy(game_ms=600)
     assert estimate_ms(policy, playing(), 0, 10_000) == 600
     assert estimate_ms(policy, playing(), 2, 10_000) == 1_800
     assert estimate_ms(policy, playing(paced_ms=9_900), 2, 10_000) == 1_700
-    assert estimate_ms(policy, playing(paced_ms=1), 2, 10_000) == 0, "any time now"
+    # However long a game takes, those before still have theirs to play.
+    assert estimate_ms(policy, playing(paced_ms=1), 2, 10_000) == 1_200
+    assert estimate_ms(policy, playing(paced_ms=1), 0, 10_000) == 0, "any time now"
+
+
+def test_the_pace_is_three_quarters_of_what_it_was_and_a_quarter_of_the_last_one() -> None:
+    policy, head = Policy(game_ms=60_000), playing()
+    found = []
+    for took_ms in (20_000, 20_000, 20_000, 100_000):
+        head.pace_ms = blended_ms(policy, head, took_ms)
+        found.append(head.pace_ms)
+    assert found == [50_000, 42_500, 36_875, 52_656]

@@ -231,12 +231,28 @@ async def test_a_table_cannot_be_made_twice_or_for_an_unknown_game(club: Club) -
 
 async def test_whoever_waits_is_told_how_long_it_takes(club: Club) -> None:
     await club.create(game_ms=40_000, idle_ms=0)
-    await club.join("ann", "ben", "cas", "dan")
-    assert (await club.place("cas")).wait_ms == 40_000
-    assert (await club.place("dan")).wait_ms == 80_000
-    club.clock.at_ms += 10_000
-    assert (await club.place("cas")).wait_ms == 30_000
+    await club.join("ann", "ben")
+    club.clock.at_ms += 5_000
+    await club.join("cas", "dan")
+
+    async def waits() -> dict[str, int]:
+        places = [await club.place(user) for user in ("ben", "cas", "dan")]
+        return {place.user: place.wait_ms for place in places if place.role == "waiting"}
+
+    assert await waits() == {"cas": 35_000, "dan": 75_000}, "the game is on for 5 s"
+    club.clock.at_ms += 15_000
+    assert await waits() == {"cas": 20_000, "dan": 60_000}
+    await club.result("ann")
+    assert (await club.get()).pace_ms == 35_000, "(3 * 40 + 20) / 4"
+    assert await waits() == {"dan": 35_000, "ben": 70_000}
+    club.clock.at_ms += 50_000
+    assert await waits() == {"dan": 0, "ben": 35_000}, "dan still has a whole game to play"
+    await club.result()
+    assert await waits() == {"dan": 35_000, "ben": 70_000}, "a draw: a new game begins"
+    await club.do("pause")
+    club.clock.at_ms += 50_000
+    assert await waits() == {"dan": 35_000, "ben": 70_000}, "clocks stand still"
+    await club.do("resume")
     club.clock.at_ms += 10_000
     await club.result("ann")
-    assert (await club.get()).pace_ms == 20_000
-    assert (await club.place("dan")).wait_ms == 20_000
+    assert (await club.get()).pace_ms == 41_250, "(3 * 35 + 60) / 4: without the pause"

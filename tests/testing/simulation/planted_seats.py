@@ -76,6 +76,15 @@ class NobodyNext(Seats):
             await super()._fill(sitting)
 
 
+class UpForNobody(Seats):
+    """After a game players get up for someone who waits, and nobody may play with that one."""
+
+    async def _fronts(self, sitting):
+        """As if enough waited in each lane who fit together."""
+        waits = await super()._fronts(sitting)
+        return {key: found * len(sitting.policy.seats) for key, found in waits.items()}
+
+
 def with_sitting(broken: type[Sitting]) -> type[Seatings]:
     return with_seats(type(broken.__name__, (_WithSitting,), {"sitting_type": broken}))
 
@@ -86,12 +95,13 @@ def with_seats(broken: type[Seats]) -> type[Seatings]:
 
 ANY = ("there twice", "lost", "too many seated", "seated twice", "error", "wrong position")
 PLANTED = {
-    "the head is not checked": Bug(with_sitting(HeadUnchecked), (*ANY, "a seat is kept empty"), 14),
-    "who waits joins again": Bug(with_sitting(NewcomerTwice), ANY, 1),
-    "the last is seated first": Bug(with_sitting(LastFirst), ("overtaken",), 7),
+    "the head is not checked": Bug(with_sitting(HeadUnchecked), (*ANY, "a seat is kept empty"), 39),
+    "who waits joins again": Bug(with_sitting(NewcomerTwice), ANY, 0),
+    "the last is seated first": Bug(with_sitting(LastFirst), ("overtaken",), 5),
     "who has gone is not counted": Bug(with_sitting(GoneUncounted), ("wrong position",), 1),
     "who got up is known as seated": Bug(with_sitting(StandLeft), ANY, 0),
     "nobody is next": Bug(with_seats(NobodyNext), ("a seat is kept empty",), 0),
+    "who gets up is not replaced": Bug(with_seats(UpForNobody), ("got up for nobody",), 25),
 }
 
 
