@@ -15,7 +15,7 @@ from onceward import limits
 from onceward.errors import BadInput
 from onceward.ids import Ids
 from onceward.parts.rooms import operations as op
-from onceward.parts.rooms.names import admit_name, admit_text, plain
+from onceward.parts.rooms.names import admit_name, admit_text
 from onceward.parts.rooms.operations import Operation
 from onceward.parts.rooms.room import Entry
 from onceward.parts.rooms.state import State
@@ -81,7 +81,7 @@ class Edits(ABC):
         self, tx: Transaction, room: str, name: str, key: str, value: Any, *, by: str = ""
     ) -> None:
         """Put a whole value under a key."""
-        await self.change(tx, room, [op.MapSet(name, key, plain(value))], by=by)
+        await self.change(tx, room, [op.MapSet(name, key, value)], by=by)
 
     @joins
     async def map_delete(
@@ -95,7 +95,7 @@ class Edits(ABC):
         self, tx: Transaction, room: str, name: str, key: str, amount: float = 1, *, by: str = ""
     ) -> Any:
         """Add to a number, which is 0 if it is not there; returns the sum."""
-        await self.change(tx, room, [op.MapAdd(name, key, plain(amount))], by=by)
+        await self.change(tx, room, [op.MapAdd(name, key, amount)], by=by)
         return await self.map_get(tx, room, name, key)
 
     @joins
@@ -112,10 +112,8 @@ class Edits(ABC):
     ) -> bool:
         """Put a value under a key if `expect` is there, or nothing if that is not given; says
         whether it was so."""
-        if expect is not msgspec.UNSET:
-            expect = plain(expect)
         try:
-            compare = op.MapCompare(name, key, plain(value), expect)
+            compare = op.MapCompare(name, key, value, expect)
             await self.change(tx, room, [compare], by=by)
         except BadInput as error:
             if error.code != "not_expected":
@@ -153,7 +151,7 @@ class Edits(ABC):
     ) -> str:
         """Put an item at the end; returns its id."""
         id_ = self._ids.new()
-        await self.change(tx, room, [op.ListInsert(name, id_, plain(value))], by=by)
+        await self.change(tx, room, [op.ListInsert(name, id_, value)], by=by)
         return id_
 
     @joins
@@ -172,7 +170,7 @@ class Edits(ABC):
         """Put an item behind another, in front if that is empty, and at the end if the other one
         is gone; returns its id."""
         id_ = self._ids.new()
-        await self.change(tx, room, [op.ListInsert(name, id_, plain(value), after)], by=by)
+        await self.change(tx, room, [op.ListInsert(name, id_, value, after)], by=by)
         return id_
 
     @joins
@@ -180,7 +178,7 @@ class Edits(ABC):
         self, tx: Transaction, room: str, name: str, item: str, value: Any, *, by: str = ""
     ) -> None:
         """Give an item another value, if it is there."""
-        await self.change(tx, room, [op.ListSet(name, item, plain(value))], by=by)
+        await self.change(tx, room, [op.ListSet(name, item, value)], by=by)
 
     @joins
     async def list_move(

@@ -140,9 +140,11 @@ class Room:
         client: str = "",
         n: int = 0,
         at_ms: int = 0,
+        text: bytes = b"",
     ) -> Taken | None:
         """Take a step; None if it was taken before, and nothing changes. Without a client it is
-        always new. Raises `BadInput` if it is refused, and nothing changes either."""
+        always new. `text` is the JSON of operations that `admit_step` has admitted already.
+        Raises `BadInput` if it is refused, and nothing changes either."""
         before = None
         if client:
             admit_number(n)
@@ -151,7 +153,7 @@ class Room:
                 admit_client(client)
             elif n <= before.n:
                 return None
-        text = admit_step(ops)
+        text = text or admit_step(ops)
         state = self.state
         bytes_before, cells_before = state.bytes, state.cells
         admit = self.shapes.step() if self.shapes.any else None

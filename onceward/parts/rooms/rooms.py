@@ -2,13 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from onceward import keys, limits
-from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom
+from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom, OncewardError
 from onceward.ids import Ids
 from onceward.keys import Key
 from onceward.parts.rooms.edits import Edits
@@ -49,6 +49,7 @@ T = TypeVar("T")
 
 _LISTED_MAX = 10_000
 _read_ops = msgspec.json.Decoder(list[Operation]).decode
+_write_ops = msgspec.json.Encoder().encode
 
 
 class Found(NamedTuple):
@@ -216,12 +217,15 @@ class Rooms(Edits):
             raise BadInput(
                 f"a step is a list of operations, not {type(ops).__name__}", code="wrong_type"
             )
-        # As they are read from the log, so that the digest is of what everyone sees.
-        ops = _read_ops(admit_step(ops))
+        # As all others will read them from the log, and nobody else's objects.
+        try:
+            ops = _read_ops(admit_step(ops))
+        except msgspec.ValidationError as error:
+            raise BadInput(f"this is no step: {error}", code="wrong_type") from error
         info, head = await self.info(tx, id_), await self.head(tx, id_)
         room, own = await self._current(tx, id_, info, head)
         with _ahead(room, own):
-            step = room.take(ops, by=by, client=client, n=n, at_ms=tx.now_ms)
+            step = room.take(ops, by=by, client=client, n=n, at_ms=tx.now_ms, text=_write_ops(ops))
             if step is None:
                 return None
             pieces = snapshot(tx, room, head, [step.entry])
@@ -389,11 +393,11 @@ class Rooms(Edits):
             kept = await load(tx, id_, info, base, base.seq)
             self._keep(id_, kept)
         elif kept.seq < base.seq:
-            for entry in await entries_of(tx, id_, base.epoch, kept.seq, base.seq):
-                if entry.seq > kept.seq:  # else someone else was faster
-                    if not entry.follows(kept.digest):
-                        break
-                    kept.follow(entry)
+            entries = await entries_of(tx, id_, base.epoch, kept.seq, base.seq)
+            with suppress(OncewardError):  # if they are of another history
+                for entry in entries:
+                    if entry.seq > kept.seq:  # else someone else was faster
+                        kept.follow(entry)
         if kept.seq != base.seq or kept.digest != base.digest:
             # Others were faster, or the database was restored under this process.
             self._kept.pop(id_, None)

@@ -1,8 +1,9 @@
 """Rooms in transactions: what was committed is there once, in order, and found again."""
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -447,3 +448,33 @@ async def test_rooms_are_listed_to_the_last(monkeypatch: pytest.MonkeyPatch) -> 
             found += [room.id for room in page]
             pages += 1
         assert found == [f"r{number}" for number in range(9) if number % 2 or not meta]
+
+
+class Plain(NamedTuple):
+    """Looks like a list in JSON."""
+
+    x: int
+    y: int
+
+
+async def test_what_programs_put_into_a_room_is_kept_as_others_read_it() -> None:
+    home = await house()
+    await home.create()
+    mine = {"list": [1]}
+    values = [Plain(1, 2), {1: "a", "1": "b"}, msgspec.Raw(b'{ "a" : 1.50 }'), (1, (2,)), mine]
+    for number, value in enumerate(values):
+        await home.change(op.MapSet("m", str(number), value))
+    mine["list"].append(2)
+    expected = [[1, 2], {"1": "b"}, {"a": 1.5}, [1, [2]], {"list": [1]}]
+    for home_ in (home, await house(home.engine.memory)):
+        found = await home_.run(lambda tx, rooms=home_.rooms: rooms.map(tx, "r", "m"))  # type: ignore[misc]
+        assert found == {str(number): value for number, value in enumerate(expected)}
+
+
+@pytest.mark.parametrize("amount", ["1", None, True, [1]])
+async def test_only_numbers_are_added(amount: Any) -> None:
+    home = await house()
+    await home.create()
+    with pytest.raises(BadInput) as refused:
+        await home.run(lambda tx: home.rooms.map_add(tx, "r", "m", "k", amount))
+    assert refused.value.code == "wrong_type"

@@ -93,6 +93,9 @@ class Copy:
         self._session = None
         self.replica.lost()
 
+    def authenticate(self) -> None:
+        pass
+
     async def drained(self) -> None:
         pass
 
