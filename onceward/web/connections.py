@@ -209,14 +209,18 @@ class Connections:
 
     def _find_place(self, address: str) -> str:
         """What counts as one address; empty if it has no limit."""
-        if not self._per_address or not address:
+        if not self._per_address or not address or self.is_proxy(address):
             return ""
+        return network_of((address,))
+
+    def is_proxy(self, address: str) -> bool:
+        """Whether many callers come from this address, or it is none: it has no limit then."""
         try:
             ip = ip_address(address.partition("%")[0])
         except ValueError:
-            return ""
+            return True
         ip = getattr(ip, "ipv4_mapped", None) or ip
-        return "" if any(ip in one for one in self._proxies) else network_of((address,))
+        return any(ip in one for one in self._proxies)
 
 
 def _network(text: str) -> Network:

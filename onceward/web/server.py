@@ -342,8 +342,10 @@ class Server:
         try:
             self.caller(request)
         except BadInput:
-            request.scope[_COUNTED] = True
-            self._rates.take(f"{network_of(request.scope.get('client'))} at {mount.prefix}")
+            client = request.scope.get("client")
+            if client and not self.connections.is_proxy(str(client[0])):
+                request.scope[_COUNTED] = True
+                self._rates.take(f"{network_of(client)} at {mount.prefix}")
 
     def _caller(self, request: Request) -> Access:
         if is_from_node(request):

@@ -1,6 +1,7 @@
 """Callers that ask more often than they may are refused, and others notice nothing."""
 
 from onceward.app import App
+from onceward.web.connections import Connections
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.web.site import Site
@@ -139,6 +140,18 @@ async def test_without_credentials_what_is_mounted_counts_by_address() -> None:
         assert await statuses(server, "/shop", "::ffff:192.0.2.1") == [429] * 4
         # The console's own files are not of an application.
         assert await statuses(server, "/console", "192.0.2.1") == [200] * 4
+
+
+@virtual
+async def test_a_proxy_has_no_rate_for_those_behind_it() -> None:
+    auth, _ = keyed(ann="all")
+    proxied = Connections(proxies=["192.0.2.0/24"])
+    async with serving(shop(), auth=auth, connections=proxied, **RATE) as server:
+        for host, last in (("192.0.2.1", 200), ("198.51.100.1", 429)):
+            calls = [server.call("GET", "/shop", client=(host, 1)) for _ in range(4)]
+            answers = [await call.run() for call in calls]
+            assert answers[-1] is not None
+            assert answers[-1].status == last
 
 
 @virtual
