@@ -31,6 +31,7 @@ from onceward.apps.rps.records import (
     thrown_by,
 )
 from onceward.apps.rps.rules import Command, Outcome, RockPaperScissors, Wrong
+from onceward.apps.rps.spelling import fold, is_nick
 from onceward.errors import BadInput
 from onceward.keys import Key
 from onceward.limits import SCAN_RECORDS_MAX
@@ -215,7 +216,7 @@ async def decide(
         tx.put(player_key(line.phone), me)
     match command.name:
         case "nick":
-            owner = await tx.get(nick_key(rules.fold(command.nick)), str)
+            owner = await tx.get(nick_key(fold(command.nick)), str)
             return rules.claim(line, me, owner, command.nick, id_)
         case "throw":
             return await _throw(tx, line, me, command, duels)
@@ -259,9 +260,9 @@ async def _throw(
 
 async def _find(tx: UserTransaction, nick: str) -> Player | None:
     """Who has a nickname."""
-    if not rules.is_nick(nick):
+    if not is_nick(nick):
         return None
-    phone = await tx.get(nick_key(rules.fold(nick)), str)
+    phone = await tx.get(nick_key(fold(nick)), str)
     return None if phone is None else await tx.get(player_key(phone), Player)
 
 
@@ -294,7 +295,7 @@ async def _score(tx: UserTransaction, me: Player, nick: str) -> str:
     if not nick:
         whole = await tx.get((scores_of(me.id), ALL), Score)
         return rules.standing(whole, versus, _SHOWN)
-    named = [score for score in versus if rules.fold(score.nick) == rules.fold(nick)]
+    named = [score for score in versus if fold(score.nick) == fold(nick)]
     return rules.against(named, _SHOWN) or words.never_played(rules.quoted(nick))
 
 

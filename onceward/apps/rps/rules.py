@@ -4,13 +4,11 @@ A function that changes something gets the records it depends on, as they are, a
 records to put and delete, and who hears what. It reads no clock and makes no ids.
 """
 
-import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from onceward.apps.rps import limits, words
+from onceward.apps.rps import words
 from onceward.apps.rps.records import (
     ALL,
     Awaited,
@@ -26,6 +24,7 @@ from onceward.apps.rps.records import (
     top_key,
     top_wins,
 )
+from onceward.apps.rps.spelling import fold, is_nick, words_of
 from onceward.keys import Key
 from onceward.parts.games import DRAW, Rules
 from onceward.parts.games import Outcome as GameOutcome
@@ -104,8 +103,8 @@ class Outcome:
 
 
 def read(text: str) -> Command | Wrong:
-    """What a text asks for. The first word decides, in any case."""
-    found = unicodedata.normalize("NFC", text).split()
+    """What a text asks for. The first word decides, in any case; see `spelling` for words."""
+    found = words_of(text)
     if not found:
         return Wrong(words.HELP)
     name = _NAMES.get(found[0].casefold())
@@ -145,17 +144,6 @@ def read_play(word: str) -> str | None:
     """The play that a word begins to say, if it does."""
     word = word.casefold()
     return next((play for play in PLAYS if word and play.startswith(word)), None)
-
-
-def is_nick(word: str) -> bool:
-    """Whether a word can be a nickname."""
-    return len(word) <= limits.NICK_CHARS_MAX and re.fullmatch(r"\w+", word) is not None
-
-
-def fold(nick: str) -> str:
-    """What is the same for nicknames that differ in case alone, or in how accents are written:
-    a canonical caseless match, as Unicode defines it."""
-    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", nick).casefold())
 
 
 def quoted(word: str) -> str:

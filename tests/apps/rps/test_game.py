@@ -24,7 +24,7 @@ async def test_each_reason_to_refuse_a_nickname_has_its_own_reply() -> None:
     async with table("Ann") as game:
         heard = [
             await game.play("Bob: nick"),
-            await game.play("Bob: nick Bob!"),
+            await game.play("Bob: nick Bob+1"),
             await game.play("Bob: nick Bob the builder"),
             await game.play("Bob: nick " + "b" * 33),
             await game.play("Bob: nick aNN"),
@@ -50,6 +50,32 @@ async def test_nicknames_are_the_same_without_regard_to_case_in_any_script() -> 
         assert await game.play("Cid: nick \N{LATIN SMALL LETTER E WITH ACUTE}VA") == {
             "Cid": [taken]
         }
+
+
+@virtual
+async def test_players_have_nicknames_in_their_own_script() -> None:
+    async with table() as game:
+        await game.play(
+            "Ann: nick \u0905\u0928\u094d\u0928\u093e",
+            "Bob: nick \u0e17\u0e35\u0e48\u0e23\u0e31\u0e01",
+        )
+        heard = await game.play("Ann: throw rock \u0e17\u0e35\u0e48\u0e23\u0e31\u0e01")
+        assert heard["Bob"] == [words.they_wait("\u0905\u0928\u094d\u0928\u093e")]
+        heard = await game.play("Bob: throw rock \u0905\u0928\u094d\u0928\u093e")
+        assert heard["Ann"] == [words.tie("rock", "\u0e17\u0e35\u0e48\u0e23\u0e31\u0e01")]
+
+
+@virtual
+async def test_no_invisible_character_makes_another_nickname() -> None:
+    async with table("Ann") as game:
+        for nick in (
+            "A\u200bnn",
+            "\u2060Ann\ufe0f",
+            "\uff21\uff4e\uff4e",
+            "An\u00adn",
+            "Ann\u3164",
+        ):
+            assert await game.play(f"Bob: nick {nick}") == {"Bob": [words.nick_taken("Ann")]}
 
 
 @pytest.mark.parametrize("word", ["throw", "t", "play", "p", "THROW", "tHrOw"])
@@ -96,7 +122,8 @@ async def test_each_reason_to_refuse_a_throw_has_its_own_reply() -> None:
             ("throw lizard Bob", words.no_such_play("lizard")),
             ("throw rocky Bob", words.no_such_play("rocky")),
             ("throw rock Zoe", words.no_such_opponent("Zoe")),
-            ("throw rock Zoe!", words.no_such_opponent("Zoe!")),
+            ("throw rock Zoe!", words.no_such_opponent("Zoe")),
+            ("throw rock Zoe+1", words.no_such_opponent("Zoe+1")),
             ("throw rock aNN", words.ONESELF),
         ):
             assert await game.play(f"Ann: {text}") == {"Ann": [reply]}, text

@@ -1,17 +1,17 @@
 """What texts mean, and what comes of throws, for all of them."""
 
-import re
-
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward.apps.rps import rules, words
 from onceward.apps.rps.records import Line, Player, Score, top_key, top_wins
 from onceward.apps.rps.rules import BEATS, PLAYS, Command, Wrong
+from onceward.apps.rps.spelling import fold, is_nick, plain, words_of
 
 ANN = Player("01A", "Ann", Line("+12025550101", "carrier"))
 BOB = Player("01B", "Bob", Line("+12025550102", "carrier"))
+LETTERS = st.characters(categories=["Lu", "Ll", "Lo", "Nd"])
 SPACES = st.text(" \t\n\r\u00a0\u2003", max_size=3)
 
 
@@ -32,7 +32,7 @@ def test_every_beginning_of_a_play_is_that_play() -> None:
 @given(
     st.sampled_from(["throw", "t", "play", "p"]).flatmap(cased),
     st.sampled_from(PLAYS).flatmap(lambda play: st.integers(1, len(play)).map(lambda n: play[:n])),
-    st.from_regex(r"\w{1,32}", fullmatch=True),
+    st.text(LETTERS, min_size=1, max_size=32).map(plain).filter(is_nick),
     st.tuples(SPACES, SPACES),
 )
 def test_a_throw_is_read_in_any_case_with_any_space_around(
@@ -42,7 +42,7 @@ def test_a_throw_is_read_in_any_case_with_any_space_around(
     assert isinstance(read, Command)
     assert read.name == "throw"
     assert read.play.startswith(play)
-    assert rules.fold(read.nick) == rules.fold(nick)
+    assert fold(read.nick) == fold(nick)
 
 
 @given(st.text())
@@ -53,22 +53,8 @@ def test_any_text_is_read_and_has_an_answer_that_fits_into_a_text(text: str) -> 
     else:
         assert read.name in rules.COMMANDS
         assert (read.name == "throw") == bool(read.play)
-    if not text.split():
+    if not words_of(text):
         assert read == Wrong(words.HELP)
-
-
-@given(st.text(max_size=40))
-def test_a_nickname_is_up_to_32_word_characters(word: str) -> None:
-    assert rules.is_nick(word) == (re.fullmatch(r"\w{1,32}", word) is not None)
-
-
-@given(st.from_regex(r"\w{1,32}", fullmatch=True))
-@example("\N{GREEK SMALL LETTER ALPHA WITH PERISPOMENI AND YPOGEGRAMMENI}")
-def test_nicknames_that_differ_in_case_alone_are_the_same(nick: str) -> None:
-    for other in (nick.upper(), nick.lower(), nick.swapcase(), nick.title()):
-        if other.casefold() == nick.casefold():
-            assert rules.fold(other) == rules.fold(nick)
-    assert rules.fold(rules.fold(nick)) == rules.fold(nick)
 
 
 @pytest.mark.parametrize("mine", PLAYS)
