@@ -12,12 +12,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ONCEWARD = (sys.executable, "-m", "onceward")
+SERVER_KEY = "5e" * 32
 
 
 def environment() -> dict[str, str]:
-    """That of this process, without settings of a server."""
+    """That of this process, without settings of a server but a server key."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ONCEWARD_")}
-    return {**kept, "PYTHONPATH": str(ROOT)}
+    return {**kept, "PYTHONPATH": str(ROOT), "ONCEWARD_SERVER_KEY": SERVER_KEY}
 
 
 def free_port() -> int:

@@ -12,7 +12,13 @@ from onceward.parts.schedule import PRIORITY_DEFAULT, Job
 from onceward.parts.schedule.records import Attempt as Past
 from onceward.parts.timers import WEBHOOKS, Call, Send, Spec, Timer, View
 from onceward.parts.timers.records import Target
-from onceward.web.api.timer_views import Attempt, Firing, TimerView, moment, shown
+from onceward.web.api.timer_views import Attempt, Firing, TimerView, moment
+from onceward.web.api.timer_views import shown as shown_to
+
+
+def shown(view: View, now_ms: int, **options: Any) -> TimerView:
+    """As its owner sees it."""
+    return shown_to(view, now_ms, view.caller, **options)
 
 
 def test_a_time_is_written_as_a_person_reads_it() -> None:
