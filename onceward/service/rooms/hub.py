@@ -213,6 +213,10 @@ class Hub:
                 raise Unavailable("another node serves the room", code="room_moved")
             room = self.rooms[id_] = LiveRoom(self, id_, ledger)
             self._by_partition[head_key(id_)[0]] = room
+        except OncewardError as error:
+            if error.code == "damaged":
+                self.store.alarms.damaged(head_key(id_), error.message)
+            raise
         finally:
             del self._opening[id_]
         if self.store.engine.shared:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from onceward import limits
+from onceward.alarms import DAMAGED_RECORDS
 from onceward.errors import BadInput, Unavailable
 from onceward.parts.rooms import Room, Schemas, Shapes, log_partition
 from onceward.service.rooms.ledger import Ledger
@@ -220,6 +221,9 @@ async def test_a_damaged_room_is_not_served_as_empty(
     assert (left["t"], left["code"]) == ("left", "damaged")
     assert "cannot join r: the room 'r' is damaged: entry 1 of its log is missing" in caplog.text
     assert house.hub.rooms == {}
+    alarm = house.store.alarms.get(DAMAGED_RECORDS)
+    assert alarm is not None
+    assert "entry 1 of its log is missing" in alarm.message
 
 
 async def test_what_any_transaction_changes_is_told(house: House) -> None:
