@@ -246,12 +246,13 @@ class Protocol(asyncio.BufferedProtocol):
         """Parse one piece of data, which ends at `stop`."""
         if not self._begun:
             self._begun, self._since_ns = True, boot_ns()
-        in_head, self._sent_bytes = self._in_head, self._sent_bytes + len(piece)
-        if in_head and self._sent_bytes > limits.HEAD_BYTES_MAX:
+        size_bytes = len(piece)
+        self._sent_bytes += size_bytes
+        if self._left_bytes:
+            self._left_bytes -= size_bytes
+        elif self._in_head and self._sent_bytes > limits.HEAD_BYTES_MAX:
             self._refuse(_head_too_large(f"{limits.HEAD_BYTES_MAX} bytes"))
             return
-        if not in_head and self._left_bytes:
-            self._left_bytes -= len(piece)
         else:
             self._seam = b"" if piece.endswith(_HEAD_END) else (self._seam + piece)[-3:]
         try:
@@ -263,7 +264,9 @@ class Protocol(asyncio.BufferedProtocol):
         except httptools.HttpParserError as error:
             self._refuse(_reason(error, piece, begins=self._sent_bytes == len(piece)))
         else:
-            if self._sent_bytes > limits.SENT_BYTES_MAX:
+            if self._in_head and len(self._headers) > limits.HEADERS_MAX:
+                self._refuse(_head_too_large(f"{limits.HEADERS_MAX} headers"))
+            elif self._sent_bytes > limits.SENT_BYTES_MAX:
                 # Of a body that is too large, as it was told, or of what should be none.
                 self._last = True
                 self._wake()
@@ -345,12 +348,12 @@ class Protocol(asyncio.BufferedProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         # Not what comes after the body: whoever has checked the head has not seen it.
         if self._in_head:
-            if len(self._headers) >= limits.HEADERS_MAX:
-                raise _head_too_large(f"{limits.HEADERS_MAX} headers")
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        if len(self._headers) > limits.HEADERS_MAX:
+            raise _head_too_large(f"{limits.HEADERS_MAX} headers")
         version = self._parser.get_http_version()
         if not self._url.startswith(b"/"):
             self._headers = _with_host(self._headers, self._url)
@@ -454,6 +457,7 @@ class Protocol(asyncio.BufferedProtocol):
     def _refuse(self, error: OncewardError) -> None:
         """Answer what is no request, behind all that came before it, and read no more."""
         self._last = True
+        self._headers = []
         self._forget()
         self._add(_Exchange(self, refusal=problem(error), last=True))
 
@@ -494,7 +498,7 @@ class Protocol(asyncio.BufferedProtocol):
                 return None
             if not self._begun:
                 self._since_ns = boot_ns()
-            if not self._in_line:
+            if (self._rest or not self._reading) and not self._in_line:
                 self._continue()
             if not self._exchanges and not self._last:
                 self._waiting = self._loop.create_future()
