@@ -10,6 +10,18 @@ from tests.testing.simulation.worlds import run_worlds
 SOAK_SEEDS = 10_000
 
 
+class FairWork(Work):
+    """Three senders, who take turns."""
+
+    def options(self, queue, body, random):
+        return {**super().options(queue, body, random), "caller": f"s{random.randrange(3)}"}
+
+    def declare(self, app, outside):
+        super().declare(app, outside)
+        for queue in ("work", "ordered", "gated"):
+            app.queue(queue, fair=True, depth_max=1_000)
+
+
 @pytest.mark.parametrize("mode", ["shared", "local"])
 def test_in_a_calm_world_all_is_done(mode):
     report = simulate(Work, 1, mode=mode, servers=2, weather=Weather())
@@ -36,3 +48,9 @@ def test_the_same_seed_is_the_same_run():
 @pytest.mark.timeout(2700)
 def test_many_worlds_have_no_violation(soak):
     run_worlds(Work, range(12), SOAK_SEEDS if soak else 0)
+
+
+@pytest.mark.simulate
+@pytest.mark.timeout(2700)
+def test_worlds_where_senders_take_turns_have_no_violation(soak):
+    run_worlds(FairWork, range(6), SOAK_SEEDS if soak else 0)
