@@ -362,7 +362,7 @@ PLANTED = {
     "the next is not promoted": Bug(with_schedule(NobodyPromoted, servers=FEW), ("stuck",), 1),
     "a dead head keeps its place": Bug(with_schedule(DeadHeadStays, servers=FEW), ("stuck",), 1),
     "a retrying head is overtaken": Bug(with_schedule(HeadOvertaken), ("out of order",), 4),
-    "a claim is not counted": Bug(with_schedule(ClaimUncounted), ("miscounted",), 11),
+    "a claim is not counted": Bug(with_schedule(ClaimUncounted), ("miscounted", "stuck"), 1),
     "a lease that ran out is not counted": Bug(
         with_schedule(CrashUncounted), ("taken away", "miscounted"), 2
     ),
@@ -371,10 +371,10 @@ PLANTED = {
     "the dispatcher fires early": Bug(with_dispatcher(FiresEarly), ("early",), 1),
     "the dispatcher removes first": Bug(with_dispatcher(RemovesFirst, servers=FEW), ("stuck",), 1),
     "the dispatcher drops what failed": Bug(
-        with_dispatcher(DropsFailed, servers=FEW), ("stuck",), 56
+        with_dispatcher(DropsFailed, servers=FEW), ("stuck",), 67
     ),
     "the dispatcher trusts its cursor": Bug(
-        with_dispatcher(TrustsCursor, servers=FEW), ("stuck",), 20
+        with_dispatcher(TrustsCursor, servers=FEW), ("stuck",), 2
     ),
     "the dead are not buried": Bug(with_placement(DeadNotBuried), ("slots", "stuck"), 3),
     "the living are buried": Bug(with_placement(BuriedAlive), ("slots",), 13),
