@@ -20,11 +20,13 @@ from onceward.apps.rps.records import (
     ALL,
     TOP,
     Awaited,
+    Consent,
     Line,
     Player,
     Score,
     Thrown,
     awaiting,
+    consent_key,
     nick_key,
     player_key,
     scores_of,
@@ -53,6 +55,8 @@ class Text(msgspec.Struct, frozen=True):
 
     line: Line
     text: str
+    keyword: str = ""
+    """The kind of keyword that the provider has recognised and replied to: a key of `KEYWORDS`."""
 
 
 class Farewell(msgspec.Struct, frozen=True):
@@ -106,14 +110,23 @@ class Game:
             )(self._send)
 
     async def accept(
-        self, via: str, id_: str, sender: str, text: str, *, ours: str = "", tx: Any = None
+        self,
+        via: str,
+        id_: str,
+        sender: str,
+        text: str,
+        *,
+        ours: str = "",
+        keyword: str = "",
+        tx: Any = None,
     ) -> Receipt:
         """Take in a text that a provider has delivered under an id: durable when this returns,
-        and played once, however often it comes. Raises `BadInput` for what is no number."""
+        and played once, however often it comes. `keyword` is STOP, START or HELP if the provider
+        has recognised and answered such a word. Raises `BadInput` for what is no number."""
         if via not in self.providers:
             raise BadInput(f"no provider {via!r} delivers texts here")
         line = Line(self.providers[via].address(sender), via, ours)
-        body = msgspec.to_builtins(Text(line, text[: limits.TEXT_CHARS_MAX]))
+        body = msgspec.to_builtins(Text(line, text[: limits.TEXT_CHARS_MAX], keyword))
         return await self.app.accept(TEXTS, body, key=id_, caller=via, order_key=line.phone, tx=tx)
 
     def number(self, text: str) -> str:
@@ -124,12 +137,52 @@ class Game:
 
     async def _play(self, job: Job) -> dict[str, Any]:
         text = msgspec.convert(job.body, Text)
-        command = rules.read(text.text)
-        if isinstance(command, Wrong):
+        command = rules.read(rules.KEYWORDS.get(text.keyword, text.text))
+        outcome = await self._options(job.tx, text, command)
+        if outcome is not None:
+            pass
+        elif isinstance(command, Wrong):
             outcome = Outcome(says=[(text.line, command.reply)])
         else:
             outcome = await decide(job.tx, text.line, command, job.id, self.duels)
         return await self._carry_out(job, outcome)
+
+    async def _options(
+        self, tx: UserTransaction, text: Text, command: Command | Wrong
+    ) -> Outcome | None:
+        """What comes of a text by the rules of carriers: opting out and in, and no reply to a
+        phone that has opted out. None: the text is for the game."""
+        line = text.line
+        if not line.is_phone:
+            return None
+        out = await is_out(tx, line.phone)
+        name = command.name if isinstance(command, Command) else ""
+        if name == "start":
+            return rules.opt_in(line, out, tx.now_ms, reply=not text.keyword)
+        if out or text.keyword == "HELP":
+            return Outcome()
+        if name == "quit":
+            knows = self.providers[line.via].answers_keywords and rules.is_bare(text.text, name)
+            me = await tx.get(player_key(line.phone), Player)
+            confirm = not text.keyword and not knows
+            return rules.opt_out(line, me, await _wins(tx, me), tx.now_ms, confirm=confirm)
+        return None
+
+    async def opt_out(self, phone: str, since_ms: int) -> None:
+        """Mark a phone as opted out because its provider has refused a text that was sent at that
+        time, unless the phone has opted in since. Its player leaves. Idempotent."""
+
+        async def mark(tx: UserTransaction) -> None:
+            consent = await tx.get(consent_key(phone), Consent)
+            if consent is not None and (consent.out or consent.at_ms >= since_ms):
+                return
+            me = await tx.get(player_key(phone), Player)
+            line = Line(phone, "") if me is None else me.line
+            _write(tx, rules.opt_out(line, me, await _wins(tx, me), tx.now_ms, confirm=False))
+            if me is not None:
+                await self.app.send(FAREWELLS, msgspec.to_builtins(Farewell(me)), tx=tx)
+
+        await self.app.run(mark)
 
     async def _clear(self, job: Job) -> dict[str, Any]:
         gone = msgspec.convert(job.body, Farewell).player
@@ -160,8 +213,11 @@ class Game:
         if outcome.leaves is not None:
             await job.send(FAREWELLS, msgspec.to_builtins(Farewell(outcome.leaves)))
         replies = []
-        for line, said in outcome.says:
-            id_ = await job.send(*_reply(line, said), order_key=line.phone)
+        for line, said, confirms in [
+            *((line, said, True) for line, said in outcome.confirms),
+            *((line, said, False) for line, said in outcome.says),
+        ]:
+            id_ = await job.send(*_reply(line, said, confirms), order_key=line.phone)
             replies.append({"id": id_, "to": line.phone})
         return {"replies": replies}
 
@@ -173,7 +229,14 @@ class Game:
     # Outboxes.
 
     async def _send(self, job: Job) -> Any:
-        return await self._provider(job).send(job.id, msgspec.convert(job.body, Reply))
+        reply = msgspec.convert(job.body, Reply)
+        began_ms = self.app.store.clock.now_ms()
+        if not reply.confirms and await self.app.run(lambda tx: is_out(tx, reply.to)):
+            return {"refused": "opted_out", "said": "the phone has opted out of texts"}
+        result = await self._provider(job).send(job.id, reply)
+        if isinstance(result, dict) and result.get("opted_out"):
+            await self.opt_out(reply.to, began_ms)
+        return result
 
     async def _ask(self, job: Job) -> Any:
         reply = msgspec.convert(job.body, Reply)
@@ -188,9 +251,16 @@ def outbox_of(provider: str) -> str:
     return f"rps-replies-{provider}"
 
 
-def _reply(line: Line, said: str) -> tuple[str, Any]:
+def _reply(line: Line, said: str, confirms: bool = False) -> tuple[str, Any]:
     """The queue and the body of a reply."""
-    return outbox_of(line.via), msgspec.to_builtins(Reply(line.phone, line.ours, said))
+    reply = Reply(line.phone, line.ours, said, confirms)
+    return outbox_of(line.via), msgspec.to_builtins(reply)
+
+
+async def is_out(tx: UserTransaction, phone: str) -> bool:
+    """Whether a phone has opted out of texts."""
+    consent = await tx.get(consent_key(phone), Consent)
+    return consent is not None and consent.out
 
 
 def _write(tx: UserTransaction, outcome: Outcome) -> None:
@@ -220,8 +290,10 @@ async def decide(
             return rules.claim(line, me, owner, command.nick, id_)
         case "throw":
             return await _throw(tx, line, me, command, duels)
-        case "quit":
+        case "quit":  # at a web page; phones opt out
             return rules.leave(line, me, await _wins(tx, me))
+        case "start":
+            return Outcome(says=[(line, words.HELP)])
         case "top":
             return Outcome(says=[(line, await _top(tx))])
     if me is None:

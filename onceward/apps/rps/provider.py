@@ -19,6 +19,8 @@ class Reply(msgspec.Struct, frozen=True):
     ours: str
     """Our number, from which it comes; empty where there is only one."""
     text: str
+    confirms: bool = False
+    """Whether it confirms that the phone has opted out, and is sent though it has."""
 
 
 class Provider:
@@ -27,6 +29,8 @@ class Provider:
     name: ClassVar[str]
     asks: ClassVar[bool] = False
     """Whether it can be asked what became of a text."""
+    answers_keywords: bool = False
+    """Whether it confirms STOP and the like itself, if the text is that word alone."""
     rate: float = 0.0
     """How many texts a second it takes; 0: any number."""
 
@@ -46,7 +50,8 @@ class Provider:
 
     async def send(self, id_: str, reply: Reply) -> Any:
         """Send a text, and return what is known of it. A text that is refused for good, such
-        as one to someone who wants none, is returned as `{"refused": ...}`.
+        as one to someone who wants none, is returned as `{"refused": ...}`; with `"opted_out":
+        True` if the provider refuses all texts to that phone because it has opted out.
 
         Raises `NotDone` if it has surely not been sent and is to be tried again. With any other
         error nobody knows: it is asked for, or in doubt.

@@ -9,6 +9,7 @@ rps-thrown#player         opponent     that a throw waits for the opponent's; no
 rps-awaited#player        opponent     that an opponent waits; not for what
 rps-score#player          opponent     games against one opponent; with `all`, of all
 rps-top                   rank#player  players with a win, the best first
+rps-consent               number       whether a phone has opted out of texts
 ========================= ============ ===================================================
 
 What was thrown is known to the match alone, which is at the place of its two players (`place`).
@@ -38,6 +39,11 @@ class Line(msgspec.Struct, frozen=True):
     """The provider's name."""
     ours: str = ""
     """The number that was texted, from which replies come."""
+
+    @property
+    def is_phone(self) -> bool:
+        """Whether this is a phone number, for which the rules of carriers hold."""
+        return self.phone.startswith("+")
 
 
 class Player(msgspec.Struct, frozen=True):
@@ -71,6 +77,18 @@ class Score(msgspec.Struct, frozen=True):
     ties: int = 0
     nick: str = ""
     """Against whom, as they were called the last time."""
+
+
+class Consent(msgspec.Struct, frozen=True):
+    """Whether a phone may be sent texts; a phone without this record may."""
+
+    out: bool
+    at_ms: int
+    """Of the last STOP or START, or of the provider's refusal."""
+
+
+def consent_key(phone: str) -> Key:
+    return "rps-consent", phone
 
 
 def player_key(phone: str) -> Key:

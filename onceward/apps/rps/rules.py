@@ -12,11 +12,13 @@ from onceward.apps.rps import words
 from onceward.apps.rps.records import (
     ALL,
     Awaited,
+    Consent,
     Line,
     Player,
     Score,
     Thrown,
     awaiting,
+    consent_key,
     nick_key,
     player_key,
     scores_of,
@@ -24,7 +26,7 @@ from onceward.apps.rps.records import (
     top_key,
     top_wins,
 )
-from onceward.apps.rps.spelling import fold, is_nick, words_of
+from onceward.apps.rps.spelling import fold, is_nick, letters_of, words_of
 from onceward.keys import Key
 from onceward.parts.games import DRAW, Rules
 from onceward.parts.games import Outcome as GameOutcome
@@ -36,13 +38,19 @@ FIRST, SECOND = "first", "second"
 COMMANDS = {
     "nick": ("nick", "n"),
     "throw": ("throw", "t", "play", "p"),
-    "quit": ("quit", "stop"),
-    "help": ("help", "?"),
+    # The words with which carriers let people opt out of texts, and into them again.
+    "quit": ("quit", "stop", "stopall", "unsubscribe", "cancel", "end", "revoke", "optout"),
+    "start": ("start", "unstop"),
+    "help": ("help", "info", "?"),
     "games": ("games",),
     "score": ("score",),
     "top": ("top",),
 }
 """All commands, and the words for each."""
+OPTIONS = ("quit", "start")
+"""The commands that opt a phone out and in."""
+KEYWORDS = {"STOP": "stop", "START": "start", "HELP": "help"}
+"""The command for each kind of keyword that a provider reports to have recognised."""
 _NAMES = {word: name for name, words_ in COMMANDS.items() for word in words_}
 _QUOTED_CHARS = 32
 
@@ -95,6 +103,8 @@ class Outcome:
 
     records: dict[Key, Any] = field(default_factory=dict)
     says: list[tuple[Line, str]] = field(default_factory=list)
+    confirms: list[tuple[Line, str]] = field(default_factory=list)
+    """Texts that are sent even to phones that have opted out: the confirmation of that."""
     leaves: Player | None = None
     """Who has left, and whose games are still to be cleared away."""
 
@@ -107,7 +117,7 @@ def read(text: str) -> Command | Wrong:
     found = words_of(text)
     if not found:
         return Wrong(words.HELP)
-    name = _NAMES.get(found[0].casefold())
+    name = _read_option(text, found) or _NAMES.get(found[0].casefold())
     rest = found[1:]
     if name is None:
         return Wrong(words.unknown(quoted(found[0])))
@@ -121,6 +131,19 @@ def read(text: str) -> Command | Wrong:
     if name == "score" and rest:
         return Command(name, nick=rest[0])
     return Command(name)
+
+
+def _read_option(text: str, found: list[str]) -> str | None:
+    """The option of a text that spells its word in parts, such as "opt out" and "S.T.O.P."."""
+    for said in (letters_of(text), letters_of(" ".join(found[:2]))):
+        if (name := _NAMES.get(said)) in OPTIONS:
+            return name
+    return None
+
+
+def is_bare(text: str, name: str) -> bool:
+    """Whether a text is a word for a command and nothing else, as providers recognise it."""
+    return text.strip().casefold() in COMMANDS[name]
 
 
 def _read_nick(rest: list[str]) -> Command | Wrong:
@@ -162,7 +185,7 @@ def claim(line: Line, me: Player | None, owner: str | None, nick: str, id_: str)
         return Outcome(says=[(line, words.nick_taken(nick))])
     return Outcome(
         {player_key(line.phone): Player(id_, nick, line), nick_key(fold(nick)): line.phone},
-        [(line, words.welcome(nick))],
+        [(line, words.welcome(nick) if line.is_phone else words.entered(nick))],
     )
 
 
@@ -262,10 +285,30 @@ def leave(line: Line, me: Player | None, wins: int) -> Outcome:
     the games are over, too; `clear` takes them away, a few at a time."""
     if me is None:
         return Outcome(says=[(line, words.NO_NICK)])
-    gone: dict[Key, Any] = {player_key(line.phone): None, nick_key(fold(me.nick)): None}
+    return Outcome(_gone(me, wins), [(line, words.gone(me.nick))], leaves=me)
+
+
+def _gone(me: Player, wins: int) -> dict[Key, Any]:
+    gone: dict[Key, Any] = {player_key(me.line.phone): None, nick_key(fold(me.nick)): None}
     if wins:
         gone[top_key(wins, me.id)] = None
-    return Outcome(gone, [(line, words.gone(me.nick))], leaves=me)
+    return gone
+
+
+def opt_out(line: Line, me: Player | None, wins: int, now_ms: int, *, confirm: bool) -> Outcome:
+    """Stop: the player, if there is one, leaves, and nothing is sent to the phone any more but,
+    where the provider does not do that itself, a confirmation."""
+    records = {} if me is None else _gone(me, wins)
+    records[consent_key(line.phone)] = Consent(True, now_ms)
+    confirms = [(line, words.OPTED_OUT)] if confirm else []
+    return Outcome(records, confirms=confirms, leaves=me)
+
+
+def opt_in(line: Line, out: bool, now_ms: int, *, reply: bool) -> Outcome:
+    """Start: a phone that has opted out may be sent texts again."""
+    says = [(line, words.BACK if out else words.HELP)] if reply else []
+    records = {consent_key(line.phone): Consent(False, now_ms)} if out else {}
+    return Outcome(dict(records), says)
 
 
 def clear(

@@ -34,6 +34,9 @@ _NOT_US = (
     *("RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException"),
 )
 
+# Publish may also answer `InvalidParameter`, with a message that says so.
+_OPTED_OUT = ("OptedOut", "OptedOutException")
+
 
 class Arrived(msgspec.Struct, frozen=True, omit_defaults=True):
     """A text as AWS tells of it; it tells more, which does not matter."""
@@ -59,16 +62,20 @@ class Sns(Provider):
         topics: Sequence[str],
         *,
         rate: float = 20.0,
+        answers_keywords: bool = True,
         api: str = "",
         fetch: Fetch = fetch,
     ) -> None:
-        """`topics` are the ARNs from which texts come. `api` is where texts are published, and
-        `fetch` gets what is at an address of Amazon, both for tests. Raises `BadInput`."""
+        """`topics` are the ARNs from which texts come. `answers_keywords`: AWS confirms STOP
+        itself, as it does unless opt-outs of the number are self-managed. `api` is where texts are
+        published, and `fetch` gets what is at an address of Amazon, both for tests. Raises
+        `BadInput`."""
         if not topics or isinstance(topics, str) or not all(t.startswith("arn:") for t in topics):
             raise BadInput("texts come from topics, each named by its ARN")
         if not re.fullmatch(r"[a-z0-9-]+", region):
             raise BadInput(f"{region!r} is no region of AWS")
         self.rate = rate
+        self.answers_keywords = answers_keywords
         self._credentials = credentials
         self._region = region
         self._topics = set(topics)
@@ -162,7 +169,8 @@ def refused(answer: Answer, code: str, message: str) -> dict[str, Any]:
     if code in _NOT_US or answer.status in (401, 403, 404):
         raise NotDone(told)  # the account or its rights are wrong: someone will set that right
     if 400 <= answer.status < 500:
-        return {"refused": code, "said": told}
+        opted_out = code in _OPTED_OUT or "opted out" in message.casefold()
+        return {"refused": code, "said": told, **({"opted_out": True} if opted_out else {})}
     raise RuntimeError(told)
 
 

@@ -22,6 +22,7 @@ from onceward import keys
 from onceward.apps.rps import limits
 from onceward.apps.rps.outgoing import Answer, call
 from onceward.apps.rps.provider import Provider, Reply
+from onceward.apps.rps.rules import KEYWORDS
 from onceward.errors import BadInput, NotDone
 from onceward.keys import Key
 from onceward.records import UserTransaction
@@ -56,11 +57,13 @@ class Twilio(Provider):
         public_url: str,
         *,
         rate: float = 0.0,
+        answers_keywords: bool = True,
         api: str = "https://api.twilio.com",
     ) -> None:
         """`public_url` is the address of the webhook as it was given to Twilio, which signs it:
         behind a proxy it is not the one that arrives here. A query is taken from the request.
-        Raises `BadInput`."""
+        `answers_keywords`: Twilio confirms STOP itself, as it does unless its support has turned
+        that off for the account. Raises `BadInput`."""
         if not account or not token:
             raise BadInput("Twilio needs the SID of an account and its token")
         parts = urlsplit(public_url)
@@ -70,6 +73,7 @@ class Twilio(Provider):
                 code="bad_url",
             )
         self.rate = rate
+        self.answers_keywords = answers_keywords
         self._token = token
         self._public_url = public_url
         self._messages = f"{api}/2010-04-01/Accounts/{quote(account)}/Messages.json"
@@ -91,7 +95,10 @@ class Twilio(Provider):
         if not _SID.fullmatch(id_):
             raise BadInput("a text from Twilio has a MessageSid", code="missing_member")
         sender, text, ours = form.get("From", ""), form.get("Body", ""), form.get("To", "")
-        await self.game.accept(self.name, id_, sender, text, ours=ours)
+        # Only with Advanced Opt-Out: Twilio has recognised a keyword, which it lets people choose.
+        keyword = form.get("OptOutType", "")
+        keyword = keyword if keyword in KEYWORDS else ""
+        await self.game.accept(self.name, id_, sender, text, ours=ours, keyword=keyword)
         return Response(200, _NOTHING, b"text/xml; charset=utf-8")
 
     def insist_signed(self, request: Request, pairs: Pairs) -> None:
@@ -222,7 +229,7 @@ def refused(answer: Answer, said: dict[str, Any]) -> dict[str, Any]:
     if status in (401, 403, 404):
         raise NotDone(told)  # the account or its token are wrong: someone will set that right
     if 400 <= status < 500:
-        return {"refused": code, "said": told}
+        return {"refused": code, "said": told, **({"opted_out": True} if code == OPTED_OUT else {})}
     raise RuntimeError(told)
 
 

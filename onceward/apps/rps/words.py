@@ -2,16 +2,24 @@
 
 from onceward.apps.rps.records import Score
 
+_OPTIONS = "Reply STOP to opt out, HELP for help."
 HELP = (
-    "Rock, paper, scissors by text: nick NAME, throw PLAY NICK, games, score, top, quit. "
-    "Text help nick, help throw or help quit to learn more."
+    "Rock, paper, scissors by text: nick NAME, throw PLAY NICK, games, score, top. "
+    f"Text help throw to learn more. {_OPTIONS}"
 )
+OPTED_OUT = (
+    "Rock, paper, scissors: you have opted out and get no more texts. Your nickname and your "
+    "games are gone. Reply START to come back."
+)
+BACK = f"Rock, paper, scissors: you get texts again. Text nick NAME to play. {_OPTIONS}"
 TOPICS = {
     "nick": "nick NAME gives you a nickname, so that others can throw at you: one word of "
     "letters, digits and _, up to 32 of them. Short: n NAME.",
     "throw": "throw PLAY NICK throws rock, paper or scissors at someone; the first letter of it "
     "will do. Short: t r NICK. Also: play, p.",
-    "quit": "quit removes you, your nickname and your games. Also: stop.",
+    "quit": "quit removes you, your nickname and your games, and opts you out: you get no more "
+    "texts until you text start. Also: stop, end, cancel, unsubscribe.",
+    "start": "start opts you in again after quit. Then take a nickname: nick NAME. Also: unstop.",
     "games": "games tells who waits for you, and for whom you wait.",
     "score": "score tells how many games you have won, lost and tied, in all and against whom; "
     "score NICK for one opponent.",
@@ -38,7 +46,7 @@ def no_such_play(word: str) -> str:
 
 
 def has_nick(nick: str) -> str:
-    return f"You are {nick} already. Text quit first to take another nickname."
+    return f"You are {nick} already. To take another nickname, text quit, then start."
 
 
 def nick_taken(nick: str) -> str:
@@ -46,7 +54,12 @@ def nick_taken(nick: str) -> str:
 
 
 def welcome(nick: str) -> str:
-    return f"You are {nick}. Throw at someone: throw rock NICK. They throw back at {nick}."
+    return f"You are {nick}. To play, text: throw rock NICK. {_OPTIONS}"
+
+
+def entered(nick: str) -> str:
+    """The welcome at a web page."""
+    return f"You are {nick}. Throw at someone by their nickname."
 
 
 def no_such_opponent(nick: str) -> str:
@@ -86,7 +99,7 @@ def loss_by_time(nick: str) -> str:
 
 
 def gone(nick: str) -> str:
-    return f"You are out, and {nick} is free again. Text nick NAME to come back."
+    return f"You left, and the nickname {nick} is free again. Take a nickname to come back."
 
 
 def they_left(nick: str) -> str:

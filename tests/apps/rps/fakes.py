@@ -106,9 +106,9 @@ class FakeSns(Fake):
         return web.Response(text=f"{said}</PublishResult></PublishResponse>")
 
 
-def sns_error(status: int, code: str) -> Callable[[web.Request], Any]:
+def sns_error(status: int, code: str, message: str = "because") -> Callable[[web.Request], Any]:
     def answer(request: web.Request) -> web.StreamResponse:
-        said = f"<ErrorResponse><Error><Code>{code}</Code><Message>because</Message></Error>"
+        said = f"<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message></Error>"
         return web.Response(text=f"{said}</ErrorResponse>", status=status)
 
     return answer

@@ -25,6 +25,8 @@ class Model:
         self.changed_hands = 0
         self.had: dict[str, str] = {}
         """Who had a nickname last."""
+        self.out: set[str] = set()
+        """Phones that have opted out."""
         self.owed: dict[tuple[str, str], int] = {}
         """Who is yet to hear that whom has left, by phone and nickname; and the life they had."""
 
@@ -32,12 +34,20 @@ class Model:
         """What comes of a text, to whom."""
         nick = self.nicks.get(phone)
         name, *rest = command
+        if phone in self.out:
+            if name != "start":
+                return []
+            self.out.remove(phone)
+            return [(phone, words.BACK)]
+        if name == "start":
+            return [(phone, words.HELP)]
+        if name == "quit":
+            self._quit(phone, nick)
+            return [(phone, words.OPTED_OUT)]
         if name == "nick":
             return [(phone, self._claim(phone, nick, rest[0]))]
         if nick is None:
             return [(phone, words.NO_NICK)]
-        if name == "quit":
-            return [(phone, self._quit(phone, nick))]
         if name == "games":
             return [(phone, self._pending(phone))]
         play, at = rest
@@ -69,7 +79,10 @@ class Model:
         self.had[wanted.casefold()] = phone
         return words.welcome(wanted)
 
-    def _quit(self, phone: str, nick: str) -> str:
+    def _quit(self, phone: str, nick: str | None) -> None:
+        self.out.add(phone)
+        if nick is None:
+            return
         del self.nicks[phone]
         self.lives[phone] += 1
         self.wins.pop(phone, None)
@@ -78,7 +91,6 @@ class Model:
                 del self.thrown[by, at]
                 if at == phone:
                     self.owed[by, nick] = self.lives[by]
-        return words.gone(nick)
 
     def _throw(self, me: str, them: str, play: str) -> Says:
         mine, theirs = self.nicks[me], self.nicks[them]

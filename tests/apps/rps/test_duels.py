@@ -112,7 +112,7 @@ async def test_a_match_is_over_when_one_of_its_players_leaves() -> None:
     async with timed("Ann", "Bob", "Cid") as (apps, table):
         await table.play("Ann: t r Bob", "Cid: t r Ann")
         assert await table.play("Ann: quit") == {
-            "Ann": [words.gone("Ann")],
+            "Ann": [words.OPTED_OUT],
             "Cid": [words.they_left("Ann")],
         }
         for id_ in matches(apps):
@@ -135,8 +135,8 @@ async def test_a_clock_that_ends_while_someone_is_leaving_says_nothing() -> None
         await table.game.accept("carrier", "quit", "+12025550102", "quit")
         before = len(table.carrier.sent)
         await apps.sleep(61)
-        assert heard(table, before) == [words.gone("Bob")]
+        assert heard(table, before) == [words.OPTED_OUT]
         await table.app.queues.configure("rps-farewells", paused=False)
         await table.settle()
-        assert heard(table, before) == [words.gone("Bob"), words.they_left("Bob")]
+        assert heard(table, before) == [words.OPTED_OUT, words.they_left("Bob")]
         assert "rps-thrown" not in {key[0].partition("#")[0] for key in apps.own}

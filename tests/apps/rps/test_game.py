@@ -136,24 +136,24 @@ async def test_each_reason_to_refuse_a_throw_has_its_own_reply() -> None:
         assert heard["Ann"] == [words.win("rock", "scissors", "Bob")], "the first throw counts"
 
 
-@pytest.mark.parametrize("word", ["quit", "stop", "STOP", " Quit \n"])
+@pytest.mark.parametrize("word", ["quit", "stop", "STOP", " Quit \n", "Stop!"])
 @virtual
 async def test_who_quits_is_gone_with_nickname_and_games_on_either_side(word: str) -> None:
     async with table("Ann", "Bob", "Cid", "Dan") as game:
         await game.play("Ann: t r Bob", "Cid: t p Ann", "Dan: t s Bob")
         assert await game.play(f"Ann: {word}") == {
-            "Ann": [words.gone("Ann")],
+            "Ann": [words.OPTED_OUT],
             "Cid": [words.they_left("Ann")],
         }, "Bob was not waiting"
         assert await game.play("Bob: games") == {"Bob": [words.pending("", "Dan")]}
         assert await game.play("Cid: games") == {"Cid": [words.NOTHING_PENDING]}
         assert await game.play("Bob: t r Ann") == {"Bob": [words.no_such_opponent("Ann")]}
-        assert await game.play("Ann: t r Bob") == {"Ann": [words.NO_NICK]}
-        assert await game.play("Ann: quit") == {"Ann": [words.NO_NICK]}
         assert await game.play("Bob: quit") == {
-            "Bob": [words.gone("Bob")],
+            "Bob": [words.OPTED_OUT],
             "Dan": [words.they_left("Bob")],
         }
+        assert await game.play("Ann: start") == {"Ann": [words.BACK]}
+        assert await game.play("Ann: t r Bob") == {"Ann": [words.NO_NICK]}
         assert await game.play("Ann: nick Ann") == {"Ann": [words.welcome("Ann")]}
 
 
@@ -177,7 +177,7 @@ async def test_nobody_who_takes_over_a_nickname_inherits_games_or_scores() -> No
         ]
         await game.play("Ann: quit", "Cid: quit")
     left = {key[0].partition("#")[0] for key in apps.own if key[0].startswith("rps-")}
-    assert left == set(), "nothing is left of those who are gone"
+    assert left == {"rps-consent"}, "nothing else is left of those who are gone"
 
 
 @virtual
@@ -185,7 +185,7 @@ async def test_help_is_general_or_about_a_topic() -> None:
     async with table() as game:
         for text in ("help", "?", "HELP", "help me", "", "   \n\t "):
             assert await game.play(f"Ann: {text}") == {"Ann": [words.HELP]}, text
-        for topic in ("nick", "throw", "quit", "games", "score", "top"):
+        for topic in ("nick", "throw", "quit", "start", "games", "score", "top"):
             assert await game.play(f"Ann: help {topic}") == {"Ann": [words.TOPICS[topic]]}
         assert await game.play("Ann: ? T") == {"Ann": [words.TOPICS["throw"]]}
         assert await game.play("Ann: help stop") == {"Ann": [words.TOPICS["quit"]]}
@@ -246,7 +246,7 @@ async def test_of_very_many_who_had_a_nickname_the_score_names_the_last() -> Non
     async with table("Ann") as game:
         for number in range(12):
             throws = ["Bob: nick Bob", *["Ann: t r Bob", "Bob: t s Ann"] * (1 + number // 11)]
-            await game.play(*throws, "Bob: quit")
+            await game.play(*throws, "Bob: quit", "Bob: start")
         [said] = (await game.play("Ann: score bob"))["Ann"]
         once = "Against Bob: 1 won, 0 lost, 0 ties."
         assert said == " ".join([once.replace("1", "2"), *[once] * 9, words.MORE])
@@ -288,7 +288,7 @@ async def test_many_games_of_one_who_quits_are_cleared_in_several_commits() -> N
             await game.play(f"{phone}: nick P{number}")
             await game.play(f"{phone}: t r Ann" if number % 2 else f"Ann: t r P{number}")
         heard = await game.play("Ann: quit")
-        assert heard.pop("Ann") == [words.gone("Ann")]
+        assert heard.pop("Ann") == [words.OPTED_OUT]
         assert heard == {phone: [words.they_left("Ann")] for phone in others[1::2]}
         shown = await game.play(f"{others[0]}: games")
         assert shown == {others[0]: [words.NOTHING_PENDING]}

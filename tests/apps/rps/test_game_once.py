@@ -250,7 +250,7 @@ async def test_a_game_with_one_who_left_is_over_before_it_is_cleared_away() -> N
     async with table("Ann", "Bob", "Cid") as game:
         await game.play("Ann: t r Bob", "Bob: t p Cid")
         await game.app.queues.pause(FAREWELLS)
-        texts = ("quit", "nick Bob")
+        texts = ("quit", "start", "nick Bob")
         for number, text in enumerate(texts):
             receipt = await game.game.accept("carrier", f"bob-{number}", NUMBERS["Bob"], text)
             assert (await game.app.wait(receipt.id)).state == "done"
@@ -324,5 +324,7 @@ def test_whatever_is_texted_is_answered(texts: list[str]) -> None:
                 heard = await game.text("Bob", text)
                 assert len(heard.pop("Bob")) == 1, text
                 assert heard == {} or list(heard) == ["Ann"]
+                if rules.read(text) == rules.Command("quit"):
+                    await game.text("Bob", "start")
 
     play()

@@ -49,7 +49,7 @@ class Playing(Handlers):
     def message(self, random: random.Random) -> tuple[str, Any]:
         self.sent += 1
         at = random.randrange(len(PHONES))
-        word = random.choice(["nick"] * 4 + ["throw"] * 20 + ["games", "quit", "quit"])
+        word = random.choice(["nick"] * 4 + ["throw"] * 20 + ["games", *["quit", "start"] * 2])
         if self.sent <= len(PHONES):
             at, word = self.sent - 1, "nick"
         # Mostly their own nickname, and someone else's to throw at; but nobody is sure.
@@ -72,6 +72,9 @@ class Playing(Handlers):
             replay(model, outcome.jobs, id_, queue)
         if owed := model.still_owed():
             violated("not told", f"{owed} have not heard who left")
+        out = {phone for phone, one in outcome.records("rps-consent").items() if one["out"]}
+        if out != model.out:
+            violated("opted out", f"{out}, not {model.out}")
         players = {phone: one["nick"] for phone, one in outcome.records("rps-player").items()}
         if players != model.nicks:
             violated("players", f"{players}, not {model.nicks}")
@@ -146,11 +149,18 @@ def judge_replies(outcome: Outcome) -> None:
         violated("reply ids", f"{sorted(named)}, not {sorted(replies)}")
     for id_ in replies:
         state = outcome.jobs[id_]["state"]
-        if sent[id_] > 1 or state not in ("done", "doubt") or (state == "done" and not sent[id_]):
+        unsent = state == "done" and not sent[id_] and not is_refused(outcome.jobs[id_])
+        if sent[id_] > 1 or state not in ("done", "doubt") or unsent:
             violated("sent", f"{id_} is {state}, and was sent {sent[id_]} times")
     for id_, job in outcome.jobs.items():
         if job["queue"] == TEXTS and job["state"] != "done":
             violated("text not done", f"{id_}: {job}")
+
+
+def is_refused(job: dict[str, Any]) -> bool:
+    """Whether a reply was not sent because its phone had opted out by then."""
+    result = job["result"]
+    return isinstance(result, dict) and result.get("refused") == "opted_out"
 
 
 def judge_pending(outcome: Outcome, model: Model) -> None:

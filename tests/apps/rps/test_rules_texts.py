@@ -5,6 +5,8 @@ import pytest
 from onceward.apps.rps import rules, words
 from onceward.apps.rps.rules import Command, Wrong, quoted, read
 
+OPT_OUT = ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT")
+
 
 @pytest.mark.parametrize(
     ("text", "command"),
@@ -18,6 +20,16 @@ from onceward.apps.rps.rules import Command, Wrong, quoted, read
         ("quit", Command("quit")),
         ("STOP", Command("quit")),
         ("quit it", Command("quit")),
+        *((word, Command("quit")) for word in OPT_OUT),
+        *((f" \u201c{word.title()}!\u201d ", Command("quit")) for word in OPT_OUT),
+        ("stop texting me", Command("quit")),
+        ("opt out", Command("quit")),
+        ("Opt-Out, please", Command("quit")),
+        ("stop all", Command("quit")),
+        ("S.T.O.P.", Command("quit")),
+        ("START", Command("start")),
+        ("unstop.", Command("start")),
+        ("un-stop", Command("start")),
         ("games", Command("games")),
         ("games of mine", Command("games")),
         ("score", Command("score")),
@@ -53,6 +65,8 @@ def test_a_text_of_one_word_names_no_play_and_nobody() -> None:
     [
         ("", words.HELP),
         ("help", words.HELP),
+        ("INFO", words.HELP),
+        ("yes", words.unknown("yes")),
         ("?", words.HELP),
         ("help me", words.HELP),
         ("\uff1f", words.HELP),

@@ -268,8 +268,8 @@ def test_settings_that_cannot_be_are_refused() -> None:
 # Out, over real connections.
 
 
-async def reply_to(app: App, game: Game, id_: str) -> Any:
-    receipt = await game.accept("sns", id_, "+12025550101", "hi!", ours="+12025550100")
+async def reply_to(app: App, game: Game, id_: str, text: str = "hi!") -> Any:
+    receipt = await game.accept("sns", id_, "+12025550101", text, ours="+12025550100")
     [reply] = (await app.wait(receipt.id)).result["replies"]
     return await app.wait(reply["id"], 30)
 
@@ -283,7 +283,7 @@ async def test_a_reply_is_published_and_signed() -> None:
             [(method, path, headers, form)] = sns.requests
             assert (method, path) == ("POST", "/")
             assert form["PhoneNumber"] == "+12025550101"
-            assert form["Message"] == words.unknown("hi!")
+            assert form["Message"] == words.unknown("hi")
             assert form["MessageAttributes.entry.2.Name"] == "AWS.MM.SMS.OriginationNumber"
             assert form["MessageAttributes.entry.2.Value.StringValue"] == "+12025550100"
             assert "/us-east-1/sns/aws4_request" in headers["authorization"]
@@ -302,6 +302,7 @@ async def test_what_sns_answers_decides_what_becomes_of_a_reply() -> None:
             sns.answers = [sns_error(400, "OptedOut")]
             job = await reply_to(app, game, "opted out")
             assert (job.state, job.attempt, job.result["refused"]) == ("done", 1, "OptedOut")
+            await reply_to(app, game, "back", "start")
             for answer in (sns_error(500, "InternalError"), hang_up):
                 sns.answers = [answer]
                 before = len(sns.requests)

@@ -178,3 +178,30 @@ def test_an_account_that_cannot_be_is_refused() -> None:
     ):
         with pytest.raises(BadInput):
             Twilio(account, token, url)
+
+
+@virtual
+async def test_a_keyword_that_twilio_has_recognised_opts_out_and_in() -> None:
+    async with listening() as (caller, apps):
+        for number, (text, keyword, nick, out) in enumerate(
+            (
+                ("nick Ann", "", "Ann", None),
+                ("BASTA", "STOP", None, True),
+                ("nick Ann", "", None, True),
+                ("YES", "", None, True),
+                ("YES", "START", None, False),
+                ("nick Ann", "OTHER", "Ann", False),
+                ("help", "HELP", "Ann", False),
+            )
+        ):
+            form = {**TEXT, "MessageSid": f"SM{number:032x}", "Body": text}
+            form |= {"OptOutType": keyword} if keyword else {}
+            assert (await deliver(caller, form, sign(form))).status == 200
+            await apps.sleep(5)
+            player = apps.value(("rps-player", "+12025550101"))
+            consent = apps.value(("rps-consent", "+12025550101"))
+            assert (player["nick"] if player else None) == nick, text
+            assert (consent["out"] if consent else None) is out, text
+        jobs = [key for key in apps.records if key[0].startswith("job#")]
+        texts = [apps.value(key, internal=True)["queue"] for key in jobs if key[1].endswith("#job")]
+        assert texts.count("rps-replies-twilio") == 2, "Twilio has replied to its keywords itself"

@@ -59,10 +59,10 @@ async def test_a_reply_is_sent_by_the_rest_api(monkeypatch: pytest.MonkeyPatch) 
 async def test_a_reply_that_is_refused_is_final(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     async with playing(monkeypatch) as (twilio, app, game):
         twilio.answers = [error(400, code)]
-        job = await reply_to(app, game, "1", "stop")
+        job = await reply_to(app, game, "1")
         assert (job.state, job.attempt, job.result["refused"]) == ("done", 1, code)
         assert len(twilio.requests) == 1
-        assert (await reply_to(app, game, "2")).result.keys() == {"sid"}, "others are sent"
+        assert (await reply_to(app, game, "2", "start")).result.keys() == {"sid"}, "others are sent"
 
 
 async def test_a_reply_that_was_not_taken_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,8 +172,8 @@ async def test_what_was_refused_or_not_taken_leaves_no_doubt_of_the_next(
     async with playing(monkeypatch) as (twilio, app, game):
         twilio.answers = [error(429, 20429), twilio.keep_and_hang_up]
         assert (await reply_to(app, game, "1")).result["settled"]
-        twilio.answers = [error(400, 21610)]
-        assert (await reply_to(app, game, "2")).result["refused"] == 21610
+        twilio.answers = [error(400, 21211)]
+        assert (await reply_to(app, game, "2")).result["refused"] == 21211
         twilio.answers = [twilio.keep_and_hang_up]
         job = await reply_to(app, game, "3")
         assert job.result == {"sid": twilio.messages[1]["sid"], "settled": True}

@@ -96,7 +96,7 @@ async def test_someone_at_a_page_plays_someone_on_a_phone() -> None:
         assert me["games"] == []
         assert me["score"] == {"wins": 0, "losses": 1, "ties": 0, "nick": ""}
         assert [heard["text"] for heard in me["heard"]] == [
-            words.welcome("Ann"),
+            words.entered("Ann"),
             words.you_wait("rock", "Bob"),
             words.loss("rock", "paper", "Bob"),
         ]
@@ -117,7 +117,7 @@ async def test_what_is_sent_ten_times_counts_once_and_ids_of_others_are_others()
             said = await here.act("ann", "nick Ann", "text-same")
             assert said == {"duplicate": number > 0}
         assert await here.act("bob", "nick Bob", "text-same") == {"duplicate": False}
-        assert [text["text"] for text in (await here.me("ann"))["heard"]] == [words.welcome("Ann")]
+        assert [text["text"] for text in (await here.me("ann"))["heard"]] == [words.entered("Ann")]
         assert (await here.me("bob"))["nick"] == "Bob"
 
 

@@ -9,7 +9,14 @@ from onceward.apps.rps.records import Score
 
 ONE_TEXT_CHARS = 160
 FIXED = [
-    *(words.HELP, *words.TOPICS.values(), words.NICK_MISSING, words.NICK_MALFORMED),
+    *(
+        words.HELP,
+        words.OPTED_OUT,
+        words.BACK,
+        *words.TOPICS.values(),
+        words.NICK_MISSING,
+        words.NICK_MALFORMED,
+    ),
     *(words.THROW_MISSING, words.NO_NICK, words.ONESELF, words.NOTHING_PENDING),
     *(words.NO_GAMES, words.NOBODY_ON_TOP, words.MORE),
 ]
@@ -23,6 +30,7 @@ FIXED = [
         (words.has_nick, ["Ann"]),
         (words.nick_taken, ["Ann"]),
         (words.welcome, ["Ann"]),
+        (words.entered, ["Ann"]),
         (words.no_such_opponent, ["Bob"]),
         (words.thrown_already, ["rock", "Bob"]),
         (words.you_wait, ["rock", "Bob"]),
@@ -91,3 +99,13 @@ def test_games_are_counted_and_one_tie_is_no_ties(score: Score, said: str) -> No
 
 def test_a_list_that_goes_on_ends_with_dots() -> None:
     assert words.MORE == "..."
+
+
+@pytest.mark.parametrize("text", [words.HELP, words.BACK, words.welcome("Ann")])
+def test_those_who_begin_hear_how_to_opt_out_and_get_help(text: str) -> None:
+    assert text.endswith("Reply STOP to opt out, HELP for help.")
+
+
+def test_the_confirmation_names_the_game_and_the_way_back() -> None:
+    assert words.OPTED_OUT.startswith("Rock, paper, scissors:")
+    assert words.OPTED_OUT.endswith("Reply START to come back.")
