@@ -57,7 +57,7 @@ from onceward.server_key import parse_keys
 from onceward.service.delivery import Delivery, Outward
 from onceward.service.games import Games
 from onceward.service.hall import Hall
-from onceward.service.intake import Intake, accept_many
+from onceward.service.intake import Intake
 from onceward.service.job import ACCEPT_OPTIONS, later_ms, send_options
 from onceward.service.key_source import KeySource
 from onceward.service.locks import Locks
@@ -196,7 +196,7 @@ class App(Running):
         self.inbox = Inbox(node.schedule)
         self.queues = Queues(self.store, node.schedule, node.book, node.depths)
         self.senders = Senders(self.store)
-        self._intake = Intake(self.store, self.inbox)
+        self._intake = Intake(self.store, self.inbox, self.senders)
         stack.push_async_callback(self._intake.finish)
         self._results = Results(self.store, node.schedule)
         stack.callback(self._results.close)
@@ -232,7 +232,7 @@ class App(Running):
         stack.push_async_callback(self._stop_workers)
         for handler in handlers:
             name = f"{self.name}/{handler.queue}"
-            worker = Worker(node, self.inbox, handler, name, quarantine)
+            worker = Worker(node, self._intake, handler, name, quarantine)
             self._workers.append(worker)
             worker.start()
 
@@ -375,9 +375,8 @@ class App(Running):
         options = send_options(self.store, options, ACCEPT_OPTIONS)
         options["key"] = key
         if tx is not None:
-            return await self.inbox.accept(admit_tx(tx), queue, body, **options)
-        accepting = self._intake.accept(queue, body, options)
-        return await self.senders.count(queue, options.get("caller", ""), accepting)
+            return await self._intake.accept_within(admit_tx(tx), queue, body, options)
+        return await self._intake.accept(queue, body, options)
 
     async def accept_many(
         self, queue: str, messages: Sequence[Mapping[str, Any]]
@@ -387,8 +386,7 @@ class App(Running):
         the error that refused it. If it raises, some may have been taken in: with the same keys
         they can be sent again."""
         self._must_run()
-        accepting = accept_many(self.store, self.inbox, queue, messages)
-        return await self.senders.count_all(queue, messages, accepting)
+        return await self._intake.accept_many(queue, messages)
 
     async def send(
         self, queue: str, body: Any, *, tx: AnyTransaction | None = None, **options: Any

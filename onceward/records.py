@@ -143,7 +143,8 @@ class UserTransaction:
         self._tx.undo(mark)
 
     def on_durable(self, hook: Callable[[], None]) -> None:
-        """Call `hook` once this transaction's commit is durable; never if it failed."""
+        """Call `hook` once this transaction's commit is durable, or its reads are checked if it
+        wrote nothing; never if it failed."""
         self._tx.on_durable(hook)
 
 

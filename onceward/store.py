@@ -261,6 +261,8 @@ class Store:
     ) -> None:
         """Commit a transaction or, if it should not write, make sure that what it read still
         holds. Raises `Conflict` if not: nothing is written then."""
+        if not write:
+            tx.hooks.clear()
         try:
             await self._commit(tx, tx.finish(write=write), end_turn or _nothing)
         except Conflict:
@@ -277,6 +279,8 @@ class Store:
         self, tx: Transaction, writes: list[Write], end_turn: Callable[[], None]
     ) -> None:
         if not writes:
+            for hook in tx.hooks:
+                hook()
             return
         applied: Version | None = None
         number = 0
@@ -290,6 +294,8 @@ class Store:
 
         if type(writes[0]) is Check:  # they come last: so there is nothing else
             await self._validate(writes, tx.now_ms)
+            for hook in tx.hooks:
+                hook()
             return
         if len(writes) >= limits.COMMIT_WRITES_MAX:
             raise TooLarge(

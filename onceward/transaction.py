@@ -390,7 +390,8 @@ class Transaction:
         return [key for key, own in self._writes.items() if isinstance(own, Put)]
 
     def on_durable(self, hook: Callable[[], None]) -> None:
-        """Call `hook` once this transaction's commit is durable; never for one that failed.
+        """Call `hook` once this transaction's commit is durable; never for one that failed. One
+        that only read has no commit: `hook` is called once its reads are checked.
 
         If the caller was cancelled meanwhile: as `Store.on_durable` says.
         """

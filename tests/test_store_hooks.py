@@ -77,6 +77,29 @@ async def test_hooks_are_called_when_the_commit_is_durable_not_when_it_is_visibl
     assert told == ["tx", "store"]
 
 
+async def test_hooks_of_a_transaction_that_only_read_are_called_once_it_is_checked() -> None:
+    store = await quick_store()
+    told: list[str] = []
+
+    async def look(tx: Transaction) -> None:
+        tx.on_durable(lambda: told.append("read"))
+        await tx.get(A)
+
+    async def nothing(tx: Transaction) -> None:
+        tx.on_durable(lambda: told.append("nothing"))
+
+    async def fail(tx: Transaction) -> None:
+        tx.on_durable(lambda: told.append("failed"))
+        await tx.get(A)
+        raise NotFound
+
+    await store.run(look)
+    await store.run(nothing)
+    with pytest.raises(NotFound):
+        await store.run(fail)
+    assert told == ["read", "nothing"]
+
+
 async def test_who_wants_to_know_the_end_of_a_transaction_is_told_once() -> None:
     store = await quick_store()
     ends: list[tuple[int, bool]] = []

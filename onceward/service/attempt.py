@@ -30,7 +30,6 @@ from onceward.errors import (
 )
 from onceward.keys import shown_key
 from onceward.parts import steps as steps_part
-from onceward.parts.inbox import Inbox
 from onceward.parts.schedule import (
     COMPLETE_ORDERED_WRITES,
     COMPLETE_WRITES,
@@ -41,6 +40,7 @@ from onceward.parts.schedule import (
 )
 from onceward.parts.steps import Step, Steps
 from onceward.service.effects import effects_of
+from onceward.service.intake import Intake
 from onceward.service.job import Asleep, Job, later_ms
 from onceward.service.lease import Lease
 from onceward.service.outcome import failures_of, leaves, principal, reason_of, results_of
@@ -86,7 +86,7 @@ class Attempt:
         self,
         store: Store,
         schedule: Schedule,
-        inbox: Inbox,
+        intake: Intake,
         together: Together,
         handler: Handler,
         claims: list[Claim],
@@ -94,7 +94,7 @@ class Attempt:
         self.handler = handler
         self._store = store
         self._schedule = schedule
-        self._inbox = inbox
+        self._intake = intake
         self._together = together
         self._task: asyncio.Task[None] | None = None
         self._handling = False
@@ -189,7 +189,7 @@ class Attempt:
         return Job(
             self._store,
             self._schedule,
-            self._inbox,
+            self._intake,
             one.claim,
             body=msgspec.json.decode(one.body),
             steps=one.steps,

@@ -9,6 +9,7 @@ from onceward.errors import BadInput, OncewardError, QueueFull
 from onceward.parts.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox, Receipt
 from onceward.parts.schedule import admit_queue
 from onceward.service.job import ACCEPT_OPTIONS, send_options
+from onceward.service.senders import Senders
 from onceward.service.together import Together
 from onceward.store import Store
 from onceward.transaction import Transaction
@@ -23,55 +24,70 @@ Verdict = Receipt | OncewardError
 
 
 class Intake:
-    """Takes messages in, for one application on one node."""
+    """Takes messages in, for one application on one node, and counts them by sender."""
 
-    def __init__(self, store: Store, inbox: Inbox) -> None:
+    def __init__(self, store: Store, inbox: Inbox, senders: Senders) -> None:
+        self._store = store
         self._inbox = inbox
+        self._senders = senders
         self._together = Together(store)
 
     async def accept(self, queue: str, body: Any, options: dict[str, Any]) -> Receipt:
         """Take a message in; raises what `Inbox.accept` and `Store.run` raise."""
         plain = "order_key" not in options and "limit_key" not in options
-        return await self._together.run(
+        accepting = self._together.run(
             lambda tx: self._inbox.accept(tx, queue, body, **options),
             writes=PLAIN_WRITES if plain else ACCEPT_WRITES,
         )
+        return await self._senders.count(queue, options.get("caller", ""), accepting)
+
+    async def accept_within(
+        self, tx: Transaction, queue: str, body: Any, options: dict[str, Any]
+    ) -> Receipt:
+        """Take a message in as part of a transaction; it counts once that is durable."""
+        accepting = self._inbox.accept(tx, queue, body, **options)
+        return await self._senders.count_within(tx, queue, options.get("caller", ""), accepting)
+
+    async def accept_many(self, queue: str, messages: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+        """Take messages in, in as few commits as hold them; one verdict for each, in their
+        order."""
+        admit_queue(queue)
+        if not _is_list(messages):
+            raise BadInput(f"messages come as a list, not as {type(messages).__name__}")
+        begun_ns = self._store.clock.elapsed_ns()
+        verdicts: list[Verdict] = []
+        for piece in _pieces([_message(self._store, message) for message in messages]):
+            verdicts += await self._store.run(partial(self._accept_each, queue, piece, begun_ns))
+        return verdicts
+
+    async def _accept_each(
+        self,
+        queue: str,
+        messages: list[dict[str, Any] | OncewardError],
+        begun_ns: int,
+        tx: Transaction,
+    ) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        for message in messages:
+            if isinstance(message, OncewardError):
+                verdicts.append(message)
+                continue
+            accepting = self._inbox.accept(tx, queue, **message)
+            caller = message.get("caller", "")
+            try:
+                verdicts.append(
+                    await self._senders.count_within(tx, queue, caller, accepting, begun_ns)
+                )
+            except (BadInput, QueueFull) as refused:
+                verdicts.append(refused)
+        return verdicts
 
     async def finish(self) -> None:
         """Wait for what is under way."""
         await self._together.finish()
 
 
-async def accept_many(
-    store: Store, inbox: Inbox, queue: str, messages: Sequence[Mapping[str, Any]]
-) -> list[Verdict]:
-    """Take messages in, in as few commits as hold them; one verdict for each, in their order."""
-    admit_queue(queue)
-    if not _is_list(messages):
-        raise BadInput(f"messages come as a list, not as {type(messages).__name__}")
-    verdicts: list[Verdict] = []
-    for piece in _pieces([_message(store, message) for message in messages]):
-        verdicts += await store.run(partial(_accept_each, inbox, queue, piece))
-    return verdicts
-
-
-async def _accept_each(
-    inbox: Inbox, queue: str, messages: list[dict[str, Any] | OncewardError], tx: Transaction
-) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-    for message in messages:
-        if isinstance(message, OncewardError):
-            verdicts.append(message)
-            continue
-        try:
-            verdicts.append(await inbox.accept(tx, queue, **message))
-        except (BadInput, QueueFull) as refused:
-            verdicts.append(refused)
-    return verdicts
-
-
 def _is_list(messages: Any) -> bool:
-    # Not what can be gone through only once: its senders are counted after the commit.
     return isinstance(messages, Sequence) and not isinstance(messages, str | bytes | bytearray)
 
 

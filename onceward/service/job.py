@@ -4,18 +4,21 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from onceward import keys, limits
 from onceward.callers import caller_id
 from onceward.errors import BadInput, InDoubt, NotDone
 from onceward.parts import steps as steps_part
-from onceward.parts.inbox import Inbox, Receipt
+from onceward.parts.inbox import Receipt
 from onceward.parts.schedule import Claim, Schedule, milliseconds
 from onceward.parts.steps import Step, Steps, done_step, result_of
 from onceward.records import UserTransaction
 from onceward.store import Store
 from onceward.transaction import Transaction
+
+if TYPE_CHECKING:
+    from onceward.service.intake import Intake
 
 SEND_OPTIONS = frozenset(
     ("delay_s", "due_ms", "order_key", "limit_key", "priority", "attempts_max")
@@ -47,7 +50,7 @@ class Job:
         self,
         store: Store,
         schedule: Schedule,
-        inbox: Inbox,
+        intake: "Intake",
         claim: Claim,
         *,
         body: Any,
@@ -74,7 +77,7 @@ class Job:
         """What its last step or sleep has raised."""
         self._store = store
         self._schedule = schedule
-        self._inbox = inbox
+        self._intake = intake
         self._insist = insist
         self._tx: Transaction | None = None
         self._user_tx: UserTransaction | None = None
@@ -122,7 +125,7 @@ class Job:
     async def accept(self, queue: str, body: Any, **options: Any) -> Receipt:
         """Send a message in the same commit, once for its key; options as for `App.accept`."""
         options = send_options(self._store, options, ACCEPT_OPTIONS)
-        return await self._inbox.accept(self._begin(), queue, body, **options)
+        return await self._intake.accept_within(self._begin(), queue, body, options)
 
     async def step(
         self,

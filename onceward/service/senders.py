@@ -1,17 +1,15 @@
 """Senders: who has sent how much to which queue, how much of it again, and how quickly each got
 its answer. Kept in memory, from the start of the process on."""
 
-from collections.abc import Awaitable, Iterator, Sequence
-from typing import Any
+from collections.abc import Awaitable, Iterator
+from functools import partial
 
 from onceward import limits
-from onceward.callers import caller_id
-from onceward.errors import KeyReused, OncewardError
+from onceward.errors import KeyReused
 from onceward.meters import Counter, Histogram
 from onceward.parts.inbox import Receipt
 from onceward.store import Store
-
-Verdict = Receipt | OncewardError
+from onceward.transaction import Transaction
 
 OTHERS = "(others)"
 """In place of a sender's name, where there are too many to tell apart."""
@@ -52,16 +50,25 @@ class Senders:
         self._note(queue, caller, receipt, begun_ns)
         return receipt
 
-    async def count_all(
-        self, queue: str, messages: Sequence[Any], accepting: Awaitable[list[Verdict]]
-    ) -> list[Verdict]:
-        """`count`, for the messages of a batch."""
-        begun_ns = self._store.clock.elapsed_ns()
-        verdicts = await accepting
-        for message, verdict in zip(messages, verdicts, strict=True):
-            if isinstance(verdict, Receipt | KeyReused):  # else it may name no sender at all
-                self._note(queue, caller_id(message.get("caller", "")), verdict, begun_ns)
-        return verdicts
+    async def count_within(
+        self,
+        tx: Transaction,
+        queue: str,
+        caller: str,
+        accepting: Awaitable[Receipt],
+        begun_ns: int | None = None,
+    ) -> Receipt:
+        """Wait for a message to be accepted in a transaction, and count it when that is durable:
+        one that is rolled back counts nothing. `begun_ns`: when it came, if not now."""
+        if begun_ns is None:
+            begun_ns = self._store.clock.elapsed_ns()
+        try:
+            receipt = await accepting
+        except KeyReused as refused:
+            tx.on_durable(partial(self._note, queue, caller, refused, begun_ns))
+            raise
+        tx.on_durable(partial(self._note, queue, caller, receipt, begun_ns))
+        return receipt
 
     def _note(self, queue: str, caller: str, verdict: Receipt | KeyReused, begun_ns: int) -> None:
         if isinstance(verdict, Receipt):

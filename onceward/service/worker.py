@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from onceward import limits
 from onceward.errors import EngineStopped
-from onceward.parts.inbox import Inbox
 from onceward.parts.schedule import Claim
 from onceward.service.attempt import Attempt, Handler
 from onceward.service.hands import Hands
+from onceward.service.intake import Intake
 from onceward.service.node import Node
 from onceward.service.quarantine import Quarantine
 
@@ -25,13 +25,13 @@ class Worker:
     """Runs one handler on one node."""
 
     def __init__(
-        self, node: Node, inbox: Inbox, handler: Handler, name: str, quarantine: Quarantine
+        self, node: Node, intake: Intake, handler: Handler, name: str, quarantine: Quarantine
     ) -> None:
         self.name = name
         self.handler = handler
         self.running: dict[asyncio.Task[None], Attempt] = {}
         self._node = node
-        self._inbox = inbox
+        self._intake = intake
         self._quarantine = quarantine
         self._hurry = asyncio.Event()
         self._hands = Hands(
@@ -120,7 +120,7 @@ class Worker:
     def _spawn(self, claims: list[Claim], *, alone: bool = False) -> Attempt:
         node = self._node
         attempt = Attempt(
-            node.store, node.schedule, self._inbox, node.together, self.handler, claims
+            node.store, node.schedule, self._intake, node.together, self.handler, claims
         )
         run = self._run_alone(attempt, claims[0]) if alone else attempt.run()
         task = asyncio.create_task(run, name=f"onceward-job-{claims[0].id}")
