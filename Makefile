@@ -172,7 +172,7 @@ soak-simulate: $(DEV) ## run the simulator over 50,000 seeds
 soak-power: $(DEV) ## cut the power 100 times
 	@$(SOAK) -m power
 
-soak-anonymous: $(DEV) ## let 1,000 connections without credentials misbehave for 14 minutes, and fill in docs/reliability.md
+soak-anonymous: $(DEV) ## let 1,000 connections without credentials misbehave for 16 minutes, and fill in docs/reliability.md
 	@$(SOAK) -m anonymous
 
 soak-chaos: $(DEV) ## let everything fail at once for 40 minutes, and fill in docs/reliability.md
