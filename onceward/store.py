@@ -132,19 +132,17 @@ class Store:
             asked_ns = self.clock.elapsed_ns()
             time_ms = await self.engine.now_ms()
             if time_ms is None:
-                await self._judge_time()
+                self._timed = True
                 return False
             self.clock.follow(time_ms, asked_ns, at_once=not self._timed)
-        await self._judge_time()
+        self._timed = True
         return True
 
-    async def _judge_time(self) -> None:
-        """At first: hold the clock if it is too far ahead of the last noted time. What expires by
-        a wrong clock is gone for good, such as the keys of messages that were handled."""
-        if self._timed:
-            return
+    async def judge_time(self) -> None:
+        """Hold the clock if it is too far ahead of the last noted time. What expires by a wrong
+        clock is gone for good, such as the keys of messages that were handled: so a node does
+        this before its first transaction."""
         [record] = await self.engine.get([LAST_TIME], 0)
-        self._timed = True
         if record is None:
             return
         try:

@@ -143,13 +143,33 @@ class Transaction:
         return record.value
 
     @overload
-    async def get_many(self, keys: Sequence[Key]) -> list[Any]: ...
+    async def get_many(self, keys: Sequence[Key], *, skip_damaged: bool = False) -> list[Any]: ...
     @overload
-    async def get_many(self, keys: Sequence[Key], type: type[T]) -> list[T | None]: ...
-    async def get_many(self, keys: Sequence[Key], type: Any = Any) -> list[Any]:
-        """The values under several keys, with one call to the engine."""
+    async def get_many(
+        self, keys: Sequence[Key], type: type[T], *, skip_damaged: bool = False
+    ) -> list[T | None]: ...
+    async def get_many(
+        self, keys: Sequence[Key], type: Any = Any, *, skip_damaged: bool = False
+    ) -> list[Any]:
+        """The values under several keys, with one call to the engine. With `skip_damaged`, None
+        for a record that cannot be read, which raises an alarm."""
         await self.fetch(keys)
+        if skip_damaged:
+            return [await self._get_or_none(key, type) for key in keys]
         return [await self.get(key, type) for key in keys]
+
+    async def _get_or_none(self, key: Key, type: Any) -> Any:
+        try:
+            return await self.get(key, type)
+        except OncewardError as error:
+            if error.code != "damaged":
+                raise
+            self.report_damaged(key, error.message)
+            return None
+
+    def report_damaged(self, key: Key, why: str) -> None:
+        """Raise the alarm for a record that cannot be read."""
+        self._engine.alarms.damaged(key, why)
 
     async def fetch(self, keys: Sequence[Key]) -> None:
         """Get several keys with one call to the engine, so that `get` need not ask for each.
@@ -253,7 +273,7 @@ class Transaction:
             try:
                 rows.append(Row(key, decode(values[key], type, key)))
             except OncewardError as error:
-                self._engine.alarms.damaged(key, error.message)
+                self.report_damaged(key, error.message)
         if len(rows) < limit == len(chosen) and not reverse:
             # Callers take a short answer for the end.
             rows += await self.scan(

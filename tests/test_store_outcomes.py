@@ -207,7 +207,7 @@ async def test_the_outcome_is_found_though_the_fence_goes_wrong(
 @pytest.mark.parametrize("first", [ANSWER_LOST, REQUEST_LOST])
 async def test_the_outcome_is_found_though_reading_the_verdict_fails(first: str) -> None:
     store, engine, count = await scripted(first, ANSWER_LOST)
-    engine.gets.extend([FINE, FINE, AWAY, AWAY])
+    engine.gets.extend([FINE, AWAY, AWAY])
     assert await store.run(count) == 1
     assert await stored(store, A) == 1
     assert count.durable == 1

@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from onceward import limits
+from onceward.alarms import DAMAGED_RECORDS
+from onceward.engine.base import Put
 from onceward.errors import EngineStopped, OncewardError, Unavailable
 from onceward.ids import made_ms
-from onceward.store import Store
+from onceward.store import CLOCK_AHEAD, LAST_TIME, Store
 from onceward.transaction import Transaction
 from tests.quick import START_MS, QuickClock, WatchedEngine
 
@@ -54,6 +56,29 @@ async def test_the_first_transaction_has_the_time_of_the_database() -> None:
 async def test_transactions_that_start_together_have_the_same_time() -> None:
     store, _ = await timed()
     assert set(await asyncio.gather(*[store.run(read_now) for _ in range(5)])) == {DATABASE_MS}
+
+
+async def test_a_database_clock_far_ahead_of_the_last_commit_is_held() -> None:
+    store, engine = await timed()
+    last_ms = DATABASE_MS - limits.CLOCK_AHEAD_MS - 1
+    await engine.commit([Put(LAST_TIME, b"%d" % last_ms)], 0)
+    assert await store.read_time()
+    await store.judge_time()
+    assert await store.read_time()
+    assert await store.run(read_now) == last_ms
+    assert store.alarms.get(CLOCK_AHEAD) is not None
+    assert store.believe_clock() == DATABASE_MS - last_ms
+    assert await store.run(read_now) == DATABASE_MS
+    assert store.alarms.get(CLOCK_AHEAD) is None
+
+
+async def test_a_last_time_that_cannot_be_read_raises_an_alarm() -> None:
+    store, engine = await timed()
+    await engine.commit([Put(LAST_TIME, b'"soon"')], 0)
+    assert await store.read_time()
+    await store.judge_time()
+    assert await store.run(read_now) == DATABASE_MS
+    assert store.alarms.get(DAMAGED_RECORDS) is not None
 
 
 async def test_later_readings_set_nothing() -> None:

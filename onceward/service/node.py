@@ -76,6 +76,7 @@ class Node:
         """Join the other nodes, take a share of the slots and begin to act on them. Raises
         `CannotOpen` for a database of another format."""
         self._shares_time = await self.store.read_time()
+        await self.store.judge_time()
         config = await self.store.run(self._configure)
         store = self.store
         self.book = Book(store)

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from onceward import limits
-from onceward.errors import PASSING
+from onceward.errors import PASSING, OncewardError
 from onceward.keys import Key
 from onceward.store import Store
 from onceward.transaction import Transaction
@@ -203,7 +203,7 @@ class Placement:
 
         async def beat(tx: Transaction) -> bool:
             key = (NODES, self.node)
-            record = await tx.get(key, Beat) if self.node else None
+            [record] = await tx.get_many([key], Beat, skip_damaged=True) if self.node else [None]
             if record is None:
                 return False
             tx.put(key, Beat(record.count + 1, self._lease_ms))
@@ -244,7 +244,7 @@ class Placement:
         """
 
         async def bury(tx: Transaction) -> set[str]:
-            beats = await tx.get_many([(NODES, node) for node in gone], Beat)
+            beats = await tx.get_many([(NODES, node) for node in gone], Beat, skip_damaged=True)
             buried: set[str] = set()
             for (node, last), beat in zip(gone.items(), beats, strict=True):
                 if beat is None or beat.count == last.count:
@@ -262,7 +262,7 @@ class Placement:
 
     async def _give(self, slots: list[int]) -> None:
         async def give(tx: Transaction) -> None:
-            records = await tx.get_many([slot_key(slot) for slot in slots], Slot)
+            records = await tx.get_many([slot_key(slot) for slot in slots], Slot, skip_damaged=True)
             for slot, record in zip(slots, records, strict=True):
                 if record is not None and record.owner == self.node:
                     tx.put(slot_key(slot), Slot("", record.epoch))
@@ -276,9 +276,9 @@ class Placement:
             taken: set[int] = set()
             if await tx.get((NODES, self.node), Beat) is None:
                 return taken
-            records = await tx.get_many([slot_key(slot) for slot in slots], Slot)
+            records = await tx.get_many([slot_key(slot) for slot in slots], Slot, skip_damaged=True)
             owners = sorted({record.owner for record in records if record and record.owner})
-            beats = await tx.get_many([(NODES, owner) for owner in owners], Beat)
+            beats = await tx.get_many([(NODES, owner) for owner in owners], Beat, skip_damaged=True)
             alive = {owner for owner, beat in zip(owners, beats, strict=True) if beat}
             for slot, record in zip(slots, records, strict=True):
                 if record is None or record.owner not in alive:
@@ -309,9 +309,19 @@ class Placement:
     async def _read(self, partition: str, type: type[msgspec.Struct]) -> list[tuple[str, Any]]:
         # Past the store: what follows from this is decided again in transactions.
         records = await self._store.engine.scan(
-            partition, self._store.clock.now_ms(), limit=limits.SCAN_RECORDS_MAX
+            partition,
+            self._store.clock.now_ms(),
+            limit=limits.SCAN_RECORDS_MAX,
+            skip_damaged=True,
         )
-        return [(record.key[1], decode(record.value, type, record.key)) for record in records]
+        found: list[tuple[str, Any]] = []
+        for record in records:
+            try:
+                found.append((record.key[1], decode(record.value, type, record.key)))
+            except OncewardError as error:
+                # A node without a heartbeat is gone, and a slot without an owner is free.
+                self._store.alarms.damaged(record.key, error.message)
+        return found
 
     def _holds_lease(self) -> bool:
         return self._store.clock.elapsed_ns() < self._held_until_ns

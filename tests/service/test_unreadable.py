@@ -222,3 +222,46 @@ async def test_rot_in_a_file_costs_only_the_job_that_it_hits(tmp_path: Path) -> 
             await asyncio.sleep(0)
         assert len(letters) == 1
         assert app.alarms.get("damaged_records") is not None
+
+
+@virtual
+async def test_a_lock_goes_to_the_next_when_a_waiter_cannot_be_read() -> None:
+    apps = Apps(shared=False)
+    async with apps.make(slots=1) as app:
+        table = apps.memory.table
+        got: list[str] = []
+
+        async def hold(name: str) -> None:
+            async with app.locks.hold("printer", owner=name, wait_s=60):
+                got.append(name)
+
+        async with app.locks.hold("printer", owner="a"):
+            waits = []
+            for name in ("b", "c"):
+                waits.append(asyncio.create_task(hold(name)))
+                await apps.sleep(1)
+            [spoilt] = [
+                row
+                for partition in list(table.partitions)
+                for row in table.range(partition, "", None, False)
+                if partition.startswith("ask#") and row.value and b'"b"' in row.value
+            ]
+            table.put(type(spoilt)(spoilt.key, DAMAGED, spoilt.version))
+        await waits[1]
+        assert got == ["c"]
+        assert app.alarms.get("damaged_records") is not None
+        waits[0].cancel()
+
+
+@pytest.mark.parametrize("partition", ["node", "slot"])
+@virtual
+async def test_nodes_go_on_when_a_record_of_theirs_cannot_be_read(partition: str) -> None:
+    cluster = Cluster(4)
+    member = await cluster.start()
+    key = next(key for key in cluster.records if key[0] == partition)
+    await spoil(member, key, DAMAGED)
+    await cluster.until(lambda: member.store.alarms.get("damaged_records") is not None)
+    await cluster.until(lambda: cluster.all_owned)
+    await member.send(1)
+    [claim] = await member.claim(wait_s=60)
+    assert claim.body == 1

@@ -24,7 +24,7 @@ from onceward.parts.locks.records import (
     wait_key,
 )
 from onceward.parts.schedule import due_partition
-from onceward.transaction import Transaction
+from onceward.transaction import Row, Transaction
 from onceward.values import decode
 
 REST_WRITES: Final = 2
@@ -158,14 +158,22 @@ class Lines:
         head = await tx.get(head_key(name, self._slots), Head)
         if head is None or not head.waiting or not head.open:
             return None
-        id_ = (await self._front(tx, name)).id
-        await tx.fetch([request_key(id_), renewed_key(id_)])
-        return await tx.get(request_key(id_), Request)
+        while (front := await self._front(tx, name)) is not None:
+            id_ = front.value.id
+            await tx.fetch([request_key(id_), renewed_key(id_)])
+            [request] = await tx.get_many([request_key(id_)], Request, skip_damaged=True)
+            if request is not None:
+                return request
+            # It cannot be read: nobody can be granted by it, so the next one in line follows.
+            tx.delete(front.key)
+            head.waiting -= 1
+            self._use(tx, name, head)
+        return None
 
-    async def _front(self, tx: Transaction, name: str) -> Stand:
+    async def _front(self, tx: Transaction, name: str) -> Row[Stand] | None:
         partition, start, end = stands(name, "wait", self._slots)
-        [row] = await tx.scan(partition, Stand, start=start, end=end, limit=1)
-        return row.value
+        rows = await tx.scan(partition, Stand, start=start, end=end, limit=1, skip_damaged=True)
+        return rows[0] if rows else None
 
     async def _is_blocked(self, tx: Transaction, request: Request, first_of: str) -> bool:
         """Whether the first of one line has to wait for another of its names.
@@ -177,7 +185,8 @@ class Lines:
         await tx.fetch([head_key(name, self._slots) for name in others])
         for name, place in others.items():
             head = await self.head(tx, name)
-            if not head.open or (await self._front(tx, name)).number != place:
+            front = await self._front(tx, name)
+            if not head.open or front is None or front.value.number != place:
                 return True
         return False
 
