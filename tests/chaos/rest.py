@@ -22,7 +22,7 @@ from tests.server_process import ONCEWARD, ROOT, environment
 
 SLOTS = 16
 TOGETHER = 50
-CALLER = "developer"
+CALLER = "user:developer"
 """Whose timers they are, of those who need no key."""
 
 

@@ -11,6 +11,7 @@ from onceward.app import App
 from onceward.apps.rps.game import FAREWELLS, TEXTS, Game, Text
 from onceward.apps.rps.provider import Provider, Reply
 from onceward.apps.rps.records import Line
+from onceward.keys import shown_key
 from onceward.testing.simulation import History, simulate, simulate_many, violated
 from onceward.testing.simulation.handlers import Handlers, Outcome, Outside
 from tests.apps.rps.model import Model
@@ -168,7 +169,8 @@ def judge_pending(outcome: Outcome, model: Model) -> None:
     final = outcome.history.final
     owners = {one["id"]: phone for phone, one in outcome.records("rps-player").items()}
     sides: dict[str, set[tuple[str, str]]] = {"rps-thrown": set(), "rps-awaited": set()}
-    for partition, opponent in final:
+    for key in final:
+        partition, opponent = shown_key(key)
         kind, _, player = partition.partition("#")
         if kind in sides:
             pair = (owners.get(player, player), owners.get(opponent, opponent))
