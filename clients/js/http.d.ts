@@ -23,6 +23,7 @@ import type {
   Table,
   Timer,
   TimerOptions,
+  Waiter,
 } from "./views.js";
 
 export type * from "./views.js";
@@ -211,6 +212,8 @@ export class Client {
   ready(id: string, options?: { user?: string }): Promise<Place>;
   /** Where someone is: seat or position, and about how long it will take. */
   place(id: string, options?: { user?: string }): Promise<Place>;
+  /** Part of the waitlist of a table, and the cursor of the next part, or null. */
+  waitlist(id: string, options?: { after?: string; limit?: number }): Promise<[Waiter[], string | null]>;
   /** Give a sign of life, as those who wait must. Who is in the table's room does. */
   alive(id: string, options?: { user?: string }): Promise<void>;
   /** Make a move, once for its key; resolves to what the referee answers. */

@@ -261,6 +261,19 @@ export interface Table {
   pool?: string;
 }
 
+/** A place in the waitlist: of one person, or of a party. */
+export interface Waiter {
+  lane: string;
+  number: number;
+  /** In the lane, from 1 on. */
+  position: number;
+  sinceMs: number;
+  /** How many people wait there together (1). */
+  size?: number;
+  /** Their names; none if the policy hides them. */
+  users?: string[];
+}
+
 /** Where someone is at a table. */
 export interface Place {
   table: string;

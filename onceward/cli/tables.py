@@ -17,7 +17,7 @@ from onceward.cli.calls import (
 from onceward.errors import BadInput
 
 if TYPE_CHECKING:
-    from onceward.client import Client, Place, Table
+    from onceward.client import Client, Place, Table, Waiter
 
 
 def add_commands(commands: Any) -> None:
@@ -45,6 +45,14 @@ def add_commands(commands: Any) -> None:
         ("close", _close, "end a table for everyone"),
     ):
         add_command_for_one(actions, name, run, help_, f"onceward tables {name} corner")
+    waitlist = add_command_for_one(
+        actions,
+        "waitlist",
+        _waitlist,
+        "list the people who wait at a table",
+        "onceward tables waitlist corner",
+    )
+    waitlist.add_argument("--limit", type=int, default=50, help="entries at most [50]")
     for name, run, help_ in (
         ("join", _join, "let someone sit down, or stand in line"),
         ("leave", _leave, "let someone get up, or out of the line"),
@@ -130,6 +138,26 @@ async def _place(client: "Client", arguments: argparse.Namespace) -> int:
     return _print_place(await client.place(arguments.id, user=arguments.user), arguments)
 
 
+async def _waitlist(client: "Client", arguments: argparse.Namespace) -> int:
+    _admit_limit(arguments.limit)
+    found: list[Waiter] = []
+    after: str | None = ""
+    while after is not None and len(found) < arguments.limit:
+        left = min(arguments.limit - len(found), limits.LIST_MAX)
+        page, after = await client.waitlist(arguments.id, after=after, limit=left)
+        found += page
+    if arguments.json:
+        return print_json(found)
+    if not found:
+        print("nobody waits")
+    for waiter in found:
+        names = ", ".join(waiter.users) or f"{waiter.size:,} without a name"
+        print_entry(f"{waiter.position}. {names}", [waiter.lane, shown_time(waiter.since_ms)], [])
+    if after is not None:
+        print(f"There are more than {arguments.limit}.")
+    return 0
+
+
 async def _result(client: "Client", arguments: argparse.Namespace) -> int:
     game = (await client.table(arguments.id)).number
     ended = await client.end_game(arguments.id, arguments.winners, game=game)
@@ -197,6 +225,6 @@ def _phase(table: "Table") -> str:
 
 def _seats(table: "Table") -> str:
     return ", ".join(
-        f"{marker}: {'nobody' if seat is None else seat.user}"
+        f"{marker}: {'empty' if seat is None else seat.user}"
         for marker, seat in table.seats.items()
     )

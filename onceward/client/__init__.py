@@ -18,7 +18,7 @@ from onceward.client.rooms.replica import Who
 from onceward.client.rooms.room import Room
 from onceward.client.rooms.views import ListedRoom, RoomInfo, RoomMember, RoomState, RoomStep
 from onceward.client.standing import Standing
-from onceward.client.table_views import Ended, Leader, Place, Rated, Table, TableSeat
+from onceward.client.table_views import Ended, Leader, Place, Rated, Table, TableSeat, Waiter
 from onceward.client.timer_views import Endpoint, Timer
 from onceward.client.views import Claim, Job, Lock, LockStatus, Queue, Receipt
 from onceward.client.work import Worker
@@ -54,6 +54,7 @@ __all__ = [
     "Table",
     "TableSeat",
     "Timer",
+    "Waiter",
     "Who",
     "Worker",
 ]

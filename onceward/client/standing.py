@@ -38,8 +38,11 @@ class Standing:
         self._hooks: list[Callable[[Place], object]] = []
         self._asking: asyncio.Task[None] | None = None
         self._again = False
+        self._came = 0
+        """How many had come to the waitlist when the place was asked for."""
         self._ends = [
-            room.map(name).subscribe(self._changed) for name in ("line", "seats", "table")
+            room.map(name).subscribe(self._changed)
+            for name in ("line", "seats", "table", "waitlist")
         ]
         self._changed()
 
@@ -76,11 +79,11 @@ class Standing:
         """The place as the room says; None if it has to be asked for."""
         place = self.place
         seats = self._room.map("seats").whole()
-        seated = {seat["user"]: marker for marker, seat in seats.items()}
+        seated = {seat["user"]: marker for marker, seat in seats.items() if seat is not None}
         if place.role == "seated":
             return place if seated.get(place.user) == place.marker else None
         if place.role != "waiting":
-            return None if place.user in seated else place
+            return None if place.user in seated or self._may_wait() else place
         lanes = self._room.map("line").whole()
         lane = lanes.get(place.lane)
         if lane is None or place.user in seated:
@@ -114,6 +117,18 @@ class Standing:
             waiting=waiting,
         )
 
+    def _may_wait(self) -> bool:
+        """Whether one may have joined the waitlist, by another connection, since the place was
+        asked for. Names that are shown say so, unless more people wait."""
+        state = self._room.map("table").get("state") or {}
+        if state.get("came", 0) == self._came:
+            return False
+        shown = self._room.map("waitlist").whole().values()
+        if any(self.place.user in one.get("users", ()) for one in shown):
+            return True
+        named = sum(len(one.get("users", ())) for one in shown)
+        return bool(named < state.get("waiting", 0))
+
     def _ask(self) -> None:
         self._again = True
         if self._asking is None or self._asking.done():
@@ -122,6 +137,7 @@ class Standing:
     async def _asks(self) -> None:
         while self._again:
             self._again = False
+            self._came = (self._room.map("table").get("state") or {}).get("came", 0)
             try:
                 found = await self._calls.place(self.place.table, user=self._user)
             except OncewardError as error:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from onceward.parts.seats import Leader, Place
+from onceward.parts.seats import Leader, Place, Waiter
 from onceward.parts.seats import Seat as TableSeat
 
 __all__ = [
@@ -18,6 +18,8 @@ __all__ = [
     "Table",
     "TableSeat",
     "Tables",
+    "Waiter",
+    "Waitlist",
 ]
 
 
@@ -54,6 +56,14 @@ class Tables(msgspec.Struct):
     """A page of them."""
 
     tables: list[Table]
+    next: str | None
+
+
+class Waitlist(msgspec.Struct):
+    """A page of a waitlist."""
+
+    table: str
+    waitlist: list[Waiter]
     next: str | None
 
 

@@ -15,6 +15,8 @@ from onceward.client.table_views import (
     RatedView,
     Table,
     Tables,
+    Waiter,
+    Waitlist,
 )
 from onceward.client.transport import Course, Transport
 from onceward.client.views import Answer
@@ -98,6 +100,18 @@ class TableCalls(Transport):
         """Where someone is: seat or position, and about how long it will take."""
         query = _given({"user": user})
         return await self.call("GET", "v1", "tables", id_, "place", type=Place, query=query)
+
+    async def waitlist(
+        self, id_: str, *, after: str = "", limit: int = 100
+    ) -> tuple[list[Waiter], str | None]:
+        """Part of the waitlist of a table, and the cursor of the next part (`after`), or None.
+
+        Lanes of higher priority come first. If the policy hides names, `users` is empty.
+        """
+        query = _given({"limit": limit, "after": after})
+        path = ("v1", "tables", id_, "waitlist")
+        found = await self.call("GET", *path, type=Waitlist, query=query)
+        return found.waitlist, found.next
 
     async def alive(self, id_: str, *, user: str = "") -> None:
         """Give a sign of life, as those who wait must. Who is in the table's room does."""

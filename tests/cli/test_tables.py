@@ -15,12 +15,24 @@ def test_a_table_is_made_joined_played_at_and_closed(command: Command) -> None:
     assert "cas is number 1 in line at t1" in command.said("tables", "join", "t1", "--user", "cas")
     assert command.said("tables", "result", "t1", "ann") == "game 1 is over: won by ann\n"
     assert "X: ann, O: cas" in command.said("tables", "show", "t1")
+    command.said("tables", "join", "t1", "--user", "dan")
+    told = command.said("tables", "waitlist", "t1")
+    assert [line.split()[:2] for line in told.splitlines()] == [["1.", "ben"], ["2.", "dan"]]
+    assert command.said("tables", "waitlist", "t1", "--limit", "1").splitlines()[1:] == [
+        "There are more than 1."
+    ]
+    assert [one["users"] for one in command.json("tables", "waitlist", "t1")] == [["ben"], ["dan"]]
+    command.said("tables", "leave", "t1", "--user", "dan")
     assert command.json("tables", "place", "t1", "--user", "ben")["position"] == 1
     assert command.said("tables", "leave", "t1", "--user", "ben") == "ben is not at t1\n"
     assert command.said("tables", "leaders").split()[:2] == ["1.", "ann"]
     assert "paused" in command.said("tables", "pause", "t1")
     assert "playing" in command.said("tables", "resume", "t1")
     assert "t1" in command.said("tables", "list", "--prefix", "t1")
+    assert command.said("tables", "waitlist", "t1") == "nobody waits\n"
+    command.said("tables", "leave", "t1", "--user", "cas")
+    assert "X: ann, O: empty" in command.said("tables", "show", "t1")
+    assert command.json("tables", "show", "t1")["seats"]["O"] is None
     assert "closed" in command.said("tables", "close", "t1")
 
 

@@ -61,6 +61,55 @@ async def test_a_place_follows_the_line_without_being_asked_for() -> None:
             standing.close()
 
 
+@pytest.mark.parametrize("names", [True, False])
+async def test_a_place_follows_a_join_by_another_connection(names: bool) -> None:
+    async with Served() as served, Client(served.url) as client:
+        await client.create_table("t", policy={"idle_ms": 0, "waitlist_names": names})
+        for user in ("u0", "u1", "u2"):
+            await client.join_table("t", user=user)
+        async with client.live(token="dev:me") as live:
+            standing = await client.stand("t", live)
+            assert standing.place.position == 2
+            for _ in range(2):
+                await client.leave_table("t", user="me")
+                await until(lambda: standing.place.role == "")
+                # Nobody tells this connection, but the table's room.
+                await client.join_table("t", user="me")
+                await until(lambda: standing.place.role == "waiting")
+                assert standing.place.position == 2
+            await client.leave_table("t", user="me")
+            await until(lambda: standing.place.role == "")
+            await client.watch_table("t", user="me")
+            await client.join_table("t", user="me")
+            await until(lambda: standing.place.role == "waiting")
+            await client.close_table("t")
+            await until(lambda: (standing.place.role, standing.place.phase) == ("", "closed"))
+            standing.close()
+
+
+async def test_who_is_not_at_a_table_does_not_ask_with_every_join() -> None:
+    async with Served() as served, Client(served.url) as client:
+        await client.create_table("t", policy={"idle_ms": 0})
+        async with client.live(token="dev:me") as live:
+            standing = await client.stand("t", live)
+            await client.leave_table("t", user="me")
+            await until(lambda: standing.place.role == "")
+            place, asked = client.place, 0
+
+            async def counted(id_: str, *, user: str = "") -> Place:
+                nonlocal asked
+                asked += 1
+                return await place(id_, user=user)
+
+            client.place = counted  # type: ignore[method-assign]
+            for number in range(20):
+                await client.join_table("t", user=f"u{number}")
+            room = live.rooms["table:t"]
+            await until(lambda: len(room.map("waitlist").whole()) == 18)
+            assert asked == 0, "the names of all who wait are shown"
+            standing.close()
+
+
 async def test_a_place_is_asked_for_where_too_much_has_happened() -> None:
     async with Served() as served, Client(served.url) as client:
         await client.create_table("t", policy={"idle_ms": 0})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onceward.app import App
-from onceward.client import Client
+from onceward.client import Client, Waiter
 from onceward.errors import BadInput, NoSuchTable, OncewardError, OutcomeUnknown
 from onceward.parts.seats import Ending, Table
 from tests.client.served import Cutter, Loss, Served
@@ -72,6 +72,26 @@ async def test_a_table_is_made_joined_and_left(client: Client) -> None:
     assert refused.value.code == "table_closed"
     with pytest.raises(NoSuchTable):
         await client.table("u")
+
+
+async def test_a_waitlist_is_read_in_pages(client: Client) -> None:
+    await client.create_table("t", policy={"lanes": ["vip", "main"], "party_max": 2})
+    for user in ("ann", "ben", "cas", "dan"):
+        await client.join_table("t", user=user)
+    await client.join_table("t", user="eve", party=["fay"])
+    await client.join_table("t", user="gil", lane="vip")
+    found: list[Waiter] = []
+    after: str | None = ""
+    while after is not None:
+        page, after = await client.waitlist("t", after=after, limit=1)
+        found += page
+    assert [(one.lane, one.position, one.size, one.users) for one in found] == [
+        ("vip", 1, 1, ("gil",)),
+        ("main", 1, 1, ("cas",)),
+        ("main", 2, 1, ("dan",)),
+        ("main/0/2", 1, 2, ("eve", "fay")),
+    ]
+    assert await client.waitlist("t") == (found, None)
 
 
 async def test_a_table_that_is_full_is_told_at_once(client: Client) -> None:

@@ -141,6 +141,12 @@ const { seats } = await client.table("corner");
 assert.deepEqual([seats.a_b.user, seats.O.user, typeof seats.O.sinceMs], ["ann", "ben", "number"]);
 const place = await client.place("corner", { user: "cas" });
 assert.deepEqual([place.role, place.position], ["waiting", 1]);
+await client.joinTable("corner", { user: "eve" });
+const [[front], after] = await client.waitlist("corner", { limit: 1 });
+assert.deepEqual([front.users, front.position, front.lane, typeof front.sinceMs], [["cas"], 1, "main", "number"]);
+const [[behind], end] = await client.waitlist("corner", { after });
+assert.deepEqual([behind.users, behind.position, end], [["eve"], 2, null]);
+await client.leaveTable("corner", { user: "eve" });
 
 // One's own place, live.
 const dan = new Client(process.argv[2], { key: "dev:dan" });
@@ -159,6 +165,16 @@ await assert.rejects(client.endGame("corner", [], { game: 1 }), refused("other_g
 const seated = until((now) => now.role === "seated");
 await client.leaveTable("corner", { user: "cas" });
 assert.equal((await seated).marker, "a_b");
+const gone = until((now) => now.role === "");
+await client.leaveTable("corner", { user: "dan" });
+await gone;
+for (const user of ["eve", "fay"]) await client.joinTable("corner", { user });
+const rejoined = until((now) => now.role === "waiting");
+await client.joinTable("corner", { user: "dan" });
+await rejoined;
+const satAgain = until((now) => now.role === "seated");
+for (const user of ["eve", "fay", "ann"]) await client.leaveTable("corner", { user });
+await satAgain;
 standing.close();
 standing.close();
 assert.equal((await live.act("leave", "corner")).role, "");

@@ -44,6 +44,7 @@ DEFINED = {
         for kind in ("maps", "lists", "presences")
     ),
     *("POST /v1/tables", "GET /v1/tables", "GET /v1/tables/{id}", "GET /v1/tables/{id}/place"),
+    "GET /v1/tables/{id}/waitlist",
     *(
         f"POST /v1/tables/{{id}}/{name}"
         for name in (

@@ -13,12 +13,13 @@ export class Standing {
   #ends;
   #asking = false;
   #again = false;
+  #came = 0; // how many had come to the waitlist when the place was asked for
 
   constructor(calls, room, place) {
     this.place = place;
     this.#calls = calls;
     this.#room = room;
-    this.#ends = ["line", "seats", "table"].map((name) => room.map(name).subscribe(() => this.#changed()));
+    this.#ends = ["line", "seats", "table", "waitlist"].map((name) => room.map(name).subscribe(() => this.#changed()));
     this.#changed();
   }
 
@@ -46,10 +47,10 @@ export class Standing {
   #counted() {
     const { place } = this;
     const seats = Object.entries(this.#room.map("seats").whole());
-    const marker = seats.find(([, { user }]) => user === place.user)?.[0];
+    const marker = seats.find(([, seat]) => seat?.user === place.user)?.[0];
     if (place.role === "seated") return marker === place.marker ? place : null;
     if (marker !== undefined) return null;
-    if (place.role !== "waiting") return place;
+    if (place.role !== "waiting") return this.#mayWait() ? null : place;
     const lanes = this.#room.map("line").whole();
     const lane = lanes[place.lane];
     if (!lane) return null;
@@ -72,6 +73,15 @@ export class Standing {
     return Object.keys(found).every((name) => found[name] === place[name]) ? place : found;
   }
 
+  // Whether one may have joined the waitlist, by another connection, since the place was asked for.
+  // Names that are shown say so, unless more people wait.
+  #mayWait() {
+    const { came = 0, waiting = 0 } = this.#room.map("table").get("state", {});
+    if (came === this.#came) return false;
+    const names = Object.values(this.#room.map("waitlist").whole()).flatMap(({ users = [] }) => users);
+    return names.includes(this.place.user) || names.length < waiting;
+  }
+
   async #ask() {
     this.#again = true;
     if (this.#asking) return;
@@ -79,6 +89,7 @@ export class Standing {
     try {
       while (this.#again && this.#ends.length) {
         this.#again = false;
+        this.#came = this.#room.map("table").get("state", {}).came ?? 0;
         const before = this.place;
         this.place = await this.#calls.place(before.table, { user: before.user });
         // What the room has told since is counted on top.

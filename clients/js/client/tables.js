@@ -45,6 +45,12 @@ export class TableCalls extends Transport {
     return this._call("GET", ["tables", id, "place"], { query: options });
   }
 
+  async waitlist(id, options) {
+    const query = { limit: 100, ...options };
+    const found = await this._call("GET", ["tables", id, "waitlist"], { query });
+    return [found.waitlist, found.next ?? null];
+  }
+
   async alive(id, options) {
     await this.#at(id, "alive", options);
   }

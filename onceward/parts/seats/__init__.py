@@ -8,8 +8,8 @@ Those who wait stand in lanes; nobody is overtaken in a lane.
 from onceward.parts.seats.clocks import CLOCK_WRITES, EXPIRE_WRITES, PURGE_WRITES
 from onceward.parts.seats.policy import KINDS, Policy, policy_of
 from onceward.parts.seats.records import CLOCK_DUE, PURGE_DUE, WAIT_DUE, Rating, Seat
-from onceward.parts.seats.seats import Seats
-from onceward.parts.seats.views import Board, Change, Ending, Leader, Place, Referee, Table
+from onceward.parts.seats.seats import Seats, waiter_key
+from onceward.parts.seats.views import Board, Change, Ending, Leader, Place, Referee, Table, Waiter
 
 __all__ = [
     "CLOCK_DUE",
@@ -30,5 +30,7 @@ __all__ = [
     "Seat",
     "Seats",
     "Table",
+    "Waiter",
     "policy_of",
+    "waiter_key",
 ]

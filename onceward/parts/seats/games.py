@@ -283,6 +283,7 @@ class Games:
             table = sitting.table()
             await self._tell_referee(sitting, table, Ending(head.game, table.players, (), "void"))
         until_ms = tx.now_ms + limits.SEATS_CLOSED_MS
+        sitting.hide_line()
         head.seats, head.lanes, head.spectators = {}, {}, 0
         head.paused_ms, head.paused_why = 0, ""
         head.phase = "closed"

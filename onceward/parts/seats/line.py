@@ -71,7 +71,7 @@ class Line:
         await self._count(key, lane, number)
         if lane.front is not None and lane.front.number == number:
             [row] = await self.first(key, lane, 1, number + 1)
-            lane.front = Front(_number(row), row.value.order, row.value.since_ms)
+            lane.front = Front(number_of(row), row.value.order, row.value.since_ms)
 
     async def position(self, key: str, lane: Lane, number: int) -> int:
         """How far in front one is who has this number, from 1 on."""
@@ -127,5 +127,6 @@ class Line:
         lane.front = None
 
 
-def _number(row: Row[Wait]) -> int:
+def number_of(row: Row[Wait]) -> int:
+    """The number of a place in a lane."""
     return int(keys.split(row.key[1])[-1])

@@ -66,6 +66,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """Their names, the first one that is not at the table."""
     line_max: int = limits.SEATS_LINE_MAX
     """How many may wait."""
+    waitlist_names: bool = True
+    """Whether players see the names of those who wait, or positions only."""
     spectators_max: int = 10_000
     opens: bool = False
     """Nobody sits here: as soon as enough people wait who fit, a table is opened for them."""

@@ -83,6 +83,10 @@ class Lane(msgspec.Struct, omit_defaults=True):
     """How many have gone in all …"""
     recent: list[int] = []
     """… and the numbers of the last ones: so whoever watches can count along."""
+    shown: int = 0
+    """How many are in the live view, from the front on …"""
+    last: int = 0
+    """… and the number of the last one of them."""
 
 
 class Head(msgspec.Struct, omit_defaults=True):

@@ -11,6 +11,7 @@ from onceward.errors import BadInput, KeyReused
 from onceward.keys import Key
 from onceward.parts.seats import seating
 from onceward.parts.seats.clocks import Clocks
+from onceward.parts.seats.line import number_of
 from onceward.parts.seats.policy import names_fit
 from onceward.parts.seats.records import (
     WAIT_DUE,
@@ -23,7 +24,7 @@ from onceward.parts.seats.records import (
     stand_key,
 )
 from onceward.parts.seats.sitting import Sitting
-from onceward.parts.seats.views import Ending, Place
+from onceward.parts.seats.views import Ending, Place, Waiter
 from onceward.parts.seats.whole import whole
 from onceward.records import UserTransaction, joins
 from onceward.transaction import Transaction
@@ -355,6 +356,47 @@ class Seats(Clocks):
         sitting = await self._load(tx, id_, looks=True)
         return await self._place(sitting, user, await sitting.stand(user))
 
+    @joins
+    async def waitlist(
+        self, tx: Transaction, id_: str, *, after: str = "", most: int = 50, public: bool = False
+    ) -> list[Waiter]:
+        """Those who wait at a table, lane by lane: lanes of higher priority first, then lower tiers
+        and smaller parties; in a lane, whoever came first. `after` is the `waiter_key` to go on
+        behind. If it is `public`, there are no names where the policy hides them. Raises
+        `bad_value`."""
+        if type(most) is not int or not 0 < most <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most}")
+        sitting = await self._load(tx, id_, looks=True)
+        lanes = sitting.head.lanes
+
+        def rank(key: str) -> tuple[int, int, int]:
+            return lanes[key].priority, lanes[key].tier, lanes[key].size
+
+        last, start = _read_waiter_key(after)
+        if last and last not in lanes:
+            raise BadInput(f"nobody has waited in the lane {last[:100]!r}", code="bad_value")
+        found: list[Waiter] = []
+        for key in sorted(lanes, key=rank):
+            if len(found) < most and (not last or rank(key) >= rank(last)):
+                first = start if key == last else 0
+                found += await self._waiters(sitting, key, most - len(found), first)
+        if public and not sitting.policy.waitlist_names:
+            for waiter in found:
+                waiter.users = ()
+        return found
+
+    async def _waiters(self, sitting: Sitting, key: str, most: int, start: int) -> list[Waiter]:
+        lane = sitting.head.lanes[key]
+        rows = await sitting.line.first(key, lane, most, start)
+        if not rows:
+            return []
+        position = await sitting.line.position(key, lane, number_of(rows[0]))
+        return [
+            Waiter(key, number_of(row), position + at, wait.since_ms, len(wait.users), wait.users)
+            for at, row in enumerate(rows)
+            for wait in [row.value]
+        ]
+
     async def _placed(self, sitting: Sitting, user: str) -> Place:
         """Where someone is by what was done here."""
         if sitting.judged:
@@ -400,6 +442,22 @@ class Seats(Clocks):
     def _must_play(self, sitting: Sitting) -> None:
         if sitting.head.phase != "playing":
             raise BadInput(f"no game is on at {sitting.id!r}", code="no_game")
+
+
+def waiter_key(waiter: Waiter) -> str:
+    """Where a list goes on behind a place in the waitlist."""
+    return keys.join(waiter.lane, waiter.number)
+
+
+def _read_waiter_key(key: str) -> tuple[str, int]:
+    """The lane and the number that come next; an empty lane without a key."""
+    if key == "":
+        return "", 0
+    try:
+        lane, number = keys.split(key)
+        return lane, int(number) + 1
+    except (TypeError, ValueError, AttributeError) as error:
+        raise BadInput("this is not the key of a place in a waitlist", code="bad_value") from error
 
 
 def _digest(move: Any) -> str:

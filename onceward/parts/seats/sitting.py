@@ -8,7 +8,7 @@ import msgspec
 from onceward import limits
 from onceward.errors import BadInput, NoSuchTable
 from onceward.parts.seats import seating
-from onceward.parts.seats.line import Line
+from onceward.parts.seats.line import Line, number_of
 from onceward.parts.seats.policy import Policy, Then
 from onceward.parts.seats.records import (
     CLOCK_DUE,
@@ -57,6 +57,8 @@ class Sitting:
         self._shown = {} if new else _view(self)
         self._lanes: dict[str, None] = {}
         """Those that have changed."""
+        self._waits: dict[tuple[str, int], Wait | None] = {}
+        """Places in the live view that have come or, without a value, gone."""
         self._news: list[Change] = []
 
     @classmethod
@@ -117,10 +119,28 @@ class Sitting:
             for key in self._lanes
             if key in self.head.lanes
         ]
+        changes += [
+            Change("waitlist", f"{key}#{number}", gone=True)
+            if wait is None
+            else Change("waitlist", f"{key}#{number}", self._wait_view(key, number, wait))
+            for (key, number), wait in self._waits.items()
+        ]
         changes += self._news
-        self._shown, self._lanes, self._news = shown, {}, []
+        self._shown, self._lanes, self._waits, self._news = shown, {}, {}, []
         if changes:
             await self._board.show(self.tx, self.id, changes)
+
+    def _wait_view(self, key: str, number: int, wait: Wait) -> dict[str, Any]:
+        names = {"users": wait.users} if self.policy.waitlist_names else {}
+        place = {"lane": key, "number": number, "size": len(wait.users)}
+        return {**place, "since_ms": wait.since_ms, **names}
+
+    def hide_line(self) -> None:
+        """Show no lanes any more, and nobody in them."""
+        if self.head.lanes:
+            self._waits.clear()
+            self._lanes.clear()
+            self._news += [Change("line", gone=True), Change("waitlist", gone=True)]
 
     def tell(self, map_: str, key: str, value: Any) -> None:
         """Show something beside seats and line."""
@@ -182,11 +202,30 @@ class Sitting:
             playing = head.phase == "playing"
             head.measured_ms = head.paced_ms if playing and head.paced_ms else self.clock_ms
             head.paced_ms = head.measured_ms
-        number = self.line.stand(key, lane, Wait(tuple(users), now_ms, head.order, name))
+        wait = Wait(tuple(users), now_ms, head.order, name)
+        number = self.line.stand(key, lane, wait)
+        if lane.shown < limits.SEATS_SHOWN:
+            self._show(key, lane, number, wait)
         head.order += 1
         self._lanes[key] = None
         for user in users:
             await self._wait(user, Stand("waiting", now_ms, key, number, idle=idle))
+
+    def _show(self, key: str, lane: Lane, number: int, wait: Wait) -> None:
+        lane.shown += 1
+        lane.last = number
+        self._waits[key, number] = wait
+
+    async def _hide(self, key: str, lane: Lane, number: int) -> None:
+        """Show a place no longer that has gone, and instead the first one that was not shown."""
+        if number > lane.last:
+            return
+        lane.shown -= 1
+        if self._waits.pop((key, number), None) is None:
+            self._waits[key, number] = None
+        if lane.waiting > lane.shown:
+            [row] = await self.line.first(key, lane, 1, lane.last + 1)
+            self._show(key, lane, number_of(row), row.value)
 
     async def _wait(self, user: str, stand: Stand) -> None:
         """Let signs of life be looked for, beside whatever else is new of someone."""
@@ -213,6 +252,7 @@ class Sitting:
         wait = await self.line.get(key, number)
         lane = self.head.lanes[key]
         await self.line.remove(key, lane, number)
+        await self._hide(key, lane, number)
         lane.went += 1
         lane.recent = [*lane.recent, number][-limits.SEATS_RECENT :]
         self._lanes[key] = None
@@ -270,7 +310,8 @@ def _view(sitting: Sitting) -> dict[tuple[str, str], Any]:
     """What is shown of seats and game, by map and key."""
     head = sitting.head
     shown: dict[tuple[str, str], Any] = {
-        ("seats", marker): msgspec.to_builtins(seat) for marker, seat in head.seats.items()
+        ("seats", marker): msgspec.to_builtins(head.seats.get(marker))
+        for marker in sitting.policy.seats
     }
     shown["table", "state"] = {
         "phase": head.phase,
@@ -278,6 +319,7 @@ def _view(sitting: Sitting) -> dict[tuple[str, str], Any]:
         "began_ms": head.began_ms,
         "paused": head.paused_ms > 0,
         "waiting": head.waiting,
+        "came": head.order,
         "spectators": head.spectators,
         "pace_ms": seating.pace_ms(sitting.policy, head),
         "paced_ms": head.paced_ms,

@@ -50,6 +50,21 @@ class Place(msgspec.Struct, omit_defaults=True):
     """The table that was opened for one, to go to."""
 
 
+class Waiter(msgspec.Struct, omit_defaults=True):
+    """A place in the waitlist: of one person, or of a party."""
+
+    lane: str
+    """The key of the lane in the live view."""
+    number: int
+    position: int
+    """In the lane, from 1 on."""
+    since_ms: int
+    size: int = 1
+    """How many people wait there together."""
+    users: tuple[str, ...] = ()
+    """Their names; none where the policy hides them."""
+
+
 class Table(msgspec.Struct, omit_defaults=True):
     """A table as it is, for referees and for whoever looks."""
 
@@ -134,9 +149,10 @@ class Board(Protocol):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One entry of a live view: a value under a key of a map, or none any more."""
+    """One entry of a live view: a value under a key of a map, or none any more. Without a key the
+    whole map is gone."""
 
     map: str
-    key: str
+    key: str = ""
     value: Any = None
     gone: bool = False

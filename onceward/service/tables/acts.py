@@ -13,7 +13,7 @@ from msgspec import Meta
 from onceward import limits
 from onceward.errors import BadInput, OncewardError
 from onceward.parts.rooms.frames import Act as ActFrame
-from onceward.parts.seats import Ending, Leader, Place, Rating, Table
+from onceward.parts.seats import Ending, Leader, Place, Rating, Table, Waiter, waiter_key
 from onceward.parts.seats.records import admit_table
 from onceward.service.paging import page_of
 from onceward.service.rooms.session import Visitor
@@ -79,6 +79,13 @@ class TableList(Body):
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
 
 
+class WaitlistQuery(Body):
+    """Which part of a waitlist."""
+
+    after: str = ""
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+
+
 class LeaderList(Body):
     """Which players to list."""
 
@@ -107,6 +114,15 @@ class TablePage(msgspec.Struct):
     """Tables in the order of their ids."""
 
     tables: list[Table]
+    next: str | None
+    """For the parameter after of the next request; None: there are no more."""
+
+
+class WaitlistPage(msgspec.Struct):
+    """Those who wait, lane by lane."""
+
+    table: str
+    waitlist: list[Waiter]
     next: str | None
     """For the parameter after of the next request; None: there are no more."""
 
@@ -224,6 +240,15 @@ async def place(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> 
     return await tables.place(table, actor(visitor, table, asked.user))
 
 
+async def waitlist(
+    tables: Tables, visitor: Visitor, table: str, asked: WaitlistQuery
+) -> WaitlistPage:
+    insist_on(visitor, "play", table)
+    public = not visitor.may("table", table)
+    found = await tables.waitlist(table, after=asked.after, most=asked.limit, public=public)
+    return WaitlistPage(table, found, waiter_key(found[-1]) if len(found) == asked.limit else None)
+
+
 async def alive(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Alive:
     user = actor(visitor, table, asked.user)
     await tables.alive(table, [user])
@@ -274,6 +299,7 @@ DEEDS: dict[str, Deed] = {
     "watch": Deed(ByWhom, Place, watch),
     "ready": Deed(ByWhom, Place, ready),
     "place": Deed(ByWhom, Place, place),
+    "waitlist": Deed(WaitlistQuery, WaitlistPage, waitlist),
     "alive": Deed(ByWhom, Alive, alive),
     "move": Deed(MoveAt, Moved, move),
     "result": Deed(GameResult, Ending, result),

@@ -14,7 +14,7 @@ def room_of(table: str) -> str:
 
 
 class RoomBoard:
-    """Shows tables in rooms: maps `seats`, `table`, `line` and `opened`."""
+    """Shows tables in rooms: maps `seats`, `table`, `line`, `waitlist` and `opened`."""
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
@@ -24,19 +24,19 @@ class RoomBoard:
         await self._rooms.create(tx, room_of(table), meta={"table": table})
 
     async def show(self, tx: Transaction, table: str, changes: list[Change]) -> None:
-        ops: list[op.Operation] = [
-            op.MapDelete(change.map, change.key)
-            if change.gone
-            else op.MapSet(change.map, change.key, change.value)
-            for change in changes
-        ]
-        await self._rooms.change(tx, room_of(table), ops)
+        await self._rooms.change(tx, room_of(table), list(map(_operation, changes)))
 
     async def close(self, tx: Transaction, table: str) -> None:
         try:
             await self._rooms.remove(tx, room_of(table))
         except NoSuchRoom:
             pass
+
+
+def _operation(change: Change) -> op.Operation:
+    if not change.gone:
+        return op.MapSet(change.map, change.key, change.value)
+    return op.MapDelete(change.map, change.key) if change.key else op.MapDrop(change.map)
 
 
 def table_of(room: str) -> str | None:

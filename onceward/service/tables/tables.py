@@ -18,6 +18,7 @@ from onceward.parts.seats import (
     Rating,
     Seats,
     Table,
+    Waiter,
 )
 from onceward.records import UserTransaction, by_user
 from onceward.service.dispatcher import Dispatcher
@@ -159,6 +160,14 @@ class Tables:
     async def place(self, id_: str, user: str) -> Place:
         """Where someone is at a table."""
         return await self._store.run(lambda tx: self.part.place(tx, id_, user))
+
+    async def waitlist(
+        self, id_: str, *, after: str = "", most: int = 50, public: bool = False
+    ) -> list[Waiter]:
+        """Those who wait at a table, from behind a `waiter_key` on."""
+        return await self._store.run(
+            lambda tx: self.part.waitlist(tx, id_, after=after, most=most, public=public)
+        )
 
     # Ratings.
 

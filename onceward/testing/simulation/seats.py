@@ -13,7 +13,7 @@ import msgspec
 from onceward import keys
 from onceward.engine.base import Delete, Put
 from onceward.errors import BadInput, Unavailable
-from onceward.parts.seats import Seats
+from onceward.parts.seats import Seats, waiter_key
 from onceward.service.tables.tables import Tables
 from onceward.store import Store
 from onceward.testing.simulation.history import Applied, History, violated
@@ -66,7 +66,8 @@ class Seatings(Scenario):
         await service.wait()
 
     def request(self, random: random.Random) -> Any:
-        what = random.choices(("join", "leave", "result", "place"), (6, 2, 3, 2))[0]
+        whats = ("join", "leave", "result", "place", "waitlist")
+        what = random.choices(whats, (6, 2, 3, 2, 1))[0]
         lane = random.choice(self.policy["lanes"])  # type: ignore[arg-type]
         return what, random.choice(self.users), lane, random.randrange(4)
 
@@ -82,6 +83,8 @@ class Seatings(Scenario):
 
     async def _do(self, tx: Transaction, seats: Seats, message: Message) -> Any:
         what, user, lane, pick = message.request
+        if what == "waitlist":
+            return {"waitlist": await self._waitlist(tx, seats)}
         if what == "join":
             await seats.join(tx, TABLE, user, lane=lane)
         elif what == "leave":
@@ -96,6 +99,15 @@ class Seatings(Scenario):
                 return {"refused": error.code}
         place = msgspec.to_builtins(await seats.place(tx, TABLE, user))
         return {**place, "ended": True} if what == "result" else place
+
+    async def _waitlist(self, tx: Transaction, seats: Seats) -> list[Any]:
+        """All pages of the waitlist."""
+        found = await seats.waitlist(tx, TABLE, most=2)
+        pages = list(found)
+        while len(found) == 2:
+            found = await seats.waitlist(tx, TABLE, after=waiter_key(found[-1]), most=2)
+            pages += found
+        return [[one.lane, one.number, one.position, list(one.users)] for one in pages]
 
     def judge(self, history: History) -> None:
         follow = Follow(len(self.policy["seats"]), bool(self.policy["tiers"]))  # type: ignore[arg-type]
@@ -194,8 +206,25 @@ class Follow:
         if up and len(now) < self.seats:
             violated("got up for nobody", f"{sorted(up)} got up, {now} sit")
 
+    def _judge_waitlist(self, told: list[Any]) -> None:
+        lanes = list(dict.fromkeys(lane for lane, *_ in told))
+        expected = [
+            [lane, number, position, list(users)]
+            for lane in lanes
+            for position, (number, users) in enumerate(sorted(self._waiting[lane].items()), 1)
+        ]
+        waiting = {lane for lane, waits in self._waiting.items() if waits}
+        vips_last = [lane.startswith("vip") for lane in lanes] != sorted(
+            (lane.startswith("vip") for lane in lanes), reverse=True
+        )
+        if told != expected or set(lanes) != waiting or vips_last:
+            violated("wrong waitlist", f"{told}, and {self._waiting} wait")
+
     def _judge_place(self, place: Any) -> None:
         if "refused" in place:
+            return
+        if "waitlist" in place:
+            self._judge_waitlist(place["waitlist"])
             return
         user, seated = place["user"], self._seated()
         if place["role"] == "seated" and seated.get(user) != place["marker"]:

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceward.errors import BadInput
-from onceward.service.tables.acts import DEEDS, Nothing, TableList, TablePage
+from onceward.service.tables.acts import (
+    DEEDS,
+    Nothing,
+    TableList,
+    TablePage,
+    WaitlistPage,
+    WaitlistQuery,
+)
 from onceward.web.bodies import parse
 from onceward.web.cursors import seal, unseal
 from onceward.web.http import Request, Response
@@ -46,10 +53,10 @@ def _with_query(name: str) -> Handle:
             body = msgspec.convert(given, deed.takes, strict=False)
         except msgspec.ValidationError as error:
             raise BadInput(f"a parameter is not valid: {error}", code="bad_parameter") from error
-        if isinstance(body, TableList):
+        if isinstance(body, TableList | WaitlistQuery):
             body.after = unseal(server, request, "after", body.after)
         found = await deed.do(server.app.tables, caller, table, body)
-        if isinstance(found, TablePage):
+        if isinstance(found, TablePage | WaitlistPage):
             found.next = seal(server, request, found.next)
         return Response.of(found)
 
@@ -104,6 +111,15 @@ ROUTES = [
         gives=DEEDS["place"].gives,
         problems=_TABLE,
         query=("user",),
+    ),
+    Route(
+        "GET",
+        "/v1/tables/{id}/waitlist",
+        _with_query("waitlist"),
+        "The waitlist of a table, in order",
+        gives=DEEDS["waitlist"].gives,
+        problems=_TABLE,
+        query=("after", "limit"),
     ),
     _post("join", "Sit down, or stand in line", *_OPEN, "table_full"),
     _post("leave", "Get up, or out of the line", *_OPEN),

@@ -113,7 +113,7 @@ class Tables:
                 state = await self._world.insist(lambda client: client.room_state(ROOM))
                 self._seen = state.seq
                 seats = state.maps.get("seats", {})
-                self._seats = {marker: seat["user"] for marker, seat in seats.items()}
+                self._seats = {marker: seat["user"] for marker, seat in seats.items() if seat}
                 continue
             for step in steps:
                 self._see(step)
@@ -123,7 +123,7 @@ class Tables:
         self._seen = step.seq
         for op in step.ops:
             if op.get("map") == "seats":
-                if op["op"] == "map.set":
+                if op.get("value") is not None:
                     self._seats[op["key"]] = op["value"]["user"]
                 else:
                     self._seats.pop(op["key"], None)

@@ -46,7 +46,10 @@ class Screen:
     async def show(self, tx: Transaction, table: str, changes: list[Change]) -> None:
         self.steps.append((table, changes))
         for change in changes:
-            if change.gone:
+            if change.gone and not change.key:
+                for place in [p for p in self.shown[table] if p[0] == change.map]:
+                    del self.shown[table][place]
+            elif change.gone:
                 del self.shown[table][change.map, change.key]
             else:
                 self.shown[table][change.map, change.key] = change.value

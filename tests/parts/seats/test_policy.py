@@ -30,6 +30,8 @@ def documented() -> dict[str, Any]:
 def _value(told: str) -> Any:
     if told in ("no", "none"):
         return None
+    if told == "yes":
+        return True
     quoted = told.strip("`")
     if quoted == told:
         return int(told.replace(",", ""))

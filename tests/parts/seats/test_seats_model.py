@@ -133,7 +133,9 @@ async def judge(club: Club, model: Model) -> None:
         else:
             assert place.role == ""
     shown = club.screen.shown["t"]
-    assert {k: v["user"] for (m, k), v in shown.items() if m == "seats"} == model.seats
+    seated = {key: seat for (map_, key), seat in shown.items() if map_ == "seats"}
+    assert {key: seat["user"] for key, seat in seated.items() if seat} == model.seats
+    assert list(seated) == list(table.seats), "empty seats are shown as that"
     assert shown["table", "state"]["waiting"] == len(model.line)
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from onceward import limits
 from onceward.errors import BadInput
 from onceward.parts.seats import policy_of
 from tests.parts.seats.club import Club, new_club, problems
@@ -85,12 +86,23 @@ async def judge(club: Club, policy: dict[str, Any]) -> None:
             assert head.lanes[lane].waiting == len(parties)
             for place, users in enumerate(parties):
                 assert (await club.place(users[-1], table=id_)).position == place + 1
+    judge_waitlist(club)
     shown = {
         key: value["user"]
         for (map_, key), value in club.screen.shown["t"].items()
-        if map_ == "seats"
+        if map_ == "seats" and value is not None
     }
     assert shown == {marker: seat.user for marker, seat in club.head().seats.items()}
+
+
+def judge_waitlist(club: Club) -> None:
+    """The first ones of each lane are shown, and no others."""
+    shown: dict[str, dict[int, tuple[str, ...]]] = {}
+    for (map_, _), value in club.screen.shown["t"].items():
+        if map_ == "waitlist":
+            shown.setdefault(value["lane"], {})[value["number"]] = value["users"]
+    found = {lane: [users for _, users in sorted(ones.items())] for lane, ones in shown.items()}
+    assert found == {lane: ones[: limits.SEATS_SHOWN] for lane, ones in club.line().items()}
 
 
 def judge_order(club: Club) -> None:
@@ -113,11 +125,11 @@ def judge_order(club: Club) -> None:
 PLAIN = {"seats": ["X", "O"], "line_max": 3}
 
 
-@given(POLICIES, DEEDS)
-@example({**PLAIN, "waiting_ms": 5_000}, [("watch", "u1"), ("back", "u1"), ("pass", 30_000)])
+@given(POLICIES, DEEDS, st.sampled_from([1, 3, 32]))
+@example({**PLAIN, "waiting_ms": 5_000}, [("watch", "u1"), ("back", "u1"), ("pass", 30_000)], 1)
 @settings(max_examples=80)
 def test_whatever_happens_what_must_hold_does(
-    policy: dict[str, Any], deeds: list[tuple[Any, ...]]
+    policy: dict[str, Any], deeds: list[tuple[Any, ...]], shown: int
 ) -> None:
     async def run() -> None:
         club = await new_club()
@@ -136,4 +148,6 @@ def test_whatever_happens_what_must_hold_does(
         await club.engine.sweep(club.clock.at_ms)  # signs of life expire by themselves
         assert not [key for key in club.records("stand", "lane", "alive") if "#t#" in key[0]]
 
-    asyncio.run(run())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "SEATS_SHOWN", shown)
+        asyncio.run(run())

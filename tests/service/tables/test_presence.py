@@ -125,9 +125,16 @@ async def test_the_view_follows_the_table_step_by_step() -> None:
         await app.tables.result("t", ["ann"])
         await app.tables.join("t", "fay")
         lanes: list[Any] = []
+        waitlist: dict[str, Any] = {}
         while len(lanes) < 6:
             change = await watcher.next("change")
             lanes += [op["value"] for op in change["ops"] if op["map"] == "line"]
+            for op in change["ops"]:
+                if op["map"] == "waitlist" and op["op"] == "map.set":
+                    waitlist[op["key"]] = op["value"]["users"]
+                elif op["map"] == "waitlist":
+                    del waitlist[op["key"]]
+        assert list(waitlist.values()) == [["eve"], ["ben"], ["fay"]]
         # Who knows its number needs no list: each lower one that went since is one less.
         last = lanes[-1]
         since = last["gone"][len(last["gone"]) - (last["went"] - eve.went) :]

@@ -85,6 +85,13 @@ class UpForNobody(Seats):
         return {key: found * len(sitting.policy.seats) for key, found in waits.items()}
 
 
+class PageSkips(Seats):
+    """Each page of the waitlist begins one too far."""
+
+    async def _waiters(self, sitting, key, most, start):
+        return await super()._waiters(sitting, key, most, start + 1 if start else 0)
+
+
 def with_sitting(broken: type[Sitting]) -> type[Seatings]:
     return with_seats(type(broken.__name__, (_WithSitting,), {"sitting_type": broken}))
 
@@ -96,12 +103,13 @@ def with_seats(broken: type[Seats]) -> type[Seatings]:
 ANY = ("there twice", "lost", "too many seated", "seated twice", "error", "wrong position")
 PLANTED = {
     "the head is not checked": Bug(with_sitting(HeadUnchecked), (*ANY, "a seat is kept empty"), 55),
-    "who waits joins again": Bug(with_sitting(NewcomerTwice), ANY, 0),
-    "the last is seated first": Bug(with_sitting(LastFirst), ("overtaken",), 5),
+    "who waits joins again": Bug(with_sitting(NewcomerTwice), ANY, 1),
+    "the last is seated first": Bug(with_sitting(LastFirst), ("overtaken",), 7),
     "who has gone is not counted": Bug(with_sitting(GoneUncounted), ("wrong position",), 1),
     "who got up is known as seated": Bug(with_sitting(StandLeft), ANY, 0),
-    "nobody is next": Bug(with_seats(NobodyNext), ("a seat is kept empty",), 0),
-    "who gets up is not replaced": Bug(with_seats(UpForNobody), ("got up for nobody",), 25),
+    "nobody is next": Bug(with_seats(NobodyNext), ("a seat is kept empty",), 5),
+    "a page of the waitlist skips one": Bug(with_seats(PageSkips), ("wrong waitlist",), 1),
+    "who gets up is not replaced": Bug(with_seats(UpForNobody), ("got up for nobody",), 26),
 }
 
 

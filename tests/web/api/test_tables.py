@@ -147,6 +147,62 @@ async def test_only_a_table_writes_the_room_that_shows_it() -> None:
 
 
 @virtual
+async def test_a_waitlist_is_listed_in_pages_with_opaque_cursors() -> None:
+    async with serving() as caller:
+        for id_ in ("t", "u"):
+            await caller.ok("POST", "/v1/tables", {"id": id_})
+            for number in range(7):
+                await caller.ok("POST", f"/v1/tables/{id_}/join", {"user": f"u{number}"})
+        await caller.ok("POST", "/v1/tables/t/leave", {"user": "u4"})
+        first = await caller.ok("GET", "/v1/tables/t/waitlist?limit=2")
+        assert [one["users"] for one in first["waitlist"]] == [["u2"], ["u3"]]
+        assert "main" not in first["next"]
+        # Whoever leaves meanwhile moves nobody to another page.
+        await caller.ok("POST", "/v1/tables/t/leave", {"user": "u2"})
+        rest = await caller.ok("GET", f"/v1/tables/t/waitlist?after={first['next']}")
+        told = [(one["users"], one["position"], one["lane"]) for one in rest["waitlist"]]
+        assert told == [(["u5"], 2, "main"), (["u6"], 3, "main")]
+        assert rest["next"] is None
+        for after in ("main#1", first["next"][:-2], "%F0"):
+            refused = await caller("GET", f"/v1/tables/t/waitlist?after={after}")
+            assert refused.verdict == (422, "bad_parameter")
+        assert (await caller("GET", "/v1/tables/none/waitlist")).verdict == (404, "no_such_table")
+
+
+@virtual
+async def test_a_table_can_hide_the_names_of_those_who_wait() -> None:
+    auth, keys = keyed(ann="play:t", host="table:t", zoe="play:other")
+    async with serving(auth=auth) as caller:
+        host, ann, zoe = (Caller(caller.server, keys[name]) for name in ("host", "ann", "zoe"))
+        await host.ok("POST", "/v1/tables", {"id": "t", "policy": {"waitlist_names": False}})
+        for user in ("ben", "cas", "dan", "eve"):
+            await host.ok("POST", "/v1/tables/t/join", {"user": user})
+        seen = (await ann.ok("GET", "/v1/tables/t/waitlist"))["waitlist"]
+        assert [one["position"] for one in seen] == [1, 2]
+        assert "dan" not in str(seen)
+        known = (await host.ok("GET", "/v1/tables/t/waitlist"))["waitlist"]
+        assert [one["users"] for one in known] == [["dan"], ["eve"]]
+        state = await ann.ok("GET", "/v1/rooms/table:t/snapshot")
+        shown = state["maps"]["waitlist"]
+        assert sorted(one["number"] for one in shown.values()) == [0, 1]
+        assert "dan" not in str(state)
+        assert "eve" not in str(state)
+        assert (await zoe("GET", "/v1/tables/t/waitlist")).verdict == (403, "not_allowed")
+
+
+@virtual
+async def test_an_empty_seat_has_one_form_in_answers_and_in_the_live_view() -> None:
+    async with serving() as caller:
+        await caller.ok("POST", "/v1/tables", {"id": "t"})
+        for does, empty in (("join", ["O"]), ("leave", ["X", "O"])):
+            await caller.ok("POST", f"/v1/tables/t/{does}", {"user": "ann"})
+            table = (await caller.ok("GET", "/v1/tables/t"))["seats"]
+            room = (await caller.ok("GET", "/v1/rooms/table:t/snapshot"))["maps"]["seats"]
+            assert [marker for marker, seat in table.items() if seat is None] == empty
+            assert table == room
+
+
+@virtual
 async def test_tables_are_listed_in_pages() -> None:
     async with serving() as caller:
         for number in range(5):

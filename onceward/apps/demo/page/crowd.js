@@ -27,7 +27,7 @@ async function watchTable(live) {
     });
     for (const { marker, element } of seats) {
       const seat = room.map("seats").get(marker);
-      put(element, `${marker}  ${seat?.user ?? "free"}`);
+      put(element, `${marker}  ${seat?.user ?? "empty"}`);
       element.classList.toggle("turn", Boolean(seat?.turn));
     }
     put(line, `${room.map("table").get("state")?.waiting ?? 0} in line`);
