@@ -58,7 +58,7 @@ class Protocol(asyncio.BufferedProtocol):
         self._refusal = getattr(self._app, "refusal", lambda path, error: problem(error))
         self._takes = getattr(self._app, "takes", lambda descriptor, connections: True)
         """Whether a new connection is taken."""
-        self._vouch = getattr(self._app, "vouch", lambda request: False)
+        self._vouch = getattr(self._app, "vouch", lambda request: True)
         """Whether a request has valid credentials; raises the reason not to read its body."""
         self._connections: Connections = getattr(self._app, "connections", None) or Connections()
         self._app_state = app_state

@@ -39,7 +39,12 @@ class Served:
         listening.listen()
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(
-            self.server, http=Protocol, ws=WebSocket, lifespan="off", log_config=None
+            self.server,
+            http=Protocol,
+            ws=WebSocket,
+            lifespan="off",
+            log_config=None,
+            proxy_headers=False,
         )
         self._listener = uvicorn.Server(config)
         self._serving = asyncio.create_task(self._listener.serve([listening]))
