@@ -188,6 +188,8 @@ class Protocol(asyncio.BufferedProtocol):
             refusal = problem(_too_many())
             self.write(refusal.status, refusal.headers, refusal.body)
         self.shutdown()
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()  # it does not read: waiting for that would keep the file open
 
     def go_on(self) -> None:
         self._in_line = False
@@ -371,10 +373,13 @@ class Protocol(asyncio.BufferedProtocol):
         self._left_bytes = int(headers.get(b"content-length", 0))
         if self._left_bytes > limits.MESSAGES_BYTES_MAX:
             self._leave_out(_body_too_large(limits.MESSAGES_BYTES_MAX))
-        elif version == "1.1" and headers.get(b"expect", b"").lower() == b"100-continue":
+        if version == "1.1" and headers.get(b"expect", b"").lower() == b"100-continue":
             self._judge()
             if not self._discarding:
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            else:
+                # The caller may leave out the body: where its next request begins is not known.
+                self._exchanges[-1].last = True
 
     def on_body(self, body: bytes) -> None:
         if self._discarding:

@@ -37,6 +37,8 @@ class Route(NamedTuple):
     headers: tuple[str, ...] = ()
     public: bool = False
     """Whether it is answered without credentials."""
+    signs_in: bool = False
+    """Whether its body has the credentials."""
 
 
 class _Node:

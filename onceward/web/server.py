@@ -263,10 +263,12 @@ class Server:
         if self._counting is None:
             return False
         route = self._mounts.find(request) or self.routes.find(request)
+        if self.sessions.is_signed(request):
+            return True  # whether it was revoked is looked up when the body is there
         try:
             self._caller(request)
         except OncewardError:
-            if isinstance(route, Mount) or route.public:
+            if isinstance(route, Mount) or route.public or route.signs_in:
                 return False
             raise
         return True

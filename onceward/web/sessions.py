@@ -203,6 +203,13 @@ class Sessions:
             return None
         return None if self.holder(session) is None else session
 
+    def is_signed(self, request: Request) -> bool:
+        """Whether a request shows a session that this server has signed, with its token. `find`
+        tells whether it still counts."""
+        token = request.header(HEADER)
+        session = None if token is None else self._shown(request)
+        return session is not None and _repeats(token or "", session)
+
     def holder(self, session: Session) -> Access | None:
         """Who has a session, with what they may do by now; None if it counts no more."""
         caller = Caller.parse(session.caller)
@@ -216,7 +223,7 @@ class Sessions:
         if token is None:
             return None
         session: Session | None = request.scope.get(_FOUND)
-        if session is None or not hmac.compare_digest(token.encode(), session.token.encode()):
+        if session is None or not _repeats(token, session):
             raise BadInput("the session is over: sign in again", code="no_credentials")
         insist_own_page(request)
         caller = self.holder(session)
@@ -271,6 +278,10 @@ def _root(request: Request) -> str:
 
 def _is_secure(request: Request) -> bool:
     return (request.header(b"origin") or "").startswith("https:")
+
+
+def _repeats(token: str, session: Session) -> bool:
+    return hmac.compare_digest(token.encode(), session.token.encode())
 
 
 def _key(whose: str, id_: str) -> Key:

@@ -1,8 +1,12 @@
 """Limits that all connections share: strangers do not crowd out callers."""
 
 import asyncio
+import json
 import logging
+import re
+import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from websockets.frames import Opcode
@@ -187,6 +191,29 @@ async def test_a_request_without_credentials_is_refused_before_its_body(server: 
         await known.close()
 
 
+async def test_a_connection_that_reads_nothing_is_gone_when_it_makes_room(site: Site) -> None:
+    site.connections.most, site.answered = 1, b'"%b"' % (b"x" * 20_000)
+    loop = asyncio.get_running_loop()
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        slow.setblocking(False)
+        await loop.sock_connect(slow, ("127.0.0.1", site.port))
+        standing_by: Any = site.server.server_state.connections
+        await site.until(lambda: bool(standing_by))
+        [protocol] = standing_by
+        # Until the system takes no more of the answers, but not so many that none is made.
+        for count in range(1, 10_000):
+            await loop.sock_sendall(slow, ASKED)
+            await site.until(lambda count=count: len(site.bodies) == count and protocol.is_idle())
+            if protocol._transport.get_write_buffer_size():
+                break
+        new = await site.connect()
+        await new.send(ASKED)
+        assert (await new.answer())[0] == 200
+        assert protocol not in standing_by
+        await new.close()
+
+
 async def test_little_is_read_from_a_websocket_before_hello(server: Server) -> None:
     async with listening(server) as (_, port):
         # Most of one message, and pings.
@@ -218,3 +245,34 @@ async def test_a_websocket_before_hello_makes_room(server: Server) -> None:
         assert (await greeted.receive())["t"] == "pong"
         for peer in (silent, greeted, third):
             await peer.leave()
+
+
+async def test_a_console_page_may_send_head_and_body_apart(server: Server) -> None:
+    signing_in = json.dumps({"token": KEY}).encode()
+    message = json.dumps({"body": "x" * 40_000, "key": "k"}).encode()
+
+    def head(path: str, body: bytes, *headers: str) -> bytes:
+        lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
+        return "\r\n".join([*lines, *headers, "Connection: close", "", ""]).encode()
+
+    async with listening(server) as (_, port):
+
+        async def apart(sent: bytes, body: bytes) -> tuple[str, Any]:
+            """The head and the body of the answer, if a request comes in two pieces."""
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            budgets = server.connections.anonymous, server.connections.authenticated
+            writer.write(sent + body[:1])
+            async with asyncio.timeout(30):
+                while not any(budget.held_bytes for budget in budgets):  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+                writer.write(body[1:])
+                answer, _, given = (await reader.read()).partition(b"\r\n\r\n")
+            writer.close()
+            return answer.decode(), json.loads(given)
+
+        answer, session = await apart(head("/v1/session", signing_in), signing_in)
+        assert session["name"] == "ann"
+        [cookie] = re.findall("set-cookie: ([^;]+);", answer)
+        shown = (f"Cookie: {cookie}", f"Onceward-Session: {session['token']}")
+        accepted = (await apart(head("/v1/inbox/q", message, *shown), message))[1]
+        assert accepted["key"] == "k"

@@ -99,13 +99,27 @@ async def test_bad_credentials_are_refused_before_the_body_comes(site: Site) -> 
     await connection.send(bad + b"Content-Length: 40000\r\n\r\n")
     assert (await connection.answer())[0] == 401
     # The body is discarded, and the connection can be used further.
-    await connection.send(b"x" * 40_000)
-    await connection.send(bad + b"Content-Length: 5\r\nExpect: 100-continue\r\n\r\n")
-    assert (await connection.answer())[0] == 401
-    await connection.send(b"xxxxx" + HEAD + LENGTH + b"\r\n" + BODY)
+    await connection.send(b"x" * 40_000 + HEAD + LENGTH + b"\r\n" + BODY)
     assert (await connection.answer())[0] == 200
     assert site.bodies == [BODY]
     assert site.connections.anonymous.held_bytes == 0
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("refused", "status"),
+    [(b"Authorization: Bearer bad\r\nContent-Length: 5", 401), (b"Content-Length: 9000000", 413)],
+)
+async def test_a_refusal_of_an_expected_body_ends_the_connection(
+    site: Site, refused: bytes, status: int
+) -> None:
+    connection = await site.connect()
+    await connection.send(HEAD + refused + b"\r\nExpect: 100-continue\r\n\r\n")
+    assert (await connection.answer())[0] == status
+    # Whether that is the body or another request cannot be known.
+    await connection.send(HEAD + LENGTH + b"\r\n" + BODY)
+    assert await connection.ended()
+    assert site.bodies == []
     await connection.close()
 
 

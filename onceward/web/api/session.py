@@ -200,6 +200,7 @@ ROUTES = [
         "Sign in at the console",
         takes=SignIn,
         gives=SessionView,
+        signs_in=True,
     ),
     Route("GET", "/v1/session", get, "Who is signed in", gives=SessionView),
     Route("DELETE", "/v1/session", leave, "Sign out", gives=SignedOut),
