@@ -42,6 +42,7 @@ Action = Literal[
     "write",
     "room",
     "play",
+    "lane",
     "table",
     "operate",
     "metrics",
@@ -69,6 +70,7 @@ class Names(TypedDict, total=False):
     write: Iterable[str]
     room: Iterable[str]
     play: Iterable[str]
+    lane: Iterable[str]
     table: Iterable[str]
     operate: Iterable[str]
     metrics: Iterable[str]

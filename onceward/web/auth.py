@@ -17,6 +17,7 @@ of names, as in `send:orders` or `work:mail.*`; a token has grants, an action an
     write     change maps and lists of such rooms, speak to others in them, and make rooms
     room      do all that, and give rooms settings, and delete them
     play      see tables whose ids match, join and leave them, move and watch there, for oneself
+    lane      wait in lanes whose names match, as TABLE/LANE, when joining a table for oneself
     table     do all that for others, too, make, pause and close such tables, and say who has won
     operate   see senders, and see and look after timers and endpoints of all callers whose ids
               match

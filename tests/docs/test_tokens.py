@@ -79,6 +79,11 @@ MAKERS = {
         lambda names, name: str(names["token_for"]("ann", [name], SECRET)),
         lambda n: {Grant("play", n)},
     ),
+    ("seats.md", "def token_for"): Maker(
+        "onceward",
+        in_python("token_for", "ann"),
+        lambda n: {Grant("play", n), Grant("lane", f"{n}/vip")},
+    ),
     ("server.md", "def token_for"): Maker(
         "onceward", in_python("token_for", "ann"), lambda n: {Grant("write", n)}
     ),

@@ -31,7 +31,7 @@ NOW_MS = 1_700_000_000_000
 JWT_KEY = JwtKey("HS256", "s" * 32, "onceward")
 PROMISED: tuple[Action, ...] = (
     *("send", "work", "manage", "lock", "timer", "endpoint"),
-    *("read", "write", "room", "play", "table", "operate", "metrics"),
+    *("read", "write", "room", "play", "lane", "table", "operate", "metrics"),
 )
 
 

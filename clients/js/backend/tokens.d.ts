@@ -7,7 +7,7 @@
 /** What a user may do with one resource. */
 export type Action =
   | "send" | "work" | "manage" | "lock" | "timer" | "endpoint"
-  | "read" | "write" | "room" | "play" | "table" | "operate" | "metrics";
+  | "read" | "write" | "room" | "play" | "lane" | "table" | "operate" | "metrics";
 
 /** All actions. */
 export const ACTIONS: readonly Action[];

@@ -3,7 +3,7 @@
 
 export const ACTIONS = Object.freeze([
   "send", "work", "manage", "lock", "timer", "endpoint",
-  "read", "write", "room", "play", "table", "operate", "metrics",
+  "read", "write", "room", "play", "lane", "table", "operate", "metrics",
 ]);
 const OPTIONS = ["user", "grants", "expiresS", "audience", "issuer", "keyId", "algorithm", "nowMs"];
 const TYPE = "onceward";

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("onceward.rooms")
 
-Deed = Literal["read", "write", "room", "play", "table"]
+Deed = Literal["read", "write", "room", "play", "lane", "table"]
 
 
 class Visitor(Protocol):

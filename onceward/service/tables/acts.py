@@ -1,7 +1,8 @@
 """What can be asked for at tables, over HTTP and over WebSocket: the same, with the same bodies.
 
-People act for themselves, with the scope `play`. To act for someone else, to say who has won, and
-to make, pause and close tables takes the scope `table`: so no client says who has lost.
+People act for themselves, with the scope `play`, and wait in a lane of higher priority with the
+scope `lane` for it. To act for someone else, to say who has won, and to make, pause and close
+tables takes the scope `table`: so no client says who has lost.
 """
 
 from collections.abc import Awaitable, Callable
@@ -179,6 +180,16 @@ def insist_on(visitor: Visitor, action: str, table: str) -> None:
         )
 
 
+def _insist_on_lane(visitor: Visitor, table: str, lane: str) -> None:
+    """Raise `not_allowed` for a lane of higher priority than one's own. The name of a lane has no
+    slash, so the last one divides it from the table."""
+    name = f"{table}/{lane}"
+    if not (visitor.may("lane", name) or visitor.may("table", table)):
+        raise OncewardError(
+            f"{visitor.name!r} lacks the scope lane:{name[:200]}", code="not_allowed"
+        )
+
+
 def actor(visitor: Visitor, table: str, user: str) -> str:
     """Who acts. Raises `not_allowed` for who may not, or not for that one."""
     insist_on(visitor, "play" if user in ("", visitor.user) else "table", table)
@@ -218,9 +229,10 @@ async def get(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> T
 
 async def join(tables: Tables, visitor: Visitor, table: str, asked: JoinTable) -> Place:
     user = actor(visitor, table, asked.user)
-    # Who brings others speaks for them, and nobody chooses to be served first.
-    if asked.party or (asked.lane and asked.lane != (await tables.get(table)).policy.lanes[-1]):
-        insist_on(visitor, "table", table)
+    if asked.party:
+        insist_on(visitor, "table", table)  # who brings others speaks for them
+    elif asked.lane and asked.lane != (await tables.get(table)).policy.lanes[-1]:
+        _insist_on_lane(visitor, table, asked.lane)
     return await tables.join(table, user, lane=asked.lane, party=asked.party)
 
 

@@ -39,6 +39,23 @@ async def test_a_game_is_played_over_connections() -> None:
 
 
 @virtual
+async def test_a_lane_needs_a_grant_for_it_over_connections_too() -> None:
+    async with Apps(shared=False).make() as app:
+        await app.tables.create("t", policy={"lanes": ["vip", "main"]})
+        for user in ("u1", "u2", "u3"):
+            await app.tables.join("t", user)
+        ann = await enter(app, "ann", ("play", "t"))
+        ann.ask("act", n=1, do="join", table="t", body={"lane": "vip"})
+        assert (await ann.next("failed"))["code"] == "not_allowed"
+        ben = await enter(app, "ben", ("play", "t"), ("lane", "t/vip"))
+        ben.ask("act", n=1, do="join", table="t", body={"lane": "vip"})
+        assert (await ben.next("done"))["value"]["lane"] == "vip"
+        ben.ask("act", n=2, do="waitlist", table="t")
+        waitlist = (await ben.next("done"))["value"]["waitlist"]
+        assert [one["users"] for one in waitlist] == [["ben"], ["u3"]]
+
+
+@virtual
 async def test_what_may_not_be_done_is_refused_and_the_connection_goes_on() -> None:
     async with Apps(shared=False).make() as app:
         await app.tables.create("t")

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from onceward import tokens
 from onceward.errors import BadInput
 from onceward.parts.seats import Ending, Table
+from onceward.web.auth import Auth, JwtKey
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving
@@ -144,6 +146,43 @@ async def test_only_a_table_writes_the_room_that_shows_it() -> None:
             ("POST", "/v1/rooms", {"id": "table:u"}),
         ):
             assert (await caller(method, path, body)).verdict == (403, "not_allowed")
+
+
+@virtual
+async def test_a_token_grants_a_lane_of_higher_priority() -> None:
+    secret = "a secret of more than thirty-two bytes"
+    auth = Auth(jwt_keys=[JwtKey("HS256", secret, "onceward")])
+    async with serving(auth=auth) as caller:
+
+        def member(user: str, **names: list[str]) -> Caller:
+            return Caller(caller.server, tokens.sign(secret, user=user, **names))  # type: ignore[arg-type]
+
+        host = member("host", table=["t", "a/t"])
+        for id_ in ("t", "a/t"):
+            body = {"id": id_, "policy": {"lanes": ["vip", "fast", "main"]}}
+            await host.ok("POST", "/v1/tables", body)
+        for user in ("ann", "ben", "cas"):
+            await member(user, play=["t"]).ok("POST", "/v1/tables/t/join")
+        path, vip = "/v1/tables/t/join", {"lane": "vip"}
+        for names in (
+            {"play": ["t"]},
+            {"play": ["t"], "lane": ["t/fast"]},
+            {"play": ["t"], "lane": ["t", "vip", "t/*", "*/vip", "a/t/vip", "t/vip/vip"]},
+            {"lane": ["t/vip"]},
+            {"play": ["t"], "table": ["a/t"], "lane": ["t/main"]},
+        ):
+            assert (await member("dan", **names)("POST", path, vip)).verdict == (403, "not_allowed")
+        dan = member("dan", play=["t"], lane=["t/vip"])
+        assert (await dan("POST", path, {"lane": "fast"})).verdict == (403, "not_allowed")
+        assert (await dan("POST", path, {**vip, "user": "eve"})).verdict == (403, "not_allowed")
+        place = await dan.ok("POST", path, vip)
+        assert (place["role"], place["lane"], place.get("ahead", 0)) == ("waiting", "vip", 0)
+        assert (await host.ok("GET", "/v1/tables/t/place?user=cas"))["ahead"] == 1
+        # Without naming it, one is in the last lane like others.
+        eve = await member("eve", play=["t"], lane=["t/vip"]).ok("POST", path)
+        assert (eve["lane"], eve["position"]) == ("main", 2)
+        await host.ok("POST", "/v1/tables/t/result", {"winners": ["ann"], "game": 1})
+        assert (await host.ok("GET", "/v1/tables/t"))["seats"]["O"]["user"] == "dan"
 
 
 @virtual
