@@ -48,7 +48,7 @@ async def test_a_job_says_which_timer_has_sent_it() -> None:
         await app.timers.set("daily", queue="q", delay_s=1, caller="ann")
         [claim] = await app.claim("q", "w", lease_s=60, wait_s=30)
         job = await app.job(claim.id)
-        assert job.cause == Effect("timer", "daily", "ann")
+        assert job.cause == Effect("timer", "daily", "app:ann")
         await app.complete(claim.id, claim.token)
         assert (await app.job(claim.id)).effects == []
 

@@ -60,6 +60,8 @@ DEFINED = {
     *("GET /v1/pulse", "GET /v1/overview", "GET /v1/settings"),
     *("POST /v1/session", "GET /v1/session", "DELETE /v1/session", "POST /v1/session/link"),
     *("GET /v1/keys", "POST /v1/keys", "DELETE /v1/keys/{id}"),
+    *("GET /v1/callers/suspended", "POST /v1/callers/{id}/suspend"),
+    *("POST /v1/callers/{id}/resume", "POST /v1/callers/{id}/transfer"),
     *("GET /v1/clock", "POST /v1/clock/confirm"),
     *("GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /docs"),
     *(f"GET /{name}" for name in NAMES),
