@@ -103,6 +103,31 @@ def read_headers(texts: Sequence[str] | None) -> dict[str, str] | None:
     return headers
 
 
+def add_retry(command: argparse.ArgumentParser) -> None:
+    """Add the options of a retry policy."""
+    command.add_argument(
+        "--retry-pauses-s", metavar="S,S,…", help="pauses between attempts, in seconds"
+    )
+    command.add_argument("--retry-attempts-max", type=int, help="attempts; 0: no limit")
+    command.add_argument("--retry-timeout-s", type=float, help="time limit of an attempt")
+
+
+def read_retry(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The option `retry`, if any of it is given. Raises `BadInput`."""
+    pauses = arguments.retry_pauses_s
+    try:
+        pauses_s = None if pauses is None else [float(one) for one in pauses.split(",") if one]
+    except ValueError:
+        raise BadInput(f"pauses are seconds, as in 5,30,120, not {pauses!r}") from None
+    retry = {
+        "pauses_s": pauses_s,
+        "attempts_max": arguments.retry_attempts_max,
+        "timeout_s": arguments.retry_timeout_s,
+    }
+    retry = {name: value for name, value in retry.items() if value is not None}
+    return {"retry": retry} if retry else {}
+
+
 def print_json(value: Any) -> int:
     print(msgspec.json.format(msgspec.json.encode(value)).decode())
     return 0

@@ -8,10 +8,12 @@ from onceward.cli.calls import (
     add_command,
     add_command_for_one,
     add_group,
+    add_retry,
     print_entry,
     print_facts,
     print_json,
     read_headers,
+    read_retry,
     shown_time,
 )
 from onceward.errors import BadInput
@@ -55,6 +57,7 @@ def add_commands(commands: Any) -> None:
         command.add_argument(
             "--header", action="append", metavar="NAME:VALUE", help="sent with every call"
         )
+        add_retry(command)
     show = add_command_for_one(
         actions, "show", _show, "show an endpoint", "onceward endpoints show shop --secret"
     )
@@ -101,6 +104,7 @@ async def _make(client: "Client", arguments: argparse.Namespace) -> int:
         secret=arguments.secret,
         description=arguments.description,
         headers=read_headers(arguments.header),
+        **read_retry(arguments),
     )
     return _print(endpoint, arguments)
 
@@ -115,10 +119,12 @@ async def _change(client: "Client", arguments: argparse.Namespace) -> int:
         "description": arguments.description,
         "headers": read_headers(arguments.header),
         "disabled": arguments.disable if arguments.disable or arguments.enable else None,
+        **read_retry(arguments),
     }
     changes = {name: value for name, value in changes.items() if value is not None}
     if not changes:
-        raise BadInput("say what is to change: --url, --header, --description, --disable, --enable")
+        options = "--url, --header, --description, --disable, --enable, --retry-pauses-s"
+        raise BadInput(f"nothing to change: give at least one of {options}")
     return _print(await client.change_endpoint(arguments.id, **changes), arguments)
 
 

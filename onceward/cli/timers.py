@@ -10,11 +10,13 @@ from onceward.cli.calls import (
     add_command,
     add_command_for_one,
     add_group,
+    add_retry,
     print_entry,
     print_facts,
     print_json,
     read_headers,
     read_json,
+    read_retry,
     shown_time,
 )
 
@@ -85,6 +87,7 @@ def _add_set(actions: Any) -> None:
     new.add_argument("--header", action="append", metavar="NAME:VALUE", help="sent with the call")
     new.add_argument("--append-id", action="store_true", default=None, help="to the URL")
     new.add_argument("--attempts-max", type=int, help="how often it is tried")
+    add_retry(new)
     new.add_argument("--order-key", help="what must not overtake each other in the queue")
     new.add_argument("--limit-key", help="what is limited together in the queue")
     new.add_argument("--priority", type=int, help="0 comes first; 5 is usual")
@@ -105,6 +108,7 @@ async def _set(client: "Client", arguments: argparse.Namespace) -> int:
         arguments.id,
         at=_time(arguments.at),
         headers=read_headers(arguments.header),
+        **read_retry(arguments),
         **options,
     )
     if arguments.json:

@@ -5,6 +5,14 @@ from typing import Any
 import msgspec
 
 
+class RetryPolicy(msgspec.Struct):
+    """When a call that failed is attempted again; None: not specified."""
+
+    pauses_ms: list[int] | None = None
+    attempts_max: int | None = None
+    timeout_ms: int | None = None
+
+
 class Attempt(msgspec.Struct):
     """One attempt of a firing, and what came of it."""
 
@@ -47,6 +55,7 @@ class Timer(msgspec.Struct):
     body: Any = None
     append_id: bool = False
     attempts_max: int | None = None
+    retry: RetryPolicy | None = None
     order_key: str | None = None
     limit_key: str | None = None
     priority: int | None = None
@@ -87,6 +96,7 @@ class Endpoint(msgspec.Struct):
     health: Health
     description: str = ""
     headers: dict[str, str] = {}
+    retry: RetryPolicy | None = None
     secrets: list[Secret] = []
     """The newest first; only if asked for."""
     suspended: bool = False

@@ -9,6 +9,7 @@ from onceward.client.timer_views import Endpoint, Endpoints, Timer, Timers
 from onceward.client.transport import Course, Transport
 from onceward.client.views import Answer
 from onceward.errors import AlreadyEnded, BadInput, NoSuchEndpoint, NotDead
+from onceward.outward.retries import read_policy
 from onceward.outward.signing import new_secret
 from onceward.parts.schedule import milliseconds
 
@@ -39,6 +40,7 @@ class TimerCalls(Transport):
         zone: str | None = None,
         catch_up: str | None = None,
         attempts_max: int | None = None,
+        retry: Mapping[str, Any] | None = None,
         order_key: str | None = None,
         limit_key: str | None = None,
         priority: int | None = None,
@@ -48,7 +50,8 @@ class TimerCalls(Transport):
 
         `at` is a time in ms, a text as in RFC 3339, or a datetime that knows its time zone. The
         timer is set once for its id or key; without either an id is made up. The same again says
-        that it is a duplicate. Raises `BadInput`, `KeyReused`, `NoSuchEndpoint`.
+        that it is a duplicate. `retry` has the members `pauses_s`, `attempts_max` and
+        `timeout_s`. Raises `BadInput`, `KeyReused`, `NoSuchEndpoint`.
         """
         if id_ is None and key is None:
             id_ = self.ids.new()  # so that it can be asked again
@@ -67,6 +70,7 @@ class TimerCalls(Transport):
             "zone": zone,
             "catch_up": catch_up,
             "attempts_max": attempts_max,
+            "retry": read_policy(retry),
             "order_key": order_key,
             "limit_key": limit_key,
             "priority": priority,
@@ -143,6 +147,7 @@ class TimerCalls(Transport):
         description: str | None = None,
         disabled: bool | None = None,
         secret: str | None = None,
+        retry: Mapping[str, Any] | None = None,
     ) -> Endpoint:
         """Make an endpoint, once for its id; it comes with its secret. Raises `BadInput`,
         `KeyReused`."""
@@ -153,6 +158,7 @@ class TimerCalls(Transport):
             "description": description,
             "disabled": disabled,
             "secret": secret,
+            "retry": read_policy(retry),
         }
         return await self.call("POST", "v1", "endpoints", type=Endpoint, body=_given(asked))
 
@@ -171,8 +177,10 @@ class TimerCalls(Transport):
         return found.endpoints, found.next
 
     async def change_endpoint(self, id_: str, **changes: Any) -> Endpoint:
-        """Change url, headers, description or disabled; the rest stays. Raises
+        """Change url, headers, description, disabled or retry; the rest stays. Raises
         `NoSuchEndpoint`, `BadInput`."""
+        if "retry" in changes:
+            changes["retry"] = read_policy(changes["retry"])
         return await self.call("PATCH", "v1", "endpoints", id_, type=Endpoint, body=changes)
 
     async def remove_endpoint(self, id_: str) -> None:

@@ -10,6 +10,7 @@ TIMER_RETENTION_MS = 7 * 24 * 3_600_000
 OUTWARD_CONNECT_S = 5.0
 OUTWARD_TOTAL_S = 15.0
 OUTWARD_SLACK_S = 15.0
+OUTWARD_TIMEOUT_MS_MAX = 120_000
 OUTWARD_CALLS_MAX = 2_000
 # So long some of them wait for a host that has enough under way; others come back later.
 HOST_LINE_S = 1.0
@@ -35,6 +36,11 @@ ANSWER_BODY_BYTES_MAX = 64 << 10
 ANSWER_BYTES_MAX = 256 << 10  # with the sizes of its chunks, and whatever is between them
 ANSWER_TEXT_CHARS = 200  # of its body in the log of attempts
 RETRY_AFTER_S_MAX = 24 * 3_600.0
+# Retry policies.
+OUTWARD_ATTEMPTS_MAX = 1_000
+RETRY_PAUSES_MAX = 32
+RETRY_PAUSE_MS_MIN = 100
+RETRY_PAUSE_MS_MAX = 24 * 3_600_000
 # Requests under way at once, in all and to one host.
 SENDS_MAX = 2_000
 SENDS_PER_HOST_MAX = 64

@@ -18,6 +18,7 @@ from onceward.errors import BadInput, NoSuchEndpoint, SecretUnreadable
 from onceward.keys import Key
 from onceward.outward import signing
 from onceward.outward.headers import admit_headers
+from onceward.outward.retries import RetryPolicy, admit_policy
 from onceward.parts.schedule import is_whole
 from onceward.transaction import Transaction
 
@@ -54,6 +55,8 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
     description: str = ""
     disabled: bool = False
     """While it is, what is due for it fails at once, and can be sent again later."""
+    retry: RetryPolicy | None = None
+    """For calls of timers that do not specify their own."""
     health: Health = msgspec.field(default_factory=Health)
     suspended: bool = False
     """Whether its secrets or headers cannot be read here; never stored."""
@@ -81,6 +84,7 @@ async def put(
     headers: dict[str, str] | None = None,
     description: str = "",
     disabled: bool = False,
+    retry: RetryPolicy | None = None,
 ) -> Endpoint:
     """Make an endpoint, or change one: its secrets stay. `secret` is that of a new one.
 
@@ -93,6 +97,8 @@ async def put(
     if type(disabled) is not bool:
         raise BadInput(f"an endpoint is disabled or not, true or false, not {disabled!r}")
     admit_headers({} if headers is None else headers)
+    if retry is not None:
+        admit_policy(retry)
     if not url and id_ != DEFAULT:
         raise BadInput("an endpoint needs a url")
     known = await tx.get(key, Endpoint)
@@ -105,6 +111,7 @@ async def put(
     endpoint.headers = headers or {}
     endpoint.description = description[: limits.REASON_CHARS_MAX]
     endpoint.disabled = disabled
+    endpoint.retry = retry
     tx.put(key, _encrypted(tx, caller, id_, endpoint))
     return endpoint
 

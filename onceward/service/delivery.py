@@ -25,10 +25,11 @@ from onceward.errors import (
     SecretUnreadable,
     Unreachable,
 )
-from onceward.outward import answers, signing
+from onceward.outward import answers, retries, signing
 from onceward.outward.addresses import Guard
 from onceward.outward.answers import Answer, Outcome, Verdict
 from onceward.outward.hosts import Hosts, Slot
+from onceward.outward.retries import RetryPolicy, admit_policy, pauses_of
 from onceward.outward.sender import Sender
 from onceward.parts import endpoints, suspensions
 from onceward.parts.endpoints import Endpoint
@@ -53,7 +54,11 @@ class Outward:
     ports: Sequence[int] = (80, 443)
     rate: float = 0.0
     """How many calls a second are begun at the most, by all nodes together; 0: any number."""
-    attempts_max: int = 8
+    pauses_s: Sequence[float] = retries.PAUSES_S
+    """The pause after each failed attempt, unless timer or endpoint specify it. The last one
+    repeats."""
+    attempts_max: int = retries.ATTEMPTS
+    """How many attempts a call has, unless timer or endpoint specify it; 0: no limit."""
     connect_s: float = limits.OUTWARD_CONNECT_S
     total_s: float = limits.OUTWARD_TOTAL_S
     concurrency: int = limits.OUTWARD_CALLS_MAX
@@ -88,6 +93,8 @@ class Delivery:
         self._timers = timers
         self._outward = outward
         self.guard = Guard(outward.allow, outward.ports)
+        self._retry = RetryPolicy(pauses_of(outward.pauses_s), outward.attempts_max)
+        admit_policy(self._retry)
         elapsed_ns, hands = store.clock.elapsed_ns, outward.concurrency
         # Some hands are always left for hosts that answer, and for others than the busiest.
         hosts = Hosts(store.ids.fraction, elapsed_ns, doubtful_max=hands - hands // 4)
@@ -101,8 +108,8 @@ class Delivery:
     @property
     def settings(self) -> dict[str, Any]:
         """Of the queue of webhooks. Its jobs are known at least as long as their timers."""
-        outward = self._outward
-        return {"rate": outward.rate, "attempts_max": outward.attempts_max, "internal": True}
+        # How many attempts a call has depends on its timer and endpoint, too: see `deliver`.
+        return {"rate": self._outward.rate, "attempts_max": 0, "internal": True}
 
     @property
     def handler(self) -> Handler:
@@ -121,9 +128,14 @@ class Delivery:
         now_ms = self._store.clock.now_ms()
         if job.attempt == 1:
             self._lateness.observe(max(0, now_ms - webhook.due_ms) / 1_000)
+        retry = webhook.call.policy.over(endpoint.retry).over(self._retry)
         answered: bool | None = None
         try:
-            verdict = answers.judge(await self._call(job.id, webhook, given, endpoint, now_ms))
+            if retry.attempts and job.attempt > retry.attempts:
+                raise Fail("the last attempt was interrupted")
+            timeout_s = (retry.timeout_ms or 0) / 1_000 or self._outward.total_s
+            called = self._call(job.id, webhook, given, endpoint, now_ms, timeout_s)
+            verdict = answers.judge(await called)
             answered = verdict.answered
         finally:
             self._lines.leave(host, slot, answered)
@@ -132,8 +144,9 @@ class Delivery:
         self._rate(webhook.caller, id_, verdict.outcome is Outcome.DELIVERED)
         if verdict.outcome is Outcome.DELIVERED:
             return {"said": verdict.line}
-        if verdict.outcome is Outcome.AGAIN:
-            raise Retry(verdict.line, not_before_s=verdict.not_before_s)
+        if verdict.outcome is Outcome.AGAIN and not retry.is_last(job.attempt):
+            pause_s = retry.pause_s(job.attempt, self._store.ids.fraction())
+            raise Retry(verdict.line, after_s=max(pause_s, verdict.not_before_s or 0.0))
         if verdict.outcome is Outcome.GONE:
             await self._end(webhook)
         raise Fail(verdict.line)
@@ -157,6 +170,7 @@ class Delivery:
         given: dict[str, str],
         endpoint: Endpoint,
         now_ms: int,
+        timeout_s: float,
     ) -> Answer | OncewardError:
         body = _body(webhook)
         headers = {"content-type": "application/json"}
@@ -164,14 +178,13 @@ class Delivery:
         headers["onceward-timer"] = quote(webhook.timer)
         secrets = endpoint.secrets_at(now_ms)
         headers |= signing.headers(secrets, id_, now_ms // 1_000, body)
-        outward = self._outward
         try:
             return await self._sender.post(
                 _url(webhook, endpoint),
                 headers,
                 body,
-                connect_s=outward.connect_s,
-                total_s=outward.total_s,
+                connect_s=min(self._outward.connect_s, timeout_s),
+                total_s=timeout_s,
             )
         except (Unreachable, BadInput) as error:
             return error

@@ -9,6 +9,7 @@ from onceward.callers import Caller, caller_id
 from onceward.errors import AddressRefused, BadInput
 from onceward.outward.addresses import Guard
 from onceward.outward.headers import admit_headers
+from onceward.outward.retries import RetryPolicy, read_policy
 from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.parts.schedule import is_whole, milliseconds
 from onceward.parts.timers import FIRE_WRITES, TIMER_DUE, Call, Send, Spec, Target, View, id_for
@@ -58,6 +59,7 @@ class Timers:
         zone: str = "UTC",
         catch_up: CatchUp = "all",
         attempts_max: int | None = None,
+        retry: Mapping[str, Any] | RetryPolicy | None = None,
         order_key: str | None = None,
         limit_key: str | None = None,
         priority: int | None = None,
@@ -73,6 +75,9 @@ class Timers:
         at once. `catch_up` says which times count that passed while no node ran: `all`, `last`
         or `none`.
 
+        `retry` has the members `pauses_s`, `attempts_max` and `timeout_s`, for calls; what it
+        leaves open the endpoint decides, and then `Outward`.
+
         With an id that is known, the timer takes the place of the one before, or with
         `replace=False` must be the same. With `key`, an idempotency key, it is set once however
         often that is asked for. Raises `BadInput`, `KeyReused`.
@@ -87,6 +92,7 @@ class Timers:
             headers=dict(headers or {}),
             append_id=append_id,
             attempts_max=attempts_max,
+            retry=read_policy(retry),
             order_key=order_key,
             limit_key=limit_key,
             priority=priority,
@@ -267,6 +273,7 @@ def target_of(
     headers: dict[str, str],
     append_id: bool,
     attempts_max: int | None,
+    retry: RetryPolicy | None,
     order_key: str | None,
     limit_key: str | None,
     priority: int | None,
@@ -275,11 +282,11 @@ def target_of(
     if queue is None:
         if (order_key, limit_key, priority) != (None, None, None):
             raise BadInput("order_key, limit_key and priority are for timers that send to a queue")
-        return Call(url or "", endpoint or "", headers, body, append_id, attempts_max)
+        return Call(url or "", endpoint or "", headers, body, append_id, attempts_max, retry)
     if url is not None or endpoint is not None:
         raise BadInput("a timer sends to a queue or calls a url or endpoint, one of them")
-    if headers or append_id:
-        raise BadInput("headers and append_id are for timers that call a url or endpoint")
+    if headers or append_id or retry is not None:
+        raise BadInput("headers, append_id and retry are for timers that call a url or endpoint")
     given = {} if priority is None else {"priority": priority}
     return Send(queue, body, order_key, limit_key, attempts_max=attempts_max, **given)
 

@@ -115,6 +115,7 @@ def outward_of(settings: Settings) -> Outward | None:
         allow=(*settings.webhook_allow, *own),
         ports=settings.webhook_ports,
         rate=settings.webhook_rate,
+        pauses_s=settings.webhook_pauses_s,
         attempts_max=settings.webhook_attempts,
         connect_s=settings.webhook_connect_s,
         total_s=settings.webhook_timeout_s,

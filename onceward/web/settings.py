@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from onceward import limits
 from onceward.errors import OncewardError
+from onceward.outward import retries
 from onceward.redaction import redact_url
 from onceward.web.auth import ApiKey, JwtKey
 
@@ -40,7 +41,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhook_allow: tuple[str, ...] = ()
     webhook_ports: tuple[Annotated[int, Meta(ge=1, le=65_535)], ...] = (80, 443)
     webhook_rate: Annotated[float, Meta(ge=0, le=limits.QUEUE_RATE_MAX)] = 0.0
-    webhook_attempts: Annotated[int, Meta(ge=1, le=1_000)] = 8
+    webhook_pauses_s: tuple[Annotated[float, Meta(ge=0.1, le=86_400)], ...] = retries.PAUSES_S
+    webhook_attempts: Annotated[int, Meta(ge=1, le=limits.OUTWARD_ATTEMPTS_MAX)] = retries.ATTEMPTS
     webhook_connect_s: Annotated[float, Meta(gt=0, le=300)] = limits.OUTWARD_CONNECT_S
     webhook_timeout_s: Annotated[float, Meta(gt=0, le=300)] = limits.OUTWARD_TOTAL_S
     webhook_calls: Annotated[int, Meta(ge=1, le=100_000)] = limits.OUTWARD_CALLS_MAX
@@ -84,7 +86,9 @@ MEANING = {
     "as in 10.1.0.0/16,intranet:8080",
     "webhook_ports": "ports that may be called, beside those in webhook_allow",
     "webhook_rate": "how many calls a second are begun, by all nodes together; 0: any number",
-    "webhook_attempts": "how often a call is tried, if its timer does not say",
+    "webhook_pauses_s": "the pauses between attempts of a call, unless its timer or endpoint has "
+    "its own; the last one repeats",
+    "webhook_attempts": "attempts of a call, unless its timer or endpoint specifies them",
     "webhook_connect_s": "how long to wait for a connection",
     "webhook_timeout_s": "how long to wait for all of an answer",
     "webhook_calls": "how many calls are under way at once",
@@ -105,7 +109,7 @@ MEANING = {
 }
 SECRET = ("keys", "jwt", "server_key")
 SWITCHES = ("telemetry", "webhooks", "timers_append_id", "metrics_auth")
-LISTS = ("webhook_allow", "webhook_ports", "origins", "server_key", "proxies")
+LISTS = ("webhook_allow", "webhook_ports", "webhook_pauses_s", "origins", "server_key", "proxies")
 
 
 class Setting(NamedTuple):

@@ -25,6 +25,8 @@ def test_an_endpoint_is_made_shown_changed_and_removed(command: Command) -> None
     assert command.json("endpoints", "change", "shop", "--enable")["disabled"] is False
     changed = command.json("endpoints", "change", "shop", "--url", URL + "2")
     assert (changed["url"], changed["description"]) == (URL + "2", "The shop")
+    changed = command.json("endpoints", "change", "shop", "--retry-pauses-s", "60")
+    assert changed["retry"]["pauses_ms"] == [60_000]
     assert "shop" in command.said("endpoints", "list")
     assert [one["id"] for one in command.json("endpoints", "list")] == ["shop"]
     assert command.said("endpoints", "remove", "shop") == "shop is removed\n"
@@ -57,7 +59,8 @@ def test_a_test_call_is_sent(command: Command) -> None:
         (("make", "nowhere"), "[bad_url]"),
         (("make", URL, "--secret", "x"), "[bad_secret]"),
         (("make", URL, "--header", "Host: a"), "[bad_endpoint]"),
-        (("change", "nobody"), "say what is to change"),
+        (("change", "nobody"), "nothing to change"),
+        (("make", URL, "--retry-pauses-s", "soon"), "pauses are seconds"),
         (("change", "nobody", "--enable"), "[no_such_endpoint]"),
         (("rotate", "nobody"), "[no_such_endpoint]"),
         (("test", "nobody"), "[no_such_endpoint]"),

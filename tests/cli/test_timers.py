@@ -34,8 +34,10 @@ def test_all_options_of_a_timer_arrive(command: Command) -> None:
     assert (found["limit_key"], found["priority"], found["attempts_max"]) == ("l", 1, 3)
     found = command.json(
         *("timers", "set", "--url", URL, "--every-s", "60", "--append-id"),
-        *("--header", "X-A: 1", "--header", "X-B:2"),
+        *("--header", "X-A: 1", "--header", "X-B:2", "--retry-pauses-s", "5,0.5"),
+        *("--retry-attempts-max", "7", "--retry-timeout-s", "2"),
     )
+    assert found["retry"] == {"pauses_ms": [5_000, 500], "attempts_max": 7, "timeout_ms": 2_000}
     assert (found["every_ms"], found["append_id"]) == (60_000, True)
     assert found["headers"] == {"X-A": "1", "X-B": "2"}
     shown = command.said("timers", "show", found["id"])

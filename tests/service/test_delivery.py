@@ -12,11 +12,12 @@ from onceward import limits
 from onceward.app import App
 from onceward.errors import AddressRefused, BadInput, Unreachable
 from onceward.outward.answers import Answer
+from onceward.outward.retries import RetryPolicy
 from onceward.parts import endpoints
 from onceward.parts.timers import WEBHOOKS
 from onceward.server_key import ServerKeys
 from onceward.service.delivery import Outward
-from onceward.testing.clock import VirtualClock
+from onceward.testing.clock import VirtualClock, run_virtual
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
 
@@ -32,6 +33,7 @@ class Post:
         self.url = url
         self.headers = dict(headers)
         self.body = body
+        self.timeout_s = 0.0
 
     @property
     def id(self) -> str:
@@ -57,6 +59,7 @@ class World:
         self, url: str, headers: Mapping[str, str], body: bytes, *, connect_s: float, total_s: float
     ) -> Answer:
         post = Post(self.apps.clock.now_ms(), url, headers, body)
+        post.timeout_s = total_s
         self.posts.append(post)
         self.under_way += 1
         try:
@@ -153,6 +156,71 @@ async def test_failures_are_tried_again_under_the_same_id_until_one_succeeds() -
         assert view.job is not None
         assert [attempt.reason[:3] for attempt in view.job.history] == ["500", "302", "404"]
         assert view.job.result == {"said": "200 OK in 10 ms: said"}
+
+
+@virtual
+async def test_a_receiver_that_is_replaced_for_two_minutes_misses_no_call() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    up_ms = apps.clock.now_ms() + 150_000
+
+    async def replaced(post: Post) -> Answer:
+        if post.at_ms < up_ms:
+            raise Unreachable("example.com refused the connection to port 443")
+        return Answer(200, None, b"", 0.01)
+
+    world.behaviour[URL] = replaced
+    async with apps.make(outward=world.outward()) as app:
+        for at_s in range(30, 150, 10):
+            await app.timers.set(f"t{at_s}", url=URL, delay_s=at_s)
+        await apps.sleep(900)
+        views = await app.timers.find(prefix="t")
+        assert {view.status for view in views} == {"success"}
+
+
+def test_a_call_is_attempted_for_about_a_day_by_default() -> None:
+    async def main() -> None:
+        apps = Apps(shared=False)
+        world = World(apps)
+        world.behaviour[URL] = answering(503)
+        async with apps.make(outward=world.outward()) as app:
+            await app.timers.set("t", url=URL, delay_s=0)
+            await apps.sleep(24 * 3_600)
+            assert (len(world.posts), await status(app, "t")) == (9, "failed")
+            took_h = (world.posts[-1].at_ms - world.posts[0].at_ms) / 3_600_000
+            assert 14 < took_h < 22
+
+    run_virtual(main())
+
+
+@virtual
+async def test_a_timer_has_its_own_retry_policy_before_that_of_its_endpoint() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    world.behaviour[URL] = answering(503)
+    async with apps.make(outward=world.outward()) as app:
+        retry = RetryPolicy((1_000,), timeout_ms=2_000)
+        await app.store.run(lambda tx: endpoints.put(tx, "e", URL, SECRET, retry=retry))
+        await app.timers.set("plain", endpoint="e", delay_s=0)
+        await apps.sleep(60)
+        assert [post.timeout_s for post in world.posts] == [2.0, 2.0]
+        assert await status(app, "plain") == "failed"
+        world.posts.clear()
+        own = {"pauses_s": [1, 10], "timeout_s": 7}
+        await app.timers.set("own", endpoint="e", delay_s=0, retry=own)
+        await apps.sleep(60)
+        assert [post.timeout_s for post in world.posts] == [7.0, 7.0, 7.0]
+        pauses = [b.at_ms - a.at_ms for a, b in zip(world.posts, world.posts[1:], strict=False)]
+        assert 800 <= pauses[0] <= 1_300
+        assert 8_000 <= pauses[1] <= 12_100
+        world.posts.clear()
+        await app.timers.set("never", endpoint="e", delay_s=0, retry={"attempts_max": 1})
+        await apps.sleep(60)
+        assert len(world.posts) == 1
+        with pytest.raises(BadInput, match="given twice"):
+            await app.timers.set("t", url=URL, delay_s=0, attempts_max=1, retry={"attempts_max": 1})
+        with pytest.raises(BadInput, match="retry are for timers that call"):
+            await app.timers.set("t", queue="q", delay_s=0, retry=own)
 
 
 @virtual
@@ -403,7 +471,7 @@ async def test_settings_of_the_queue_of_calls_are_those_of_the_application() -> 
     world = World(apps)
     async with apps.make(outward=world.outward(rate=5.0, attempts_max=2)) as app:
         settings = app.node.book(WEBHOOKS)
-        assert (settings.rate, settings.attempts_max) == (5.0, 2)
+        assert (settings.rate, settings.attempts_max) == (5.0, 0)
     with pytest.raises(BadInput):
         async with apps.make(outward=Outward(allow=["nonsense/99"])):
             pass

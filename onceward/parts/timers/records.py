@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from onceward import keys, limits
 from onceward.errors import BadInput
 from onceward.keys import Key
+from onceward.outward.retries import RetryPolicy, admit_policy
 from onceward.parts import recurrence
 from onceward.parts.recurrence import CatchUp, Interval, Repeat
 from onceward.parts.schedule import PRIORITY_DEFAULT, Job, admit_job, due_partition, is_whole
@@ -53,6 +54,13 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     append_id: bool = False
     """Whether the timer's id comes behind the path of the URL."""
     attempts_max: int | None = None
+    """The same as that of `retry`."""
+    retry: RetryPolicy | None = None
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """What the timer specifies about attempts."""
+        return (self.retry or RetryPolicy()).over(RetryPolicy(attempts_max=self.attempts_max))
 
 
 Target = Send | Call
@@ -145,6 +153,10 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
             raise BadInput(f"append_id is true or false, not {target.append_id!r}")
         if bool(target.url) == bool(target.endpoint):
             raise BadInput("a timer calls a url or an endpoint, one of them")
+        if target.retry is not None:
+            admit_policy(target.retry)
+            if target.attempts_max is not None and target.retry.attempts_max is not None:
+                raise BadInput("attempts_max is given twice: leave it out, or out of retry")
         # As long as it can become: what is let in must find room when it is due.
         webhook = Webhook(id_, limits.KEY_NUMBER_MAX, limits.KEY_NUMBER_MAX, target, caller)
         admit_job(WEBHOOKS, webhook, attempts_max=attempts_max)

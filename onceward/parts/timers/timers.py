@@ -293,7 +293,7 @@ class Timers:
                 tx,
                 WEBHOOKS,
                 webhook,
-                attempts_max=target.attempts_max,
+                attempts_max=target.policy.attempts,
                 ready_ms=due_ms,
                 caller=caller,
                 cause=cause,

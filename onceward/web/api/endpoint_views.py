@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
+from onceward.outward.retries import RetryPolicy
 from onceward.parts.endpoints import Endpoint, Health
 from onceward.web.api.timer_views import moment
 
@@ -21,6 +22,8 @@ class EndpointSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     description: Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)] = ""
     disabled: bool = False
     """While it is, what is due for it fails at once, and can be sent again later."""
+    retry: RetryPolicy | None = None
+    """Of calls whose timers do not specify it: pauses_ms, attempts_max, timeout_ms."""
     secret: str | None = None
     """Of a new one: whsec_ and 24 to 64 bytes in base64. If none is given, one is made up."""
 
@@ -39,6 +42,7 @@ class EndpointChange(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     headers: dict[str, str] | UnsetType = UNSET
     description: Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)] | UnsetType = UNSET
     disabled: bool | UnsetType = UNSET
+    retry: RetryPolicy | UnsetType | None = UNSET
 
 
 class Rotate(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -86,6 +90,7 @@ class EndpointView(msgspec.Struct, omit_defaults=True):
     health: HealthView
     description: str | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
+    retry: RetryPolicy | UnsetType = UNSET
     secrets: list[SecretView] | UnsetType = UNSET
     """Those that count now, the newest first; only if asked for."""
     suspended: bool = False
@@ -126,6 +131,7 @@ def shown(id_: str, endpoint: Endpoint, secrets_at_ms: int | None = None) -> End
     found.description = endpoint.description or UNSET
     found.suspended = endpoint.suspended
     found.headers = endpoint.headers or UNSET
+    found.retry = endpoint.retry or UNSET
     if secrets_at_ms is not None:
         found.secrets = [
             SecretView(secret.text, UNSET if secret.until_ms is None else secret.until_ms)

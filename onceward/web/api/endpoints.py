@@ -86,6 +86,7 @@ async def change(server: "Server", request: Request) -> Response:
             headers=known.headers if asked.headers is UNSET else asked.headers,
             description=known.description if asked.description is UNSET else asked.description,
             disabled=known.disabled if asked.disabled is UNSET else asked.disabled,
+            retry=known.retry if asked.retry is UNSET else asked.retry,
         )
         if spec.url or id_ != DEFAULT:
             server.app.timers.admit_url(spec.url)
@@ -228,6 +229,7 @@ async def _put(
         headers=asked.headers,
         description=asked.description,
         disabled=asked.disabled,
+        retry=asked.retry,
     )
 
 
@@ -243,8 +245,8 @@ async def _find(server: "Server", tx: Transaction, caller: Access, id_: str) -> 
 
 
 def _same(known: Endpoint, asked: NewEndpoint, secret: str) -> bool:
-    asked_for = (asked.url, asked.headers, asked.description, asked.disabled)
-    is_known = (known.url, known.headers, known.description, known.disabled)
+    asked_for = (asked.url, asked.headers, asked.description, asked.disabled, asked.retry)
+    is_known = (known.url, known.headers, known.description, known.disabled, known.retry)
     return asked_for == is_known and (asked.secret is None or secret == known.secrets[0].text)
 
 

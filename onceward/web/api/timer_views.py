@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from onceward.outward.retries import RetryPolicy
 from onceward.parts import recurrence
 from onceward.parts.recurrence import CatchUp, Cron, Interval
 from onceward.parts.schedule import Job
@@ -70,6 +71,7 @@ class TimerView(msgspec.Struct, omit_defaults=True):
     body: Any = UNSET
     append_id: bool | UnsetType = UNSET
     attempts_max: int | UnsetType = UNSET
+    retry: RetryPolicy | UnsetType = UNSET
     order_key: str | UnsetType = UNSET
     limit_key: str | UnsetType = UNSET
     priority: int | UnsetType = UNSET
@@ -129,6 +131,7 @@ def _show_target(found: TimerView, timer: Timer) -> None:
     found.attempts_max = UNSET if target.attempts_max is None else target.attempts_max
     if isinstance(target, Call):
         found.url, found.endpoint = target.url or UNSET, target.endpoint or UNSET
+        found.retry = target.retry or UNSET
         found.headers, found.append_id = target.headers or UNSET, target.append_id or UNSET
         return
     found.queue, found.priority = target.queue, target.priority

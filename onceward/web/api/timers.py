@@ -12,6 +12,7 @@ from msgspec import Meta
 from onceward import limits
 from onceward.callers import APPLICATION, Caller
 from onceward.errors import BadInput, NoSuchTimer, NotDead
+from onceward.outward.retries import RetryPolicy
 from onceward.parts import endpoints
 from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.parts.timers import WEBHOOKS, Call, Send, Spec, Target, View
@@ -63,6 +64,8 @@ class NewTimer(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     append_id: bool = False
     """Whether the timer's id comes behind the path of the URL."""
     attempts_max: Annotated[int, Meta(ge=0)] | None = None
+    retry: RetryPolicy | None = None
+    """When a call that failed is attempted again: pauses_ms, attempts_max, timeout_ms."""
     order_key: str | None = None
     limit_key: str | None = None
     priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
@@ -283,6 +286,7 @@ def _target(server: "Server", caller: Access, asked: NewTimer) -> Target:
         headers=asked.headers,
         append_id=asked.append_id,
         attempts_max=asked.attempts_max,
+        retry=asked.retry,
         order_key=asked.order_key,
         limit_key=asked.limit_key,
         priority=asked.priority,

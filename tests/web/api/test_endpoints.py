@@ -72,6 +72,12 @@ async def test_an_endpoint_is_changed_in_part_or_as_a_whole() -> None:
             True,
             False,
         )
+        retry = {"pauses_ms": [60_000]}
+        changed = await caller.ok("PATCH", "/v1/endpoints/shop", {"retry": retry})
+        assert changed["retry"] == retry
+        kept = await caller.ok("PATCH", "/v1/endpoints/shop", {"description": "e"})
+        assert kept["retry"] == retry
+        assert "retry" not in await caller.ok("PATCH", "/v1/endpoints/shop", {"retry": None})
         whole = await caller.ok("PUT", "/v1/endpoints/shop", {"url": URL})
         assert (whole["url"], whole["disabled"], "description" in whole) == (URL, False, False)
         assert await secrets(caller) == [SECRET]

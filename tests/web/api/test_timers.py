@@ -123,7 +123,8 @@ async def test_a_timer_that_sends_shows_how_the_job_is_sent() -> None:
         [claim] = await caller.app.claim("q", "w", lease_s=10, wait_s=60)
         assert (claim.order_key, claim.priority) == ("o", 1)
         await caller.ok("POST", "/v1/endpoints", {"id": "e", "url": URL})
-        called = {"headers": {"X-A": "1"}, "append_id": True, "attempts_max": 2, "endpoint": "e"}
+        called = {"headers": {"X-A": "1"}, "append_id": True, "endpoint": "e"}
+        called["retry"] = {"pauses_ms": [1_000], "attempts_max": 2, "timeout_ms": 500}
         found = await caller.ok("POST", "/v1/timers", {**called, "delay_ms": 0})
         assert {name: found[name] for name in called} == called
 
@@ -344,6 +345,8 @@ async def test_a_caller_needs_a_scope_for_the_id_and_for_the_queue() -> None:
         ({"key": "\x00"}, "bad_key"),
         ({"priority": 10}, "wrong_type"),
         ({"attempts_max": -1}, "wrong_type"),
+        ({"url": URL, "retry": {"pauses_ms": [1]}}, "bad_timer"),
+        ({"url": URL, "retry": {"pauses_s": [5]}}, "unknown_member"),
         ({"color": "red"}, "unknown_member"),
     ],
 )
