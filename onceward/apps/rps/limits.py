@@ -17,6 +17,9 @@ ANSWER_BYTES_MAX = 1 << 20
 AFTER_S_MAX = 3_600.0
 SETTLE_ASKS = 5
 SETTLE_PAUSE_S = 15.0
+# How long the delivery status of a reply is kept, and how many are listed for a phone.
+DELIVERY_KEPT_MS = 30 * 24 * 3_600_000
+DELIVERIES_MAX = 100
 # How long the phones page shows a text, how many at first, and how long it waits for the next.
 SHOWN_MS = 24 * 3_600_000
 SHOWN_MAX = 200

@@ -1,12 +1,18 @@
 """What the game asks of those who deliver texts: to send one, and, if they can, to tell whether
 they have sent it."""
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from onceward.errors import BadInput
+from onceward.web.http import Request
+from onceward.web.logs import Repeats
 from onceward.web.routes import Route
+
+logger = logging.getLogger("onceward.rps")
 
 if TYPE_CHECKING:
     from onceward.apps.rps.game import Game
@@ -39,10 +45,21 @@ class Provider:
     def join(self, game: "Game") -> None:
         """Called once, by the game whose texts it delivers."""
         self.game = game
+        self._refused = Repeats()
 
     def address(self, sender: str) -> str:
         """What a player is known by who texts from there. Raises `BadInput`."""
         return self.game.number(sender)
+
+    def note_refused(self, request: Request, error: BadInput) -> None:
+        """Count and log a request whose signature was refused. Anybody can make such requests, so
+        the log has one line a minute, with the number of those left out."""
+        self.game.app.meters.count("rps_refused_signatures", provider=self.name)
+        left_out = self._refused.count(self.name)
+        if left_out is not None:
+            client = request.scope.get("client") or ("an unknown address",)
+            more = f" ({left_out} more since the last line)" if left_out else ""
+            logger.warning("%s: refused a request from %s: %s%s", self.name, client[0], error, more)
 
     def routes(self) -> Sequence[Route]:
         """Where it delivers texts to."""

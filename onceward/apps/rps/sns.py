@@ -98,7 +98,11 @@ class Sns(Provider):
         raw = await request.body(limits.REQUEST_BYTES_MAX, _PLAIN)
         envelope = parse(raw, Envelope)
         app: App = self.game.app
-        await self._insist_signed(envelope, app.store.clock.now_ms())
+        try:
+            await self._insist_signed(envelope, app.store.clock.now_ms())
+        except BadInput as error:
+            self.note_refused(request, error)
+            raise
         if envelope.type == "SubscriptionConfirmation":
             insist_amazon(envelope.subscribe_url)
             key = f"{envelope.topic_arn} {envelope.message_id}"

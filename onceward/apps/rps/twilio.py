@@ -1,9 +1,10 @@
 """Texts by Twilio: webhooks with its signature come in, replies go out by its REST API.
 
-Twilio takes no idempotency key. So a reply whose sending was cut off is looked for among the
-messages it has for that number: there it is, or it was not sent. The same words may be said
-twice: so it is noted which message is which reply, and which replies may be there without that. A
-message that may be another reply counts for neither.
+Twilio takes no idempotency key. So the address for status callbacks contains the id of the reply: a
+callback tells which message is which reply. If a send was interrupted and no callback has come, the
+reply is looked for among the messages to that phone, by its words, whatever Twilio puts before
+them or replaces in them. The reply was sent if exactly one message matches and can be no other
+reply. It was not sent if there is no message that could be it. Anything else is in doubt.
 """
 
 import asyncio
@@ -11,20 +12,20 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 
-from onceward import keys
-from onceward.apps.rps import limits
+from onceward.apps.rps import deliveries, limits
+from onceward.apps.rps.deliveries import Delivery, delivery_key
+from onceward.apps.rps.matching import choose, close, is_same, message_key, open_, settle
 from onceward.apps.rps.outgoing import Answer, call
-from onceward.apps.rps.provider import Provider, Reply
+from onceward.apps.rps.provider import Provider, Reply, logger
 from onceward.apps.rps.rules import KEYWORDS
 from onceward.errors import BadInput, NotDone
-from onceward.keys import Key
 from onceward.records import UserTransaction
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
@@ -32,13 +33,19 @@ from onceward.web.routes import Route
 FORM = "application/x-www-form-urlencoded"
 OPTED_OUT = 21610
 """The code with which Twilio refuses texts to people who have sent STOP."""
-_KEPT_MS = 30 * 24 * 3_600_000
+# Codes that speak of our settings, as 21609 does of the address for callbacks.
+_NOT_US = (21609,)
 # By how much Twilio's clock and ours may differ.
 _SLACK_MS = 300_000
 # How many messages it is asked for, the newest.
 _PAGE = 100
 # Fields are signed without anything between them: what is no id could be an id and a field.
 _SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
+_REPLY_ID = re.compile(r"[0-9A-Za-z]{8,64}")
+# How Twilio lists messages that were sent by its REST API, as replies are.
+_BY_API = "outbound-api"
+# The statuses of texts that come in, by which they are told from status callbacks.
+_ARRIVED = ("", "received", "receiving")
 _NOTHING = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
 
 Pairs = Sequence[tuple[str, str]]
@@ -76,6 +83,7 @@ class Twilio(Provider):
         self.answers_keywords = answers_keywords
         self._token = token
         self._public_url = public_url
+        self._status_url = f"{public_url.rstrip('/')}/status"
         self._messages = f"{api}/2010-04-01/Accounts/{quote(account)}/Messages.json"
         basic = base64.b64encode(f"{account}:{token}".encode()).decode()
         self._headers = {"Authorization": f"Basic {basic}"}
@@ -83,17 +91,19 @@ class Twilio(Provider):
     # In.
 
     def routes(self) -> list[Route]:
-        return [Route("POST", "/twilio", self.receive, "A text comes from Twilio", public=True)]
+        return [
+            Route("POST", "/twilio", self.receive, "Receive a text from Twilio", public=True),
+            Route("POST", "/twilio/status", self.report, "Receive a delivery status", public=True),
+            Route("GET", "/twilio/replies", self.replies, "List replies to a phone", query=("to",)),
+        ]
 
     async def receive(self, site: Any, request: Request) -> Response:
         """Answers 200 when the text is stored, or was before."""
-        raw = await request.body(limits.REQUEST_BYTES_MAX, FORM)
-        pairs = read_form(raw)
-        self.insist_signed(request, pairs)
-        form = dict(pairs)
-        id_ = form.get("MessageSid", "")
-        if not _SID.fullmatch(id_):
-            raise BadInput("a text from Twilio has a MessageSid", code="missing_member")
+        form = await self._form(request, self._public_url)
+        if status_of(form) not in _ARRIVED:
+            # Somebody has given Twilio this address for status callbacks as well.
+            return await self._record(request, form)
+        id_ = _sid_of(form)
         sender, text, ours = form.get("From", ""), form.get("Body", ""), form.get("To", "")
         # Only with Advanced Opt-Out: Twilio has recognised a keyword, which it lets people choose.
         keyword = form.get("OptOutType", "")
@@ -101,29 +111,87 @@ class Twilio(Provider):
         await self.game.accept(self.name, id_, sender, text, ours=ours, keyword=keyword)
         return Response(200, _NOTHING, b"text/xml; charset=utf-8")
 
-    def insist_signed(self, request: Request, pairs: Pairs) -> None:
-        """Raise `not_allowed` unless Twilio has signed a request."""
+    async def report(self, site: Any, request: Request) -> Response:
+        """Answers 200 when the delivery status of a reply is stored, or was before."""
+        form = await self._form(request, self._status_url)
+        if status_of(form) in _ARRIVED:
+            raise BadInput("a status callback has a MessageStatus", code="missing_member")
+        return await self._record(request, form)
+
+    async def _record(self, request: Request, form: dict[str, str]) -> Response:
+        sid, status, to = _sid_of(form), status_of(form), self.game.number(form.get("To", ""))
+        error = form.get("ErrorCode", "")[:10] if status in deliveries.NOT_DELIVERED else ""
+        told = dict(parse_qsl(request.scope["query_string"].decode("latin-1"))).get("reply", "")
+
+        async def record(tx: UserTransaction) -> tuple[str, Delivery | None]:
+            id_ = told if _REPLY_ID.fullmatch(told) else await tx.get(message_key(sid), str)
+            if not id_ or status not in deliveries.STAGE:
+                return "", None  # not a message of ours, or a status that says nothing of delivery
+            await settle(tx, id_, to, sid)
+            return id_, await deliveries.record(tx, to, id_, sid, status, error)
+
+        id_, delivery = await self.game.app.run(record)
+        if delivery is not None:
+            self.game.app.meters.count("rps_deliveries", provider=self.name, status=status)
+            if status in deliveries.NOT_DELIVERED:
+                logger.warning("reply %s is %s (error %s)", id_, status, error or "unknown")
+            if error == str(OPTED_OUT):
+                await self.game.opt_out(to, delivery.sent_ms)
+        return Response(200)
+
+    async def replies(self, site: Any, request: Request) -> Response:
+        """The last replies to a phone with their delivery status, for callers that may manage the
+        queue of replies."""
+        server = request.scope.get("onceward")
+        if server is None:
+            raise BadInput("only Onceward's own server lists replies", code="no_credentials")
+        server.caller(request).insist("manage", f"rps-replies-{self.name}")
+        to = self.game.number(request.query(["to"]).get("to", ""))
+        found = await self.game.app.run(lambda tx: deliveries.newest(tx, to))
+        return Response.of({"replies": found})
+
+    async def _form(self, request: Request, url: str) -> dict[str, str]:
+        """The form of a request that Twilio has signed for an address. Raises `BadInput`."""
+        pairs = read_form(await request.body(limits.REQUEST_BYTES_MAX, FORM))
+        try:
+            self.insist_signed(request, url, pairs)
+        except BadInput as error:
+            self.note_refused(request, error)
+            raise
+        return dict(pairs)
+
+    def insist_signed(self, request: Request, url: str, pairs: Pairs) -> None:
+        """Raise `not_allowed` unless Twilio has signed a request to an address, with the query that
+        the request has."""
         given = request.header(b"x-twilio-signature") or ""
         query: bytes = request.scope["query_string"]
-        url = self._public_url + (f"?{query.decode('latin-1')}" if query else "")
+        url += f"?{query.decode('latin-1')}" if query else ""
         right = [signature(self._token, one, pairs) for one in spellings(url)]
         if not any(hmac.compare_digest(given.encode(), one.encode()) for one in right):
-            raise BadInput("the request is not signed by Twilio", code="not_allowed")
+            raise BadInput(
+                "the request is not signed by Twilio; check the token and the public URL",
+                code="not_allowed",
+            )
 
     # Out.
 
     async def send(self, id_: str, reply: Reply) -> dict[str, Any]:
-        await self._note_sending(id_, reply)
+        await self.game.app.run(lambda tx: open_(tx, id_, reply))
         try:
-            result = await self._post(reply)
+            result = await self._post(id_, reply)
         except NotDone:
             await self._note_sent(id_, reply)
             raise
         await self._note_sent(id_, reply, result.get("sid"))
         return result
 
-    async def _post(self, reply: Reply) -> dict[str, Any]:
-        form = {"To": reply.to, "From": reply.ours, "Body": reply.text}
+    async def _post(self, id_: str, reply: Reply) -> dict[str, Any]:
+        form = {
+            "To": reply.to,
+            "From": reply.ours,
+            "StatusCallback": f"{self._status_url}?reply={quote(id_)}",
+            "Body": reply.text,
+        }
         headers = {**self._headers, "Content-Type": FORM}
         answer = await call("POST", self._messages, headers=headers, body=urlencode(form).encode())
         said = _read(answer)
@@ -132,8 +200,8 @@ class Twilio(Provider):
         return refused(answer, said)
 
     async def ask(self, id_: str, reply: Reply, made_ms: int) -> dict[str, Any]:
-        """Look for a reply. A request may be on its way still, so Twilio is asked more than once,
-        and must answer the last time, before it counts as not sent."""
+        """Look for a reply. Its request may still be on its way, so Twilio is asked several times,
+        and must answer the last time, before the reply counts as not sent."""
         for left in reversed(range(limits.SETTLE_ASKS)):
             sid = None
             try:
@@ -150,72 +218,41 @@ class Twilio(Provider):
         raise NotDone("Twilio does not have it")
 
     async def _look(self, id_: str, reply: Reply, made_ms: int) -> str | None:
-        """The message at Twilio that is this reply and no other one, if there is one."""
+        """The message at Twilio that is this reply. None if there is none that could be it; raises
+        `RuntimeError` if there may be one."""
+        key = delivery_key(reply.to, id_)
+        reported = await self.game.app.run(lambda tx: tx.get(key, Delivery))
+        if reported is not None:
+            return reported.sid
         query = urlencode({"To": reply.to, "From": reply.ours, "PageSize": _PAGE})
         answer = await call("GET", f"{self._messages}?{query}", headers=self._headers)
-        messages = _read(answer).get("messages")
+        said = _read(answer)
+        messages = said.get("messages")
         if answer.status != 200 or not isinstance(messages, list):
             raise RuntimeError(f"it answered {answer.status}")
         since = [one for one in messages if _made_ms(one) >= made_ms - _SLACK_MS]
-        sids = [message["sid"] for message in since if message["body"] == reply.text]
-        sid = await self.game.app.run(lambda tx: _choose(tx, id_, reply, sids))
-        if sid is None and len(since) >= _PAGE:
+        found = {
+            one["sid"]: is_same(one.get("body"), reply.text)
+            for one in since
+            if one.get("direction", _BY_API) == _BY_API
+        }
+        sid = await self.game.app.run(lambda tx: choose(tx, id_, reply, found))
+        cut_off = len(messages) >= _PAGE or said.get("next_page_uri")
+        if sid is None and cut_off and len(since) == len(messages):
             raise RuntimeError("it has sent too many messages since to look through")
         return sid
-
-    async def _note_sending(self, id_: str, reply: Reply) -> None:
-        """Note that a reply may be at Twilio from now on, once more."""
-
-        async def note(tx: UserTransaction) -> None:
-            key = (_open(reply), id_)
-            _put(tx, key, (await tx.get(key, int) or 0) + 1)
-
-        await self.game.app.run(note)
 
     async def _note_sent(self, id_: str, reply: Reply, sid: str | None = None) -> None:
         """Note what has become of a sending: a message, or nothing."""
 
         async def note(tx: UserTransaction) -> None:
-            if sid is not None:
-                if await tx.get(_message(sid)) == id_:
-                    return  # it was known before
-                _put(tx, _message(sid), id_)
-            key = (_open(reply), id_)
-            left = (await tx.get(key, int) or 0) - 1
-            if left > 0:
-                _put(tx, key, left)
-            else:
-                tx.delete(key)
+            if sid is None:
+                await close(tx, id_, reply.to)
+                return
+            await settle(tx, id_, reply.to, sid)
+            await deliveries.record(tx, reply.to, id_, sid, "queued")
 
         await self.game.app.run(note)
-
-
-def _message(sid: str) -> Key:
-    """Where it is noted which reply a message is."""
-    return "rps-twilio", sid
-
-
-def _open(reply: Reply) -> str:
-    """The partition of all replies that say the same to the same phone, and of which nobody
-    knows whether they are at Twilio, each with the number of its sendings."""
-    return keys.join("rps-twilio-open", hashlib.sha256(msgspec.json.encode(reply)).hexdigest())
-
-
-def _put(tx: UserTransaction, key: Key, value: Any) -> None:
-    tx.put(key, value, expires_at_ms=tx.now_ms + _KEPT_MS)
-
-
-async def _choose(tx: UserTransaction, id_: str, reply: Reply, sids: list[str]) -> str | None:
-    """Which of the messages that say the same is this reply. Raises `RuntimeError` if there is
-    one that may be this reply, and may be another."""
-    owners = dict(zip(sids, await tx.get_many([_message(sid) for sid in sids], str), strict=True))
-    for sid, owner in owners.items():
-        if owner == id_:
-            return sid
-    unknown = [sid for sid, owner in owners.items() if owner is None]
-    if unknown and [row.key[1] for row in await tx.scan(_open(reply), int, limit=2)] != [id_]:
-        raise RuntimeError(f"{unknown[0]} may be another reply of these words")
-    return unknown[0] if unknown else None
 
 
 def refused(answer: Answer, said: dict[str, Any]) -> dict[str, Any]:
@@ -226,7 +263,7 @@ def refused(answer: Answer, said: dict[str, Any]) -> dict[str, Any]:
     told = f"Twilio answered {status}: {said.get('message') or 'no message'} ({code})"
     if status == 429 or status == 503:
         raise NotDone(told, not_before_s=answer.retry_after_s)
-    if status in (401, 403, 404):
+    if status in (401, 403, 404) or code in _NOT_US:
         raise NotDone(told)  # the account or its token are wrong: someone will set that right
     if 400 <= status < 500:
         return {"refused": code, "said": told, **({"opted_out": True} if code == OPTED_OUT else {})}
@@ -273,3 +310,16 @@ def _read(answer: Answer) -> dict[str, Any]:
 
 def _made_ms(message: dict[str, Any]) -> int:
     return int(parsedate_to_datetime(message["date_created"]).timestamp() * 1_000)
+
+
+def status_of(form: Mapping[str, str]) -> str:
+    """The status of a message that a form is about."""
+    return (form.get("MessageStatus") or form.get("SmsStatus") or "").strip().lower()
+
+
+def _sid_of(form: Mapping[str, str]) -> str:
+    """The id of the message that a form is about. Raises `missing_member`."""
+    id_ = form.get("MessageSid", "")
+    if not _SID.fullmatch(id_):
+        raise BadInput("a text from Twilio has a MessageSid", code="missing_member")
+    return id_

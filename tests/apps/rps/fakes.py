@@ -42,6 +42,8 @@ class FakeTwilio(Fake):
     def __init__(self) -> None:
         super().__init__()
         self.messages: list[dict[str, Any]] = []
+        self.stores: Callable[[str], Any] = lambda body: body
+        """What it keeps of the body of a message."""
 
     async def answer(
         self, request: web.Request, headers: dict[str, str], form: dict[str, str]
@@ -66,7 +68,8 @@ class FakeTwilio(Fake):
             "sid": f"SM{len(self.messages):032x}",
             "to": form["To"],
             "from": form["From"],
-            "body": form["Body"],
+            "body": self.stores(form["Body"]),
+            "direction": "outbound-api",
             "date_created": formatdate(),
             "status": "queued",
         }

@@ -331,3 +331,18 @@ async def test_where_nobody_answers_nothing_was_sent() -> None:
     async with app:
         with pytest.raises(NotDone, match="no connection"):
             await sns.send("id", Reply("+12025550101", "", "hello"))
+
+
+@virtual
+async def test_a_refused_signature_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    apps = Apps(shared=False)
+    async with serving(declared(apps, Internet(apps))) as caller:
+        right = signed(notification("nick Ann"))
+        assert (await deliver(caller, right)).status == 200
+        wrong = [{"Message": "{}"}, {"TopicArn": TOPIC + "x"}, {"SigningCertURL": "https://x/"}]
+        for number, changes in enumerate(wrong, 1):
+            assert (await deliver(caller, {**right, **changes})).verdict == (403, "not_allowed")
+            assert caller.app.meters.total("rps_refused_signatures", provider="sns") == number
+        [line] = [one.getMessage() for one in caplog.records if one.name == "onceward.rps"]
+        assert line.startswith("sns: refused a request from ")
+        assert "not signed by Amazon" in line

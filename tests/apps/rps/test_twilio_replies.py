@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from onceward.app import App
 from onceward.apps.rps import limits, words
@@ -224,6 +225,92 @@ async def test_where_twilio_cannot_be_asked_a_reply_is_not_sent_again(
         assert len(twilio.messages) == len(twilio.requests) - back == 1, "never twice"
 
 
+TRIAL = "Sent from your Twilio trial account - "
+
+
+@pytest.mark.parametrize(
+    "stores",
+    [
+        lambda body: f"{TRIAL}{body}",
+        lambda body: f"{TRIAL}\u201c{body}\u201d".replace(",", "\u201a").replace("o", "\u00f3"),
+        lambda body: body.replace(" ", "\u00a0").upper(),
+    ],
+)
+async def test_a_reply_that_twilio_stores_in_other_characters_is_sent_once(
+    monkeypatch: pytest.MonkeyPatch, stores: Any
+) -> None:
+    async with playing(monkeypatch) as (twilio, app, game):
+        twilio.stores = stores
+        twilio.answers = [twilio.keep_and_hang_up]
+        job = await reply_to(app, game, "1", "nick Zo\u00eb")
+        sid = twilio.messages[0]["sid"]
+        assert (job.state, job.result) == ("done", {"sid": sid, "settled": True})
+        assert len(twilio.messages) == 1
+
+
+@pytest.mark.parametrize("body", ["***", "", None, "Rock, paper, scis", "the answer is 42"])
+async def test_a_reply_that_twilio_stores_in_other_words_is_in_doubt(
+    monkeypatch: pytest.MonkeyPatch, body: str | None
+) -> None:
+    async with playing(monkeypatch) as (twilio, app, game):
+        twilio.stores = lambda _: body
+        twilio.answers = [twilio.keep_and_hang_up]
+        job = await reply_to(app, game, "1")
+        assert (job.state, len(twilio.messages)) == ("doubt", 1), "not sent twice"
+        assert "may be this reply" in job.reason
+
+
+async def test_two_messages_that_match_leave_a_reply_in_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with playing(monkeypatch) as (twilio, app, game):
+
+        def keep_twice(request: Any) -> Any:
+            twilio.keep(twilio.requests[-1][3])
+            return twilio.keep_and_hang_up(request)
+
+        twilio.answers = [keep_twice]
+        job = await reply_to(app, game, "1")
+        assert (job.state, len(twilio.messages)) == ("doubt", 2)
+
+
+async def test_what_others_sent_to_the_phone_in_other_ways_is_no_reply(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with playing(monkeypatch) as (twilio, app, game):
+
+        def hear_of_others(request: Any) -> Any:
+            twilio.keep(twilio.requests[-1][3])["direction"] = "outbound-reply"
+            return hang_up(request)
+
+        twilio.answers = [hear_of_others]
+        job = await reply_to(app, game, "1")
+        assert (job.state, job.attempt, len(twilio.messages)) == ("done", 2, 2)
+        assert job.result == {"sid": twilio.messages[1]["sid"]}
+
+
+async def test_a_list_that_goes_on_elsewhere_is_not_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with playing(monkeypatch) as (twilio, app, game):
+
+        def list_a_part(request: Any) -> Any:
+            return web.json_response({"messages": [], "next_page_uri": "/2010-04-01/more"})
+
+        twilio.answers = [twilio.keep_and_hang_up, *[list_a_part] * limits.SETTLE_ASKS]
+        job = await reply_to(app, game, "1")
+        assert (job.state, len(twilio.messages)) == ("doubt", 1)
+
+
+async def test_an_address_for_callbacks_that_twilio_refuses_loses_no_reply(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with playing(monkeypatch) as (twilio, app, game):
+        twilio.answers = [error(400, 21609)]
+        job = await reply_to(app, game, "1")
+        assert (job.state, job.attempt, len(twilio.messages)) == ("done", 2, 1)
+
+
 class Noting:
     """In the place of the HTTP client of Twilio's library: notes what it would send."""
 
@@ -244,12 +331,15 @@ async def test_what_is_sent_and_asked_is_what_twilios_own_client_sends(
     noting = Noting()
     client = need("twilio.rest").Client(ACCOUNT, TOKEN, http_client=noting)
     to, ours = "+12025550101", "+12025550100"
-    client.messages.create(to=to, from_=ours, body=words.HELP)
-    client.messages.list(to=to, from_=ours, page_size=100)
-    sent, asked = noting.calls
     async with playing(monkeypatch) as (twilio, app, game):
         twilio.answers = [twilio.keep_and_hang_up]
-        await reply_to(app, game, "1")
+        receipt = await game.accept("twilio", "1", to, "help", ours=ours)
+        [reply] = (await app.wait(receipt.id)).result["replies"]
+        await app.wait(reply["id"], 30)
+        callback = f"{URL}/status?reply={reply['id']}"
+        client.messages.create(to=to, from_=ours, body=words.HELP, status_callback=callback)
+        client.messages.list(to=to, from_=ours, page_size=100)
+        sent, asked = noting.calls
         (post, path, headers, form), (get, found, same, _) = twilio.requests
     basic = base64.b64encode(":".join(sent["auth"]).encode()).decode()
     assert headers["authorization"] == same["authorization"] == f"Basic {basic}"
