@@ -64,7 +64,7 @@ class Depths:
 
     async def follow(self) -> None:
         """Count the jobs of queues that have got a bound, and of none that has lost it."""
-        bounded = {name for name in self._book.names() if self._book(name).depth_max}
+        bounded = self._bounded()
         for queue in self._jobs.keys() - bounded:
             del self._jobs[queue]
         if not bounded:
@@ -73,7 +73,7 @@ class Depths:
         if self._unhook is None:
             self._unhook = self._store.on_change("job", self._saw)
         if not bounded <= self._jobs.keys():
-            await self._count(bounded)
+            await self._count()
         if self._store.engine.shared and self._counting is None:
             self._counting = asyncio.create_task(self._run(), name="onceward-depths")
 
@@ -96,15 +96,19 @@ class Depths:
         while True:
             begun_ns = clock.elapsed_ns()
             try:
-                await self._count(set(self._jobs))
+                await self._count()
             except OncewardError:
                 pass  # the count before stands
             await clock.sleep(max(limits.DEPTH_S, 10 * (clock.elapsed_ns() - begun_ns) / 1e9))
 
-    async def _count(self, queues: set[str]) -> None:
+    def _bounded(self) -> set[str]:
+        return {name for name in self._book.names() if self._book(name).depth_max}
+
+    async def _count(self) -> None:
         """Look through all jobs. What this node changes meanwhile is newer than what is found."""
-        found: dict[str, set[str]] = {queue: set() for queue in queues}
         async with self._one_at_a_time:
+            # Not before: whoever was counting may have found queues that are new.
+            found: dict[str, set[str]] = {queue: set() for queue in self._bounded()}
             self._meanwhile = []
             try:
                 for slot in range(self._slots):
@@ -114,7 +118,8 @@ class Depths:
                         (found[queue].add if unfinished else found[queue].discard)(id_)
             finally:
                 self._meanwhile = None
-            self._jobs = found
+            bounded = self._bounded()
+            self._jobs = {queue: jobs for queue, jobs in found.items() if queue in bounded}
 
     async def _count_slot(self, slot: int, found: dict[str, set[str]]) -> None:
         engine, now_ms = self._store.engine, self._store.clock.now_ms()

@@ -8,6 +8,7 @@ import pytest
 from onceward import limits
 from onceward.app import App
 from onceward.errors import OncewardError, QueueFull
+from onceward.service.depths import Depths
 from onceward.service.job import Job
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
@@ -132,6 +133,31 @@ async def test_nodes_that_share_a_database_bound_it_after_a_moment() -> None:
         await two.complete(claim.id, claim.token)
         await apps.sleep(3 * limits.DEPTH_S)
         await one.send("q", 1)
+
+
+@virtual
+async def test_a_bound_that_is_new_while_others_are_counted_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apps = Apps(shared=True)
+    gate = asyncio.Event()
+    count_slot = Depths._count_slot
+
+    async def slowly(depths: Depths, slot: int, found: dict[str, set[str]]) -> None:
+        await gate.wait()
+        await count_slot(depths, slot, found)
+
+    async with bounded(apps) as app:
+        await app.send("new", 1)
+        await apps.sleep(2.5 * limits.DEPTH_S)  # nobody is counting then
+        monkeypatch.setattr(Depths, "_count_slot", slowly)
+        setting = asyncio.create_task(app.queues.configure("new", depth_max=1))
+        await apps.sleep(3 * limits.DEPTH_S)  # all are to be counted again
+        gate.set()
+        await setting
+        await apps.sleep(3 * limits.DEPTH_S)
+        with pytest.raises(QueueFull):
+            await app.send("new", 1)
 
 
 @virtual
