@@ -43,7 +43,7 @@ def add_commands(commands: Any) -> None:
     )
     list_.add_argument("--prefix", help="those whose ids begin with this")
     list_.add_argument(
-        "--state", help="active, firing, success, failed, skipped, cancelled or ended"
+        "--state", help="active, suspended, firing, success, failed, skipped, cancelled or ended"
     )
     list_.add_argument("--limit", type=int, default=50, help="so many (50)")
     _add_set(actions)

@@ -42,7 +42,7 @@ class Timer(msgspec.Struct):
 
     id: str
     state: str
-    """active, firing, success, failed, skipped, cancelled or ended."""
+    """active, suspended, firing, success, failed, skipped, cancelled or ended."""
     due: str
     due_ms: int
     left_ms: int

@@ -100,5 +100,6 @@ def _settings(record: Record) -> Settings:
         settings: Settings = decode(record.value, Settings, record.key)
         return settings
     except OncewardError:
-        # Damaged, or of a newer version. Better nothing is handed out than against its rules.
-        return Settings(paused=True)
+        # Damaged, or of a newer version. Better nothing is handed out or taken in than against its
+        # rules: it may be internal.
+        return Settings(paused=True, internal=True)

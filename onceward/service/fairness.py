@@ -28,6 +28,8 @@ class _Course:
     """When it was looked up; None: never."""
     last: dict[str, int] = field(default_factory=dict)
     """The last turn of each sender that may have a backlog."""
+    kept: int = field(default_factory=lambda: limits.FAIR_SENDERS_KEPT)
+    """Beyond so many, those without one are looked for."""
 
 
 class Fairness:
@@ -47,7 +49,7 @@ class Fairness:
         if sender in course.last:
             turn = max(turn, course.last[sender] + limits.FAIR_TURN_MS)
         course.last[sender] = turn
-        if len(course.last) > limits.FAIR_SENDERS_KEPT:
+        if len(course.last) > course.kept:
             self._forget_idle(course)
         return turn
 
@@ -90,3 +92,5 @@ class Fairness:
     def _forget_idle(course: _Course) -> None:
         """Whose last turn is over has no backlog."""
         course.last = {s: turn for s, turn in course.last.items() if turn >= course.now}
+        # Not with each job, where very many senders have a backlog.
+        course.kept = max(limits.FAIR_SENDERS_KEPT, 2 * len(course.last))

@@ -84,6 +84,7 @@ async def test_settings_that_cannot_be_read_hand_out_nothing() -> None:
 
     await member.run(damage)
     assert member.node.book("q").paused
+    assert member.node.book("q").internal, "it may be, and then no caller may send to it"
     await member.send(queue="q")
     assert await member.claim() == []
 

@@ -1,11 +1,13 @@
 """Senders take turns in a fair queue: a backlog of one does not delay another."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onceward import cli, limits
 from onceward.app import App
+from onceward.service.fairness import Fairness
 from onceward.service.job import Job
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
@@ -139,6 +141,28 @@ async def test_idle_senders_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
             await started(app, 2)
         await send(app, "new", 1)
         assert await started(app, 1) == ["new"]
+
+
+@virtual
+async def test_very_many_senders_are_not_looked_through_for_each_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "FAIR_SENDERS_KEPT", 10)
+    looked = []
+    forget_idle = Fairness._forget_idle
+
+    def forget(course: Any) -> None:
+        looked.append(len(course.last))
+        forget_idle(course)
+
+    monkeypatch.setattr(Fairness, "_forget_idle", staticmethod(forget))
+    app = Apps(shared=False).make(slots=1)
+    app.queue("q", fair=True)
+    async with app:
+        for number in range(200):
+            await send(app, f"s{number}", 1)
+        assert looked == [11, 23, 47, 95, 191]
+        await started(app, 200)
 
 
 async def check_engine(url: str) -> None:

@@ -21,6 +21,7 @@ Status = Literal["ACTIVE", "SUCCESS", "FAILED", "CANCELLED"]
 
 _STATUSES: dict[str, Status] = {
     "active": "ACTIVE",
+    "suspended": "ACTIVE",
     "firing": "ACTIVE",
     "success": "SUCCESS",
     "failed": "FAILED",

@@ -141,3 +141,14 @@ async def test_what_is_not_json_is_refused() -> None:
 async def test_an_id_that_nobody_has_is_not_found() -> None:
     async with serving() as caller:
         assert (await caller("GET", "/timers/nobody")).verdict == (404, "no_such_timer")
+
+
+@virtual
+async def test_a_timer_of_a_suspended_caller_is_active() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        made = await caller.ok("POST", "/timers", timer(seconds=1))
+        await caller.ok("POST", "/v1/callers/user:developer/suspend")
+        await apps.sleep(2)
+        found = await caller.ok("GET", f"/timers/{made['id']}")
+        assert found == {"id": made["id"], "time_left": 0, "status": "ACTIVE"}
