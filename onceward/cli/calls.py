@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -165,3 +165,11 @@ def shown_time(time_ms: int) -> str:
         return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
     except (ValueError, OverflowError, OSError):
         return f"{time_ms} ms"
+
+
+def shown_settlement(settled: Mapping[str, Any]) -> str:
+    """When a step was settled, by whom, and why."""
+    verdict = "done" if settled["done"] else "not done"
+    by = f" by {settled['by']}" if settled["by"] else ""
+    reason = f": {settled['reason']}" if settled["reason"] else ""
+    return f"{shown_time(settled['settled_ms'])} as {verdict}{by}{reason}"

@@ -8,6 +8,8 @@ from onceward.cli.calls import (
     add_group,
     print_facts,
     print_json,
+    read_json,
+    shown_settlement,
     shown_time,
 )
 
@@ -33,10 +35,21 @@ def add_commands(commands: Any) -> None:
         "pull credit once more, on purpose",
         "onceward credit pull-again 00D… 006… --reason 'wrong address' --key ticket-7",
     )
-    for command in (show, again):
+    settle = add_command(
+        actions,
+        "settle",
+        _settle,
+        "Settle a pull in doubt",
+        "onceward credit settle 00D… 006… --not-done --reason 'the bureau has no record'",
+    )
+    for command in (show, again, settle):
         command.add_argument("organisation", metavar="ORGANISATION", help="its id: 00D…")
         command.add_argument("opportunity", metavar="OPPORTUNITY", help="its id: 006…")
     again.add_argument("--reason", required=True, help="why: it goes on the record")
+    verdict = settle.add_mutually_exclusive_group(required=True)
+    verdict.add_argument("--done", metavar="REPORT", help="The bureau made it; its report as JSON")
+    verdict.add_argument("--not-done", action="store_true", help="Nothing was pulled; pull now")
+    settle.add_argument("--reason", required=True, help="How you found out; kept on the record")
     again.add_argument(
         "--key", required=True, help="what is the same request, such as a ticket's number"
     )
@@ -52,8 +65,9 @@ async def _show(client: "Client", arguments: argparse.Namespace) -> int:
         return print_json(found)
     application = found["application"]
     print_facts([(name, text or "nil") for name, text in application["fields"].items()])
-    for number, (pull, state) in enumerate(
-        zip(application["pulls"], found["states"], strict=True), 1
+    for number, (pull, state, reason, settled) in enumerate(
+        zip(application["pulls"], found["states"], found["reasons"], found["settled"], strict=True),
+        1,
     ):
         print(f"\npull {number}")
         print_facts(
@@ -63,6 +77,9 @@ async def _show(client: "Client", arguments: argparse.Namespace) -> int:
                 ("by", pull.get("by", "")),
                 ("reason", pull.get("reason", "")),
                 ("state", state),
+                ("error", reason),
+                ("reported", pull.get("status", "")),
+                *[("settled", shown_settlement(one)) for one in settled],
                 ("report", pull.get("report", "")),
                 ("outcome", pull.get("outcome", "")),
                 ("because", "; ".join(pull.get("reasons", []))),
@@ -88,4 +105,16 @@ async def _pull_again(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.json:
         return print_json(found)
     print(f"{found['job']} is asked for by {found['by']}: {found['reason']}")
+    return 0
+
+
+async def _settle(client: "Client", arguments: argparse.Namespace) -> int:
+    body: dict[str, Any] = {"done": not arguments.not_done, "reason": arguments.reason}
+    if not arguments.not_done:
+        body["report"] = read_json(arguments.done, "the report")
+    found: Any = await client.call("POST", *_path(arguments), "settle", type=dict, body=body)
+    if arguments.json:
+        return print_json(found)
+    said = "not made" if arguments.not_done else "made"
+    print(f"Settled {found['job']} as {said}: {found['reason']}")
     return 0

@@ -16,6 +16,7 @@ from onceward.cli.calls import (
     print_facts,
     print_json,
     read_json,
+    shown_settlement,
     shown_time,
 )
 from onceward.cli.display import Display, console
@@ -98,6 +99,7 @@ def add_commands(commands: Any) -> None:
     verdict = settle.add_mutually_exclusive_group(required=True)
     verdict.add_argument("--done", metavar="RESULT", help="it was done, with this result, as JSON")
     verdict.add_argument("--not-done", action="store_true", help="it was not: it is tried again")
+    settle.add_argument("--reason", default="", help="How you found out; kept on the record")
 
     add_command(
         commands,
@@ -258,6 +260,7 @@ def _print_job(job: "Job") -> None:
     for past in job.history:
         text = f"{shown_time(past['ended_ms'])} {past['worker']}: {past['reason']}"
         facts.append((f"attempt {past['attempt']}", text))
+    facts += [(f"settled {one['step']}", shown_settlement(one)) for one in job.settled]
     print_facts(facts)
 
 
@@ -309,25 +312,37 @@ async def _dead_letter(client: "Client", arguments: argparse.Namespace) -> "Job"
 
 
 async def _redrive(client: "Client", arguments: argparse.Namespace) -> int:
+    held: list[int] = []
     if arguments.id is not None:
         await _dead_letter(client, arguments)
-        await client.redrive(arguments.id)
-        count = 1
+        count, held = 1, [int(bool(await client.redrive(arguments.id)))]
     else:
         chosen = {} if arguments.reason is None else {"reason": arguments.reason}
         with Display(quiet=arguments.json) as display:
             count = await client.redrive_all(
                 arguments.queue,
                 progress=lambda done: display.show("redriven", done, None),
+                in_doubt=held.append,
                 **chosen,
             )
-    return _print_count(count, "redriven", arguments)
+    if arguments.json:
+        return print_json({"jobs": count, "in_doubt": sum(held)})
+    _print_count(count, "redriven", arguments)
+    if sum(held):
+        print(
+            f"{sum(held):,} of them had a step in doubt. If the handler cannot find out what "
+            "became of it, the job is in doubt again:\n"
+            f"list it with `onceward dead {arguments.queue}`, and settle it with `onceward settle`."
+        )
+    return 0
 
 
 async def _settle(client: "Client", arguments: argparse.Namespace) -> int:
     done = not arguments.not_done
     result = read_json(arguments.done, "the result") if done else None
-    await client.settle(arguments.id, arguments.step, done=done, result=result)
+    await client.settle(
+        arguments.id, arguments.step, done=done, result=result, reason=arguments.reason
+    )
     job = await client.job(arguments.id)
     if arguments.json:
         return print_json(job)

@@ -167,19 +167,30 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
             if ended.details.get("state") != "cancelled":
                 raise
 
-    async def redrive(self, id_: str) -> None:
-        """Let a dead job try again. Raises `NoSuchJob`, `NotDead`."""
+    async def redrive(self, id_: str) -> list[str]:
+        """Retry a dead job. Returns the names of its steps in doubt: if the handler cannot find out
+        what became of them, the job is in doubt again until they are settled. Raises `NoSuchJob`,
+        `NotDead`."""
         course = Course()
         try:
-            await self.call("POST", "v1", "jobs", id_, "redrive", type=Answer, course=course)
+            answer: Answer = await self.call(
+                "POST", "v1", "jobs", id_, "redrive", type=Answer, course=course
+            )
         except NotDead:
             if not course.lost:
                 raise
+            return []
+        steps: list[str] = answer.in_doubt or []
+        return steps
 
-    async def settle(self, id_: str, step: str, *, done: bool, result: Any = None) -> None:
+    async def settle(
+        self, id_: str, step: str, *, done: bool, result: Any = None, reason: str = ""
+    ) -> None:
         """Say what became of a step in doubt: done with this result, or not at all; the job
-        goes on from there. Raises `NoSuchJob`, `NotDead`, `BadInput`."""
-        said, course = {"step": step, "done": done, "result": result}, Course()
+        goes on from there. Its record keeps the caller, the time and the reason. Raises
+        `NoSuchJob`, `NotDead`, `BadInput`."""
+        said = {"step": step, "done": done, "result": result, "reason": reason}
+        course = Course()
         try:
             await self.call(
                 "POST", "v1", "jobs", id_, "settle", type=Answer, body=said, course=course
@@ -232,30 +243,35 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         queue: str,
         *,
         progress: Callable[[int], None] = lambda done: None,
+        in_doubt: Callable[[int], None] = lambda count: None,
         **chosen: Any,
     ) -> int:
         """Let all dead jobs of a queue try again, or those chosen by reason, order_key or
-        since_ms; returns how many."""
-        return await self._pages(progress, chosen, "v1", "queues", queue, "redrive")
+        since_ms; returns how many. `in_doubt` gets the number of those with steps in doubt."""
+        done, held = await self._pages(progress, chosen, "v1", "queues", queue, "redrive")
+        in_doubt(held)
+        return done
 
     async def purge(
         self, queue: str, *, progress: Callable[[int], None] = lambda done: None
     ) -> int:
         """Cancel all jobs of a queue that wait; returns how many."""
-        return await self._pages(progress, {}, "v1", "queues", queue, "purge")
+        done, _ = await self._pages(progress, {}, "v1", "queues", queue, "purge")
+        return done
 
     async def _pages(
         self, progress: Callable[[int], None], chosen: dict[str, Any], *path: str
-    ) -> int:
+    ) -> tuple[int, int]:
         if not callable(progress):
             raise BadInput(f"`progress` is a function, not {type(progress).__name__}")
-        done, start = 0, ""
+        done, held, start = 0, 0, ""
         while True:
             found = await self.call("POST", *path, type=Answer, body={**chosen, "start": start})
             done += found.jobs
+            held += found.in_doubt
             progress(done)
             if found.next is None:
-                return done
+                return done, held
             start = found.next
 
     # Rooms.

@@ -50,6 +50,9 @@ class Job(msgspec.Struct):
     ended_ms: int = 0
     worker: str = ""
     history: list[dict[str, Any]] = []
+    settled: list[dict[str, Any]] = []
+    """The last settlements of steps in doubt, each with `settled_ms`, `step`, `done`, `by` and
+    `reason`."""
 
     @property
     def ended(self) -> bool:
@@ -113,6 +116,8 @@ class Answer(msgspec.Struct):
     state: str = ""
     lease_until: int = 0
     released: bool = False
+    in_doubt: Any = 0
+    """Names of steps, or how many jobs."""
 
 
 class Claims(msgspec.Struct):

@@ -32,6 +32,9 @@ DELAY_S_MAX = 100 * 366 * 24 * 3_600  # a hundred years
 RETENTION_MS_MAX = 100 * 366 * 24 * 3_600_000
 HISTORY_MAX = 20  # attempts told of in a job's record, the last ones
 HISTORY_BYTES_MAX = 12_000
+SETTLEMENTS_MAX = 5  # told of in a job's record, the last ones
+SETTLEMENTS_BYTES_MAX = 5_000
+SETTLEMENT_REASON_CHARS_MAX = 500
 
 # The dispatcher keeps in memory what is due soon, so many entries of each slot at the most.
 AGENDA_AHEAD_MS = 10_000

@@ -45,6 +45,8 @@ class Page(msgspec.Struct, frozen=True):
     done: int
     next: str | None
     """None: there is no more."""
+    in_doubt: int = 0
+    """How many of them have steps in doubt."""
 
 
 async def configure(tx: Transaction, queue: str, **changes: Any) -> Settings:
@@ -113,10 +115,10 @@ async def redrive_dead(
     admit_queue(queue)
     end = number(before_ms)
     rows = await tx.scan(dead_partition(queue), str, start=start, end=end, limit=_PAGE)
-    redriven = 0
+    redriven = held = 0
     for row in rows:
         if tx.size > limits.COMMIT_WRITES_MAX - _END_WRITES:
-            return Page(redriven, row.key[1])
+            return Page(redriven, row.key[1], held)
         id_ = row.key[1].split("#")[1]
         job = await _dead(tx, queue, id_)
         # It may have left since the scan, by someone else.
@@ -124,7 +126,8 @@ async def redrive_dead(
         if job is not None and movable and chosen(job):
             await schedule.redrive(tx, id_)
             redriven += 1
-    return Page(redriven, after(rows[-1].key[1]) if len(rows) == _PAGE else None)
+            held += job.state == "doubt"
+    return Page(redriven, after(rows[-1].key[1]) if len(rows) == _PAGE else None, held)
 
 
 async def purge(tx: Transaction, schedule: Schedule, queue: str, *, start: str = "") -> Page:

@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
+from onceward import limits
 from onceward.engine.base import Record
 from onceward.engine.rules import Part, Rule
 from onceward.errors import BadInput, NotDead
 from onceward.parts.schedule import Schedule, job_key, steps_key
+from onceward.parts.schedule.records import Settlement, latest_settled, reason_text
 from onceward.transaction import Transaction
 from onceward.values import decode, encode
 
@@ -30,6 +32,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of that attempt: a job that is redriven counts its attempts anew."""
     until_ms: int = 0
     """When to wake up, if the step is a sleep."""
+    why: str = ""
+    """Why an intent has no result, if its attempt was not cut off: the error."""
 
 
 Steps = dict[str, Step]
@@ -90,10 +94,19 @@ async def settle(
     result: Any,
     done: bool,
     token: str | None = None,
+    by: str = "",
+    reason: str = "",
 ) -> None:
     """Say what became of a step in doubt: done with this result, or not done at all. The job
-    goes on from there. With the token of an attempt, only if that one has left the doubt. Raises
-    `NoSuchJob`, `NotDead` (not held, or by another attempt), `BadInput` (no such step)."""
+    goes on from there, and keeps who said so, when and why. With the token of an attempt, only if
+    that one has left the doubt. Raises `NoSuchJob`, `NotDead` (not held, or by another attempt),
+    `BadInput` (no such step)."""
+    if type(reason) is not str or len(reason) > limits.SETTLEMENT_REASON_CHARS_MAX:
+        raise BadInput(
+            f"the reason of a settlement is text of up to {limits.SETTLEMENT_REASON_CHARS_MAX} "
+            "characters",
+            code="wrong_type",
+        )
     job = await schedule.get(tx, id_)
     if job.state != "doubt":
         raise NotDead(f"job {id_} is not in doubt: it is {job.state}", id=id_, state=job.state)
@@ -108,3 +121,13 @@ async def settle(
         del steps[name]
     tx.put(steps_key(id_), steps)
     await schedule.redrive(tx, id_)
+    job = await schedule.get(tx, id_)
+    job.settled = latest_settled(
+        [*job.settled, Settlement(tx.now_ms, name, done, by, reason_text(reason))]
+    )
+    tx.put(job_key(id_), job)
+
+
+async def in_doubt(tx: Transaction, id_: str) -> list[str]:
+    """The steps of a job of which nobody knows whether they were done, by name."""
+    return [name for name, step in (await load(tx, id_)).items() if step.intent and not step.done]

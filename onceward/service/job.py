@@ -3,12 +3,14 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
 
 from onceward import keys, limits
 from onceward.callers import caller_id
-from onceward.errors import BadInput, InDoubt, NotDone
+from onceward.errors import BadInput, InDoubt, NotDone, OncewardError
 from onceward.parts import steps as steps_part
 from onceward.parts.inbox import Receipt
 from onceward.parts.schedule import Claim, Schedule, milliseconds
@@ -178,7 +180,8 @@ class Job:
             known = (await self._load()).get(name) if type(name) is str else None
             if known is None or not known.done:
                 raise BadInput(f"the step {str(name)[:100]!r} has no result that could be wrong")
-            await self._record(name, Step(intent=self.attempt, token=self.token))
+            intent = Step(intent=self.attempt, token=self.token, why=why[: limits.REASON_CHARS_MAX])
+            await self._record(name, intent)
             raise InDoubt(f"the step {name!r} is to be settled anew: {why}")
 
     async def sleep(self, seconds: float) -> None:
@@ -222,16 +225,18 @@ class Job:
             except Exception as error:
                 if ask is not None:
                     return await self._find_out(name, intent, ask)
-                raise InDoubt(
-                    f"the step {name!r} may or may not have been done: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
+                why = f"{type(error).__name__}: {error}"[: limits.REASON_CHARS_MAX]
+                with suppress(OncewardError):  # what is in doubt stays so without it
+                    await self._record(name, msgspec.structs.replace(intent, why=why))
+                raise InDoubt(f"the step {name!r} may or may not have been done: {why}") from error
         except NotDone:
             await self._record(name, None)
             raise
         return await self._done(name, result)
 
     async def _find_out(self, name: str, known: Step, ask: Callable[[], Any] | None) -> Any:
+        if ask is None and known.why:
+            raise InDoubt(f"the step {name!r} may or may not have been done: {known.why}")
         if ask is None:
             raise InDoubt(
                 f"attempt {known.intent} was cut off in the step {name!r}, which may or may not "

@@ -9,6 +9,7 @@ from onceward.parts import queue as queue_part
 from onceward.parts import steps as steps_part
 from onceward.parts.queue import DeadLetter, Page
 from onceward.parts.schedule import Job, Schedule, Settings
+from onceward.records import AnyTransaction, admit_tx
 from onceward.service.book import Book
 from onceward.service.depths import Depths
 from onceward.store import Store
@@ -81,17 +82,37 @@ class Queues:
         )
 
     async def settle(
-        self, id_: str, step: str, *, result: Any = None, done: bool, token: str | None = None
+        self,
+        id_: str,
+        step: str,
+        *,
+        result: Any = None,
+        done: bool,
+        token: str | None = None,
+        by: str = "",
+        reason: str = "",
+        tx: AnyTransaction | None = None,
     ) -> None:
-        """Say what became of a step in doubt; the job goes on from there. An attempt that hears
-        of it too late gives its `job.token`: then it counts only if nobody has tried again since.
-        Raises `NotDead` if it is not in doubt, or not by that attempt, `BadInput` if there is no
-        such step."""
-        await self._store.run(
-            lambda tx: steps_part.settle(
-                tx, self._schedule, id_, step, result=result, done=done, token=token
+        """Say what became of a step in doubt; the job goes on from there. Its record keeps the
+        time, `by` and `reason` of the last settlements. An attempt that hears of it too late gives
+        its `job.token`: then it counts only if nobody has tried again since. With `tx`, it is part
+        of that transaction. Raises `NotDead` if it is not in doubt, or not by that attempt,
+        `BadInput` if there is no such step."""
+
+        async def settle(tx: Transaction) -> None:
+            await steps_part.settle(
+                tx,
+                self._schedule,
+                id_,
+                step,
+                result=result,
+                done=done,
+                token=token,
+                by=by,
+                reason=reason,
             )
-        )
+
+        await (self._store.run(settle) if tx is None else settle(admit_tx(tx)))
 
     async def _pages(
         self,

@@ -6,6 +6,7 @@ import msgspec
 
 from onceward import limits
 from onceward.apps.credit.soap import Notification
+from onceward.errors import NoSuchJob
 from onceward.keys import Key, join
 
 KEPT_MAX = 20
@@ -15,7 +16,7 @@ DIFFERENCE_BYTES_MAX = 4_000
 DIFFERENCES_BYTES_MAX = 40_000
 """So much is kept of one difference, and of all. With the first fields, which are stored in no
 more than twice the bytes of a notification, that leaves room for pulls in the record."""
-PULL_BYTES_MAX = 10_000
+PULL_BYTES_MAX = 16_000
 """More than the longest pull takes."""
 _MORE = "…"
 """In place of the names of further fields."""
@@ -37,6 +38,10 @@ class Pull(msgspec.Struct, omit_defaults=True):
     """The bureau's number of it, once there is one."""
     outcome: str = ""
     reasons: list[str] = []
+    status: str = ""
+    """What was last reported of it while it has no outcome: `failed` or `in_doubt`."""
+    why: str = ""
+    """The reason that was reported."""
 
 
 class Difference(msgspec.Struct, omit_defaults=True):
@@ -93,8 +98,11 @@ class Application(msgspec.Struct, omit_defaults=True):
         return _size(self) + PULL_BYTES_MAX <= limits.VALUE_BYTES_MAX
 
     def pull_of(self, job: str) -> Pull:
-        """The pull that a job is for."""
-        return next(pull for pull in self.pulls if pull.job == job)
+        """The pull that a job is for. Raises `NoSuchJob`."""
+        for pull in self.pulls:
+            if pull.job == job:
+                return pull
+        raise NoSuchJob(f"application {self.opportunity} has no pull with the job {job}")
 
 
 def _changed(known: dict[str, str | None], came: dict[str, str | None]) -> dict[str, str | None]:

@@ -31,12 +31,15 @@ from onceward.service.job import Job
 
 logger = logging.getLogger("onceward.credit")
 
-PULLS, RESULTS = "credit", "credit.results"
+PULLS, RESULTS, NOTICES = "credit", "credit.results", "credit.notices"
 STEP = "pull"
 # In the log, of a pull whose lease was lost: when that was, and when its answer came.
 ANSWER_OWED = "its lease was lost, and the bureau may answer yet"
 LATE_ANSWER = "the bureau has answered too late for the lease,"
 KINDS = ("decision", "tradelines", "verification")
+STATUS = "status"
+"""The kind of result that reports a pull without a report."""
+_STATUS_OF = {"dead": "failed", "doubt": "in_doubt"}
 # A notification takes four writes: of its key, its job, its place in the queue, and the record
 # of its application; so many fit into one commit, if they have no more than so many bytes.
 _AT_ONCE = 24
@@ -47,6 +50,7 @@ _LATE_TRIES = 12
 _REASON_CHARS_MAX = 1_000
 _BY_CHARS_MAX = 200
 _NUMBER_CHARS_MAX = 200
+_WHY_CHARS_MAX = 500
 
 
 class Credit:
@@ -74,18 +78,21 @@ class Credit:
             fingerprint=("reason",),
             attempts_max=_ATTEMPTS,
             retry_first_ms=settings.retry_first_ms,
+            notice=NOTICES,
             internal=True,
         )
-        self.app.queue(
-            RESULTS,
-            attempts_max=_ATTEMPTS,
-            retry_first_ms=settings.retry_first_ms,
-            internal=True,
-        )
+        for queue in (RESULTS, NOTICES):
+            self.app.queue(
+                queue,
+                attempts_max=_ATTEMPTS,
+                retry_first_ms=settings.retry_first_ms,
+                internal=True,
+            )
         if settings.work:
             self.app.handler(PULLS, lease_s=settings.lease_s, concurrency=settings.concurrency)(
                 self.work
             )
+            self.app.handler(NOTICES, lease_s=settings.lease_s)(self.report)
             self.app.outbox(RESULTS, lease_s=settings.lease_s)(self.deliver)
 
     # Taking in.
@@ -178,6 +185,40 @@ class Credit:
 
         return await self.app.run(fn)
 
+    async def settle(
+        self,
+        organisation: str,
+        opportunity: str,
+        *,
+        done: bool,
+        report: Any = None,
+        by: str,
+        reason: str,
+    ) -> Pull:
+        """Settle the last pull for an application, which is in doubt: it was made, with this
+        report, or it was not. Who said so, when and why stays on the record of its job.
+
+        Raises `NoSuchJob`, `NotDead` if it is not in doubt, `BadInput`.
+        """
+        reason = reason.strip()
+        if not reason:
+            raise BadInput("a settlement needs a reason", code="wrong_type")
+        if done:
+            try:
+                report = msgspec.to_builtins(report_of(report))
+            except msgspec.ValidationError as error:
+                raise BadInput(f"this is not a report: {error}", code="wrong_type") from error
+
+        async def fn(tx: UserTransaction) -> Pull:
+            application = await self._application(tx, organisation, opportunity)
+            pull = application.pulls[-1]
+            await self.app.queues.settle(
+                pull.job, STEP, done=done, result=report, by=by, reason=reason, tx=tx
+            )
+            return pull
+
+        return await self.app.run(fn)
+
     async def find(self, organisation: str, opportunity: str) -> Application:
         """What is known of an application. Raises `NoSuchJob`."""
         return await self.app.run(lambda tx: self._application(tx, organisation, opportunity))
@@ -215,6 +256,7 @@ class Credit:
         pull = application.pull_of(job.id)
         pull.report = report.number[:_NUMBER_CHARS_MAX]
         pull.outcome, pull.reasons = decision.outcome, decision.reasons
+        pull.status, pull.why = "", ""
         job.tx.put(key_of(organisation, opportunity), application)
         for kind, value in zip(
             KINDS, (decision, report.tradelines, report.verification), strict=True
@@ -224,14 +266,34 @@ class Credit:
             await job.send(RESULTS, msgspec.to_builtins(result), order_key=opportunity)
         return {"report": report.number, "outcome": decision.outcome}
 
+    async def report(self, notice: Job) -> str:
+        """Report a pull that has failed or is in doubt to Salesforce, with the reason. Notices
+        may come late and out of order: what is reported is the state of the pull by now."""
+        try:
+            job = await self.app.job(notice.body["id"], tx=notice.tx)
+            status = _STATUS_OF.get(job.state)
+            if status is None:
+                return f"not reported: the pull is {job.state} by now"
+            organisation, opportunity = _place_of(job.body)
+            application = await self._application(notice.tx, organisation, opportunity)
+            pull = application.pull_of(notice.body["id"])
+        except NoSuchJob as unknown:
+            return f"not reported: {unknown.message}"
+        why = job.reason[:_WHY_CHARS_MAX]
+        if (pull.status, pull.why) == (status, why):
+            return "reported before"
+        pull.status, pull.why = status, why
+        notice.tx.put(key_of(organisation, opportunity), application)
+        value = {"state": status, "reason": why}
+        result = {"opportunity": opportunity, "kind": STATUS, "pull": pull.job, "value": value}
+        await notice.send(RESULTS, result, order_key=opportunity)
+        return f"reported as {status}"
+
     async def _insist_on_pull(self, job: Job) -> None:
         """Raise `Fail` for a job that no application record asks for, or that has pulled: such a
         job was not sent by this application, and each pull costs."""
-        body = job.body if isinstance(job.body, dict) else {}
-        organisation, opportunity = body.get("organisation"), body.get("opportunity")
-        if not (isinstance(organisation, str) and isinstance(opportunity, str)):
-            raise Fail("the job names no application: nothing is pulled")
         try:
+            organisation, opportunity = _place_of(job.body)
             application = await self.find(organisation, opportunity)
         except NoSuchJob as unknown:
             raise Fail(f"{unknown.message}: nothing is pulled") from unknown
@@ -303,13 +365,27 @@ class Credit:
             try:
                 await self.app.wait(job.id)
                 return await self.app.queues.settle(
-                    job.id, STEP, done=done, result=report, token=job.token
+                    job.id,
+                    STEP,
+                    done=done,
+                    result=report,
+                    token=job.token,
+                    reason="the bureau answered after the lease was lost",
                 )
             except OncewardError as away:
                 passing = away.kind.retry and away.code != "node_stopped"
                 if not passing or tries == _LATE_TRIES - 1:
                     raise
             await self.app.store.clock.sleep(2**tries)
+
+
+def _place_of(body: Any) -> tuple[str, str]:
+    """The organisation and the opportunity of a job of pulls. Raises `NoSuchJob`."""
+    named = body if isinstance(body, dict) else {}
+    organisation, opportunity = named.get("organisation"), named.get("opportunity")
+    if not (isinstance(organisation, str) and isinstance(opportunity, str)):
+        raise NoSuchJob("the job names no application")
+    return organisation, opportunity
 
 
 def _pieces(notifications: list[Notification]) -> list[list[Notification]]:

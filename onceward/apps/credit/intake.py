@@ -5,6 +5,7 @@
     GET  /credit/soap/SECRET                    the WSDL of it
     GET  /credit/applications/ORG/ID            what is known of an application
     POST /credit/applications/ORG/ID/pulls      pull again, with a reason
+    POST /credit/applications/ORG/ID/settle     settle a pull in doubt, with a reason
 
 An acknowledgement is sent when all of a message is durable. How long that took, and why messages
 came again, is counted for each sender: `/metrics` shows it.
@@ -17,6 +18,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from onceward import limits as core_limits
 from onceward.apps.credit import limits, soap
 from onceward.apps.credit.application import Application, Pull
 from onceward.apps.credit.credit import PULLS, Credit
@@ -49,11 +51,23 @@ class Asked(msgspec.Struct):
     reason: str
 
 
+class Settle(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What became of a pull in doubt."""
+
+    done: bool
+    reason: Annotated[str, Meta(min_length=1, max_length=core_limits.SETTLEMENT_REASON_CHARS_MAX)]
+    report: Any = None
+    """The bureau's, if it was made."""
+
+
 class View(msgspec.Struct):
-    """An application, and the state of each of its pulls: `doubt` waits for a person."""
+    """An application and, for each of its pulls, the state of its job, why that is so, and how it
+    was settled: `doubt` waits for a person."""
 
     application: Application
     states: list[str]
+    reasons: list[str]
+    settled: list[list[dict[str, Any]]]
 
 
 class Intake(Site):
@@ -128,8 +142,29 @@ class Intake(Site):
     async def show(self, request: Request) -> Response:
         organisation, opportunity = self._place(request)
         application = await self.credit.find(organisation, opportunity)
-        states = [(await self.credit.app.job(pull.job)).state for pull in application.pulls]
-        return Response.of(View(application, states))
+        jobs = [await self.credit.app.job(pull.job) for pull in application.pulls]
+        return Response.of(
+            View(
+                application,
+                [job.state for job in jobs],
+                ["" if job.state == "done" else job.reason for job in jobs],
+                [[msgspec.structs.asdict(one) for one in job.settled] for job in jobs],
+            )
+        )
+
+    async def settle(self, request: Request) -> Response:
+        organisation, opportunity = self._place(request)
+        said = parse(await request.body(), Settle)
+        by = request.scope["onceward"].caller(request).id
+        pull: Pull = await self.credit.settle(
+            organisation,
+            opportunity,
+            done=said.done,
+            report=said.report,
+            by=by,
+            reason=said.reason,
+        )
+        return Response.of(Asked(pull.job, pull.asked_ms, by, said.reason))
 
     async def pull_again(self, request: Request) -> Response:
         organisation, opportunity = self._place(request)
@@ -164,6 +199,7 @@ ROUTES = [
     Route("GET", "/soap", Intake.describe, "The WSDL of the endpoint"),
     Route("GET", "/applications/{organisation}/{id}", Intake.show, "An application"),
     Route("POST", "/applications/{organisation}/{id}/pulls", Intake.pull_again, "Pull again"),
+    Route("POST", "/applications/{organisation}/{id}/settle", Intake.settle, "Settle a pull"),
 ]
 
 

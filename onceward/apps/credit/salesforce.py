@@ -34,6 +34,8 @@ class Stats(msgspec.Struct):
     twice: int = 0
     """Results that came under another id before: that should never be, either."""
     results: int = 0
+    statuses: int = 0
+    """Pulls that were reported as failed or in doubt."""
     applications: int = 0
     """Of which all three results are here."""
 
@@ -47,6 +49,7 @@ class Salesforce:
         self.stats = Stats()
         self.results: dict[str, Result] = {}
         self._kinds: dict[str, set[str]] = {}
+        self._statuses: set[str] = set()
         self._fraction = fraction
         self._failing = failing
 
@@ -69,11 +72,16 @@ class Salesforce:
             self.stats.repeated += 1
             self.stats.different += known != result
             return
+        self.results[id_] = result
+        if result.kind == "status":
+            # It may come often for a pull, and has news each time.
+            self._statuses.add(result.pull)
+            self.stats.statuses = len(self._statuses)
+            return
         kinds = self._kinds.setdefault(result.pull, set())
         self.stats.twice += result.kind in kinds
         kinds.add(result.kind)
-        self.results[id_] = result
-        self.stats.results = len(self.results)
+        self.stats.results += 1
         self.stats.applications += len(kinds) == 3
 
     async def tell(self, request: Request) -> Response:

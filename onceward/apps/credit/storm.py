@@ -225,6 +225,8 @@ class Storm:
             await troubling
             await self._until(self._all_settled, for_s=self.plan.lease_s)
             if not self.plan.keys:
+                # Salesforce learns of each case in doubt before a person settles it.
+                await self._until(self._all_doubts_told)
                 await self._ask_office()
             await self._until(self._all_told)
             for task in keeping:
@@ -374,6 +376,10 @@ class Storm:
         owing = not self.plan.keys and any(_owes(worker) for worker in self._crew)
         return await self._all_ended() and not owing
 
+    async def _all_doubts_told(self) -> bool:
+        await self._all_ended()
+        return self.course.told.statuses >= self.course.doubts
+
     async def _all_told(self) -> bool:
         return self.course.decided == self.plan.applications
 
@@ -385,7 +391,13 @@ class Storm:
             pulls = await self._ask(f"/bureau/pulls/{reference}", list[Any])
             report = pulls[0] if pulls else None
             try:
-                await self._client.settle(job.id, STEP, done=report is not None, result=report)
+                await self._client.settle(
+                    job.id,
+                    STEP,
+                    done=report is not None,
+                    result=report,
+                    reason="the bureau's office was asked",
+                )
             except NotDead:
                 self.course.doubts -= 1  # an answer that came late has settled it just now
 

@@ -3,7 +3,7 @@
 import math
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -13,6 +13,8 @@ from onceward.errors import BadInput, NoSuchJob, TooLarge
 from onceward.ids import LENGTH
 from onceward.keys import Key
 from onceward.values import encode
+
+T = TypeVar("T")
 
 PRIORITY_DEFAULT = 5
 # The kinds of entries in due that belong to the schedule itself.
@@ -29,6 +31,17 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
     ended_ms: int
     worker: str
     reason: str
+
+
+class Settlement(msgspec.Struct, frozen=True, array_like=True):
+    """Someone has said what became of a step in doubt."""
+
+    settled_ms: int
+    step: str
+    done: bool
+    by: str = ""
+    """The caller's id; empty: code of the application."""
+    reason: str = ""
 
 
 class Effect(msgspec.Struct, frozen=True, array_like=True):
@@ -98,6 +111,8 @@ class Job(msgspec.Struct, omit_defaults=True):
     ended_ms: int = 0
     history: list[Attempt] = []
     """The last attempts that failed."""
+    settled: list[Settlement] = []
+    """The last settlements of its steps."""
     stepped: bool = False
     """Whether its attempts have recorded steps, which go when it ends."""
     cut_off: bool = False
@@ -377,11 +392,19 @@ def reason_text(reason: str) -> str:
 
 def latest(history: list[Attempt]) -> list[Attempt]:
     """The last attempts of a history, as many as there is room for beside the largest body."""
-    kept: list[Attempt] = []
-    left_bytes = limits.HISTORY_BYTES_MAX
-    for attempt in reversed(history[-limits.HISTORY_MAX :]):
-        left_bytes -= len(encode(attempt, ("job", "history")))
+    return _latest(history, limits.HISTORY_MAX, limits.HISTORY_BYTES_MAX)
+
+
+def latest_settled(settled: list[Settlement]) -> list[Settlement]:
+    """The same of settlements."""
+    return _latest(settled, limits.SETTLEMENTS_MAX, limits.SETTLEMENTS_BYTES_MAX)
+
+
+def _latest(entries: list[T], most: int, left_bytes: int) -> list[T]:
+    kept: list[T] = []
+    for entry in reversed(entries[-most:]):
+        left_bytes -= len(encode(entry, ("job", "history")))
         if left_bytes < 0:
             break
-        kept.insert(0, attempt)
+        kept.insert(0, entry)
     return kept

@@ -8,7 +8,9 @@ from msgspec import UNSET, Meta, UnsetType
 from onceward import limits
 from onceward.errors import NoSuchJob
 from onceward.parts.schedule import COMPLETE_WRITES, Attempt, Claim, Job, job_key
+from onceward.parts.schedule.records import Settlement
 from onceward.parts.schedule.transitions import AFTER_PAUSE, RetryAt
+from onceward.parts.steps import in_doubt as steps_in_doubt
 from onceward.parts.steps import settle as settle_step
 from onceward.service.job import later_ms
 from onceward.transaction import Transaction
@@ -90,13 +92,18 @@ class Settle(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Whether it was done; else it is tried again."""
     result: Any = None
     """What it would have returned, if it was done."""
+    reason: Annotated[str, Meta(max_length=limits.SETTLEMENT_REASON_CHARS_MAX)] = ""
+    """How that was found out: it goes on the job's record, with the caller and the time."""
 
 
-class Ended(msgspec.Struct):
+class Ended(msgspec.Struct, omit_defaults=True):
     """What a job has become."""
 
     id: str
     state: str
+    in_doubt: list[str] = []
+    """Its steps in doubt, if it was redriven with any: its handler can only find out what became
+    of them; else the job is in doubt again until they are settled."""
 
 
 class Extended(msgspec.Struct):
@@ -122,6 +129,8 @@ class JobView(msgspec.Struct, omit_defaults=True):
     ended_ms: int | UnsetType = UNSET
     worker: str | UnsetType = UNSET
     history: list[dict[str, Any]] = []
+    settled: list[dict[str, Any]] = []
+    """The last settlements of steps in doubt: when, which step, done or not, by whom and why."""
 
 
 def view(id_: str, job: Job) -> JobView:
@@ -143,6 +152,7 @@ def view(id_: str, job: Job) -> JobView:
         job.ended_ms or UNSET,
         job.worker or UNSET,
         [_past(attempt) for attempt in job.history],
+        [_past(settlement) for settlement in job.settled],
     )
 
 
@@ -240,13 +250,14 @@ async def cancel(server: "Server", request: Request) -> Response:
 async def redrive(server: "Server", request: Request) -> Response:
     id_, caller = request.parameters["id"], server.caller(request)
 
-    async def fn(tx: Transaction) -> str:
+    async def fn(tx: Transaction) -> Ended:
         job = await visible(server, caller, tx, id_)
         caller.insist("manage", job.queue)
+        held = await steps_in_doubt(tx, id_) if job.state == "doubt" else []
         await server.app.node.schedule.redrive(tx, id_)
-        return (await server.app.node.schedule.get(tx, id_)).state
+        return Ended(id_, (await server.app.node.schedule.get(tx, id_)).state, held)
 
-    return Response.of(Ended(id_, await server.app.store.run(fn)))
+    return Response.of(await server.app.store.run(fn))
 
 
 async def settle(server: "Server", request: Request) -> Response:
@@ -257,7 +268,16 @@ async def settle(server: "Server", request: Request) -> Response:
         job = await visible(server, caller, tx, id_)
         caller.insist("manage", job.queue)
         schedule = server.app.node.schedule
-        await settle_step(tx, schedule, id_, said.step, result=said.result, done=said.done)
+        await settle_step(
+            tx,
+            schedule,
+            id_,
+            said.step,
+            result=said.result,
+            done=said.done,
+            by=caller.id,
+            reason=said.reason,
+        )
         return (await schedule.get(tx, id_)).state
 
     return Response.of(Ended(id_, await server.app.store.run(fn)))
@@ -295,8 +315,8 @@ def _claimed(claim: Claim) -> Claimed:
     )
 
 
-def _past(attempt: Attempt) -> dict[str, Any]:
-    return msgspec.structs.asdict(attempt)
+def _past(entry: Attempt | Settlement) -> dict[str, Any]:
+    return msgspec.structs.asdict(entry)
 
 
 _OWN = ("no_such_job",)

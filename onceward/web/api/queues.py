@@ -71,12 +71,15 @@ class Purge(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Where to go on: the member next of the last answer."""
 
 
-class Changed(msgspec.Struct):
+class Changed(msgspec.Struct, omit_defaults=True):
     """How many jobs that was. There may be more: it does not take long for any request."""
 
     jobs: int
     next: str | None
     """For the next request, to go on; None: that was all."""
+    in_doubt: int = 0
+    """How many of those that were redriven have steps in doubt: their handlers can only find out
+    what became of these; else the jobs are in doubt again until the steps are settled."""
 
 
 async def list_(server: "Server", request: Request) -> Response:
@@ -192,13 +195,15 @@ async def _for_a_while(
     server: "Server", start: str, page: Callable[[str, Transaction], Awaitable[Page]]
 ) -> Changed:
     """Do as many commits of a long work as a request may take, and at least one."""
-    clock, jobs, next_ = server.app.store.clock, 0, _admit_start(start)
+    clock, changed, next_ = server.app.store.clock, Changed(0, None), _admit_start(start)
     until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
     while True:
         found = await server.app.store.run(partial(page, next_))
-        jobs += found.done
+        changed.jobs += found.done
+        changed.in_doubt += found.in_doubt
         if found.next is None or clock.elapsed_ns() >= until_ns:
-            return Changed(jobs, found.next)
+            changed.next = found.next
+            return changed
         next_ = found.next
 
 

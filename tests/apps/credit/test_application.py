@@ -9,6 +9,7 @@ from onceward.apps.credit import limits
 from onceward.apps.credit.application import (
     DIFFERENCE_BYTES_MAX,
     DIFFERENCES_BYTES_MAX,
+    PULL_BYTES_MAX,
     Application,
     Difference,
     Pull,
@@ -150,7 +151,7 @@ def test_all_differences_are_kept_to_the_last_byte_that_there_is_room_for(
 def test_there_is_room_for_a_pull_while_the_longest_one_fits(more: int, fits: bool) -> None:
     known = application()
     known.fields["Name"] = ""
-    known.fields["Name"] = "x" * (VALUE_BYTES_MAX - 10_000 - size(known) + more)
+    known.fields["Name"] = "x" * (VALUE_BYTES_MAX - PULL_BYTES_MAX - size(known) + more)
     assert known.has_room() is fits
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from onceward.apps.credit.bureau import make_report
-from onceward.apps.credit.credit import KINDS, PULLS, RESULTS, Credit
+from onceward.apps.credit.credit import KINDS, NOTICES, PULLS, RESULTS, STATUS, Credit
 from onceward.apps.credit.soap import Envelope, Notification
 from onceward.errors import Unavailable
 from onceward.testing.simulation import SimulationFailed, simulate, simulate_many, violated
@@ -96,17 +96,19 @@ class Storm(Handlers):
                 result = effect.value["pull"], effect.value["kind"]
                 told.setdefault(result, set()).add(effect.id)
         for result, ids in told.items():
-            if len(ids) > 1:
+            if len(ids) > 1 and result[1] != STATUS:
                 violated("told under two ids", f"{result}: {ids}")
         for id_, job in outcome.jobs.items():
             self._judge_job(id_, job, pulled, told)
 
     def _judge_job(self, id_: str, job: Any, pulled: Any, told: Any) -> None:
-        if job["queue"] == RESULTS:
+        if job["queue"] in (RESULTS, NOTICES):
             if job["state"] != "done":
                 violated("not told", f"{id_} is {job['state']}")
             return
         if job["state"] == "doubt" and not self.keys:
+            if (id_, STATUS) not in told:
+                violated("doubt not told", id_)
             if pulled[job["body"]["opportunity"]]:
                 self._judge_doubt(id_, job)
             return

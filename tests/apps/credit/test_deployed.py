@@ -194,14 +194,29 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     assert id_ in shown
     assert "may or may not have been done" in shown.replace("\n", " ").replace("  ", " ")
     assert World.pulls.count(opportunity(number)) == 1
+    # To redrive it settles nothing, and that is what the command reports.
+    said = command.said("dead", "credit", "--redrive")
+    assert said.startswith("1 job redriven\n1 of them had a step in doubt")
+    assert _ended(server, place) == (id_, "doubt")
+    shown = command.said("credit", "show", ORGANISATION, opportunity(number))
+    assert "the bureau answered 500" in " ".join(shown.split())
+    [status] = [one for one in World.results if one["opportunity"] == opportunity(number)]
+    assert (status["kind"], status["value"]["state"]) == ("status", "in_doubt")
+    assert "the bureau answered 500" in status["value"]["reason"]
     # The bureau's office knows of the pull: so its report is entered.
-    said = command.said("settle", id_, "pull", "--done", REPORT.decode())
-    assert said.startswith(f"{id_}: pull was done, and the job is ")
+    settle = ("credit", "settle", ORGANISATION, opportunity(number), "--reason", "ticket 7")
+    line, _ = command.refused(*settle, "--done", '{"number": "B7"}')
+    assert "this is not a report" in line
+    said = command.said(*settle, "--done", REPORT.decode())
+    assert said == f"Settled {id_} as made: ticket 7\n"
     assert _ended(server, place) == (id_, "done")
     assert World.pulls.count(opportunity(number)) == 1
     assert command.said("dead", "credit") == "credit has no dead letters\n"
     shown = command.said("credit", "show", ORGANISATION, opportunity(number))
     assert "B7" in shown
+    assert "as done by" in shown
+    assert "ticket 7" in shown
+    assert "as done by" in command.said("jobs", id_)
 
     # What came later is shown beside it.
     fresher = [notification(number, "04l000000099999", Name="Another")]
