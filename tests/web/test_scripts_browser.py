@@ -20,6 +20,7 @@ from onceward.client import Client
 from onceward.client.rooms.live import Live
 from onceward.client.rooms.room import Room
 from onceward.clock import Clock
+from onceward.errors import TABLE
 from onceward.web.packing import pack
 from onceward.web.scripts import modules
 from tests.client.served import Served
@@ -65,6 +66,16 @@ WATCH = """async () => {
 }"""
 
 
+TOO_LARGE = """async ([url, bytes]) => {
+    const socket = new WebSocket(url);
+    await new Promise((resolve) => { socket.onopen = resolve; });
+    socket.send(JSON.stringify({ t: "hello", token: "dev:ann" }));
+    const closed = new Promise((resolve) => { socket.onclose = resolve; });
+    socket.send("x".repeat(bytes));
+    return (await closed).code;
+}"""
+
+
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def browser() -> AsyncIterator[Any]:
     async with launched() as browser:
@@ -82,6 +93,17 @@ async def test_the_vectors_are_played_as_they_should(browser: Any) -> None:
         count, wrong = await page.evaluate(PLAY, [packed, vectors])
     assert count > 50
     assert wrong == []
+
+
+async def test_a_browser_is_told_why_its_message_was_too_large(
+    browser: Any, tmp_path: Path
+) -> None:
+    code = TABLE["frame_too_large"].close
+    with ServerProcess(tmp_path) as server:
+        address = server.url.replace("http", "ws", 1) + "/v1/ws"
+        async with tabs(browser, server.url) as [page]:
+            for size in (limits.FRAME_BYTES_MAX + 1, 8 * limits.FRAME_BYTES_MAX) * 8:
+                assert await page.evaluate(TOO_LARGE, [address, size]) == code
 
 
 async def test_the_page_of_the_guide_is_shared_by_all_who_have_it_open(
