@@ -86,7 +86,7 @@ def tictactoe(demo: Demo, browser: Any, to: Path) -> None:
 
 def phones(demo: Demo, browser: Any, to: Path) -> None:
     """Two phones have played."""
-    with visiting(browser, viewport={"width": 720, "height": 670}) as page:
+    with visiting(browser, viewport={"width": 720, "height": 690}) as page:
         page.goto(f"{demo.url}/rps/phones")
         for phone, text, heard in (
             (0, "nick Ann", "You are Ann."),

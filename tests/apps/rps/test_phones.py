@@ -14,7 +14,7 @@ from onceward.apps.rps.game import Game
 from onceward.apps.rps.phones import OURS, Phones
 from onceward.apps.rps.provider import Reply
 from onceward.errors import NotDone
-from tests.browser import browsing
+from tests.browser import browsing, grievances
 from tests.server_process import ServerProcess
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
@@ -231,6 +231,16 @@ def test_two_phones_play_a_game_in_the_browser(tmp_path: Path) -> None:
         ]
         assert ann.texts == wanted, "once each, though all were delivered five times"
 
+        # A phone that has opted out hears nothing until it opts in.
+        bob.send("Stop!")
+        bob.hears(words.OPTED_OUT)
+        bob.send("help")
+        page.locator("li.pending").wait_for(state="detached")
+        bob.send("start")
+        bob.hears(words.BACK)
+        assert bob.texts[-5:] == ["Stop!", words.OPTED_OUT, "help", "start", words.BACK]
+        assert grievances(page) == []
+
         # What is said is text, whatever it looks like.
         ann.send("<img src=x onerror=alert(1)>")
         ann.hears(words.unknown("<img"))
@@ -241,7 +251,7 @@ def test_two_phones_play_a_game_in_the_browser(tmp_path: Path) -> None:
         bob.send("games")
         server.start()
         server.until_ready()
-        bob.hears(words.NOTHING_PENDING)
+        bob.hears(words.NO_NICK)
 
         # What was shown is there again on a new page, also on a phone that was added.
         adding = page.get_by_role("button", name="Add a phone")

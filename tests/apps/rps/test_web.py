@@ -16,7 +16,7 @@ from onceward.apps.rps.web import Web, room_of
 from onceward.errors import NotDone
 from onceward.web.auth import Auth, JwtKey
 from tests.apps.rps.test_phones import BOB, Handset
-from tests.browser import browsing
+from tests.browser import browsing, grievances
 from tests.docs.book import blocks
 from tests.docs.parts import declare
 from tests.server_process import ServerProcess
@@ -231,9 +231,12 @@ def test_a_page_plays_a_phone_in_the_browser(tmp_path: Path) -> None:
         page.bring_to_front()
         page.goto(f"{server.url}/rps/play")
         page.get_by_label("Your name").fill("ann")
-        page.get_by_role("button", name="Come in").click()
-        page.get_by_label("Your nickname").fill("Ann")
-        page.get_by_role("button", name="Take it").click()
+        page.get_by_role("button", name="Enter game").click()
+        nick = page.get_by_label("Your nickname")
+        for name, fits in (("\u0905\u0928\u094d\u0928\u093e", True), ("A+B", False), ("Ann", True)):
+            nick.fill(name)
+            assert nick.evaluate("input => input.checkValidity()") is fits, name
+        page.get_by_role("button", name="Take nickname").click()
         page.get_by_label("Throw at", exact=True).fill("Bob")
         page.get_by_role("button", name="Rock").click()
         page.get_by_text("You threw rock at Bob.").wait_for()
@@ -251,3 +254,4 @@ def test_a_page_plays_a_phone_in_the_browser(tmp_path: Path) -> None:
         page.keyboard.press("Enter")
         bob.hears(words.loss("paper", "scissors", "Ann"))
         page.get_by_text("2 won, 0 lost, 0 tied").wait_for()
+        assert grievances(page) == []

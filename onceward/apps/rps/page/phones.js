@@ -106,9 +106,9 @@ async function listen() {
       const said = await answer.json();
       said.texts.forEach((text) => show(text));
       after = said.after;
-      tell("connected");
+      tell("Connected");
     } catch (error) {
-      tell(`not connected: ${error.message}`, true);
+      tell(`Not connected: ${error.message}`, true);
       await pause();
     }
   }

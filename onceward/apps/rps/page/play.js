@@ -119,6 +119,10 @@ function count() {
   }
 }
 
+function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 function tell(text, wrong = false) {
   byId("status").textContent = text;
   byId("status").classList.toggle("wrong", wrong);
@@ -134,9 +138,10 @@ async function come() {
   try {
     const me = await call("me");
     show(me);
+    byId(me.nick === "" ? "nick" : "opponent").focus();
     live?.close();
     live = new Live(null, { token: token() });
-    live.onState((state) => tell(state === "connected" ? `here as ${me.user}` : state));
+    live.onState((state) => tell(state === "connected" ? `Signed in as ${me.user}` : sentence(state)));
     const room = await live.join(me.room);
     room.map("news").subscribe(refresh);
     room.onStatus((status) => status === "live" && refresh());
