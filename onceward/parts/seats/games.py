@@ -156,7 +156,7 @@ class Games:
                     _restart(seat, now_ms, policy.waiting_ms)
             return False
         head.empty_ms = 0
-        if not seating.people(head.seats):
+        if not seating.people(head.seats) or now_ms < seating.starts_ms(policy, head):
             return False
         asked_ms = policy.rematch_ms if head.again else policy.ready_ms
         if asked_ms:
@@ -263,7 +263,7 @@ class Games:
             if seat.user in ratings:
                 seat.tier = seating.tier_of(policy, ratings[seat.user].rating)
             _restart(seat, 0, 0)
-        head.phase = "waiting"
+        head.phase, head.ended_ms = "waiting", sitting.now_ms
         waits = await self._fronts(sitting) if policy.tiers else None
         ups = seating.get_up(policy, head, winners, gone, sitting.now_ms, waits)
         head.again = not ups

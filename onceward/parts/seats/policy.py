@@ -60,6 +60,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """So long everyone has to say that they are ready, before a game begins."""
     rematch_ms: int = 0
     """The same where those who play are the same as before."""
+    break_ms: int = 0
+    """So long the end of a game is shown, before the next one begins."""
     bot_ms: int = 0
     """After so long a bot takes an empty seat, if a person sits at the table."""
     bots: tuple[str, ...] = ("bot",)

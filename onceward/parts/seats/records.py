@@ -97,6 +97,8 @@ class Head(msgspec.Struct, omit_defaults=True):
     game: int = 0
     """The number of the game that is on, or was the last."""
     began_ms: int = 0
+    ended_ms: int = 0
+    """When the last game ended: with a break, the next one begins some time after it."""
     seats: dict[str, Seat] = {}
     """Those that are taken, by marker."""
     lanes: dict[str, Lane] = {}

@@ -321,11 +321,19 @@ def bot_due_ms(policy: Policy, head: Head) -> int:
     return head.empty_ms + policy.bot_ms
 
 
+def starts_ms(policy: Policy, head: Head) -> int:
+    """When a break between games is over; 0: there is none, or a seat is empty."""
+    full = len(head.seats) == len(policy.seats) and bool(people(head.seats))
+    if not policy.break_ms or not head.ended_ms or not full or head.phase != "waiting":
+        return 0
+    return head.ended_ms + policy.break_ms
+
+
 def next_ms(policy: Policy, head: Head, now_ms: int) -> int:
     """When the table has to be looked at the next time; 0: not by itself."""
     if head.phase == "closed" or head.paused_ms:
         return 0
-    times = [bot_due_ms(policy, head), _widen_ms(policy, head, now_ms)]
+    times = [bot_due_ms(policy, head), _widen_ms(policy, head, now_ms), starts_ms(policy, head)]
     for seat in head.seats.values():
         times += [seat.due_ms, seat.away_ms, _warn_ms(policy, head, seat)]
     return min((time for time in times if time), default=0)
@@ -350,6 +358,7 @@ def shift(head: Head, by_ms: int) -> None:
         seat.due_ms += by_ms if seat.due_ms else 0
         seat.away_ms += by_ms if seat.away_ms else 0
     head.empty_ms += by_ms if head.empty_ms else 0
+    head.ended_ms += by_ms if head.ended_ms else 0
     head.paced_ms += by_ms if head.paced_ms else 0
     head.measured_ms += by_ms if head.measured_ms else 0
 

@@ -309,6 +309,7 @@ class Sitting:
 def _view(sitting: Sitting) -> dict[tuple[str, str], Any]:
     """What is shown of seats and game, by map and key."""
     head = sitting.head
+    starts_ms = seating.starts_ms(sitting.policy, head)
     shown: dict[tuple[str, str], Any] = {
         ("seats", marker): msgspec.to_builtins(head.seats.get(marker))
         for marker in sitting.policy.seats
@@ -323,6 +324,7 @@ def _view(sitting: Sitting) -> dict[tuple[str, str], Any]:
         "spectators": head.spectators,
         "pace_ms": seating.pace_ms(sitting.policy, head),
         "paced_ms": head.paced_ms,
+        **({"starts_ms": starts_ms} if starts_ms else {}),
         **({"paused_why": head.paused_why} if head.paused_why else {}),
     }
     return shown

@@ -47,6 +47,7 @@ class Seatings(Scenario):
             "draw": random.choice(("swap", "back")),
             "idle_ms": random.choice((0, 0, 3_000)),
             "idle": random.choice(("back", "leave")),
+            "break_ms": random.choice((0, 0, 2_000)),
             "waiting_ms": random.choice((0, 0, 10_000)),
             "grace_ms": 0,
         }
@@ -110,7 +111,8 @@ class Seatings(Scenario):
         return [[one.lane, one.number, one.position, list(one.users)] for one in pages]
 
     def judge(self, history: History) -> None:
-        follow = Follow(len(self.policy["seats"]), bool(self.policy["tiers"]))  # type: ignore[arg-type]
+        seats, break_ms = len(self.policy["seats"]), self.policy["break_ms"]
+        follow = Follow(seats, bool(self.policy["tiers"]), break_ms)  # type: ignore[arg-type]
         for commit in history.commits:
             follow.apply(commit)
         judge_answers(history, follow.did)
@@ -120,8 +122,9 @@ class Seatings(Scenario):
 class Follow:
     """A table as its records say, commit by commit."""
 
-    def __init__(self, seats: int, tiers: bool) -> None:
+    def __init__(self, seats: int, tiers: bool, break_ms: int) -> None:
         self.seats = seats
+        self.break_ms = break_ms
         self.tiers = tiers
         """Whether some may not sit together: then a seat may be empty though others wait."""
         self.did: dict[str, Any] = {}
@@ -141,6 +144,7 @@ class Follow:
             kind, sort = keys.split(write.key[0])[0], keys.split(write.key[1])
             value = msgspec.json.decode(write.value) if isinstance(write, Put) else None
             if kind == "table" and sort[0] == "head":
+                self._judge_break(self._head, value or {})
                 self._head, touched = value or {}, True
             elif kind == "lane" and sort[1] == "wait":
                 self._wait(sort[0], int(sort[2]), value)
@@ -198,6 +202,13 @@ class Follow:
                 overtaken = [other for other in waits if other < number and other in left]
                 if overtaken:
                     violated("overtaken", f"{number} of {lane} sits, {overtaken} wait")
+
+    def _judge_break(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        """A game has begun a whole break after the one before it ended."""
+        began_ms, ended_ms = after.get("began_ms", 0), before.get("ended_ms", 0)
+        begins = before.get("game", 0) != after.get("game", 0)
+        if self.break_ms and begins and ended_ms and began_ms - ended_ms < self.break_ms:
+            violated("no break", f"a game ended at {ended_ms}, the next one began at {began_ms}")
 
     def _judge_end(self, seated: dict[str, str]) -> None:
         """After a result nobody has got up for a seat that is empty now."""

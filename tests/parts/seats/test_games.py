@@ -185,6 +185,58 @@ async def test_a_rematch_takes_both(club: Club) -> None:
     assert await club.players() == {"O": "ben"}
 
 
+async def test_after_a_break_the_next_game_begins(club: Club) -> None:
+    await club.create(break_ms=3_000, idle_ms=0, max_wins=0)
+    await club.join("ann", "ben", "cas")
+    assert (await club.get()).phase == "playing", "the first one begins at once"
+    await club.result("ann", game=1)
+    table = await club.get()
+    assert (table.phase, table.number, table.players) == ("waiting", 1, {"X": "ann", "O": "cas"})
+    state = club.screen.shown["t"]["table", "state"]
+    assert state["starts_ms"] == club.clock.at_ms + 3_000
+    with pytest.raises(BadInput) as refused:
+        await club.result("ann", game=1)
+    assert code(refused) == "no_game"
+    await club.pass_ms(2_000)
+    # Whoever leaves in the break is replaced, and has lost nothing.
+    await club.leave("cas")
+    assert await club.players() == {"X": "ann", "O": "ben"}
+    await club.pass_ms(999)
+    assert (await club.get()).phase == "waiting"
+    await club.pass_ms(1)
+    table = await club.get()
+    assert (table.phase, table.number) == ("playing", 2)
+    assert "starts_ms" not in club.screen.shown["t"]["table", "state"]
+    # Clocks of a break stand still while the table is paused.
+    await club.result("ben", game=2)
+    await club.pass_ms(1_000)
+    await club.do("pause")
+    await club.pass_ms(60_000)
+    await club.do("resume")
+    await club.pass_ms(1_999)
+    assert (await club.get()).phase == "waiting"
+    await club.pass_ms(1)
+    assert (await club.get()).number == 3
+    # When a seat was empty for longer than a break, there is nothing to wait for.
+    await club.leave("ann")
+    await club.pass_ms(10_000)
+    await club.join("dan")
+    assert (await club.get()).phase == "playing"
+
+
+async def test_after_a_break_players_are_asked_whether_they_are_ready(club: Club) -> None:
+    await club.create(break_ms=3_000, rematch_ms=10_000, idle_ms=0)
+    await club.join("ann", "ben")
+    await club.result("ann", game=1)
+    await club.do("ready", "ann")
+    assert (await club.get()).phase == "waiting", "not yet"
+    await club.pass_ms(3_000)
+    assert (await club.get()).phase == "ready"
+    await club.do("ready", "ann")
+    await club.do("ready", "ben")
+    assert (await club.get()).phase == "playing"
+
+
 async def test_bots_take_empty_seats_and_give_way(club: Club) -> None:
     await club.create(bot_ms=5_000)
     await club.join("ann")

@@ -35,6 +35,7 @@ POLICIES = st.fixed_dictionaries(
         "waiting_ms": TIMES,
         "ready_ms": TIMES,
         "rematch_ms": TIMES,
+        "break_ms": TIMES,
         "bot_ms": TIMES,
         "bots": st.just(["b1", "b2", "b3"]),
         "opens": st.booleans(),

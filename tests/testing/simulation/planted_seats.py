@@ -85,6 +85,16 @@ class UpForNobody(Seats):
         return {key: found * len(sitting.policy.seats) for key, found in waits.items()}
 
 
+class NoBreak(Seats):
+    """Whoever joins ends a break."""
+
+    async def _settle(self, sitting):
+        ended_ms, sitting.head.ended_ms = sitting.head.ended_ms, 0
+        await super()._settle(sitting)
+        sitting.head.ended_ms = ended_ms
+        await sitting.save()
+
+
 class PageSkips(Seats):
     """Each page of the waitlist begins one too far."""
 
@@ -102,14 +112,15 @@ def with_seats(broken: type[Seats]) -> type[Seatings]:
 
 ANY = ("there twice", "lost", "too many seated", "seated twice", "error", "wrong position")
 PLANTED = {
-    "the head is not checked": Bug(with_sitting(HeadUnchecked), (*ANY, "a seat is kept empty"), 55),
-    "who waits joins again": Bug(with_sitting(NewcomerTwice), ANY, 1),
+    "the head is not checked": Bug(with_sitting(HeadUnchecked), (*ANY, "a seat is kept empty"), 25),
+    "who waits joins again": Bug(with_sitting(NewcomerTwice), ANY, 0),
     "the last is seated first": Bug(with_sitting(LastFirst), ("overtaken",), 7),
     "who has gone is not counted": Bug(with_sitting(GoneUncounted), ("wrong position",), 1),
     "who got up is known as seated": Bug(with_sitting(StandLeft), ANY, 0),
-    "nobody is next": Bug(with_seats(NobodyNext), ("a seat is kept empty",), 5),
+    "nobody is next": Bug(with_seats(NobodyNext), ("a seat is kept empty",), 0),
     "a page of the waitlist skips one": Bug(with_seats(PageSkips), ("wrong waitlist",), 1),
-    "who gets up is not replaced": Bug(with_seats(UpForNobody), ("got up for nobody",), 26),
+    "a break is not waited for": Bug(with_seats(NoBreak), ("no break",), 0),
+    "who gets up is not replaced": Bug(with_seats(UpForNobody), ("got up for nobody",), 3),
 }
 
 
