@@ -63,7 +63,7 @@ def worn(demo: Demo, browser: Any) -> None:
 
 
 def tictactoe(demo: Demo, browser: Any, to: Path) -> None:
-    """Ann has won once, and is to move; Ben and Dan are in line."""
+    """Ann has won once, and is to move; Dan and Ben wait."""
     pages = {}
     with visiting(browser, viewport={"width": 390, "height": 860}, device_scale_factor=2) as page:
         for name in ("Ann", "Ben", "Cas", "Dan"):
@@ -81,6 +81,7 @@ def tictactoe(demo: Demo, browser: Any, to: Path) -> None:
         play("A4B0A2B3A6")
         play("A4C0A2C6")
         pages["Ann"].locator("#message").get_by_text("Your turn").wait_for()
+        pages["Ann"].evaluate("scrollTo(0, 0)")
         pages["Ann"].screenshot(path=str(to))
 
 

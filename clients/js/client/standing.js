@@ -54,11 +54,12 @@ export class Standing {
     const lanes = this.#room.map("line").whole();
     const lane = lanes[place.lane];
     if (!lane) return null;
+    const { number: own = 0 } = place; // what is 0 is not sent
     const since = lane.went - (place.went ?? 0);
     if (since < 0 || since > lane.gone.length) return null;
     const went = lane.gone.slice(lane.gone.length - since);
-    if (went.includes(place.number)) return null;
-    const position = place.position - went.filter((number) => number < place.number).length;
+    if (went.includes(own)) return null;
+    const position = place.position - went.filter((number) => number < own).length;
     const before = Object.values(lanes)
       .filter(({ priority, tier }) => priority < lane.priority && tier === lane.tier)
       .reduce((sum, { waiting, size }) => sum + waiting * size, 0);

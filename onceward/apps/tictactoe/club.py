@@ -22,6 +22,8 @@ TABLES: dict[str, dict[str, Any]] = {
     "ranked": {"kind": "ranked"},
 }
 """Tables by their ids, and the policy of each."""
+BREAK_MS = 3_000
+"""So long the final position of a game stays, unless a policy says otherwise."""
 _PAGES = Pages(files("onceward.apps.tictactoe").joinpath("page"))
 _FILES = {
     "/": "tictactoe.html",
@@ -52,7 +54,8 @@ class Club:
     def __init__(self, app: App, tables: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         """`tables` are policies by the ids of tables, which are made when someone comes."""
         self.app = app
-        self.tables = TABLES if tables is None else tables
+        given = TABLES if tables is None else tables
+        self.tables = {id_: {"break_ms": BREAK_MS, **policy} for id_, policy in given.items()}
         app.game(TicTacToe())
 
     def site(self) -> Site:

@@ -111,7 +111,7 @@ class Seatings(Scenario):
         return [[one.lane, one.number, one.position, list(one.users)] for one in pages]
 
     def judge(self, history: History) -> None:
-        seats, break_ms = len(self.policy["seats"]), self.policy["break_ms"]
+        seats, break_ms = len(self.policy["seats"]), self.policy["break_ms"]  # type: ignore[arg-type]
         follow = Follow(seats, bool(self.policy["tiers"]), break_ms)  # type: ignore[arg-type]
         for commit in history.commits:
             follow.apply(commit)

@@ -11,7 +11,7 @@ import pytest
 
 from onceward import tokens
 from onceward.apps.tictactoe import Club
-from tests.browser import browsing
+from tests.browser import browsing, grievances
 from tests.server_process import ROOT, ServerProcess
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
@@ -24,11 +24,13 @@ import onceward
 from onceward.apps.tictactoe import Club
 
 app = onceward.App("sqlite:///club.db")
-patient = {"turn_ms": 600_000, "grace_ms": 600_000}
+patient = {"turn_ms": 600_000, "grace_ms": 600_000, "break_ms": 0}
 tables = {
     "main": {**patient, "max_wins": 2, "game_ms": 3_600_000},
     "brief": {**patient, "turn_ms": 1_000, "idle": "leave"},
     "frail": {**patient, "grace_ms": 1_000},
+    "slow": {**patient, "break_ms": 600_000, "lanes": ["vip", "main"]},
+    "shy": {**patient, "waitlist_names": False},
 }
 app.mount("/tictactoe", Club(app, tables).site())
 """
@@ -86,8 +88,11 @@ async def test_the_page_has_no_script_within_and_may_load_none_from_elsewhere() 
 # In a browser, with real tokens: nobody is who they say they are without one.
 
 
-def token(name: str) -> str:
-    return tokens.sign(SECRET, user=name, play=["main", "brief", "frail"], audience="club")
+TABLES = ["main", "brief", "frail", "slow", "shy"]
+
+
+def token(name: str, **names: list[str]) -> str:
+    return tokens.sign(SECRET, user=name, play=TABLES, audience="club", **names)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -103,30 +108,43 @@ def served(folder: Path) -> Iterator[ServerProcess]:
 class Tab:
     """Someone at the page, in a tab of their own."""
 
-    def __init__(self, page: Any, url: str, name: str) -> None:
+    def __init__(self, page: Any, url: str, name: str, lane: str = "") -> None:
         self.name = name
         self.page = page
-        page.goto(f"{url}/tictactoe/#token={token(name)}")
+        lanes = [f"slow/{lane}"] if lane else []
+        page.goto(f"{url}/tictactoe/#token={token(name, lane=lanes)}&lane={lane}")
         assert page.locator("#board.inactive").count() == 1, "before it knows anything, too"
-        self.sees(f"here as {name}")
+        self.sees(f"Signed in as {name}")
 
     def join(self, table: str = "main") -> None:
         self.page.bring_to_front()  # others are drawn rarely, and are slow to click on
         self.page.get_by_role("button", name=f"{table} (classic)").click()
         self.page.get_by_role("button", name="Join the table").click()
-        self.page.get_by_role("button", name="Leave").wait_for()
+        self.page.get_by_role("button", name="Leave the").wait_for()
 
     def sees(self, text: str) -> None:
         """Wait until the page says something."""
         self.page.get_by_text(text).first.wait_for()
 
+    def waitlist(self, *names: str) -> None:
+        """Wait until the panel lists these, in this order."""
+        self.page.wait_for_function(
+            """(names) => {
+                const shown = [...document.querySelectorAll("#waitlist li")];
+                return JSON.stringify(shown.map((item) => item.textContent)) === names;
+            }""",
+            arg=json.dumps(names, separators=(",", ":")),
+        )
+
     def may_move(self) -> None:
         self.page.locator("#board:not(.inactive)").wait_for()
+        self.page.wait_for_function("document.title.startsWith('Your turn')")
 
     def may_not_move(self) -> None:
         """Wait until the board is not to be played on, and says so to everyone."""
         self.page.locator("#board.inactive").wait_for()
         assert self.page.locator('.cell[aria-disabled="true"]').count() == 9
+        assert self.page.title() == "Tic-tac-toe"
 
     def move(self, cell: int, key: str = "", *, ends: bool = False) -> None:
         """Make a move, with the mouse or a key; unless it ends the game, someone else is next."""
@@ -175,29 +193,36 @@ def test_two_play_and_a_third_waits_in_three_tabs(tmp_path: Path) -> None:
         named = zip(pages, ("ann", "ben", "cas"), strict=True)
         ann, ben, cas = (Tab(one, server.url, name) for one, name in named)
         ann.join()
-        ann.sees("Waiting for someone to play with")
+        ann.sees("Waiting for an opponent")
         ann.may_not_move()
         ben.join()
-        ann.sees("Your turn: you are X")
+        ann.sees("Your turn. You play X.")
+        assert ann.page.locator(".player.mine .user").text_content() == "ann (you)"
         # Someone else waits in front for a while, and goes again.
         assert ben.call("/v1/tables/main/join", {}, token("dan"))[0] == 200
         cas.join()
-        cas.sees("You are number 2 of 2 in line, about 120\u00a0min to wait.")
+        cas.sees("You are number 2 in the waitlist. About 120\u00a0min to wait.")
+        cas.waitlist("dan", "cas (you)")
+        ann.waitlist("dan", "cas")
         assert ben.call("/v1/tables/main/leave", {}, token("dan"))[0] == 200
-        cas.sees("You are number 1 of 1 in line, about 60\u00a0min to wait.")
+        cas.sees("You are number 1 in the waitlist. About 60\u00a0min to wait.")
+        cas.waitlist("cas (you)")
+        assert cas.page.locator("#waitlist [aria-current]").count() == 1
         cas.may_not_move()
         ben.may_not_move()
 
         # The loser goes to the back, and who waited sits down.
         play({"X": ann, "O": ben}, X_WINS[:-1])
         ann.move(2, ends=True)
-        ben.sees("You are number 1 of 1 in line, about")
-        assert "60\u00a0min" not in ben.page.locator("#rank").text_content(), "it was measured"
+        ben.sees("You are number 1 in the waitlist. About 45\u00a0min to wait.")  # it was measured
         ben.sees("ann won.")
         ben.may_not_move()
-        cas.sees("ann is to move")
+        cas.sees("ann (X) to move")
+        cas.sees("Wait for your turn.")
         ann.sees("You won.")
-        ann.sees("1 in a row")
+        ann.sees("1 win in a row")
+        ann.waitlist("ben")
+        ben.waitlist("ben (you)")
         cheat(ann, ben, cas)
 
         # The server is killed in the middle of a game, and comes back: they go on.
@@ -214,29 +239,90 @@ def test_two_play_and_a_third_waits_in_three_tabs(tmp_path: Path) -> None:
         ann.move(5, key="Space", ends=True)
 
         # After two wins in a row the winner goes to the back, too.
-        ben.sees("Your turn: you are X")
-        cas.sees("ben is to move")
-        ann.sees("You are number 1 of 1 in line, about")
+        ben.sees("Your turn. You play X.")
+        cas.sees("ben (X) to move")
+        ann.sees("You are number 1 in the waitlist. About")
         # A draw: both stay, and swap markers.
         play({"X": ben, "O": cas}, DRAWS)
-        cas.sees("Your turn: you are X")
-        ben.sees("A draw.")
-        ann.sees("You are number 1 of 1 in line, about")
+        cas.sees("Your turn. You play X.")
+        ben.sees("Draw.")
+        ann.sees("You are number 1 in the waitlist. About")
 
         # Watched again, move by move.
         ann.page.bring_to_front()
-        ann.page.get_by_role("button", name="Watch it again").click()
-        ann.sees("Again: move 2 of 9")
+        ann.page.get_by_role("button", name="Replay the game").click()
+        ann.sees("Replay: move 2 of 9")
 
         # Time runs out, and a tab is closed.
         ann.join("brief")
         ben.join("brief")
-        ben.sees("You won, on time.")
-        ann.sees("ben won, on time.")
+        ben.sees("You won on time.")
+        ann.sees("ben won on time.")
         ann.join("frail")
         cas.join("frail")
         cas.page.close()
-        ann.sees("You won, the other one left.")
+        ann.sees("You won: the opponent left.")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_end_of_a_game_stays_until_the_next_one_begins(
+    tmp_path: Path, width: int, scheme: str
+) -> None:
+    size = {"width": width, "height": 844}
+    with served(tmp_path) as server, browsing(viewport=size, color_scheme=scheme) as page:
+        page.context.set_default_timeout(100_000)
+        pages = [page, *(page.context.new_page() for _ in range(4))]
+        lanes = {"ann": "", "ben": "", "cas": "", "vic": "vip", "wat": ""}
+        tabs = [
+            Tab(one, server.url, *named) for one, named in zip(pages, lanes.items(), strict=True)
+        ]
+        ann, ben, cas, vic, wat = tabs
+        for tab in (ann, ben, cas, vic):
+            tab.join("slow")
+        wat.page.get_by_role("button", name="slow (classic)").click()
+        wat.sees("You are watching. Join the table to play.")
+        # Whoever has a grant for a lane waits there, before others.
+        for tab in (cas, wat):
+            tab.waitlist(
+                *(
+                    f"{name}{' (you)' if tab.name == name else ''}{lane}"
+                    for name, lane in (("vic", "vip"), ("cas", "main"))
+                )
+            )
+        play({"X": ann, "O": ben}, X_WINS[:-1])
+        ann.move(2, ends=True)
+        for tab in tabs:
+            tab.page.locator(".cell.winning").nth(2).wait_for()
+            assert tab.page.locator(".cell.winning").all_text_contents() == ["X"] * 3
+            tab.sees("Next game in 10\u00a0min.")
+            result = "You won" if tab is ann else "ann won"
+            assert tab.page.locator("#message").text_content() == result
+            assert tab.page.locator(".cell").all_text_contents() == [*"XXXOO", "", "", "", ""]
+            tab.may_not_move()
+            assert grievances(tab.page) == []
+        assert vic.page.locator(".player.mine .user").text_content() == "vic (you)"
+        assert ben.page.locator(".player.mine").count() == 0
+        ben.sees("You are number 2 in the waitlist.")
+        widths = "[document.documentElement.scrollWidth, document.body.clientWidth]"
+        scroll, body = page.evaluate(widths)
+        assert scroll <= width, "nothing is cut off"
+        assert body > 0.8 * width, "the width of a screen is used"
+
+
+@pytest.mark.timeout(300)
+def test_a_table_that_hides_names_shows_positions_on_the_page(tmp_path: Path) -> None:
+    with served(tmp_path) as server, browsing() as page:
+        page.context.set_default_timeout(100_000)
+        pages = [page, *(page.context.new_page() for _ in range(3))]
+        people = zip(pages, ("ann", "ben", "cas", "dan"), strict=True)
+        tabs = [Tab(one, server.url, name) for one, name in people]
+        for tab in tabs:
+            tab.join("shy")
+        ann, _, cas, dan = tabs
+        ann.waitlist("Player", "Player")
+        cas.waitlist("You", "Player")
+        dan.waitlist("Player", "You")
 
 
 def cheat(ann: Tab, ben: Tab, cas: Tab) -> None:

@@ -4,6 +4,11 @@
 import { Live } from "/client.js";
 
 const LINES = [[0, 1, 2], [3, 4, 5], [6, 7, 8], [0, 3, 6], [1, 4, 7], [2, 5, 8], [0, 4, 8], [2, 4, 6]];
+const STATUS = {
+  connected: (user) => `Signed in as ${user}`,
+  connecting: () => "Connecting …",
+  closed: () => "Disconnected. Reload the page.",
+};
 const STEP_MS = 700;
 const PAUSE_MS = 500;
 const TRIES = 120;
@@ -20,11 +25,13 @@ let asking = false;
 let again = false;
 let watching = null;
 
-/** A token from behind the # of the address, or from before; in dev mode, a name will do. */
+/** The token after the # of the address, and a lane to wait in; or those from before. In dev mode, a name
+ * is enough. */
 function token() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (given !== null) {
-    sessionStorage.setItem("token", given);
+  const given = new URLSearchParams(location.hash.slice(1));
+  if (given.has("token")) {
+    sessionStorage.setItem("token", given.get("token"));
+    sessionStorage.setItem("lane", given.get("lane") ?? "");
     history.replaceState(null, "", location.pathname);
   }
   return sessionStorage.getItem("token");
@@ -43,7 +50,7 @@ async function call(method, path, body) {
       return said;
     }
     if (left === 1 || (said && answer.status < 500)) {
-      throw Object.assign(new Error(said?.detail ?? "the server does not answer"), { code: said?.code });
+      throw Object.assign(new Error(said?.detail ?? "The server does not answer. Try again."), { code: said?.code });
     }
     await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
   }
@@ -93,6 +100,8 @@ function seats() {
   return room?.map("seats").whole() ?? {};
 }
 
+const state = () => room?.map("table").get("state") ?? {};
+
 function draw() {
   const game = room?.map("game").get("now");
   const last = room?.map("game").get("last");
@@ -101,35 +110,84 @@ function draw() {
   drawPlayers(game);
   if (watching === null) {
     drawBoard((game ?? last)?.state ?? Array(9).fill(""), active, game === undefined);
-    byId("message").textContent = message(game, last, mine, active);
+    put("message", message(game, last, mine, active));
   }
-  byId("rank").textContent = rank();
+  drawWaitlist();
   byId("join").hidden = place.role === "seated" || place.role === "waiting";
   byId("leave").hidden = !byId("join").hidden;
-  const asked = room?.map("table").get("state")?.phase === "ready";
+  byId("leave").textContent = place.role === "waiting" ? "Leave the waitlist" : "Leave the table";
+  const asked = state().phase === "ready";
   byId("ready").hidden = !asked || place.role !== "seated" || Boolean(seats()[place.marker]?.ready);
   byId("before").hidden = last === undefined;
   byId("ended").textContent = last === undefined ? "" : `${ended(last)}.`;
+  document.title = active ? "Your turn · Tic-tac-toe" : "Tic-tac-toe";
   count();
 }
 
 function drawPlayers(game) {
   for (const section of byId("players").children) {
-    const seat = seats()[section.dataset.marker];
-    section.querySelector(".user").textContent = seat?.user ?? "free";
+    const { marker } = section.dataset;
+    const seat = seats()[marker];
+    const mine = place.role === "seated" && place.marker === marker;
+    section.querySelector(".user").textContent = seat ? named(seat.user, mine) : "Empty";
     const wins = seat?.wins ?? 0;
-    const left = seat?.away_ms ? "not connected" : wins > 0 ? `${wins} in a row` : "";
+    const left = seat?.away_ms ? "Disconnected" : wins > 0 ? `${wins} ${wins === 1 ? "win" : "wins"} in a row` : "";
     section.querySelector(".wins").textContent = left;
+    section.classList.toggle("mine", mine);
+    section.classList.toggle("empty", !seat);
     section.classList.toggle("turn", Boolean(seat?.turn && game));
     section.classList.toggle("warned", Boolean(seat?.warned));
   }
 }
 
-function drawBoard(state, active, over) {
-  const line = LINES.find(([a, b, c]) => state[a] && state[a] === state[b] && state[a] === state[c]);
+/** Write a text unless it is there already: what is read out is read once. */
+function put(id, text) {
+  if (byId(id).textContent !== text) {
+    byId(id).textContent = text;
+  }
+}
+
+const named = (user, mine) => (mine ? `${user} (you)` : user);
+
+/** Those who wait, as the live view has them: the first ones of each lane, by priority and number. */
+function drawWaitlist() {
+  const lanes = room?.map("line").whole() ?? {};
+  const rank = ({ lane }) => [lanes[lane]?.priority ?? 0, lanes[lane]?.tier ?? 0, lanes[lane]?.size ?? 1];
+  const waiting = Object.values(room?.map("waitlist").whole() ?? {}).sort((one, other) => {
+    const [a, b] = [[...rank(one), one.number], [...rank(other), other.number]];
+    const at = a.findIndex((value, index) => value !== b[index]);
+    return at < 0 ? 0 : a[at] - b[at];
+  });
+  const several = new Set(waiting.map(({ lane }) => lane)).size > 1;
+  byId("waitlist").replaceChildren(...waiting.map((one) => waiter(one, several ? lanes[one.lane] : undefined)));
+  const shown = waiting.reduce((sum, { size }) => sum + size, 0);
+  const total = state().waiting ?? 0;
+  byId("more").textContent = total === 0 ? "Nobody is waiting." : total > shown ? `and ${total - shown} more` : "";
+}
+
+function waiter({ lane, number, size, users }, of) {
+  const mine = place.role === "waiting" && place.lane === lane && (place.number ?? 0) === number;
+  const anonymous = size === 1 ? "Player" : `Party of ${size}`;
+  const name = users === undefined ? anonymous : users.join(", ");
+  const item = Object.assign(document.createElement("li"), { textContent: mine && users === undefined ? "You" : named(name, mine) });
+  if (of !== undefined) {
+    const [title] = lane.split("/");
+    const text = of.tier > 0 ? `${title}, tier ${of.tier + 1}` : title;
+    item.append(Object.assign(document.createElement("small"), { textContent: text }));
+  }
+  if (mine) {
+    item.className = "mine";
+    item.setAttribute("aria-current", "true");
+  }
+  return item;
+}
+
+function drawBoard(cellsNow, active, over) {
+  const line = LINES.find(([a, b, c]) => cellsNow[a] && cellsNow[a] === cellsNow[b] && cellsNow[a] === cellsNow[c]);
   byId("board").classList.toggle("inactive", !active);
+  byId("board").classList.toggle("over", over && line !== undefined);
   cells.forEach((cell, number) => {
-    const mark = state[number];
+    const mark = cellsNow[number];
     cell.textContent = mark;
     const open = active && mark === "";
     // It stays in the order of tabs, so that the keyboard keeps its place.
@@ -147,48 +205,71 @@ function drawBoard(state, active, over) {
 
 function message(game, last, mine, active) {
   if (game !== undefined) {
-    const turn = game.awaited.map((marker) => game.players[marker]).join(", ");
-    return active ? `Your turn: you are ${mine}` : `${turn} is to move`;
+    const turn = game.awaited.map((marker) => `${game.players[marker]} (${marker})`).join(", ");
+    return active ? `Your turn. You play ${mine}.` : `${turn} to move`;
   }
   if (last !== undefined) {
     return ended(last);
   }
-  return place.role === "seated" ? "Waiting for someone to play with" : "Nobody plays yet";
+  return place.role === "seated" ? "Waiting for an opponent" : "No game yet";
 }
 
 function ended({ outcome, players }) {
-  const winners = outcome.winners.map((marker) => players[marker]).join(", ");
+  const winners = outcome.winners.map((marker) => (players[marker] === live.user ? "You" : players[marker])).join(", ");
   if (outcome.why === "stopped") {
-    return "The game did not count";
+    return "The game was stopped";
   }
   if (winners === "") {
-    return "A draw";
+    return "Draw";
   }
-  const why = { timeout: ", on time", left: ", the other one left" }[outcome.why] ?? "";
-  return `${winners === live.user ? "You" : winners} won${why}`;
+  const why = { timeout: " on time", left: ": the opponent left" }[outcome.why] ?? "";
+  return `${winners} won${why}`;
 }
 
+/** What one can do now. */
 function rank() {
-  const waiting = room?.map("table").get("state")?.waiting ?? 0;
-  if (place.role === "waiting") {
-    return `You are number ${place.position} of ${waiting} in line, about ${duration(place.wait_ms ?? 0)} to wait.`;
+  if (state().paused) {
+    return "The table is paused.";
   }
-  return waiting === 0 ? "" : `${waiting} in line.`;
+  if (place.role === "waiting") {
+    return `You are number ${place.position} in the waitlist.`;
+  }
+  if (place.role === "seated") {
+    const waits = room.map("game").get("now") !== undefined && byId("board").classList.contains("inactive");
+    return waits ? "Wait for your turn." : "";
+  }
+  return "You are watching. Join the table to play.";
 }
+
+/** For how long something lasts; it changes every second, so it is not read out. */
+function times() {
+  const { paused, starts_ms: startsMs, pace_ms: paceMs = 0, paced_ms: pacedMs = 0 } = state();
+  if (paused) {
+    return "";
+  }
+  if (startsMs !== undefined) {
+    return `Next game in ${duration(Math.max(0, startsMs - now()))}.`;
+  }
+  const left = (place.ahead ?? 0) * paceMs + Math.max(paceMs - (now() - pacedMs), 0);
+  return place.role === "waiting" ? `About ${duration(left)} to wait.` : "";
+}
+
+const now = () => Date.now() + ahead;
 
 function duration(ms) {
   const seconds = Math.ceil(ms / 1000);
   return seconds < 90 ? `${seconds}\u00a0s` : `${Math.round(seconds / 60)}\u00a0min`;
 }
 
-/** Let the clocks of those who are to move run down. */
+/** Let the clocks run down. */
 function count() {
   for (const section of byId("players").children) {
     const seat = seats()[section.dataset.marker];
     const due = seat?.away_ms || (seat?.turn ? seat.due_ms : 0);
-    const left = Math.max(0, due - Date.now() - ahead);
-    section.querySelector("time").textContent = due ? `${duration(left)} left` : "";
+    section.querySelector("time").textContent = due ? `${duration(Math.max(0, due - now()))} left` : "";
   }
+  put("rank", room === null ? "" : rank());
+  put("hint", room === null ? "" : times());
 }
 
 async function replay() {
@@ -197,7 +278,7 @@ async function replay() {
   const { views } = await call("GET", `/v1/matches/${match}/replay`);
   const next = (number) => {
     drawBoard(views[number].state, false, number === views.length - 1);
-    byId("message").textContent = `Again: move ${number} of ${views.length - 1}`;
+    byId("message").textContent = `Replay: move ${number} of ${views.length - 1}`;
     watching = setTimeout(() => {
       if (number + 1 < views.length) {
         next(number + 1);
@@ -216,7 +297,12 @@ async function rankAll() {
   const { leaders } = ranked ? await call("GET", "/v1/ladders/tictactoe?limit=10") : { leaders: [] };
   byId("best").hidden = leaders.length === 0;
   byId("leaders").replaceChildren(
-    ...leaders.map(({ user, rating }) => Object.assign(document.createElement("li"), { textContent: `${user}: ${rating}` })),
+    ...leaders.map(({ user, rating }) => {
+      const item = Object.assign(document.createElement("li"), { textContent: named(user, user === live.user) });
+      item.classList.toggle("mine", user === live.user);
+      item.append(Object.assign(document.createElement("small"), { textContent: rating }));
+      return item;
+    }),
   );
 }
 
@@ -226,6 +312,7 @@ async function sit(id) {
   table = id;
   place = { role: "" };
   drawBoard(Array(9).fill(""), false, false); // nobody may move before all is there
+  byId("message").textContent = "";
   for (const button of byId("tables").children) {
     button.setAttribute("aria-current", String(button.dataset.table === id));
   }
@@ -238,6 +325,7 @@ async function sit(id) {
   for (const name of ["seats", "table", "line"]) {
     room.map(name).subscribe(look);
   }
+  room.map("waitlist").subscribe(draw);
   room.map("game").subscribe(draw);
   room.map("game").subscribe(() => rankAll().catch(() => {}), "last");
   room.onStatus((status) => {
@@ -263,7 +351,7 @@ async function come() {
   try {
     live?.close();
     live = new Live(null, { token });
-    live.onState((state) => tell(state === "connected" ? `here as ${live.user}` : `${state} …`, state === "closed"));
+    live.onState((now) => tell(STATUS[now]?.(live.user) ?? now, now === "closed"));
     club = await call("GET", "tables");
     ahead = club.now_ms - Date.now();
     byId("tables").replaceChildren(...club.tables.map(tableButton));
@@ -317,7 +405,10 @@ byId("enter").addEventListener("submit", (event) => {
   sessionStorage.setItem("token", `dev:${byId("name").value.trim()}`);
   come();
 });
-byId("join").addEventListener("click", () => act("join"));
+byId("join").addEventListener("click", () => {
+  const lane = sessionStorage.getItem("lane");
+  act("join", lane ? { lane } : {});
+});
 byId("leave").addEventListener("click", () => act("leave"));
 byId("ready").addEventListener("click", () => act("ready"));
 byId("replay").addEventListener("click", () => replay().catch((error) => tell(error.message, true)));
