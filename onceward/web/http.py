@@ -1,7 +1,9 @@
 """Requests and answers over ASGI: no more than the API needs, so that little stands between
 a socket and a commit."""
 
+import ipaddress
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import lru_cache
 from math import ceil
 from typing import Any
 from urllib.parse import parse_qsl
@@ -233,3 +235,26 @@ def _too_large(most_bytes: int) -> BadInput:
     return BadInput(
         f"the body of this request has at most {most_bytes} bytes", code="body_too_large"
     )
+
+
+@lru_cache(maxsize=128)
+def is_local(host: str) -> bool:
+    """Whether the header Host names this machine."""
+    return is_loopback(_without_port(host))
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.lower().rpartition(":")
+    if not colon or not port.isdecimal():
+        name = host.lower()
+    return name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -22,8 +22,9 @@ from onceward.web import logs
 from onceward.web.application import load_app
 from onceward.web.auth import DEVELOPER, Auth
 from onceward.web.connections import Connections
+from onceward.web.http import is_loopback
 from onceward.web.protocol import Protocol
-from onceward.web.server import Server, is_loopback
+from onceward.web.server import Server
 from onceward.web.settings import Setting, Settings, exposed
 from onceward.web.websocket import WebSocket
 

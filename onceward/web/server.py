@@ -1,10 +1,8 @@
 """The server: an ASGI application around an `App`. Run it by `onceward serve`, or mount it."""
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Collection, Coroutine, Sequence
-from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -25,7 +23,17 @@ from onceward.web.connections import Connections
 from onceward.web.console import MOUNTED
 from onceward.web.dial import dial
 from onceward.web.handshake import admit, behind, is_from_node, refuse
-from onceward.web.http import CONNECTION, Gone, Receive, Request, Response, Scope, Send, problem
+from onceward.web.http import (
+    CONNECTION,
+    Gone,
+    Receive,
+    Request,
+    Response,
+    Scope,
+    Send,
+    is_local,
+    problem,
+)
 from onceward.web.keyring import Keyring
 from onceward.web.logs import Repeats
 from onceward.web.mounts import Mount, Mounts
@@ -417,7 +425,7 @@ def insist_local(request: Request) -> None:
     browser on this machine to call, by its own name or by one that leads here. Raises `wrong_host`,
     `origin_refused`."""
     host, origin = request.header(b"host"), request.header(b"origin")
-    if host is not None and not _is_local(host):
+    if host is not None and not is_local(host):
         raise BadInput(
             f"dev mode answers at localhost, not {host[:100]!a}: set up keys for other names",
             code="wrong_host",
@@ -450,25 +458,3 @@ def insist_dev(request: Request) -> None:
     if server is None or not server.auth.dev:
         raise BadInput("this is for dev mode alone", code="no_credentials")
     insist_local(request)
-
-
-@lru_cache(maxsize=128)
-def _is_local(host: str) -> bool:
-    return is_loopback(_without_port(host))
-
-
-def _without_port(host: str) -> str:
-    name, colon, port = host.lower().rpartition(":")
-    if not colon or not port.isdecimal():
-        name = host.lower()
-    return name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

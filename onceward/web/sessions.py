@@ -27,7 +27,7 @@ from onceward.keys import Key
 from onceward.transaction import Row, Transaction
 from onceward.web.auth import Access
 from onceward.web.grants import Claimed, Grants
-from onceward.web.http import Request
+from onceward.web.http import Request, is_local
 
 HEADER = b"onceward-session"
 """In which a page repeats the token of its session."""
@@ -192,6 +192,8 @@ class Sessions:
         cookies = _cookies(request.header(b"cookie") or "")
         name = name_of(request, secure=True)
         secure = name in cookies
+        if not secure and _is_over_https(request):
+            return None  # any other host of the domain could have set that cookie
         text, _, mark = cookies.get(name if secure else name_of(request), "").partition(".")
         if not text or not self._app.store.server_keys.verify(_PURPOSE, text, mark):
             return None
@@ -278,6 +280,15 @@ def _root(request: Request) -> str:
 
 def _is_secure(request: Request) -> bool:
     return (request.header(b"origin") or "").startswith("https:")
+
+
+def _is_over_https(request: Request) -> bool:
+    """Whether a page over HTTPS makes a request, as far as that shows. Browsers send
+    Sec-Fetch-Site over HTTPS alone, but for names of one's own machine."""
+    host = (request.header(b"host") or "").lower()
+    if _is_secure(request) or request.header(b"sec-fetch-site") is None:
+        return _is_secure(request)
+    return not (is_local(host) or host.partition(":")[0].endswith(".localhost"))
 
 
 def _repeats(token: str, session: Session) -> bool:

@@ -11,8 +11,9 @@ from starlette.routing import Mount
 from onceward import limits
 from onceward.errors import EngineStopped, Unavailable
 from onceward.web.auth import Auth, JwtKey
+from onceward.web.http import is_loopback
 from onceward.web.routes import Route
-from onceward.web.server import Server, is_loopback
+from onceward.web.server import Server
 from tests.service.apps import Apps, no_tasks_left
 from tests.service.cluster import virtual
 from tests.signed import signed

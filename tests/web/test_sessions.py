@@ -376,6 +376,25 @@ async def test_a_cookie_of_plain_http_does_not_count_over_https() -> None:
 
 
 @virtual
+async def test_a_cookie_planted_by_another_host_does_not_count_over_https() -> None:
+    auth, keys = keyed(eve="send:q")
+    async with serving(auth=auth) as caller:
+        host = ("host", "console.example.com")
+        entered = await caller("POST", "/v1/session", {"token": keys["eve"]}, headers=[host])
+        planted = ("cookie", entered.headers["set-cookie"].partition(";")[0])
+
+        async def ask(*more: tuple[str, str], at: str = host[1]) -> int:
+            headers = [("host", at), planted, *more]
+            return (await caller("GET", "/v1/session", headers=headers)).status
+
+        assert await ask() == 200  # over plain HTTP
+        assert await ask(("sec-fetch-site", "same-origin")) == 401
+        assert await ask(("origin", "https://console.example.com")) == 401
+        for own in ("localhost", "127.0.0.1", "console.localhost"):
+            assert await ask(("sec-fetch-site", "same-origin"), at=own) == 200
+
+
+@virtual
 async def test_signing_out_ends_the_session_on_all_nodes() -> None:
     apps = Apps(shared=True)
     auth, keys = keyed(ann="all")
