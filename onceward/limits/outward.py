@@ -16,6 +16,10 @@ OUTWARD_CALLS_MAX = 2_000
 HOST_LINE_S = 1.0
 # So soon those come back who came to one of which nothing is known yet.
 HOST_UNKNOWN_S = 0.25
+# Those who came to one in trouble come back after its pause, so long after each other, and so much
+# later at the most.
+HOST_BACK_S = 0.01
+HOST_BACK_S_MAX = 60.0
 ENDPOINTS_KNOWN_MAX = 1_000
 OUTWARD_HEADERS_MAX = 50
 OUTWARD_HEADS_BYTES = 16_384
@@ -43,7 +47,7 @@ RETRY_PAUSE_MS_MIN = 100
 RETRY_PAUSE_MS_MAX = 24 * 3_600_000
 # Requests under way at once, in all and to one host.
 SENDS_MAX = 2_000
-SENDS_PER_HOST_MAX = 64
+SENDS_PER_HOST_MAX = 1_000
 # Connections without a request: many servers close them after 5 s, and then it is a matter of
 # luck who is first. An old one is not used again, so that a name's new addresses are.
 IDLE_CONNECTIONS_MAX = 500
@@ -59,12 +63,14 @@ MESSAGE_ID_CHARS_MAX = 256
 SUSPENDED_MS = 60_000
 REENCRYPT_S = 600.0
 
-# How many requests a host gets at once: as long as it is not known, and at the most, with each
-# answer one more. A host that does not answer gets one at a time, after a pause that doubles.
-HOST_REQUESTS_FIRST = 2
-HOST_REQUESTS_MAX = 16
+# How many requests a host gets at once: as long as it is not known; with slow answers, but without
+# errors, at the least; and at the most (`onceward.outward.concurrency`). A host that does not
+# answer gets one at a time, after a pause that doubles.
+HOST_REQUESTS_FIRST = 4
+HOST_REQUESTS_BASE = 16
+HOST_REQUESTS_MAX = 1_000
 HOST_PAUSE_S_MIN = 1.0
-HOST_PAUSE_S_MAX = 60.0
+HOST_PAUSE_S_MAX = 2.0
 # So many requests may be under way to hosts that have not answered the last time: what is left
 # of `SENDS_MAX` is for those that have.
 DOUBTFUL_REQUESTS_MAX = 1_500

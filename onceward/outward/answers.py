@@ -18,6 +18,8 @@ from onceward.errors import AddressRefused, BadInput, OncewardError, Unreachable
 
 _STATUSES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
 
+_TOO_MUCH = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+
 
 class Answer(msgspec.Struct, frozen=True):
     """What an endpoint answered."""
@@ -52,6 +54,8 @@ class Verdict(msgspec.Struct, frozen=True):
     answered: bool | None
     """Whether there was an answer, good or bad: the host is alive. None if the reason is with us,
     and says nothing of the host."""
+    well: bool
+    """Whether the answer is not one of a receiver that fails, or has too much to do."""
     line: str
     """For the log of attempts: printable, on one line, of limited length."""
 
@@ -60,10 +64,11 @@ def judge(result: Answer | OncewardError) -> Verdict:
     """What an answer means, or the error in its place."""
     if isinstance(result, Answer):
         if 200 <= result.status < 300:
-            return Verdict(Outcome.DELIVERED, None, True, _line(result))
+            return Verdict(Outcome.DELIVERED, None, True, True, _line(result))
         if result.status == HTTPStatus.GONE:
-            return Verdict(Outcome.GONE, None, True, _line(result))
-        return Verdict(Outcome.AGAIN, result.retry_after_s, True, _line(result))
+            return Verdict(Outcome.GONE, None, True, True, _line(result))
+        well = result.status < 500 and result.status not in _TOO_MUCH
+        return Verdict(Outcome.AGAIN, result.retry_after_s, True, well, _line(result))
     outcome = Outcome.AGAIN
     # A name can lead to a wrong address for a while, so that is tried again.
     if isinstance(result, BadInput) and not isinstance(result, AddressRefused):
@@ -73,8 +78,8 @@ def judge(result: Answer | OncewardError) -> Verdict:
         if result.sent > 1:
             line += ", sent twice"
         if result.ours:
-            return Verdict(outcome, None, None, line)
-    return Verdict(outcome, None, False, line)
+            return Verdict(outcome, None, None, False, line)
+    return Verdict(outcome, None, False, False, line)
 
 
 def read_retry_after(value: str, date: str | None, now_ms: int) -> float | None:

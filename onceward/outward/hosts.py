@@ -1,7 +1,8 @@
 """Who may be called now, so that a host that is slow or dead delays nobody else.
 
-A host that nothing is known of gets few requests at once, and one more with each answer. One that
-does not answer gets one at a time, with pauses between them that double, until it answers again.
+A host that nothing is known of gets few requests at once, and more while it answers well
+(`concurrency`). One that does not answer gets one at a time, with pauses between them that double,
+until it answers again.
 And all who have not answered the last time together get only a part of what may be under way: so
 however many of them hang, there is room for those that are well.
 
@@ -13,6 +14,7 @@ from collections.abc import Callable, Hashable
 
 from onceward import limits
 from onceward.clock import boot_ns
+from onceward.outward.concurrency import Concurrency
 
 
 class Hosts:
@@ -45,13 +47,15 @@ class Hosts:
         again. Who asks again has no place in a line: the caller keeps that."""
         host = self._busy.get(key) or self._idle.get(key)
         if host is None:
-            host = _Host()
+            host = _Host(self._requests_max)
         now_ns = self._elapsed_ns()
         if host.pause_until_ns > now_ns:
             return (host.pause_until_ns - now_ns) / 1e9
         doubtful = not host.answers
         crowded = self._doubtful >= self._doubtful_max // 2
-        if host.requests >= (1 if host.failures or (doubtful and crowded) else host.requests_max):
+        if host.requests >= (
+            1 if host.failures or (doubtful and crowded) else host.concurrency.limit
+        ):
             return host.wait_s(now_ns)
         # The second half is for those of whom nothing is known: one request each will tell.
         if doubtful and (self._doubtful >= self._doubtful_max or (crowded and host.failures)):
@@ -62,12 +66,17 @@ class Hosts:
         host.requests += 1
         host.begun_ns = now_ns
         self._doubtful += doubtful
-        return Slot(self, key, host, doubtful, now_ns)
+        return Slot(self, key, host, doubtful, now_ns, host.concurrency.start())
 
     def answers(self, key: Hashable) -> bool:
         """Whether the last request to a host got an answer."""
         host = self._busy.get(key) or self._idle.get(key)
         return host is not None and host.answers
+
+    def turn_s(self, key: Hashable, count: int) -> float:
+        """How long it takes until so many more requests to a host that answers have begun."""
+        host = self._busy.get(key) or self._idle.get(key)
+        return 0.0 if host is None else host.concurrency.turn_s(count)
 
     def in_trouble(self, key: Hashable) -> bool:
         """Whether the last request to a host got no answer."""
@@ -78,17 +87,21 @@ class Hosts:
         """How many hosts are kept in mind."""
         return len(self._busy) + len(self._idle)
 
-    def _take_back(self, slot: "Slot", answered: bool | None) -> None:
+    def _take_back(self, slot: "Slot", answered: bool | None, well: bool) -> None:
         host, now_ns = slot.host, self._elapsed_ns()
         host.requests -= 1
         self._doubtful -= slot.doubtful
-        host.learn_time((now_ns - slot.since_ns) / 1e9)
+        time_s = (now_ns - slot.since_ns) / 1e9
+        host.concurrency.learn_time(time_s)
+        if answered and well:
+            host.concurrency.answered(slot.number, time_s, host.requests + 1)
+        elif answered is not None:
+            host.concurrency.failed(slot.number)
         if answered:
             host.answers = True
             host.failures = 0
             host.news_ns = now_ns
             host.pause_until_ns = 0
-            host.requests_max = min(self._requests_max, host.requests_max + 1)
         # One that fails says nothing new of the host if others have been answered since it began;
         # nor if others failed: what is under way together fails together, and is trouble once.
         elif answered is not None and slot.since_ns >= host.news_ns:
@@ -96,7 +109,6 @@ class Hosts:
             host.failures += 1
             host.news_ns = now_ns
             host.pause_until_ns = now_ns + int(self._pause_s(host.failures) * 1e9)
-            host.requests_max = max(limits.HOST_REQUESTS_FIRST, host.requests_max // 2)
         if not host.requests:
             del self._busy[slot.key]
             self._idle[slot.key] = host
@@ -116,36 +128,44 @@ class Hosts:
 class Slot:
     """Leave for one request."""
 
-    __slots__ = ("_hosts", "doubtful", "host", "key", "since_ns")
+    __slots__ = ("_hosts", "doubtful", "host", "key", "number", "since_ns")
 
     def __init__(
-        self, hosts: Hosts, key: Hashable, host: "_Host", doubtful: bool, since_ns: int
+        self,
+        hosts: Hosts,
+        key: Hashable,
+        host: "_Host",
+        doubtful: bool,
+        since_ns: int,
+        number: int,
     ) -> None:
         self._hosts: Hosts | None = hosts
         self.key = key
         self.host = host
         self.doubtful = doubtful
         self.since_ns = since_ns
+        self.number = number
 
-    def give_back(self, answered: bool | None) -> None:
+    def give_back(self, answered: bool | None, *, well: bool = True) -> None:
         """Say that the request is over, and whether there was an answer, good or bad; None if
-        nobody knows, as when it was never sent. To give it back again does nothing."""
+        nobody knows, as when it was never sent. `well` is False for an answer that says that the
+        receiver has too much to do, or fails. To give it back again does nothing."""
         hosts, self._hosts = self._hosts, None
         if hosts is not None:
-            hosts._take_back(self, answered)
+            hosts._take_back(self, answered, well)
 
 
 class _Host:
     """What is known of one host."""
 
     __slots__ = (
-        *("_time_s", "answers", "begun_ns", "failures", "news_ns", "pause_until_ns"),
-        *("requests", "requests_max"),
+        *("answers", "begun_ns", "concurrency", "failures", "news_ns", "pause_until_ns"),
+        "requests",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, requests_max: int) -> None:
         self.requests = 0
-        self.requests_max = limits.HOST_REQUESTS_FIRST
+        self.concurrency = Concurrency(requests_max)
         self.begun_ns = 0
         """When the last one began."""
         self.answers = False
@@ -155,16 +175,11 @@ class _Host:
         self.news_ns = 0
         """When it has answered, or failed, the last time."""
         self.pause_until_ns = 0
-        self._time_s = 0.0
-        """How long a request takes, the last ones counting more."""
-
-    def learn_time(self, time_s: float) -> None:
-        self._time_s += (time_s - self._time_s) / 8
 
     def wait_s(self, now_ns: int) -> float:
         """When one of the requests under way may be over: of a host that answers by what they
         take, else as long again as it has taken already."""
-        left_s = self._time_s / self.requests
+        left_s = self.concurrency.time_s / self.requests
         if not self.answers:
             left_s = (now_ns - self.begun_ns) / 1e9
         return min(limits.HOST_WAIT_S_MAX, max(limits.HOST_WAIT_S_MIN, left_s))

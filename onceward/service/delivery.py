@@ -63,6 +63,8 @@ class Outward:
     total_s: float = limits.OUTWARD_TOTAL_S
     concurrency: int = limits.OUTWARD_CALLS_MAX
     """How many calls a node has under way at once."""
+    concurrency_per_host: int = limits.HOST_REQUESTS_MAX
+    """How many of them to one receiver at the most: fewer while it answers slowly or badly."""
     sender: Callable[[Guard], Sender] = Sender
     """For tests: what makes the calls."""
 
@@ -97,8 +99,13 @@ class Delivery:
         admit_policy(self._retry)
         elapsed_ns, hands = store.clock.elapsed_ns, outward.concurrency
         # Some hands are always left for hosts that answer, and for others than the busiest.
-        hosts = Hosts(store.ids.fraction, elapsed_ns, doubtful_max=hands - hands // 4)
-        self._lines = Lines(hosts, elapsed_ns, hands // 2)
+        hosts = Hosts(
+            store.ids.fraction,
+            elapsed_ns,
+            requests_max=min(outward.concurrency_per_host, max(hands // 2, 1)),
+            doubtful_max=hands - hands // 4,
+        )
+        self._lines = Lines(hosts, elapsed_ns, hands // 4)
         self._sender = outward.sender(self.guard)
         self.rates: dict[tuple[str, str], Rate] = {}
         """By caller and endpoint, since this node began; not of those beyond the first many."""
@@ -130,15 +137,16 @@ class Delivery:
             self._lateness.observe(max(0, now_ms - webhook.due_ms) / 1_000)
         retry = webhook.call.policy.over(endpoint.retry).over(self._retry)
         answered: bool | None = None
+        well = False
         try:
             if retry.attempts and job.attempt > retry.attempts:
                 raise Fail("the last attempt was interrupted")
             timeout_s = (retry.timeout_ms or 0) / 1_000 or self._outward.total_s
             called = self._call(job.id, webhook, given, endpoint, now_ms, timeout_s)
             verdict = answers.judge(await called)
-            answered = verdict.answered
+            answered, well = verdict.answered, verdict.well
         finally:
-            self._lines.leave(host, slot, answered)
+            self._lines.leave(host, slot, answered, well=well)
         await self._note(webhook.caller, id_, endpoint, verdict)
         self._store.meters.count("webhooks", outcome=verdict.outcome)
         self._rate(webhook.caller, id_, verdict.outcome is Outcome.DELIVERED)

@@ -35,24 +35,42 @@ class Lines:
             line.gap_s = self._gap_s(host, slot)
         now_ns = self._elapsed_ns()
         if self._hosts.answers(host):
-            return line.later_s(now_ns) if self._is_long(line) else await self._wait(host, line)
+            if self._is_long(host, line):
+                return self._later_s(host, line, now_ns)
+            return await self._wait(host, line)
         if self._hosts.in_trouble(host):
-            return line.later_s(now_ns)
+            return self._later_s(host, line, now_ns)
         # Nothing is known of it yet. Soon it will be, or it takes long: then that is no hurry.
         return max(limits.HOST_UNKNOWN_S, (now_ns - line.since_ns) / 1e9)
 
-    def leave(self, host: Hashable, slot: Slot, answered: bool | None) -> None:
+    def leave(
+        self, host: Hashable, slot: Slot, answered: bool | None, *, well: bool = True
+    ) -> None:
         """The request is over; the next one in line may go on."""
-        slot.give_back(answered)
+        slot.give_back(answered, well=well)
         self._wake(host)
 
     def _gap_s(self, host: Hashable, wait_s: float) -> float:
         """How long it takes until one more request is over: of who does not answer, unknown."""
         return wait_s if self._hosts.answers(host) else max(wait_s, limits.HOST_WAIT_S_MAX)
 
-    def _is_long(self, line: "_Line") -> bool:
+    def _is_long(self, host: Hashable, line: "_Line") -> bool:
         count = len(line.waiting)
-        return count >= self._waiting_max or count * line.gap_s >= limits.HOST_LINE_S
+        if count >= self._waiting_max:
+            return True
+        return self._hosts.turn_s(host, count) >= limits.HOST_LINE_S
+
+    def _later_s(self, host: Hashable, line: "_Line", now_ns: int) -> float:
+        """When the turn will be of one more who comes back: one behind the other, at the pace
+        that the host will have by then."""
+        count = line.tell(now_ns) + len(line.waiting)
+        if self._hosts.answers(host):
+            later_s = max(self._hosts.turn_s(host, count), line.gap_s + count * 1e-6)
+        else:
+            # One of them will find out whether it is well again: all others follow soon.
+            later_s = line.gap_s + min(count * limits.HOST_BACK_S, limits.HOST_BACK_S_MAX)
+        line.next_ns = max(line.next_ns, now_ns + int(later_s * 1e9))
+        return later_s
 
     async def _wait(self, host: Hashable, line: "_Line") -> Slot | float:
         loop = asyncio.get_running_loop()
@@ -82,7 +100,7 @@ class Lines:
                     line.gap_s = self._gap_s(host, slot)
                     if self._hosts.answers(host):
                         return
-                    slot = line.later_s(self._elapsed_ns())
+                    slot = self._later_s(host, line, self._elapsed_ns())
                 turn.set_result(slot)
             line.waiting.popleft()
         if line.next_ns <= self._elapsed_ns():
@@ -97,11 +115,17 @@ class _Line:
         self.since_ns = now_ns
         self.next_ns = now_ns
         """When the turn of the last one is who was told to come back."""
+        self.told = 0.0
+        """About how many were told to come back, and have not yet."""
+        self._told_ns = now_ns
         self.gap_s = limits.HOST_WAIT_S_MIN
         """How long it takes until one more request is over."""
 
-    def later_s(self, now_ns: int) -> float:
-        """When the turn will be of one more who comes back."""
-        gap_ns = int(self.gap_s * 1e9)
-        self.next_ns = max(self.next_ns, now_ns + len(self.waiting) * gap_ns) + gap_ns
-        return (self.next_ns - now_ns) / 1e9
+    def tell(self, now_ns: int) -> int:
+        """Count one more who is told to come back; returns how many there are."""
+        left_ns = max(self.next_ns - now_ns, 0)
+        # They come back one after the other until the last one's turn.
+        self.told *= left_ns / max(self.next_ns - self._told_ns, 1)
+        self.told += 1
+        self._told_ns = now_ns
+        return int(self.told)

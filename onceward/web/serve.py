@@ -121,6 +121,7 @@ def outward_of(settings: Settings) -> Outward | None:
         connect_s=settings.webhook_connect_s,
         total_s=settings.webhook_timeout_s,
         concurrency=settings.webhook_calls,
+        concurrency_per_host=settings.webhook_calls_per_host,
     )
     try:
         Guard(outward.allow, outward.ports)

@@ -46,6 +46,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhook_connect_s: Annotated[float, Meta(gt=0, le=300)] = limits.OUTWARD_CONNECT_S
     webhook_timeout_s: Annotated[float, Meta(gt=0, le=300)] = limits.OUTWARD_TOTAL_S
     webhook_calls: Annotated[int, Meta(ge=1, le=100_000)] = limits.OUTWARD_CALLS_MAX
+    webhook_calls_per_host: Annotated[int, Meta(ge=1, le=limits.SENDS_PER_HOST_MAX)] = (
+        limits.HOST_REQUESTS_MAX
+    )
     timers_append_id: bool = False
     advertise: str = ""
     origins: tuple[str, ...] = ()
@@ -92,6 +95,8 @@ MEANING = {
     "webhook_connect_s": "how long to wait for a connection",
     "webhook_timeout_s": "how long to wait for all of an answer",
     "webhook_calls": "how many calls are under way at once",
+    "webhook_calls_per_host": "how many of them to one receiver at the most; fewer while it "
+    "answers slowly or with errors",
     "timers_append_id": "whether timers in the plain form have their id appended to their URL",
     "advertise": "where other nodes on the same database reach this one, if not at host and port, "
     "as in http://10.0.0.7:8080",

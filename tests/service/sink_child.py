@@ -1,8 +1,9 @@
 """Endpoints that timers call, in a process of their own.
 
 Run as `python -m tests.service.sink_child HOW...`, where each HOW makes one endpoint: `answer`
-does so at once, `slow` after a moment, `hang` never, and `drip` a byte a second. The ports are
-the first line it says. Then it reads commands, one a line: `until COUNT` answers once so many
+does so at once, `slow` after a moment, `late` after 200 ms, `hang` never, and `drip` a byte a
+second; `fifty` is late, and answers 503 to what comes while it has 50 requests. The ports are the
+first line it says. Then it reads commands, one a line: `until COUNT` answers once so many
 requests have come, `save FILE` writes down all requests. It ends with its input.
 """
 
@@ -16,7 +17,10 @@ import uvloop
 
 ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
 DRIPS = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + bytes(100_000)
+FULL = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 SLOW_S = 0.02
+LATE_S = 0.2
+FIFTY = 50
 
 
 class Heard:
@@ -26,6 +30,8 @@ class Heard:
         self.requests: list[tuple[str, str, float, int]] = []
         self._count = 0
         self._reached: asyncio.Future[None] | None = None
+        self.under_way: dict[int, int] = {}
+        """By endpoint."""
 
     def note(self, id_: str, timer: str, number: int) -> None:
         self.requests.append((id_, timer, time.time() * 1e3, number))
@@ -72,6 +78,17 @@ class Endpoint(asyncio.Protocol):
             self._loop.call_later(SLOW_S, self._answer)
         elif self._how == "drip":
             self._drip()
+        elif self._how in ("late", "fifty"):
+            under_way = self._heard.under_way.get(self._number, 0)
+            if self._how == "fifty" and under_way >= FIFTY:
+                self._transport.write(FULL)
+                return
+            self._heard.under_way[self._number] = under_way + 1
+            self._loop.call_later(LATE_S, self._answer_late)
+
+    def _answer_late(self) -> None:
+        self._heard.under_way[self._number] -= 1
+        self._answer()
 
     def _answer(self) -> None:
         if not self._transport.is_closing():

@@ -37,7 +37,7 @@ class Office:
 @virtual
 async def test_who_comes_when_a_host_is_busy_waits_and_goes_on_in_order() -> None:
     office = Office()
-    first, second, third = await office.slots(await office.known())
+    first, *others = await office.slots(await office.known())
     order: list[int] = []
 
     async def come(number: int) -> None:
@@ -52,8 +52,8 @@ async def test_who_comes_when_a_host_is_busy_waits_and_goes_on_in_order() -> Non
     office.lines.leave("h", first, True)
     await asyncio.gather(*coming)
     assert order == list(range(10))
-    office.lines.leave("h", second, True)
-    office.lines.leave("h", third, True)
+    for slot in others:
+        office.lines.leave("h", slot, True)
     assert isinstance(await office.lines.enter("other"), Slot), "others are not concerned"
 
 
