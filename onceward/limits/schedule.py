@@ -71,6 +71,8 @@ FAIR_TURN_MS = 1_000  # how far apart the turns of one sender are, where senders
 FAIR_READ_S = 1.0  # how long ago the first turn of a queue was looked up, if nodes share it
 FAIR_SENDERS_KEPT = 1_000  # senders without a backlog are forgotten beyond so many
 SHELF_ENTRIES_MAX = 1_000
+# The owner of a database that one process opens looks so far ahead for leases of the one before.
+TAKEOVER_MS = 3_600_000
 # A claim whose worker is gone is given back, tried so often, after a pause that doubles.
 GIVE_BACK_TRIES_MAX = 6
 GIVE_BACK_PAUSE_S = 0.1

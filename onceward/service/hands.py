@@ -125,6 +125,10 @@ class Asking:
         return self.hands.lease_ms
 
     @property
+    def local(self) -> bool:
+        return True
+
+    @property
     def gone(self) -> bool:
         return False  # they give it back themselves
 

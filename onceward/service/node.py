@@ -19,6 +19,7 @@ from onceward.service.dispatcher import Dispatcher
 from onceward.service.fairness import Fairness
 from onceward.service.placement import Placement
 from onceward.service.sweeper import Sweeper
+from onceward.service.takeover import Takeover
 from onceward.service.timekeeper import Timekeeper, note_time
 from onceward.service.together import Together
 from onceward.service.verifier import Verifier
@@ -49,6 +50,7 @@ class Node:
     depths: Depths
     rooms: Rooms
     sweeper: Sweeper
+    takeover: Takeover
     verifier: Verifier
     timekeeper: Timekeeper
 
@@ -98,6 +100,7 @@ class Node:
         self.dispatcher.on_due(ROOM_DUE, self.rooms.purge, writes=PURGE_WRITES)
         self.claims = self.claims_type(store, schedule, placement, self.book)
         self.sweeper = Sweeper(store, placement)
+        self.takeover = Takeover(store, schedule)
         self.verifier = Verifier(store)
         self.timekeeper = Timekeeper(store, self.dispatcher.time_moved)
         try:
@@ -158,23 +161,24 @@ class Node:
             endless.append(asyncio.create_task(self.verifier.run(), name="onceward-verifier"))
         if self._shares_time:
             endless.append(asyncio.create_task(self.store.keep_time(), name="onceward-clock"))
+        takeover = asyncio.create_task(self.takeover.run(), name="onceward-takeover")
         stopping = asyncio.create_task(self._stopping.wait())
         tasks = [placement, dispatcher, *endless, stopping]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in (*endless, stopping):
+            for task in (*endless, takeover, stopping):
                 task.cancel()
             self.dispatcher.stop()
             await self.claims.close()
-            await asyncio.wait([dispatcher, *endless])
+            await asyncio.wait([dispatcher, takeover, *endless])
             self.placement.stop()
             await asyncio.wait([placement])
         finally:
             self.book.close()
             self.depths.close()
-            for task in tasks:
+            for task in (*tasks, takeover):
                 task.cancel()
-        for task in tasks:
+        for task in (*tasks, takeover):
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 

@@ -71,7 +71,7 @@ class Picker:
             permit = permits[0] if permits else None
             try:
                 claim = await self._schedule.claim(
-                    tx, entry, request.worker, request.lease_ms, permit
+                    tx, entry, request.worker, request.lease_ms, permit, local=request.local
                 )
             except OncewardError as error:
                 if error.code != "damaged":

@@ -18,6 +18,10 @@ class Request(Protocol):
     def most(self) -> int: ...
 
     @property
+    def local(self) -> bool:
+        """Whether it is a handler of this process."""
+
+    @property
     def gone(self) -> bool:
         """Whether nobody waits for the answer any more."""
 
@@ -36,6 +40,10 @@ class Waiting:
     """Whether it waits for jobs to arrive, or wants to know what is there."""
     answer: "asyncio.Future[list[Claim]]"
     time_is_up: bool = False
+
+    @property
+    def local(self) -> bool:
+        return False
 
     @property
     def gone(self) -> bool:

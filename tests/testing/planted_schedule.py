@@ -108,8 +108,8 @@ class HeadOvertaken(Schedule):
 class ClaimUncounted(Schedule):
     """A claim does not count as an attempt."""
 
-    async def claim(self, tx, *args):
-        claim = await super().claim(tx, *args)
+    async def claim(self, tx, *args, **options):
+        claim = await super().claim(tx, *args, **options)
         if claim is not None:
             job = await self.get(tx, claim.id)
             job.attempt -= 1

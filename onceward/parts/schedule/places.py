@@ -89,6 +89,9 @@ class Places:
     turns: Turns | None = None
     """Who is next where senders take turns; None: who came first."""
 
+    process = ""
+    """What marks leases of handlers of this process, if no other one can use the database."""
+
     taker: Callable[[Transaction, str], Taker | None] = staticmethod(_nobody)
     """Who takes a new job of a queue at once, if somebody does."""
 
@@ -311,7 +314,7 @@ class Places:
                 return
         taker = self.taker(tx, job.queue) if new else None
         if taker is not None:
-            claim = self._lease(tx, id_, job, taker.worker, taker.lease_ms)
+            claim = self._lease(tx, id_, job, taker.worker, taker.lease_ms, local=True)
             # As it is stored: whoever sent it may change his own.
             body = msgspec.json.decode(encode(claim.body, job_key(id_)))
             taker.promise(tx, msgspec.structs.replace(claim, body=body))
@@ -325,12 +328,16 @@ class Places:
         job.state, job.place = "ready", f"{rank:016d}#{since_ms:016d}#{id_}"
         tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
 
-    def _lease(self, tx: Transaction, id_: str, job: Job, worker: str, lease_ms: int) -> Claim:
-        """Begin an attempt. Whoever calls it writes the job."""
+    def _lease(
+        self, tx: Transaction, id_: str, job: Job, worker: str, lease_ms: int, *, local: bool
+    ) -> Claim:
+        """Begin an attempt. Whoever calls it writes the job. `local` is a handler here."""
         until_ms = tx.now_ms + lease_ms
         job.state = "leased"
         job.attempt += 1
         job.token = self._ids.token(8)
+        if local and self.process:
+            job.token += f"~{self.process}"
         job.worker, job.ended_by = worker, ""
         job.place = lease_place(until_ms, id_, job)
         tx.add((due_partition(slot_of(id_)), job.place), LEASE_DUE)

@@ -134,8 +134,11 @@ class Schedule(Places):
         worker: str,
         lease_ms: int,
         permit: int | None = None,
+        *,
+        local: bool = False,
     ) -> Claim | None:
-        """Lease a ready job to a worker; None if it is not ready there any more.
+        """Lease a ready job to a worker; None if it is not ready there any more. A `local` one is
+        a handler of this process.
 
         The caller asks for a `quota` beforehand, gives a permit out of it where there is a
         limit, and calls `spend` for all it has claimed.
@@ -154,7 +157,7 @@ class Schedule(Places):
         if permit is not None:
             job.permit = permit
             take_permit(tx, job.queue, permit, id_)
-        claim = self._lease(tx, id_, job, worker, lease_ms)
+        claim = self._lease(tx, id_, job, worker, lease_ms, local=local)
         tx.put(job_key(id_), job)
         return claim
 
@@ -302,11 +305,26 @@ class Schedule(Places):
                 tx.delete(entry)
                 tx.add(later, LEASE_DUE)
             return
+        await self._cut_off(tx, entry, id_, job, f"the lease of {job.worker} ran out")
+
+    def is_former(self, entry: Key) -> bool:
+        """Whether an entry in due is a lease of a handler of a process before this one."""
+        *_, token, kind = entry[1].split("#")
+        _, mark, process = token.partition("~")
+        return kind == LEASE_DUE and bool(mark) and process != self.process
+
+    async def abandon(self, tx: Transaction, entry: Key) -> None:
+        """End an attempt whose process is known to be gone, at once. Idempotent."""
+        _, id_, token, _ = entry[1].split("#")
+        job = await tx.get(job_key(id_), Job) if await tx.has(entry) else None
+        if job is not None and job.token == token:
+            await self._cut_off(tx, entry, id_, job, f"the process of {job.worker} ended")
+
+    async def _cut_off(self, tx: Transaction, entry: Key, id_: str, job: Job, reason: str) -> None:
         tx.delete(entry)
         await self._unlease(tx, id_, job)
-        # At once: that took a lease's time already.
         job.cut_off = True
-        reason = f"the lease of {job.worker} ran out"
+        # At once: the time of a lease has passed already, or nobody was at work on it.
         await self._attempt_over(tx, id_, job, reason, tx.now_ms)
 
     def read_to_expire(self, entry: Key) -> list[Key]:
