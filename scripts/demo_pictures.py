@@ -65,7 +65,7 @@ def worn(demo: Demo, browser: Any) -> None:
 def tictactoe(demo: Demo, browser: Any, to: Path) -> None:
     """Ann has won once, and is to move; Dan and Ben wait."""
     pages = {}
-    with visiting(browser, viewport={"width": 390, "height": 860}, device_scale_factor=2) as page:
+    with visiting(browser, viewport={"width": 390, "height": 930}, device_scale_factor=2) as page:
         for name in ("Ann", "Ben", "Cas", "Dan"):
             pages[name] = one = page.context.new_page()
             one.goto(f"{demo.url}/tictactoe/#token=dev:{name}")

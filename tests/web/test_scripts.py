@@ -82,7 +82,7 @@ def test_node_runs_the_tests_of_the_modules(tmp_path: Path) -> None:
     assert "# fail 0" in run.stdout
 
 
-@pytest.mark.parametrize("script", ["calls.js", "compares.js"])
+@pytest.mark.parametrize("script", ["calls.js", "compares.js", "tables.js"])
 async def test_node_runs_programs_against_a_server(tmp_path: Path, script: str) -> None:
     app = App("memory://", slots=4)
     app.game(Guess())
