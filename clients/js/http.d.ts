@@ -74,7 +74,7 @@ export class Client {
   /** Let a dead job try again. */
   redrive(id: string): Promise<void>;
   /** Say what became of a step in doubt. */
-  settle(id: string, step: string, outcome: { done: boolean; result?: any }): Promise<void>;
+  settle(id: string, step: string, outcome: { done: boolean; result?: any; reason?: string }): Promise<void>;
   /** Runs a function on the jobs of a queue. */
   worker(queue: string, handler: (claim: Claim, signal: AbortSignal) => any, options?: WorkerOptions): Worker;
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from onceward.cli.calls import (
     add_command,
     add_group,
+    print_entry,
     print_facts,
     print_json,
     read_json,
@@ -34,6 +35,13 @@ def add_commands(commands: Any) -> None:
         _pull_again,
         "pull credit once more, on purpose",
         "onceward credit pull-again 00D… 006… --reason 'wrong address' --key ticket-7",
+    )
+    add_command(
+        actions,
+        "senders",
+        _senders,
+        "Show times to acknowledge and causes of repeats",
+        "onceward credit senders",
     )
     settle = add_command(
         actions,
@@ -91,6 +99,34 @@ async def _show(client: "Client", arguments: argparse.Namespace) -> int:
         if omitted := difference.get("omitted"):
             print(f"too long to be kept: {', '.join(omitted)}")
     return 0
+
+
+async def _senders(client: "Client", arguments: argparse.Namespace) -> int:
+    found: Any = await client.call("GET", "v1", "senders", type=dict, query={"queue": "credit"})
+    if arguments.json:
+        return print_json(found["senders"])
+    for sender in found["senders"]:
+        acks = [sender[name] for name in ("ack_ms", "ack_99_ms", "ack_max_ms")]
+        print_entry(
+            sender["sender"],
+            (f"{sender['accepted']:,} accepted", f"{sender['repeats']:,} repeated"),
+            [
+                ("ack", _shown_acks(*acks)),
+                (
+                    "causes",
+                    ", ".join(f"{cause} {n:,}" for cause, n in sorted(sender["causes"].items())),
+                ),
+            ],
+        )
+    if not found["senders"]:
+        print("No messages since the server started.")
+    return 0
+
+
+def _shown_acks(median: float | None, most: float | None, slowest: float | None) -> str:
+    if median is None or most is None or slowest is None:
+        return ""
+    return f"{median:,.1f} ms (median), {most:,.1f} ms (99 %), {slowest:,.1f} ms (maximum)"
 
 
 async def _pull_again(client: "Client", arguments: argparse.Namespace) -> int:

@@ -18,17 +18,26 @@ OTHERS = "(others)"
 class Sender:
     """One caller and one queue."""
 
-    __slots__ = ("ack_seconds", "first", "last_ms", "refused", "repeats")
+    __slots__ = ("ack_seconds", "causes", "first", "last_ms", "refused", "repeats", "slowest_s")
 
     def __init__(self) -> None:
         self.first = 0
         """How many messages were new."""
         self.repeats = 0
+        self.causes: dict[str, int] = {}
+        """Why messages were repeated, where that is known."""
         self.refused = 0
         """Known keys with another body."""
         self.last_ms = 0
         self.ack_seconds = Histogram()
-        """How long it took until a message was durable, or known to be."""
+        """How long it took until a message was durable, or known to be; where an application
+        answers its senders itself, until it did."""
+        self.slowest_s = 0.0
+
+    def ack_s(self, fraction: float) -> float | None:
+        """Within how long so large a part of all messages was answered."""
+        found = self.ack_seconds.quantile(fraction)
+        return None if found is None else min(found, self.slowest_s)
 
 
 class Senders:
@@ -59,9 +68,8 @@ class Senders:
         begun_ns: int | None = None,
     ) -> Receipt:
         """Wait for a message to be accepted in a transaction, and count it when that is durable:
-        one that is rolled back counts nothing. `begun_ns`: when it came, if not now."""
-        if begun_ns is None:
-            begun_ns = self._store.clock.elapsed_ns()
+        one that is rolled back counts nothing. `begun_ns`: when it came, if it is answered when
+        the transaction ends; else only the application knows when, and calls `acknowledged`."""
         try:
             receipt = await accepting
         except KeyReused as refused:
@@ -70,7 +78,23 @@ class Senders:
         tx.on_durable(partial(self._note, queue, caller, receipt, begun_ns))
         return receipt
 
-    def _note(self, queue: str, caller: str, verdict: Receipt | KeyReused, begun_ns: int) -> None:
+    def acknowledged(self, queue: str, caller: str, took_s: float) -> None:
+        """An application has answered a sender, after so long."""
+        sender = self._of(queue, caller)
+        sender.last_ms = self._store.clock.now_ms()
+        sender.slowest_s = max(sender.slowest_s, took_s)
+        sender.ack_seconds.observe(took_s)
+
+    def repeated(self, queue: str, caller: str, cause: str) -> None:
+        """An application knows a message again, and why it was repeated."""
+        sender = self._of(queue, caller)
+        sender.repeats += 1
+        sender.causes[cause] = sender.causes.get(cause, 0) + 1
+        (self._accepted.get((queue, True)) or self._counter(queue, True)).value += 1
+
+    def _note(
+        self, queue: str, caller: str, verdict: Receipt | KeyReused, begun_ns: int | None
+    ) -> None:
         if isinstance(verdict, Receipt):
             sender = self._of(queue, caller)
             known = self._accepted.get((queue, verdict.duplicate))
@@ -82,7 +106,11 @@ class Senders:
                 sender.first += 1
             clock = self._store.clock
             sender.last_ms = clock.now_ms()
-            sender.ack_seconds.observe((clock.elapsed_ns() - begun_ns) / 1e9)
+            if begun_ns is not None:
+                took_s = (clock.elapsed_ns() - begun_ns) / 1e9
+                sender.ack_seconds.observe(took_s)
+                if took_s > sender.slowest_s:
+                    sender.slowest_s = took_s
         else:
             self._of(queue, caller).refused += 1
 

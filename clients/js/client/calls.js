@@ -77,8 +77,8 @@ export class Client extends TableCalls {
     await this._once("not_dead", "POST", ["jobs", id, "redrive"]);
   }
 
-  async settle(id, step, { done, result = null }) {
-    await this._once("not_dead", "POST", ["jobs", id, "settle"], { body: { step, done, result } });
+  async settle(id, step, { done, result = null, reason = "" }) {
+    await this._once("not_dead", "POST", ["jobs", id, "settle"], { body: { step, done, result, reason } });
   }
 
   worker(queue, handler, options) {

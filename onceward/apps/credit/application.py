@@ -67,6 +67,8 @@ class Application(msgspec.Struct, omit_defaults=True):
     again: int = 0
     """How many further notifications there were about it."""
     differences: list[Difference] = []
+    unheard: str = ""
+    """`late` or `closed`, if an acknowledgement of it cannot have been heard in time."""
 
     def note(self, came: Notification, now_ms: int) -> Repeat:
         """Take note of one more notification; says why it came. Only for `again` and `fresher`

@@ -1,19 +1,20 @@
 """Credit intake as an application: what is accepted, how it is worked on, what goes out."""
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from onceward.app import App
 from onceward.apps.credit import calls
 from onceward.apps.credit.application import Application, Pull, Repeat, body_of, key_of
-from onceward.apps.credit.decision import decide, report_of
-from onceward.apps.credit.settings import Settings, admit
+from onceward.apps.credit.decision import Decide, Decision, Report, decision_of, report_of
+from onceward.apps.credit.settings import Settings, admit, load_decide
 from onceward.apps.credit.soap import Envelope, Notification
 from onceward.errors import (
     AlreadyEnded,
@@ -29,10 +30,12 @@ from onceward.errors import (
 from onceward.records import UserTransaction
 from onceward.service.job import Job
 
+T = TypeVar("T")
+
 logger = logging.getLogger("onceward.credit")
 
 PULLS, RESULTS, NOTICES = "credit", "credit.results", "credit.notices"
-STEP = "pull"
+STEP, DECISION = "pull", "decision"
 # In the log, of a pull whose lease was lost: when that was, and when its answer came.
 ANSWER_OWED = "its lease was lost, and the bureau may answer yet"
 LATE_ANSWER = "the bureau has answered too late for the lease,"
@@ -56,10 +59,20 @@ _WHY_CHARS_MAX = 500
 class Credit:
     """The application. `app` is what is started, served and worked."""
 
-    def __init__(self, settings: Settings, app: App | None = None, outside: Any = calls) -> None:
-        """`outside` has `pull` and `deliver`, as `calls` does. Raises `bad_settings`,
+    def __init__(
+        self,
+        settings: Settings,
+        app: App | None = None,
+        outside: Any = calls,
+        decide: Decide | None = None,
+    ) -> None:
+        """`outside` has `pull` and `deliver`, as `calls` does. `decide` replaces the function
+        that the setting names; only a process that works needs one. Raises `bad_settings`,
         `BadInput`."""
         self.settings = admit(settings)
+        if decide is None and settings.work:
+            decide = load_decide(settings.decide)
+        self._decide = decide
         self._outside = outside
         self.app = app or App(
             settings.database,
@@ -101,11 +114,38 @@ class Credit:
         """Take all notifications of an envelope in: durable when this returns. For each, why it
         came. If it raises, some may have been taken in: it can be sent again."""
 
-        async def take(piece: Sequence[Notification], tx: UserTransaction) -> list[Repeat]:
-            await tx.fetch([key_of(envelope.organisation, one.opportunity) for one in piece])
-            return [await self._accept(tx, envelope.organisation, one) for one in piece]
+        return await self._for_each(envelope, self._accept)
 
-        async def commit(piece: Sequence[Notification]) -> list[Repeat]:
+    async def note_unheard(self, envelope: Envelope, outcome: str) -> None:
+        """Note that the acknowledgement of an envelope cannot have been heard in time, and why."""
+
+        async def note(tx: UserTransaction, organisation: str, came: Notification) -> None:
+            key = key_of(organisation, came.opportunity)
+            known = await tx.get(key, Application)
+            if known is not None and known.unheard != outcome:
+                known.unheard = outcome
+                tx.put(key, known)
+
+        await self._for_each(envelope, note)
+
+    async def unheard(self, organisation: str, opportunities: Sequence[str]) -> dict[str, str]:
+        """What was noted of acknowledgements of applications, by opportunity."""
+        places = [key_of(organisation, id_) for id_ in opportunities]
+        found = await self.app.run(lambda tx: tx.get_many(places, Application))
+        return {one.opportunity: one.unheard for one in found if one is not None and one.unheard}
+
+    async def _for_each(
+        self,
+        envelope: Envelope,
+        fn: Callable[[UserTransaction, str, Notification], Awaitable[T]],
+    ) -> list[T]:
+        """Run a function on each notification, in as few commits as hold them."""
+
+        async def take(piece: Sequence[Notification], tx: UserTransaction) -> list[T]:
+            await tx.fetch([key_of(envelope.organisation, one.opportunity) for one in piece])
+            return [await fn(tx, envelope.organisation, one) for one in piece]
+
+        async def commit(piece: Sequence[Notification]) -> list[T]:
             try:
                 return await self.app.run(partial(take, piece))
             except TooLarge:
@@ -118,7 +158,7 @@ class Credit:
         pieces = _pieces(envelope.notifications)
         # All at once: engines take commits together that come together.
         taken = await asyncio.gather(*[commit(piece) for piece in pieces])
-        return [repeat for some in taken for repeat in some]
+        return [one for some in taken for one in some]
 
     async def _accept(self, tx: UserTransaction, organisation: str, came: Notification) -> Repeat:
         key = key_of(organisation, came.opportunity)
@@ -249,7 +289,7 @@ class Credit:
         except msgspec.ValidationError as error:
             # A person has entered it, and may do so again.
             await job.reopen(STEP, f"what was said to be its report is none: {error}")
-        decision = decide(report)
+        decision = await self._decided(job, report)
         # From here on everything is one commit, with the end of the job.
         organisation, opportunity = job.body["organisation"], job.body["opportunity"]
         application = await self._application(job.tx, organisation, opportunity)
@@ -265,6 +305,23 @@ class Credit:
             # In order: nothing of an earlier pull is told after what a later one brought.
             await job.send(RESULTS, msgspec.to_builtins(result), order_key=opportunity)
         return {"report": report.number, "outcome": decision.outcome}
+
+    async def _decided(self, job: Job, report: Report) -> Decision:
+        """What the operator's function decides. It is a step, so that all attempts at the job have
+        one decision."""
+
+        async def call() -> Decision:
+            assert self._decide is not None  # for processes that work it is loaded
+            fields: Mapping[str, str | None] = job.body["fields"]
+            found = self._decide(report, fields)
+            if inspect.isawaitable(found):
+                found = await found
+            try:
+                return decision_of(found)
+            except msgspec.ValidationError as error:
+                raise Fail(f"the function {self.settings.decide or 'decide'}: {error}") from error
+
+        return decision_of(await job.step(DECISION, call))
 
     async def report(self, notice: Job) -> str:
         """Report a pull that has failed or is in doubt to Salesforce, with the reason. Notices

@@ -1,5 +1,9 @@
-"""What a bureau reports, and what is decided by it: plain values and plain rules."""
+"""What a bureau reports, what is decided by it, and an example of rules: plain values.
 
+`decide` is an example. An operator names a function of its own in the setting `decide`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -47,6 +51,21 @@ class Decision(msgspec.Struct, frozen=True):
     reasons: list[str]
 
 
+Decide = Callable[[Report, Mapping[str, str | None]], Decision | Awaitable[Decision]]
+"""Decides by a report and the fields of the application. It may be called again after an error;
+what it returns is recorded, and holds for the pull."""
+
+
+def decision_of(value: Any) -> Decision:
+    """A decision, as a function returned it or a step recorded it. Raises
+    `msgspec.ValidationError` for what is none, or too long to be kept."""
+    decision = msgspec.convert(value, Decision, from_attributes=True)
+    size_bytes, most = len(msgspec.json.encode(decision.reasons)), limits.REASONS_BYTES_MAX
+    if size_bytes > most:
+        raise msgspec.ValidationError(f"reasons of {size_bytes:,} bytes, and {most:,} can be kept")
+    return decision
+
+
 def read_report(answer: bytes) -> Report:
     """The report in an answer. Raises `msgspec.DecodeError` for what is none, or too large to be
     kept."""
@@ -66,9 +85,9 @@ def _admit(report: Report) -> Report:
     return report
 
 
-def decide(report: Report) -> Decision:
-    """Declined for a low score or long arrears, a person's business where something is unclear,
-    approved else."""
+def decide(report: Report, fields: Mapping[str, str | None] | None = None) -> Decision:
+    """An example: declined for a low score or long arrears, a person's business where something is
+    unclear, approved else."""
     against = []
     if report.score < SCORE_LEAST:
         against.append(f"the score is {report.score}, less than {SCORE_LEAST}")

@@ -8,11 +8,13 @@
     POST /credit/applications/ORG/ID/settle     settle a pull in doubt, with a reason
 
 An acknowledgement is sent when all of a message is durable. How long that took, and why messages
-came again, is counted for each sender: `/metrics` shows it.
+came again, is counted for each sender: `/v1/senders` and `/metrics` show it.
 """
 
+import asyncio
 import hmac
 import logging
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -20,10 +22,12 @@ from msgspec import Meta
 
 from onceward import limits as core_limits
 from onceward.apps.credit import limits, soap
-from onceward.apps.credit.application import Application, Pull
+from onceward.apps.credit.application import Application, Pull, Repeat
 from onceward.apps.credit.credit import PULLS, Credit
+from onceward.apps.credit.deliveries import Cause, Deliveries, Outcome, outcome_of
 from onceward.apps.credit.outbound import wsdl
 from onceward.apps.credit.record_id import long_id
+from onceward.callers import caller_id
 from onceward.errors import BadInput, OncewardError
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
@@ -33,6 +37,7 @@ from onceward.web.site import Site
 logger = logging.getLogger("onceward.credit")
 
 PREFIX = "/credit"
+_CAUSE_OF: dict[Repeat, Cause] = {"fresher": "fields", "again": "again"}
 _KEY_CHARS_MAX = 200
 
 
@@ -76,6 +81,7 @@ class Intake(Site):
     def __init__(self, credit: Credit) -> None:
         super().__init__(ROUTES, self)
         self.credit = credit
+        self.deliveries = Deliveries()
         credit.app.mount(PREFIX, self)
 
     def refusal(self, error: OncewardError) -> Response:
@@ -97,23 +103,75 @@ class Intake(Site):
                 raise OncewardError(
                     "messages of this organisation are not taken here", code="wrong_organisation"
                 )
-            repeats = await self.credit.accept(envelope)
+            await self._deliver(request, envelope, begun_ns)
         except OncewardError as error:
             app.meters.count("credit_refused", code=error.code)
             logger.warning("an outbound message was refused: %s", error)
             return _fault(error)
-        for repeat in repeats:
-            app.meters.count("credit_notifications", organisation=organisation, why=repeat)
-        took_s = (app.store.clock.elapsed_ns() - begun_ns) / 1e9
-        app.meters.histogram("credit_ack_seconds", organisation=organisation).observe(took_s)
         return Response(200, soap.ACK, soap.CONTENT_TYPE)
 
+    async def _deliver(self, request: Request, envelope: soap.Envelope, begun_ns: int) -> None:
+        """Take an envelope in, and count how long that took and why its notifications came."""
+        app, organisation = self.credit.app, envelope.organisation
+        ids = {one.id for one in envelope.notifications}
+        causes = self.deliveries.begin(organisation, ids, begun_ns)
+        gone = asyncio.ensure_future(request.gone())
+        outcome: Outcome = "failed"
+        try:
+            repeats = await self.credit.accept(envelope)
+            took_s = (app.store.clock.elapsed_ns() - begun_ns) / 1e9
+            outcome = outcome_of(took_s, gone.done())
+        finally:
+            gone.cancel()
+            self.deliveries.end(organisation, ids, outcome)
+        app.meters.histogram("credit_ack_seconds", organisation=organisation).observe(took_s)
+        app.senders.acknowledged(PULLS, caller_id(organisation), took_s)
+        await self._count(envelope, repeats, causes)
+        if outcome != "acknowledged":
+            # Nobody waits for the acknowledgement any more: this delays nothing.
+            logger.warning(
+                "an acknowledgement for %s was not heard in time (%s, after %.1f s): it will be "
+                "sent again",
+                *(organisation, outcome, took_s),
+            )
+            with suppress(OncewardError):  # all of it is stored: the answer stays the same
+                await self.credit.note_unheard(envelope, outcome)
+
+    async def _count(
+        self, envelope: soap.Envelope, repeats: list[Repeat], causes: dict[str, Cause]
+    ) -> None:
+        app, organisation = self.credit.app, envelope.organisation
+        came = list(zip(envelope.notifications, repeats, strict=True))
+        strangers = {
+            one.opportunity
+            for one, repeat in came
+            if repeat == "redelivered" and one.id not in causes
+        }
+        noted: dict[str, str] = {}
+        if strangers:
+            with suppress(OncewardError):
+                noted = await self.credit.unheard(organisation, sorted(strangers))
+        for one, repeat in came:
+            app.meters.count("credit_notifications", organisation=organisation, why=repeat)
+            cause: str | None = _CAUSE_OF.get(repeat) or causes.get(one.id)
+            if repeat == "first":
+                causes.setdefault(one.id, "early")  # if it is in this envelope again
+                if cause is None:
+                    continue
+            cause = cause or noted.get(one.opportunity, "unknown")
+            app.meters.count("credit_repeats", organisation=organisation, cause=cause)
+            app.senders.repeated(PULLS, caller_id(organisation), cause)
+
     async def describe(self, request: Request) -> Response:
+        """The WSDL, for those who may send."""
         self._insist_secret(request)
+        try:
+            self._insist_certificate(request)
+        except OncewardError as error:
+            return _fault(error)
         host = request.header(b"host") or "localhost"
-        scheme = request.scope.get("scheme", "http")
         path = request.scope["path"]
-        return Response(200, wsdl(f"{scheme}://{host}{path}"), soap.CONTENT_TYPE)
+        return Response(200, wsdl(f"{_scheme(request)}://{host}{path}"), soap.CONTENT_TYPE)
 
     async def _body(self, request: Request) -> bytes:
         try:
@@ -201,6 +259,18 @@ ROUTES = [
     Route("POST", "/applications/{organisation}/{id}/pulls", Intake.pull_again, "Pull again"),
     Route("POST", "/applications/{organisation}/{id}/settle", Intake.settle, "Settle a pull"),
 ]
+
+
+def _scheme(request: Request) -> str:
+    """How the sender reaches this server. A proxy that the setting `proxies` names is believed:
+    it ends TLS. Others could make up the header."""
+    told = (request.header(b"x-forwarded-proto") or "").rpartition(",")[2].strip().lower()
+    client = request.scope.get("client")
+    connections = request.scope["onceward"].connections
+    if told in ("http", "https") and client and connections.is_proxy(str(client[0])):
+        return told
+    scheme: str = request.scope.get("scheme", "http")
+    return scheme
 
 
 def _fault(error: OncewardError) -> Response:

@@ -12,3 +12,9 @@ SOAP_ATTRIBUTES_MAX = 16
 SOAP_NAMESPACE_CHARS_MAX = 256
 SOAP_NOTIFICATIONS_MAX = 100
 SOAP_NOTIFICATION_BYTES_MAX = 150_000
+# So long Salesforce waits for an acknowledgement, and so many notifications are kept in memory to
+# tell why they come again.
+ACK_S_MAX = 60.0
+DELIVERIES_KEPT_MAX = 20_000
+# The reasons of a decision, as JSON: they are kept in the record of the application.
+REASONS_BYTES_MAX = 3_000

@@ -1,13 +1,15 @@
 """How an installation of credit intake runs: CREDIT_… in the environment."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from onceward import limits
+from onceward.apps.credit.decision import Decide
 from onceward.apps.credit.record_id import long_id
 from onceward.errors import BadInput, OncewardError
 
@@ -38,6 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     salesforce: str
     """The URL to which results go."""
     salesforce_authorization: str = ""
+    decide: str = ""
+    """The function that decides, as `module:function`; see `decision.Decide`."""
     work: bool = True
     """Whether this process pulls and delivers; else it only takes messages in."""
     lease_s: Annotated[float, Meta(gt=0, le=limits.LEASE_MS_MAX / 1000)] = 60.0
@@ -106,6 +110,25 @@ def admit(settings: Settings) -> Settings:
         if not (said.isascii() and said.isprintable()):
             raise _wrong(f"{_variables([f'{name}_authorization'])} has plain characters only")
     return msgspec.structs.replace(settings, organisations=organisations, certificates=certificates)
+
+
+def load_decide(path: str) -> Decide:
+    """The function that `module:function` names. Raises `bad_settings`."""
+    variable = _variables(["decide"])
+    if not path:
+        raise _wrong(
+            f"set {variable} to your function that decides, as in rules:decide. The example is "
+            "onceward.apps.credit.decision:decide"
+        )
+    module, _, name = path.partition(":")
+    try:
+        found: Any = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise _wrong(f"{variable}: {path!r} cannot be loaded: {error}") from error
+    if not callable(found):
+        raise _wrong(f"{variable}: {path!r} is not a function")
+    function: Decide = found
+    return function
 
 
 def _is_url(text: str) -> bool:

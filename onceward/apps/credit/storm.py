@@ -260,6 +260,7 @@ class Storm:
             "BUREAU": f"{self._outside}/bureau/pulls",
             "BUREAU_KEYS": str(int(plan.keys)),
             "SALESFORCE": f"{self._outside}/salesforce/results",
+            "DECIDE": "onceward.apps.credit.decision:decide",
             "WORK": work,
             "NAME": name,
             "SLOTS": str(_SLOTS),

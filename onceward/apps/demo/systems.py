@@ -6,6 +6,7 @@ from onceward.app import App
 from onceward.apps.board import Board
 from onceward.apps.credit import calls
 from onceward.apps.credit.credit import Credit
+from onceward.apps.credit.decision import decide
 from onceward.apps.credit.intake import Intake
 from onceward.apps.credit.settings import Settings as CreditSettings
 from onceward.apps.credit.storm import ORGANISATION
@@ -66,7 +67,7 @@ def _take_credit(app: App, settings: Settings) -> None:
         concurrency=_PULLS_AT_ONCE,
         retry_first_ms=200,
     )
-    Intake(Credit(told, app, Pullers(app)))
+    Intake(Credit(told, app, Pullers(app), decide))
 
 
 class Pullers:

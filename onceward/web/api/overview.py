@@ -88,6 +88,9 @@ class SenderLine(msgspec.Struct):
     ack_ms: float | None
     """The median of how long it took until a message was durable."""
     ack_99_ms: float | None
+    ack_max_ms: float | None
+    causes: dict[str, int]
+    """Why messages were repeated, where the application knows: how often, by cause."""
 
 
 class SenderList(msgspec.Struct):
@@ -146,8 +149,10 @@ async def senders(server: "Server", request: Request) -> Response:
             sender.repeats,
             sender.refused,
             sender.last_ms,
-            _ms(sender.ack_seconds.quantile(0.5)),
-            _ms(sender.ack_seconds.quantile(0.99)),
+            _ms(sender.ack_s(0.5)),
+            _ms(sender.ack_s(0.99)),
+            _ms(sender.slowest_s) if sender.ack_seconds.count else None,
+            sender.causes,
         )
         for its_queue, name, sender in server.app.senders
         if queue in (None, its_queue)

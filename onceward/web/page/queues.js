@@ -85,6 +85,8 @@ export function senderTable() {
     { name: "Other body", kind: "number", update: (cell, s) => mark(put(cell, count(s.refused)), "warn", s.refused) },
     { name: "Ack", kind: "number", show: (s) => span(s.ack_ms) },
     { name: "Ack, 99 %", kind: "number", show: (s) => span(s.ack_99_ms) },
+    { name: "Ack, max", kind: "number", show: (s) => span(s.ack_max_ms) },
+    { name: "Causes of repeats", show: (s) => Object.entries(s.causes).map(([cause, n]) => `${cause} ${count(n)}`).join(", ") },
     { name: "Last", kind: "number", show: (s) => time(s.last_ms) },
   ], (s) => `${s.queue}\n${s.sender}`, "Nobody has sent anything since this node began.");
 }

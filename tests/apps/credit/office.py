@@ -28,6 +28,7 @@ SETTINGS = Settings(
     bureau_authorization="Bearer of pulls",
     salesforce="http://salesforce.example/results",
     salesforce_authorization="Bearer of results",
+    decide="onceward.apps.credit.decision:decide",
     lease_s=2,
     concurrency=8,
 )

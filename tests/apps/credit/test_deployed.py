@@ -83,6 +83,7 @@ def server(world: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
             "SECRET": SECRET,
             "BUREAU": f"{world}/bureau",
             "SALESFORCE": f"{world}/salesforce",
+            "DECIDE": "onceward.apps.credit.decision:decide",
             "RETRY_FIRST_MS": "10",
         }.items():
             patched.setenv(f"CREDIT_{name}", text)
@@ -123,6 +124,11 @@ def test_a_client_of_others_is_acknowledged(server: ServerProcess) -> None:
         "PartnerUrl": "https://example.com",
     }
     assert client.service.notifications(**message, Notification=records) is True
+    # A sender that repeats what was acknowledged in time is told of as such.
+    assert client.service.notifications(**message, Notification=records) is True
+    said = Command(server).said("credit", "senders")
+    assert "(maximum)" in said
+    assert "acknowledged 100" in said
     path = f"/credit/applications/{ORGANISATION}/{opportunity(number)}"
     shown = get(server, path)
     fields = shown["application"]["fields"]

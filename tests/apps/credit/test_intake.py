@@ -11,6 +11,7 @@ import pytest
 from onceward.apps.credit import soap
 from onceward.apps.credit.intake import Intake
 from onceward.errors import BadInput, Unavailable
+from onceward.web.connections import Connections
 from tests.apps.credit.envelopes import BAD, GOOD, ORGANISATION, SESSION, envelope, opportunity
 from tests.apps.credit.office import SECRET, World, make
 from tests.service.apps import Apps
@@ -192,9 +193,47 @@ async def test_a_body_too_large_to_be_read_is_a_fault(patched: pytest.MonkeyPatc
 async def test_the_endpoint_describes_itself(patched: pytest.MonkeyPatch) -> None:
     async with office(patched) as (_, caller):
         answer = await caller("GET", f"{SOAP}?wsdl=")
-        root = ElementTree.fromstring(answer.body)
-        [address] = root.iter("{http://schemas.xmlsoap.org/wsdl/soap/}address")
-        assert address.get("location") == f"http://127.0.0.1:8080{SOAP}"
+        assert address(answer) == f"http://127.0.0.1:8080{SOAP}"
+
+
+def address(answer: Answer) -> str | None:
+    """Where the service is, by its WSDL."""
+    root = ElementTree.fromstring(answer.body)
+    [found] = root.iter("{http://schemas.xmlsoap.org/wsdl/soap/}address")
+    return found.get("location")
+
+
+@virtual
+async def test_the_wsdl_is_for_those_with_a_certificate(patched: pytest.MonkeyPatch) -> None:
+    header = "X-Client-Certificate-SHA256"
+    async with office(patched, secret="", certificates=("ab" * 32,)) as (_, caller):
+        for headers in ([], [(header, "cd" * 32)]):
+            answer = await caller("GET", "/credit/soap", headers=headers)
+            assert answer.status == 403
+            fault_of(answer)
+        answer = await caller("GET", "/credit/soap", headers=[(header, "ab" * 32)])
+        assert address(answer) == "http://127.0.0.1:8080/credit/soap"
+
+
+@virtual
+async def test_the_wsdl_believes_only_proxies_about_the_scheme(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    async with office(patched) as (_, caller):
+        caller.server.connections = Connections(proxies=["10.0.0.0/8"])
+        for client, told, scheme in (
+            (("10.0.0.7", 5), "https", "https"),
+            (("10.0.0.7", 5), "HTTPS", "https"),
+            (("10.0.0.7", 5), "http, https", "https"),
+            (("10.0.0.7", 5), "gopher", "http"),
+            (("10.0.0.7", 5), "", "http"),
+            (("127.0.0.1", 5), "https", "http"),
+            (("192.0.2.1", 5), "https", "http"),
+            (None, "https", "http"),
+        ):
+            headers = [("X-Forwarded-Proto", told)] if told else []
+            answer = await caller("GET", SOAP, headers=headers, client=client)
+            assert address(answer) == f"{scheme}://127.0.0.1:8080{SOAP}", (client, told)
 
 
 @virtual

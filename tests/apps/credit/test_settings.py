@@ -4,7 +4,8 @@ import pytest
 
 from onceward import limits
 from onceward.apps.credit.credit import Credit
-from onceward.apps.credit.settings import Settings, load
+from onceward.apps.credit.decision import decide
+from onceward.apps.credit.settings import Settings, load, load_decide
 from onceward.errors import OncewardError
 
 ENOUGH = {
@@ -78,5 +79,31 @@ def test_a_process_that_stops_waits_for_pulls_that_nobody_could_repeat() -> None
     told = {**ENOUGH, "CREDIT_DATABASE": "memory://", "CREDIT_BUREAU_TIMEOUT_S": "700"}
     for keys, drain_s in (("0", 700), ("1", limits.DRAIN_S)):
         settings = load({**told, "CREDIT_BUREAU_KEYS": keys})
-        assert (settings.drain_s, Credit(settings).app._drain_s) == (drain_s, drain_s)
+        assert (settings.drain_s, Credit(settings, decide=decide).app._drain_s) == (
+            drain_s,
+            drain_s,
+        )
     assert load({**told, "CREDIT_BUREAU_TIMEOUT_S": "1"}).drain_s == limits.DRAIN_S
+
+
+def test_the_function_that_decides_is_named_by_a_setting() -> None:
+    settings = load({**ENOUGH, "CREDIT_DECIDE": "onceward.apps.credit.decision:decide"})
+    assert load_decide(settings.decide) is decide
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("", "set CREDIT_DECIDE to your function"),
+        ("no.such.module:decide", "No module named"),
+        ("onceward.apps.credit.decision:no_such", "no attribute 'no_such'"),
+        ("onceward.apps.credit.decision", "cannot be loaded"),
+        ("onceward.apps.credit.decision:SCORE_GOOD", "is not a function"),
+    ],
+)
+def test_a_process_that_works_needs_a_function_that_decides(path: str, why: str) -> None:
+    told = {**ENOUGH, "CREDIT_DATABASE": "memory://", "CREDIT_DECIDE": path}
+    with pytest.raises(OncewardError, match=why) as caught:
+        Credit(load(told))
+    assert caught.value.code == "bad_settings"
+    Credit(load({**told, "CREDIT_WORK": "0"}))  # which only takes messages in
