@@ -244,6 +244,10 @@ def print_course(course: "Course", out: Console) -> None:
             ),
         ),
         (
+            "repeats",
+            ", ".join(f"{cause} {times:,}" for cause, times in sorted(course.causes.items())),
+        ),
+        (
             "workers",
             f"{plan.workers}; {course.kills} were killed, {course.pauses} paused for "
             f"twice their lease of {plan.lease_s:g} s"

@@ -93,6 +93,7 @@ def small(plan: Plan) -> Course:
     """A storm that went well."""
     course = Course(plan, envelopes=3, acknowledged=8, slowest_s=0.12, kills=1, decided=2)
     course.pulled.done, course.pulled.most, course.told.results = 2, 1, 6
+    course.accepted, course.repeats, course.causes = 2, 6, {"acknowledged": 6}
     return course
 
 

@@ -57,11 +57,19 @@ class Deliveries:
             self._last.popitem(last=False)
         return causes
 
-    def end(self, organisation: str, ids: Iterable[str], outcome: Outcome) -> None:
-        """They were answered, or could not be."""
+    def end(
+        self, organisation: str, ids: Iterable[str], outcome: Outcome, begun_ns: int
+    ) -> set[str]:
+        """What began at `begun_ns` was answered, or could not be. Returns those that came again
+        meanwhile: the other delivery may have been stored first."""
+        overlapped = set()
         for id_ in ids:
-            if (organisation, id_) in self._last:
+            last = self._last.get((organisation, id_))
+            if last is not None:
                 self._last[organisation, id_] = outcome
+                if last != begun_ns:
+                    overlapped.add(id_)
+        return overlapped
 
     def __len__(self) -> int:
         return len(self._last)

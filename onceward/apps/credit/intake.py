@@ -14,6 +14,7 @@ came again, is counted for each sender: `/v1/senders` and `/metrics` show it.
 import asyncio
 import hmac
 import logging
+from collections import Counter
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -113,17 +114,20 @@ class Intake(Site):
     async def _deliver(self, request: Request, envelope: soap.Envelope, begun_ns: int) -> None:
         """Take an envelope in, and count how long that took and why its notifications came."""
         app, organisation = self.credit.app, envelope.organisation
-        ids = {one.id for one in envelope.notifications}
+        ids = Counter(one.id for one in envelope.notifications)
         causes = self.deliveries.begin(organisation, ids, begun_ns)
         gone = asyncio.ensure_future(request.gone())
         outcome: Outcome = "failed"
+        twice = {id_ for id_, times in ids.items() if times > 1}
         try:
             repeats = await self.credit.accept(envelope)
             took_s = (app.store.clock.elapsed_ns() - begun_ns) / 1e9
             outcome = outcome_of(took_s, gone.done())
         finally:
             gone.cancel()
-            self.deliveries.end(organisation, ids, outcome)
+            twice |= self.deliveries.end(organisation, ids, outcome, begun_ns)
+        for id_ in twice - causes.keys():
+            causes[id_] = "early"
         app.meters.histogram("credit_ack_seconds", organisation=organisation).observe(took_s)
         app.senders.acknowledged(PULLS, caller_id(organisation), took_s)
         await self._count(envelope, repeats, causes)
@@ -154,10 +158,8 @@ class Intake(Site):
         for one, repeat in came:
             app.meters.count("credit_notifications", organisation=organisation, why=repeat)
             cause: str | None = _CAUSE_OF.get(repeat) or causes.get(one.id)
-            if repeat == "first":
-                causes.setdefault(one.id, "early")  # if it is in this envelope again
-                if cause is None:
-                    continue
+            if repeat == "first" and cause != "failed":
+                continue  # what came before it has stored nothing, or is counted itself
             cause = cause or noted.get(one.opportunity, "unknown")
             app.meters.count("credit_repeats", organisation=organisation, cause=cause)
             app.senders.repeated(PULLS, caller_id(organisation), cause)

@@ -9,7 +9,7 @@ new notification has fresher fields. Each envelope that was answered makes a lin
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
 from time import sleep
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from onceward.ids import Ids
 
 _TIMEOUT_S = 60.0  # as long as Salesforce waits
 _FAILURES_MAX = 20
+_HEADERS = {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": '""'}
 _ACK = b"<Ack>true</Ack>"
 _SESSION = "00D!a-session-that-nobody-should-keep"
 
@@ -39,6 +40,9 @@ class Plan(msgspec.Struct):
     """Over how much time it is spread."""
     fresher: float = 0.05
     """The share of notifications that are new ones."""
+    hang_up: float = 0.0
+    """The share of envelopes after which the sender closes the connection without waiting for the
+    acknowledgement, and sends them again later."""
 
 
 class Answered(msgspec.Struct):
@@ -70,6 +74,10 @@ def send_all(plan: Plan, fraction: "Chance") -> Iterator[Answered]:
             [_notification(number, plan, fraction) for number in some],
             session=_SESSION,
         )
+        if fraction() < plan.hang_up:
+            _hang_up(plan.url, envelope)
+            numbers += some
+            continue
         answered = _send(plan.url, envelope, len(some))
         yield answered
         if not answered.acknowledged and failures < _FAILURES_MAX:
@@ -101,13 +109,19 @@ def _notification(number: int, plan: Plan, fraction: Chance) -> tuple[str, dict[
     return f"04l{number:012d}", fields
 
 
+def _hang_up(url: str, envelope: bytes) -> None:
+    """Send an envelope, and be gone before it is answered."""
+    parts = urlsplit(url)
+    with suppress(OSError), closing(HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)) as connection:
+        connection.request("POST", parts.path, envelope, _HEADERS)
+
+
 def _send(url: str, envelope: bytes, notifications: int) -> Answered:
     parts = urlsplit(url)
     began_ns = boot_ns()
-    headers = {"Content-Type": "text/xml; charset=utf-8", "SOAPAction": '""'}
     try:
         with closing(HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)) as connection:
-            connection.request("POST", parts.path, envelope, headers)
+            connection.request("POST", parts.path, envelope, _HEADERS)
             answer = connection.getresponse()
             text = answer.read()
             acknowledged = answer.status == 200 and _ACK in text

@@ -32,6 +32,8 @@ ACK_S_MAX = 1.0
 _LOOK_S = 0.5
 # The share of the time over which messages are spread.
 _SENDING = 0.6
+# The share of envelopes whose sender does not wait for the acknowledgement.
+_HANG_UP = 0.05
 _SLOTS = 8
 # More of anything is no storm that a machine could bear.
 _MANY = 100_000
@@ -110,6 +112,11 @@ class Course:
     """Workers that have ended by themselves, since the database did not answer them."""
     doubts: int = 0
     """Cases that had to wait for a person."""
+    accepted: int = 0
+    """Applications that the server has counted as new."""
+    repeats: int = 0
+    """Notifications that it has known again, and by the cause of each."""
+    causes: dict[str, int] = field(default_factory=dict)
     decided: int = 0
     pulled: Pulled = field(default_factory=Pulled)
     told: Told = field(default_factory=Told)
@@ -127,6 +134,15 @@ class Course:
         wrong = {
             f"{self.notifications - self.acknowledged} notifications are not acknowledged": (
                 self.acknowledged != self.notifications
+            ),
+            f"{self.accepted} of {plan.applications} applications were counted": (
+                self.accepted != plan.applications
+            ),
+            f"{self.repeats} repeats have the causes {self.causes}": (
+                # Those of envelopes that were hung up on come beside.
+                self.repeats < self.notifications - plan.applications
+                or self.repeats != sum(self.causes.values())
+                or "unknown" in self.causes
             ),
             f"{plan.applications - self.decided} applications are not decided": (
                 self.decided != plan.applications
@@ -221,6 +237,7 @@ class Storm:
             troubling = group.create_task(self._trouble())
             sending = [group.create_task(self._send(stack, n)) for n in range(self.plan.senders)]
             await asyncio.gather(*sending)
+            await self._count_repeats()
             await self._until(self._all_ended)
             await troubling
             await self._until(self._all_settled, for_s=self.plan.lease_s)
@@ -328,6 +345,7 @@ class Storm:
             "applications": self.plan.applications,
             "times": self.plan.times // self.plan.senders,
             "last_s": self.plan.last_s * _SENDING,
+            "hang_up": _HANG_UP,
         }
         text = msgspec.json.encode(told).decode()
         name = f"sender{number}"
@@ -344,6 +362,15 @@ class Storm:
             self._show(course)
 
     # What has become of it.
+
+    async def _count_repeats(self) -> None:
+        """What the server tells of the sender: how much was new, and why it repeats itself."""
+        found = await self._client.call("GET", "v1", "senders", type=dict, query={"queue": PULLS})
+        for sender in found["senders"]:
+            self.course.accepted += sender["accepted"]
+            self.course.repeats += sender["repeats"]
+            for cause, times in sender["causes"].items():
+                self.course.causes[cause] = self.course.causes.get(cause, 0) + times
 
     async def _until(self, holds: Callable[[], Any], for_s: float = 0.0) -> None:
         """Look again and again until something holds, and goes on to hold for so long."""

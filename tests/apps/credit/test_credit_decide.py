@@ -1,6 +1,5 @@
 """The operator's own function decides, once for each pull."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +33,11 @@ async def test_the_function_gets_the_report_and_the_fields(
     def decide(report: Report, fields: Mapping[str, str | None]) -> Any:
         got.append((report, fields))
         decision = Decision("review", ["we look at all of them"])
-        return asyncio.sleep(1, decision) if later else decision
+        return slowly(decision) if later else decision
+
+    async def slowly(decision: Decision) -> Decision:
+        await apps.sleep(5)
+        return decision
 
     apps = Apps(shared=False)
     credit = Credit(SETTINGS, apps.make(), decide=decide)

@@ -39,7 +39,10 @@ def test_the_cause_of_a_repeat_is_what_became_of_the_delivery_before() -> None:
     assert known.begin("o", ["a", "b"], 0) == {}
     assert known.begin("o", ["a"], 59 * S) == {"a": "early"}
     assert known.begin("o", ["a", "b"], 61 * S) == {"a": "early", "b": "late"}
-    known.end("o", ["a", "b"], "closed")
+    # Both came again since they began first.
+    assert known.end("o", ["a", "b"], "acknowledged", 0) == {"a", "b"}
+    assert known.begin("o", ["a", "b"], 61 * S) == {"a": "acknowledged", "b": "acknowledged"}
+    assert known.end("o", ["a", "b"], "closed", 61 * S) == set()
     assert known.begin("p", ["a"], 62 * S) == {}
     assert known.begin("o", ["a"], 62 * S) == {"a": "closed"}
 
@@ -48,9 +51,9 @@ def test_deliveries_take_a_bounded_memory() -> None:
     known = Deliveries(most=3)
     for number in range(10):
         known.begin("o", [f"{number}"], 0)
-        known.end("o", [f"{number}"], "acknowledged")
+        known.end("o", [f"{number}"], "acknowledged", 0)
     assert len(known) == 3
-    known.end("o", ["0"], "closed")  # which is forgotten
+    assert known.end("o", ["0"], "closed", 0) == set()  # which is forgotten
     assert len(known) == 3
     assert known.begin("o", ["9", "0"], 1) == {"9": "acknowledged"}
 
@@ -64,17 +67,31 @@ async def test_a_sender_that_ignores_acknowledgements_is_found_out(
             assert is_ack(await post(caller, envelope(1)))
         fresher = write(ORGANISATION, [notification(1, "04l000000000009", Name="Other")])
         again = write(ORGANISATION, [notification(1, "04l000000000008", Name="Other")])
-        for body in (fresher, again, envelope(2, 2)):
+        twice = write(ORGANISATION, [notification(2, "04l000000000007", Name="New")] * 2)
+        for body in (fresher, again, envelope(2, 2), twice):
             assert is_ack(await post(caller, body))
         line = await seen(caller)
-        assert line["causes"] == {"acknowledged": 2, "fields": 1, "again": 1, "early": 1}
-        assert (line["accepted"], line["repeats"]) == (2, 5)
+        assert line["causes"] == {"acknowledged": 2, "fields": 2, "again": 1, "early": 2}
+        assert (line["accepted"], line["repeats"]) == (2, 7)
         assert 0 <= line["ack_ms"] <= line["ack_99_ms"] <= line["ack_max_ms"]
         metrics = (await caller("GET", "/metrics")).body.decode()
         labels = f'organisation="{ORGANISATION}",cause="acknowledged"'
         assert f"onceward_credit_repeats_total{{{labels}}} 2\n" in metrics
         assert 'onceward_accepted_total{queue="credit",duplicate="no"} 2\n' in metrics
-        assert 'onceward_accepted_total{queue="credit",duplicate="yes"} 5\n' in metrics
+        assert 'onceward_accepted_total{queue="credit",duplicate="yes"} 7\n' in metrics
+
+
+@virtual
+async def test_repeats_at_the_same_time_are_early_whichever_is_stored_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with office(monkeypatch, work=False) as (_, caller):
+        # Several commits for each, so that any of them may be the first with a notification.
+        bodies = [envelope(*range(60)), envelope(*reversed(range(60)), *range(40))]
+        answers = await asyncio.gather(*[post(caller, body) for body in bodies])
+        assert all(map(is_ack, answers))
+        line = await seen(caller)
+        assert (line["accepted"], line["repeats"], line["causes"]) == (60, 100, {"early": 100})
 
 
 @virtual

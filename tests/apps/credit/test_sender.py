@@ -59,6 +59,22 @@ async def test_what_is_not_acknowledged_is_sent_again() -> None:
     assert sum(one.notifications for one in answered if one.acknowledged) == 6
 
 
+async def test_what_was_hung_up_on_is_sent_again() -> None:
+    endpoint, left = Endpoint(), 3
+
+    def hang_up(url: str, envelope: bytes) -> None:
+        nonlocal left
+        left -= 1
+        plan.hang_up = 1.0 if left else 0.0
+
+    plan = Plan("http://x", ORGANISATION, 3, 2, hang_up=1.0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sender, "_hang_up", hang_up)
+        answered = await run(endpoint, plan)
+    assert left == 0
+    assert sum(one.notifications for one in answered) == 6
+
+
 async def test_only_an_acknowledgement_is_one() -> None:
     for answer, acknowledged in (
         (plain(200, soap.ACK), True),

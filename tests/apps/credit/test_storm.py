@@ -35,7 +35,7 @@ async def blow(plan: Plan, url: str, folder: Path) -> Course:
         f"{course.kills} workers killed, {course.pauses} paused; {course.pulled.asked} requests "
         f"to the bureau, {course.pulled.refused} refused, {course.pulled.lost} answers lost; "
         f"{course.pulled.done} pulls, {course.doubts} in doubt; {course.told.results} results, "
-        f"{course.told.repeated} of them told again"
+        f"{course.told.repeated} of them told again; repeats by cause: {course.causes}"
     )
     return course
 
@@ -83,6 +83,7 @@ def test_what_goes_wrong_is_told() -> None:
     course = Course(Plan(applications=2, times=4, kills=1, pauses=0, keys=False))
     course.kills, course.decided, course.told.results = 1, 2, 6
     course.acknowledged = 8
+    course.accepted, course.repeats, course.causes = 2, 7, {"acknowledged": 6, "closed": 1}
     course.pulled.done, course.pulled.most = 2, 1
     assert course.violations() == []
     course.pulled.most = 2
@@ -97,6 +98,14 @@ def test_what_goes_wrong_is_told() -> None:
     assert course.violations() == ["1 applications are not decided"]
     course.decided, course.pulled.done = 2, 3
     assert course.violations() == ["there were 3 pulls for 2 applications"]
+    course.pulled.done, course.accepted = 2, 3
+    assert course.violations() == ["3 of 2 applications were counted"]
+    course.accepted, course.causes = 2, {"acknowledged": 6, "unknown": 1}
+    assert len(course.violations()) == 1
+    course.causes = {"acknowledged": 6}
+    assert course.violations() == ["7 repeats have the causes {'acknowledged': 6}"]
+    course.repeats = 5
+    assert course.violations() == ["5 repeats have the causes {'acknowledged': 6}"]
 
 
 @pytest.mark.parametrize(
