@@ -126,10 +126,25 @@ def _is_one_bit_off(content: bytes, offset: int, salt: bytes) -> bool:
     delta, left = _CRC_POLYNOMIAL, 0 if error is None else min(payload_bytes * 8, _BITS_TRIED_MAX)
     for bit in range(left):
         if delta == error:
-            sector = (start + payload_bytes - 1 - bit // 8) // BLOCK_BYTES * BLOCK_BYTES
-            return any(view[sector : sector + BLOCK_BYTES])
+            at = start + payload_bytes - 1 - bit // 8
+            sector = at // BLOCK_BYTES * BLOCK_BYTES
+            payload = bytearray(view[start : start + payload_bytes])
+            payload[at - start] ^= 0x80 >> bit % 8
+            return any(view[sector : sector + BLOCK_BYTES]) and _is_understood(payload)
         delta = delta >> 1 ^ (_CRC_POLYNOMIAL if delta & 1 else 0)
     return False
+
+
+def _is_understood(payload: bytearray) -> bool:
+    """Whether a payload has commits with text in them. The checksum alone has 32 bits: one large
+    frame of a few hundred that are torn is a single bit away from it by chance."""
+    try:
+        for commit in _decoder.decode(payload):
+            for record in commit:
+                record.value.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _frame_error(head: bytes, rest: memoryview, salt: bytes) -> int | None:

@@ -197,6 +197,37 @@ def test_a_frame_that_lacks_a_sector_with_a_single_bit_is_torn() -> None:
     assert len(parse(HEADER, FRAMES[0], torn.ljust(padded(len(torn)), b"\0"))[1]) == 1
 
 
+def test_a_torn_frame_whose_checksum_is_one_bit_off_by_chance_is_torn() -> None:
+    records = [Record(("p", f"{n:04d}"), b'"value"', 3) for n in range(60)]
+    whole = frame_of(3, [records])
+    # Its second sector is what an earlier use of the segment has left there: frames.
+    torn = bytearray(whole)
+    torn[BLOCK_BYTES : 2 * BLOCK_BYTES] = frame_of(1, COMMITS[1], b"old salt")[:BLOCK_BYTES]
+    payload_bytes = len(encode_commits([records]))
+
+    def error(content: bytes) -> int:
+        payload = slice(FRAME_HEAD_BYTES, FRAME_HEAD_BYTES + payload_bytes)
+        return zlib.crc32(whole[payload]) ^ zlib.crc32(content[payload])
+
+    # Choose 32 bits of it such that another single bit would put the checksum right.
+    wanted = error(torn) ^ error(flipped(whole, 2 * BLOCK_BYTES + 9))
+    base: dict[int, tuple[int, int]] = {}
+    for bit in range(32):
+        change, chosen = error(flipped(whole, BLOCK_BYTES + 40 + bit // 8, bit % 8)), 1 << bit
+        while change and change.bit_length() in base:
+            other = base[change.bit_length()]
+            change, chosen = change ^ other[0], chosen ^ other[1]
+        base[change.bit_length()] = change, chosen
+    bits = 0
+    while wanted:
+        change, chosen = base[wanted.bit_length()]
+        wanted, bits = wanted ^ change, bits ^ chosen
+    for byte in range(4):
+        torn[BLOCK_BYTES + 40 + byte] ^= bits >> 8 * byte & 0xFF
+    assert error(torn) == error(flipped(whole, 2 * BLOCK_BYTES + 9))
+    assert len(parse(HEADER, *FRAMES[:1], bytes(torn))[1]) == 1
+
+
 def test_a_frame_with_two_flipped_bits_is_the_torn_end_unless_another_follows() -> None:
     said = f"the frame at byte {ENDS[2]} is corrupt, others follow"
     for offset in range(FRAME_BYTES - 1):
