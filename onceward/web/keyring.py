@@ -93,27 +93,38 @@ class Keyring:
         """Remove a key, here at once and on other nodes soon. Returns whether it was there. With
         the last key of its caller, the caller is suspended; `others` have keys elsewhere."""
 
+        suspended = False
+
         async def fn(tx: Transaction) -> str:
+            nonlocal suspended
             known = await tx.get(_key(digest), StoredKey)
             if known is None:
                 return ""
             tx.delete(_key(digest))
-            await self._suspend_without_keys(tx, known.name, by, others)
+            suspended = await self._suspend_without_keys(tx, known.name, by, others)
             return known.name
 
+        async def again(tx: Transaction) -> None:
+            # Keys that were made or removed at the same time are seen by now.
+            if not await self._suspend_without_keys(tx, removed, by, others) and suspended:
+                await suspensions.resume(tx, Caller("key", "", removed).id)
+
         removed = await self._store.run(fn)
-        if removed:  # once more, in case its last two keys were removed at the same time
-            await self._store.run(lambda tx: self._suspend_without_keys(tx, removed, by, others))
+        if removed:
+            await self._store.run(again)
         self._take({known: key for known, key in self.keys.items() if known != digest})
         return bool(removed)
 
     async def _suspend_without_keys(
         self, tx: Transaction, name: str, by: str, others: Collection[str]
-    ) -> None:
+    ) -> bool:
+        """Suspend a caller that has no keys. Returns whether it has none."""
         caller = Caller("key", "", name).id
         rows = await tx.scan(PARTITION, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
-        if caller not in others and all(row.value.name != name for row in rows):
-            await suspensions.suspend(tx, caller, by)
+        if caller in others or any(row.value.name == name for row in rows):
+            return False
+        await suspensions.suspend(tx, caller, by)
+        return True
 
     def _take(self, found: dict[str, StoredKey]) -> None:
         before, self.keys = self._callers, found

@@ -1,9 +1,12 @@
 """Keys that are made while a server runs count at once, and on other nodes soon."""
 
+from typing import Any
+
 import pytest
 
 from onceward import limits
 from onceward.errors import BadInput
+from onceward.parts import suspensions
 from onceward.web.keyring import Keyring
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
@@ -90,3 +93,25 @@ async def test_what_cannot_be_a_key_is_refused() -> None:
         keyring.keys = dict.fromkeys(map(str, range(limits.KEYS_MAX)))  # type: ignore[arg-type]
         with pytest.raises(BadInput, match="already"):
             await keyring.make("a", ("all",), "ann")
+
+
+@virtual
+async def test_a_key_made_while_the_last_one_is_removed_leaves_nobody_suspended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suspend = suspensions.suspend
+    made = []
+    async with serving(auth=keyed(op="all")[0]) as caller:
+        ring = caller.server.keyring
+        _, digest = await ring.make("billing", ("send:q",), "key:op")
+
+        async def meanwhile(tx: Any, whose: str, by: str) -> None:
+            if not made:
+                made.append(await ring.make("billing", ("send:q",), "key:op"))
+            await suspend(tx, whose, by)
+
+        monkeypatch.setattr(suspensions, "suspend", meanwhile)
+        assert await ring.remove(digest, "key:op")
+        assert len(made) == 1
+        found = await Caller(caller.server, "ow_op").ok("GET", "/v1/callers/suspended")
+        assert found["callers"] == []
