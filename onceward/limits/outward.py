@@ -14,8 +14,9 @@ OUTWARD_TIMEOUT_MS_MAX = 120_000
 OUTWARD_CALLS_MAX = 2_000
 # So long some of them wait for a host that has enough under way; others come back later.
 HOST_LINE_S = 1.0
-# So soon those come back who came to one of which nothing is known yet.
+# So soon those come back who came to one of which nothing is known yet, so long after each other.
 HOST_UNKNOWN_S = 0.25
+HOST_BEHIND_S = 0.000_25
 # Those who came to one in trouble come back after its pause, so long after each other, and so much
 # later at the most.
 HOST_BACK_S = 0.01

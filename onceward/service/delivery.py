@@ -180,9 +180,9 @@ class Delivery:
         now_ms: int,
         timeout_s: float,
     ) -> Answer | OncewardError:
-        body = _body(webhook)
         headers = {"content-type": "application/json"}
         headers |= {name.lower(): value for name, value in given.items()}
+        body = _body(webhook, headers["content-type"])
         headers["onceward-timer"] = quote(webhook.timer)
         secrets = endpoint.secrets_at(now_ms)
         headers |= signing.headers(secrets, id_, now_ms // 1_000, body)
@@ -306,8 +306,12 @@ def _url(webhook: Webhook, endpoint: Endpoint) -> str:
     return f"{path.rstrip('/')}/{quote(webhook.timer, safe='')}{mark}{query}"
 
 
-def _body(webhook: Webhook) -> bytes:
+def _body(webhook: Webhook, content_type: str) -> bytes:
+    """Text with a content type of its own is sent as it is, everything else as JSON."""
     body = webhook.call.body
+    kind = content_type.partition(";")[0].strip().lower()
+    if isinstance(body, str) and kind != "application/json" and not kind.endswith("+json"):
+        return body.encode()
     if body is None:
         body = {"id": webhook.timer, "due_ms": webhook.due_ms, "number": webhook.number}
     return encode(body, (WEBHOOKS, "body"))

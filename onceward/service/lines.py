@@ -37,11 +37,16 @@ class Lines:
         if self._hosts.answers(host):
             if self._is_long(host, line):
                 return self._later_s(host, line, now_ns)
-            return await self._wait(host, line)
+            return await self._wait(host, line, line.gap_s)
         if self._hosts.in_trouble(host):
             return self._later_s(host, line, now_ns)
         # Nothing is known of it yet. Soon it will be, or it takes long: then that is no hurry.
-        return max(limits.HOST_UNKNOWN_S, (now_ns - line.since_ns) / 1e9)
+        since_s = (now_ns - line.since_ns) / 1e9
+        if since_s < limits.HOST_UNKNOWN_S and len(line.waiting) < self._waiting_max:
+            return await self._wait(host, line, limits.HOST_UNKNOWN_S - since_s)
+        line.next_ns = max(line.next_ns, now_ns + int(limits.HOST_UNKNOWN_S * 1e9))
+        behind_s = line.tell(now_ns) * limits.HOST_BEHIND_S
+        return max(limits.HOST_UNKNOWN_S, since_s) + min(behind_s, limits.HOST_WAIT_S_MAX)
 
     def leave(
         self, host: Hashable, slot: Slot, answered: bool | None, *, well: bool = True
@@ -72,12 +77,12 @@ class Lines:
         line.next_ns = max(line.next_ns, now_ns + int(later_s * 1e9))
         return later_s
 
-    async def _wait(self, host: Hashable, line: "_Line") -> Slot | float:
+    async def _wait(self, host: Hashable, line: "_Line", look_s: float) -> Slot | float:
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[Slot | float] = loop.create_future()
         line.waiting.append(turn)
         # Should nothing be under way any more, and nobody say that it is over.
-        waker = loop.call_later(line.gap_s, self._wake, host)
+        waker = loop.call_later(look_s, self._wake, host)
         try:
             return await turn
         except asyncio.CancelledError:
@@ -86,6 +91,10 @@ class Lines:
             raise
         finally:
             waker.cancel()
+
+    def _is_overdue(self, line: "_Line") -> bool:
+        """Whether a host that nothing is known of should have answered by now."""
+        return (self._elapsed_ns() - line.since_ns) / 1e9 >= limits.HOST_UNKNOWN_S
 
     def _wake(self, host: Hashable) -> None:
         """Let as many go on as may."""
@@ -99,6 +108,8 @@ class Lines:
                 if not isinstance(slot, Slot):
                     line.gap_s = self._gap_s(host, slot)
                     if self._hosts.answers(host):
+                        return
+                    if not self._hosts.in_trouble(host) and not self._is_overdue(line):
                         return
                     slot = self._later_s(host, line, self._elapsed_ns())
                 turn.set_result(slot)

@@ -513,3 +513,27 @@ async def test_a_change_of_an_endpoint_holds_for_the_next_call(elsewhere: bool) 
         while await status(app, "last") != "failed":
             await apps.sleep(0.01)
         assert len(world.posts) == before
+
+
+@virtual
+async def test_text_with_its_own_content_type_is_sent_as_it_is_and_signed() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    async with apps.make(outward=world.outward()) as app:
+        await app.store.run(lambda tx: endpoints.put(tx, "e", URL, SECRET))
+        for kind, body in (
+            ("text/plain; charset=utf-8", 'h\u00e9 "there"'),
+            ("application/xml", "<a/>"),
+            ("application/json", "text"),
+            ("application/cloudevents+json", "text"),
+            ("text/plain", {"a": 1}),
+        ):
+            headers = {"Content-Type": kind}
+            await app.timers.set(None, endpoint="e", body=body, headers=headers, delay_s=0)
+            await apps.sleep(1)
+        bodies = [post.body.decode() for post in world.posts]
+        assert bodies == ['h\u00e9 "there"', "<a/>", '"text"', '"text"', '{"a":1}']
+        for post in world.posts:
+            signed = post.headers["webhook-signature"]
+            at = datetime.fromtimestamp(int(post.headers["webhook-timestamp"]), UTC)
+            assert Webhook(SECRET).sign(post.id, at, post.body.decode()) == signed

@@ -138,12 +138,13 @@ class Places:
         job.limit_key = limit_key
         job.dedupe = dedupe
         job.caller = caller
+        job.since_ms = ready_ms or 0
         if cause is not None:
             job.cause = cause
         elif tx.job:
             job.cause = Effect("job", tx.job)
         if order_key is None or await become_head(tx, id_, job, order_key):
-            await self._place(tx, id_, job, ready_ms, new=True)
+            await self._place(tx, id_, job, new=True)
         tx.add((job_partition(slot), f"{id_}#job"), job)  # its `job_key`
         return id_, job
 
@@ -301,8 +302,8 @@ class Places:
     ) -> None:
         """Let a job wait for its time, or for a worker if that has come.
 
-        It is ready from now on, if `ready_ms` does not say since when. One that is `new` goes
-        to a worker at hand straight away.
+        It is ready since `since_ms` of the job, else since `ready_ms`, else from now on. One that
+        is `new` goes to a worker at hand straight away.
         """
         if job.due_ms > tx.now_ms:
             job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
@@ -319,7 +320,7 @@ class Places:
             body = msgspec.json.decode(encode(claim.body, job_key(id_)))
             taker.promise(tx, msgspec.structs.replace(claim, body=body))
             return
-        since_ms = tx.now_ms if ready_ms is None else ready_ms
+        since_ms = job.since_ms or (tx.now_ms if ready_ms is None else ready_ms)
         # What has failed before comes behind what has not, of the same priority: so poison, which
         # is tried again and again, takes only what time the others leave.
         rank = 2 * job.priority + (job.attempt > 0)

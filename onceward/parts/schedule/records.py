@@ -125,6 +125,8 @@ class Job(msgspec.Struct, omit_defaults=True):
     """The job or timer whose commit has sent it."""
     effects: list[Effect] = []
     """What its own commit has made: the first few."""
+    since_ms: int = 0
+    """Since when it counts as ready, however often it is given back; 0: since it is."""
     quarantined: bool = False
     """Whether this stands for a record that could not be read; the body is what was left of it."""
 
