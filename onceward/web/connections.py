@@ -202,9 +202,9 @@ class Connections:
             )
         elif limit == "total":
             logger.warning(
-                "there are %d connections, as many as the setting `connections` allows: a new one "
-                "was %s",
-                *(self.most, "refused" if done == "refused" else "taken for an idle one"),
+                "there are %d connections, as many as the setting `connections` allows: %s",
+                self.most,
+                "a new one was refused" if done == "refused" else "an idle one was closed",
             )
 
     def _find_place(self, address: str) -> str:

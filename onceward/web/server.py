@@ -336,6 +336,12 @@ class Server:
         """Who has made a request, or for whom another node makes it. However often one asks that,
         it counts once as a request of its caller. Raises `no_credentials`, `rate_limited`."""
         caller = self._caller(request)
+        self.count(request, caller)
+        return caller
+
+    def count(self, request: Request, caller: Access) -> None:
+        """Count a request of a caller who has shown valid credentials, once. Raises
+        `rate_limited`."""
         connection = request.scope.get(CONNECTION)
         if connection is not None:
             connection.authenticate()
@@ -343,7 +349,6 @@ class Server:
             request.scope[_COUNTED] = True
             if not is_from_node(request):  # there it was counted
                 self._rates.take(caller.id)
-        return caller
 
     def _count_at(self, mount: Mount, request: Request) -> None:
         """Count a request to a mounted application, which may ask for credentials of its own or

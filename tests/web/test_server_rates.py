@@ -39,6 +39,20 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_come_again() -> None
 
 
 @virtual
+async def test_signing_in_and_asking_for_the_session_count() -> None:
+    auth, keys = keyed(ann="send:*", ben="send:*")
+    apps = Apps(shared=False)
+    async with serving(apps.make(), auth=auth, **RATE) as server:
+        browser = Browser(server)
+        for _ in range(2):
+            assert (await browser.enter(token=keys["ann"])).status == 200
+        assert (await browser("GET", "/v1/session")).status == 200
+        assert (await browser("GET", "/v1/session")).verdict == (429, "rate_limited")
+        assert (await browser.enter(token=keys["ann"])).verdict == (429, "rate_limited")
+        assert (await Browser(server).enter(token=keys["ben"])).status == 200
+
+
+@virtual
 async def test_what_is_public_and_who_is_not_known_has_no_rate() -> None:
     auth, keys = keyed(ann="all")
     async with serving(auth=auth, **RATE) as server:
@@ -63,7 +77,7 @@ async def test_what_a_caller_does_at_the_console_counts_with_the_rest() -> None:
     async with serving(auth=auth, **RATE) as server:
         browser, ann = Browser(server), Caller(server.server, keys["ann"])
         await browser.enter(token=keys["ann"])
-        for _ in range(3):
+        for _ in range(2):
             assert (await browser("GET", "/v1/pulse")).status == 200
         assert (await browser("GET", "/v1/pulse")).status == 429
         assert (await ann("GET", "/v1/pulse")).status == 429

@@ -95,6 +95,7 @@ async def enter(server: "Server", request: Request) -> Response:
     else:
         bearer = f"Bearer {asked.token.strip()}"
         caller = server.auth.caller(bearer, server.app.store.clock.now_ms())
+        server.count(request, caller)
         credential = server.auth.credential(bearer)
         session = await server.sessions.open(caller, credential, request)
     return _answer(server, request, session)
@@ -105,6 +106,9 @@ async def get(server: "Server", request: Request) -> Response:
     session = await server.sessions.find(request)
     if session is None:
         raise BadInput("nobody is signed in", code="no_credentials", dev=server.auth.dev)
+    holder = server.sessions.holder(session)
+    if holder is not None:
+        server.count(request, holder)
     return Response.of(_view(server, session))
 
 
