@@ -16,8 +16,10 @@ import type {
   Queue,
   Rated,
   Receipt,
+  RetryOptions,
   RoomInfo,
   RoomSettings,
+  ServerClock,
   RoomState,
   RoomStep,
   Table,
@@ -73,13 +75,21 @@ export class Client {
   cancel(id: string): Promise<void>;
   /** Let a dead job try again. */
   redrive(id: string): Promise<void>;
-  /** Say what became of a step in doubt. */
-  settle(id: string, step: string, outcome: { done: boolean; result?: any; reason?: string }): Promise<void>;
+  /** Report what became of a step in doubt, and why you know. */
+  settle(
+    id: string,
+    step: string,
+    outcome: { done: boolean; result?: any; reason?: string },
+  ): Promise<void>;
   /** Runs a function on the jobs of a queue. */
   worker(queue: string, handler: (claim: Claim, signal: AbortSignal) => any, options?: WorkerOptions): Worker;
 
   // Queues.
 
+  /** What time it is for the server. */
+  serverClock(): Promise<ServerClock>;
+  /** Accept a clock that is far ahead of the last commit. Idempotent. */
+  confirmClock(): Promise<ServerClock>;
   queues(): Promise<Queue[]>;
   queue(name: string): Promise<Queue>;
   configure(queue: string, settings: Record<string, any>): Promise<Queue>;
@@ -92,6 +102,8 @@ export class Client {
     queue: string,
     chosen?: { reason?: string; orderKey?: string; sinceMs?: number },
     progress?: (done: number) => void,
+    /** Gets the number of jobs with steps in doubt. */
+    inDoubt?: (count: number) => void,
   ): Promise<number>;
   /** Cancel all jobs of a queue that wait; resolves to how many. */
   purge(queue: string, progress?: (done: number) => void): Promise<number>;
@@ -122,6 +134,7 @@ export class Client {
       description?: string;
       disabled?: boolean;
       secret?: string;
+      retry?: RetryOptions;
     },
   ): Promise<Endpoint>;
   endpoint(id: string, options?: { secret?: boolean }): Promise<Endpoint>;

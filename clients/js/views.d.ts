@@ -54,6 +54,8 @@ export interface Job {
   endedMs?: number;
   worker?: string;
   history?: Record<string, any>[];
+  /** The last settlements of steps in doubt. */
+  settled?: Record<string, any>[];
 }
 
 export interface Queue {
@@ -84,6 +86,21 @@ export interface LockStatus {
   waiters: { owner: string; sinceMs: number; number: number }[];
 }
 
+/** When a call that failed is attempted again. */
+export interface RetryOptions {
+  /** The pauses between attempts, in seconds. */
+  pausesS?: number[];
+  attemptsMax?: number;
+  timeoutS?: number;
+}
+
+/** When a call that failed is attempted again, as the server has it. */
+export interface RetryPolicy {
+  pausesMs?: number[] | null;
+  attemptsMax?: number | null;
+  timeoutMs?: number | null;
+}
+
 export interface TimerOptions {
   id?: string;
   key?: string;
@@ -104,9 +121,10 @@ export interface TimerOptions {
   orderKey?: string;
   limitKey?: string;
   priority?: number;
+  retry?: RetryOptions;
 }
 
-/** A timer as it is: active, firing, success, failed, skipped, cancelled or ended. */
+/** A timer as it is: active, suspended, firing, success, failed, skipped, cancelled or ended. */
 export interface Timer {
   id: string;
   state: string;
@@ -122,6 +140,7 @@ export interface Timer {
   body?: any;
   appendId?: boolean;
   attemptsMax?: number | null;
+  retry?: RetryPolicy | null;
   orderKey?: string | null;
   limitKey?: string | null;
   priority?: number | null;
@@ -157,7 +176,17 @@ export interface Endpoint {
   secrets?: { secret: string; untilMs?: number | null }[];
   /** Whether calls wait, since its secrets need a server key that the server does not have. */
   suspended?: boolean;
+  retry?: RetryPolicy | null;
   duplicate?: boolean;
+}
+
+/** What time it is for a server. */
+export interface ServerClock {
+  nowMs: number;
+  /** What the clock of its machine or of its database shows. */
+  wallMs: number;
+  /** Whether that is not believed, since it is far ahead of the last commit. */
+  held: boolean;
 }
 
 export interface RoomSettings {

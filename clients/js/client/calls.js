@@ -78,11 +78,22 @@ export class Client extends TableCalls {
   }
 
   async settle(id, step, { done, result = null, reason = "" }) {
-    await this._once("not_dead", "POST", ["jobs", id, "settle"], { body: { step, done, result, reason } });
+    const body = { step, done, result, reason };
+    await this._once("not_dead", "POST", ["jobs", id, "settle"], { body });
   }
 
   worker(queue, handler, options) {
     return new Worker(this, queue, handler, options);
+  }
+
+  // The clock of the server.
+
+  serverClock() {
+    return this._call("GET", ["clock"]);
+  }
+
+  confirmClock() {
+    return this._call("POST", ["clock", "confirm"]);
   }
 
   // Queues.
@@ -112,22 +123,25 @@ export class Client extends TableCalls {
     return [jobs, next];
   }
 
-  redriveAll(queue, chosen = {}, progress) {
-    return this.#pages(["queues", queue, "redrive"], asked(chosen), progress);
+  redriveAll(queue, chosen = {}, progress, inDoubt) {
+    return this.#pages(["queues", queue, "redrive"], asked(chosen), progress, inDoubt);
   }
 
   purge(queue, progress) {
     return this.#pages(["queues", queue, "purge"], {}, progress);
   }
 
-  async #pages(path, chosen, progress) {
+  async #pages(path, chosen, progress, inDoubt) {
     let done = 0;
+    let held = 0;
     for (let start = ""; start !== null; ) {
-      const { jobs, next = null } = await this._call("POST", path, { body: { ...chosen, start } });
+      const { jobs, inDoubt: more = 0, next = null } = await this._call("POST", path, { body: { ...chosen, start } });
       done += jobs;
+      held += more;
       progress?.(done);
       start = next;
     }
+    inDoubt?.(held);
     return done;
   }
 

@@ -39,15 +39,17 @@ function shown(value, name = "") {
   );
 }
 
-// Members as the server has them, without those that are not given. Times in seconds become ms.
+// Members as the server has them, without those that are not given. Times in seconds become ms, also
+// those in a retry policy.
 export function asked(members) {
   const found = {};
   for (let [name, value] of Object.entries(members)) {
     if (value === undefined || value === null) continue;
     if (/[a-z]S$/.test(name)) {
-      value = milliseconds(value, name);
+      value = Array.isArray(value) ? value.map((one) => milliseconds(one, name)) : milliseconds(value, name);
       name = name.slice(0, -1) + "Ms";
     }
+    if (name === "retry") value = asked(value);
     found[name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)] = value;
   }
   return found;

@@ -33,8 +33,8 @@ const held: number = await client.hold(["a", "b"], (lock) => lock.token, { lease
 const [steps, next] = await client.roomHistory("board");
 const { seats } = await client.createTable("corner", { policy: { maxWins: 3 } });
 const standing: Standing = await client.stand("corner", live, { lane: "main" });
-const [waiters, next] = await client.waitlist("corner", { limit: 10 });
-console.log(waiters[0]?.users, waiters[0]?.position.toFixed(), next?.length);
+const [waiters, more] = await client.waitlist("corner", { limit: 10 });
+const waiting: string = `${waiters[0]?.users} ${waiters[0]?.position.toFixed()} ${more?.length}`;
 standing.subscribe((place) => place.position ?? seats.X?.user);
 const moved: Json = await live.act("move", "corner", { move: 1 });
 const outcome = (await client.match("m")).outcome?.winners;
