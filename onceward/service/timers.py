@@ -2,11 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from onceward import limits
 from onceward.callers import Caller, caller_id
-from onceward.errors import AddressRefused, BadInput
+from onceward.errors import AddressRefused, AlreadyEnded, BadInput, NoSuchTimer
 from onceward.outward.addresses import Guard
 from onceward.outward.headers import admit_headers
 from onceward.outward.retries import RetryPolicy, read_policy
@@ -71,7 +71,8 @@ class Timers:
         """Let something happen at a time: a job in a queue, or a POST to a URL or endpoint.
 
         When: `at_ms` or `delay_s`, once; `every_s` or `cron` (in the time zone `zone`), again and
-        again, beginning with `at_ms` or `delay_s` if one is given. A time that has passed is due
+        again, from `at_ms` or `delay_s` on if one is given: `every_s` at that time, `cron` at its
+        first match from then on. A time that has passed is due
         at once. `catch_up` says which times count that passed while no node ran: `all`, `last`
         or `none`.
 
@@ -223,12 +224,53 @@ class Timers:
 
         return await self._run(fn, tx)
 
+    @overload
     async def cancel(
-        self, id_: str, *, caller: Caller | str = "", tx: AnyTransaction | None = None
-    ) -> View:
-        """Let a timer not fire, or no more. Raises `NoSuchTimer`, `AlreadyEnded`."""
+        self,
+        id_: str,
+        *,
+        missing_ok: Literal[False] = False,
+        caller: Caller | str = "",
+        tx: AnyTransaction | None = None,
+    ) -> View: ...
+    @overload
+    async def cancel(
+        self,
+        id_: str,
+        *,
+        missing_ok: bool,
+        caller: Caller | str = "",
+        tx: AnyTransaction | None = None,
+    ) -> View | None: ...
+    async def cancel(
+        self,
+        id_: str,
+        *,
+        missing_ok: bool = False,
+        caller: Caller | str = "",
+        tx: AnyTransaction | None = None,
+    ) -> View | None:
+        """Cancel a timer. Idempotent.
+
+        With `missing_ok`, a timer that has fired already is returned as it is, and an unknown one
+        is None: a transaction that cancels a reminder does not fail because the reminder was
+        faster. Else raises `NoSuchTimer`, `AlreadyEnded`.
+        """
         owner = caller_id(caller)
-        return await self._run(lambda tx: self.part.cancel(tx, id_, caller=owner), tx)
+
+        async def fn(tx: Transaction) -> View | None:
+            try:
+                return await self.part.cancel(tx, id_, caller=owner)
+            except NoSuchTimer:
+                if not missing_ok:
+                    raise
+                return None
+            except AlreadyEnded:
+                if not missing_ok:
+                    raise
+                return await self.part.get(tx, id_, caller=owner)
+
+        return await self._run(fn, tx)
 
     async def resume(self, caller: str) -> int:
         """Let the suspended timers of a caller, given by its id, go on. Returns how many."""

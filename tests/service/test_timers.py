@@ -1,10 +1,11 @@
 """Timers of an application: they fire in its process, and belong to its transactions."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from onceward.errors import BadInput, KeyReused, NoSuchTimer
+from onceward.errors import AlreadyEnded, BadInput, KeyReused, NoSuchTimer
 from onceward.service.job import Job
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
@@ -222,3 +223,43 @@ async def test_a_long_list_is_whole_and_in_order() -> None:
         assert [view.id for view in await app.timers.find(most=7, after=ids[9])] == ids[10:17]
         wanted = [id_ for id_ in ids if id_.startswith("5")]
         assert [view.id for view in await app.timers.find(prefix="5", most=1_000)] == wanted
+
+
+@virtual
+async def test_a_transaction_may_cancel_a_timer_that_has_fired_or_is_unknown() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        await app.timers.set("fired", queue="q", delay_s=0)
+        await app.timers.set("waits", queue="q", delay_s=60)
+        await apps.sleep(1)
+
+        async def pay(tx: Any) -> list[str | None]:
+            tx.put(("paid", "order-7"), True)
+            views = [
+                await app.timers.cancel(id_, missing_ok=True, tx=tx)
+                for id_ in ("fired", "waits", "unknown")
+            ]
+            return [view and view.status for view in views]
+
+        assert await app.run(pay) == ["success", "cancelled", None]
+        with pytest.raises(AlreadyEnded):
+            await app.timers.cancel("fired")
+        with pytest.raises(NoSuchTimer):
+            await app.timers.cancel("unknown")
+
+
+@virtual
+async def test_a_cron_timer_starts_at_its_first_match_from_a_time_on() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        midnight_ms = (apps.clock.now_ms() // 86_400_000 + 2) * 86_400_000
+        half_past_two_ms = midnight_ms + 9_000_000
+        set_ = partial(app.timers.set, "t", queue="q", cron="30 2 * * *")
+        assert (await set_(at_ms=midnight_ms)).timer.due_ms == half_past_two_ms
+        assert (await set_(at_ms=half_past_two_ms)).timer.due_ms == half_past_two_ms
+        after_ms = half_past_two_ms + 1
+        assert (await set_(at_ms=after_ms)).timer.due_ms == half_past_two_ms + 86_400_000
+        delay_s = (midnight_ms - apps.clock.now_ms()) / 1_000
+        assert (await set_(delay_s=delay_s)).timer.due_ms == half_past_two_ms
+        every = await app.timers.set("e", queue="q", every_s=60, at_ms=midnight_ms)
+        assert every.timer.due_ms == midnight_ms

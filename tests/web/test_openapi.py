@@ -31,6 +31,7 @@ DEFINED = {
     *("POST /v1/locks/renew", "POST /v1/locks/release"),
     *("POST /v1/timers", "GET /v1/timers", "GET /v1/timers/{id}", "PATCH /v1/timers/{id}"),
     *("DELETE /v1/timers/{id}", "POST /v1/timers/{id}/resend", "POST /timers", "GET /timers/{id}"),
+    "DELETE /timers/{id}",
     *("POST /v1/endpoints", "GET /v1/endpoints", "GET /v1/endpoints/{id}"),
     *("PUT /v1/endpoints/{id}", "PATCH /v1/endpoints/{id}", "DELETE /v1/endpoints/{id}"),
     *("POST /v1/endpoints/{id}/rotate", "POST /v1/endpoints/{id}/test"),

@@ -13,7 +13,7 @@ from onceward.errors import BadInput
 from onceward.keys import Key
 from onceward.outward.retries import RetryPolicy, admit_policy
 from onceward.parts import recurrence
-from onceward.parts.recurrence import CatchUp, Interval, Repeat
+from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.parts.schedule import PRIORITY_DEFAULT, Job, admit_job, due_partition, is_whole
 from onceward.server_key import ServerKeys
 from onceward.values import encode
@@ -183,11 +183,15 @@ def admit_due(due_ms: int, now_ms: int) -> None:
 
 def first_ms(spec: Spec, now_ms: int, ends_ms: int) -> int:
     """When a timer is due first; delays count from `ends_ms` on, when this millisecond ends."""
-    if spec.due_ms is not None:
-        return spec.due_ms
+    start_ms = spec.due_ms
     if spec.delay_ms is not None:
-        return ends_ms + spec.delay_ms if spec.delay_ms else now_ms
-    if isinstance(spec.repeat, Interval):
+        start_ms = ends_ms + spec.delay_ms if spec.delay_ms else now_ms
+    if start_ms is not None:
+        if not isinstance(spec.repeat, Cron) or type(start_ms) is not int or start_ms < 0:
+            return start_ms
+        # It is due at times that its expression names, and at no other.
+        now_ms = start_ms - 1
+    elif isinstance(spec.repeat, Interval):
         return ends_ms + spec.repeat.every_ms
     found_ms = None if spec.repeat is None else recurrence.next_ms(spec.repeat, now_ms)
     if found_ms is None:

@@ -69,6 +69,17 @@ class NewTimer(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     order_key: str | None = None
     limit_key: str | None = None
     priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
+    due_ms: Milliseconds | None = None
+    """In place of at and delay_ms. So timers can be posted as GET shows them; the members below
+    are ignored."""
+    state: Any = None
+    due: Any = None
+    left_ms: Any = None
+    made_ms: Any = None
+    fired: Any = None
+    next: Any = None
+    last: Any = None
+    duplicate: Any = None
 
 
 class TimerSet(TimerView, kw_only=True, omit_defaults=True):
@@ -99,7 +110,10 @@ async def set_(server: "Server", request: Request) -> Response:
     key = idempotency_key(request, asked.key)
     with refused_as("bad_timer"):
         target = _target(server, caller, asked)
-        spec = Spec(target, _due_ms(asked.at), asked.delay_ms, _repeat(asked), asked.catch_up)
+        at_ms = _due_ms(asked.at)
+        if at_ms is None and asked.delay_ms is None:
+            at_ms = asked.due_ms
+        spec = Spec(target, at_ms, asked.delay_ms, _repeat(asked), asked.catch_up)
         if isinstance(target, Call) and not target.url:
             await _insist_on_url(server, caller, target.endpoint)
         view, duplicate = await add(server, caller, spec, asked.id, key)

@@ -1,9 +1,12 @@
 """Timers in the plain form: hours, minutes, seconds and a URL; and how long it still takes."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Meta
+from msgspec.json import encode
 
 from onceward.errors import BadInput
 from onceward.parts.timers import Call, Spec
@@ -16,6 +19,8 @@ from onceward.web.routes import Route
 if TYPE_CHECKING:
     from onceward.web.server import Server
 
+_FORM = "application/x-www-form-urlencoded"
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 Whole = Annotated[int, Meta(ge=0)]
 Status = Literal["ACTIVE", "SUCCESS", "FAILED", "CANCELLED"]
 
@@ -57,7 +62,7 @@ class PlainView(msgspec.Struct):
 
 async def set_(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
-    raw = await request.body()
+    raw = await _read(request)
     try:
         asked = parse(raw, PlainTimer)
     except BadInput as error:
@@ -81,6 +86,33 @@ async def get(server: "Server", request: Request) -> Response:
     return Response.of(PlainView(view.id, time_left, _STATUSES[view.status]))
 
 
+async def cancel(server: "Server", request: Request) -> Response:
+    caller, id_ = server.caller(request), request.parameters["id"]
+    caller.insist("timer", id_)
+    view = await server.app.timers.cancel(id_, caller=caller.caller)
+    return Response.of(PlainView(view.id, 0, _STATUSES[view.status]))
+
+
+async def _read(request: Request) -> bytes:
+    """The body as JSON, also that of a form. Raises `BadInput`."""
+    kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
+    if kind != _FORM:
+        return await request.body()
+    raw = await request.body(kind=_FORM)
+    try:
+        fields = parse_qsl(
+            raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20
+        )
+    except ValueError as error:
+        raise BadInput(f"the form is not valid: {error}", code="not_text") from error
+    # Not as a dict: a field that is there twice is refused, as in JSON.
+    pairs = [
+        encode(name) + b":" + (text.encode() if _WHOLE.fullmatch(text) else encode(text))
+        for name, text in fields
+    ]
+    return b"{" + b",".join(pairs) + b"}"
+
+
 ROUTES = [
     Route(
         "POST",
@@ -99,5 +131,13 @@ ROUTES = [
         "A timer as it is, in the plain form",
         gives=PlainView,
         problems=("no_such_timer", "bad_name"),
+    ),
+    Route(
+        "DELETE",
+        "/timers/{id}",
+        cancel,
+        "Cancel a timer, in the plain form",
+        gives=PlainView,
+        problems=("no_such_timer", "bad_name", "already_ended"),
     ),
 ]

@@ -440,3 +440,23 @@ async def test_metrics_tell_how_many_were_set_and_how_late_they_were() -> None:
         assert 'onceward_timers_set_total{duplicate="no"} 1' in text
         assert 'onceward_timers_set_total{duplicate="yes"} 1' in text
         assert "onceward_lateness_seconds_count 1" in text
+
+
+@virtual
+async def test_timers_can_be_posted_as_they_are_listed() -> None:
+    made = [
+        {"id": "a", "url": URL, "delay_ms": 90_000, "body": {"n": 1}, "headers": {"X-A": "1"}},
+        {"id": "b", "queue": "q", "at": 2_000_000_000_000, "order_key": "o", "priority": 1},
+        {"id": "c", "url": URL, "cron": "30 2 * * *", "zone": "Europe/Berlin", "catch_up": "last"},
+        {"id": "d", "url": URL, "every_ms": 60_000, "append_id": True, "attempts_max": 2},
+        {"id": "e", "url": URL, "delay_ms": 1, "retry": {"pauses_ms": [500], "timeout_ms": 9}},
+    ]
+    async with serving() as caller:
+        for one in made:
+            await caller.ok("POST", "/v1/timers", one)
+        listed = (await caller.ok("GET", "/v1/timers"))["timers"]
+        shown = await caller.ok("GET", "/v1/timers/c")
+    async with serving() as caller:
+        for one in [*listed, shown]:
+            assert (await caller("POST", "/v1/timers", one)).status in (200, 202)
+        assert (await caller.ok("GET", "/v1/timers"))["timers"] == listed

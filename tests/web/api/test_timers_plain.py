@@ -152,3 +152,49 @@ async def test_a_timer_of_a_suspended_caller_is_active() -> None:
         await apps.sleep(2)
         found = await caller.ok("GET", f"/timers/{made['id']}")
         assert found == {"id": made["id"], "time_left": 0, "status": "ACTIVE"}
+
+
+FORM = [("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")]
+
+
+@virtual
+async def test_a_timer_is_set_by_a_form() -> None:
+    async with serving() as caller:
+        form = b"hours=0&minutes=1&seconds=5&url=https%3A%2F%2Fexample.com%2Fhook%3Fa%3D1"
+        id_ = (await caller.ok("POST", "/timers", raw=form, headers=FORM))["id"]
+        found = await caller.ok("GET", f"/v1/timers/{id_}")
+        assert (found["url"], found["left_ms"]) == ("https://example.com/hook?a=1", 65_000)
+
+
+@virtual
+@pytest.mark.parametrize(
+    ("form", "code"),
+    [
+        (b"hours=0&minutes=0&url=https://example.com", "missing_member"),
+        (b"hours=0&minutes=-1&seconds=0&url=https://example.com", "wrong_type"),
+        (b"hours=0&minutes=1.5&seconds=0&url=https://example.com", "wrong_type"),
+        (b"hours=0&minutes=01&seconds=0&url=https://example.com", "wrong_type"),
+        (b"hours=0&minutes=0&seconds=0&url=7", "wrong_type"),
+        (b"hours=0&minutes=0&seconds=0&seconds=1&url=https://example.com", "duplicate_member"),
+        (b"hours=0&minutes=0&seconds=0&url=https://example.com&color=red", "unknown_member"),
+        (b"hours=0&minutes=0&seconds=0&url=%ff", "not_text"),
+        (b"\xff", "not_text"),
+    ],
+)
+async def test_a_form_that_can_be_no_timer_is_refused(form: bytes, code: str) -> None:
+    async with serving() as caller:
+        answer = await caller("POST", "/timers", raw=form, headers=FORM)
+        assert answer.verdict == (400 if code in ("duplicate_member", "not_text") else 422, code)
+
+
+@virtual
+async def test_a_timer_is_cancelled_in_the_plain_form() -> None:
+    async with serving() as caller:
+        id_ = (await caller.ok("POST", "/timers", timer(minutes=1)))["id"]
+        gone = {"id": id_, "time_left": 0, "status": "CANCELLED"}
+        assert await caller.ok("DELETE", f"/timers/{id_}") == gone
+        assert await caller.ok("DELETE", f"/timers/{id_}") == gone
+        assert (await caller("DELETE", "/timers/nothing")).verdict == (404, "no_such_timer")
+        fired = (await caller.ok("POST", "/timers", timer()))["id"]
+        await end(caller)
+        assert (await caller("DELETE", f"/timers/{fired}")).verdict == (409, "already_ended")
