@@ -22,57 +22,55 @@ if TYPE_CHECKING:
 
 def add_commands(commands: Any) -> None:
     """Add them to the parser."""
-    actions = add_group(
-        commands, "tables", "make tables and look after them", "onceward tables show corner"
-    )
+    actions = add_group(commands, "tables", "manage tables", "onceward tables show corner")
     list_ = add_command(actions, "list", _list, "list tables", "onceward tables list")
-    list_.add_argument("--prefix", default="", help="those whose ids begin with this")
-    list_.add_argument("--limit", type=int, default=50, help="so many (50)")
+    list_.add_argument("--prefix", default="", help="ID prefix")
+    list_.add_argument("--limit", type=int, default=50, help="maximum number [50]")
     new = add_command(
         actions,
         "create",
         _create,
-        "make a table",
+        "create a table",
         'onceward tables create --id corner --policy \'{"kind": "speed"}\'',
     )
-    new.add_argument("--id", help="made up, if none is given")
-    new.add_argument("--policy", default="{}", help="JSON: the rules that are to be others")
-    new.add_argument("--game", default="", help="who judges there")
+    new.add_argument("--id", help="table ID [generated]")
+    new.add_argument("--policy", default="{}", help="policy as JSON [{}]")
+    new.add_argument("--game", default="", help="name of the game")
     for name, run, help_ in (
-        ("show", _show, "show a table, who sits there and how many wait"),
-        ("pause", _pause, "stop the clocks of a table, and seat nobody"),
-        ("resume", _resume, "let a table go on"),
-        ("close", _close, "end a table for everyone"),
+        ("show", _show, "show a table, its seats and the waitlist size"),
+        ("pause", _pause, "pause a table"),
+        ("resume", _resume, "resume a table"),
+        ("close", _close, "close a table"),
     ):
         add_command_for_one(actions, name, run, help_, f"onceward tables {name} corner")
     waitlist = add_command_for_one(
         actions,
         "waitlist",
         _waitlist,
-        "list the people who wait at a table",
+        "list the waitlist of a table",
         "onceward tables waitlist corner",
     )
-    waitlist.add_argument("--limit", type=int, default=50, help="entries at most [50]")
+    waitlist.add_argument("--limit", type=int, default=50, help="maximum number [50]")
     for name, run, help_ in (
-        ("join", _join, "let someone sit down, or stand in line"),
-        ("leave", _leave, "let someone get up, or out of the line"),
-        ("place", _place, "show where someone is"),
+        ("join", _join, "seat a user or add them to the waitlist"),
+        ("leave", _leave, "remove a user from a table"),
+        ("place", _place, "show the seat or position of a user"),
     ):
         one = add_command_for_one(
             actions, name, run, help_, f"onceward tables {name} corner --user ann"
         )
-        one.add_argument("--user", default="", help="whoever the key is of, if none is given")
+        one.add_argument("--user", default="", help="user [owner of the API key]")
         if name == "join":
-            one.add_argument("--lane", default="", help="which lane to wait in")
+            one.add_argument("--lane", default="", help="lane of the waitlist [last lane]")
     result = add_command_for_one(
-        actions, "result", _result, "end the game that is on", "onceward tables result corner ann"
+        actions, "result", _result, "end the current game", "onceward tables result corner ann"
     )
-    result.add_argument("winners", metavar="WINNER", nargs="*", help="nobody: a draw")
+    result.add_argument("winners", metavar="WINNER", nargs="*", help="winners; none for a draw")
     leaders = add_command(
-        actions, "leaders", _leaders, "list the best players", "onceward tables leaders chess"
+        actions, "leaders", _leaders, "list the top players", "onceward tables leaders chess"
     )
     leaders.add_argument("ladder", metavar="LADDER", nargs="?", default="tables")
-    leaders.add_argument("--limit", type=int, default=20, help="so many (20)")
+    leaders.add_argument("--limit", type=int, default=20, help="maximum number [20]")
 
 
 async def _list(client: "Client", arguments: argparse.Namespace) -> int:
@@ -89,9 +87,9 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.json:
         return print_json(found)
     if not found:
-        print("there are no such tables" if arguments.prefix else "no tables")
+        print("no matching tables" if arguments.prefix else "no tables")
     for table in found:
-        told = [_phase(table), f"{table.waiting:,} wait"]
+        told = [_phase(table), f"{table.waiting:,} waiting"]
         print_entry(table.id, told, [("seats", _seats(table))])
     if after is not None:
         print(f"There are more than {arguments.limit}.")
@@ -101,11 +99,13 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
 async def _create(client: "Client", arguments: argparse.Namespace) -> int:
     policy = read_json(arguments.policy, "the policy")
     if not isinstance(policy, dict):
-        raise BadInput("the policy is an object", code="bad_policy")
+        raise BadInput(
+            "the policy is not a JSON object; use --policy '{\"max_wins\": 3}'", code="bad_policy"
+        )
     table = await client.create_table(arguments.id, policy=policy, game=arguments.game)
     if arguments.json:
         return print_json(table)
-    print(f"{table.id} is made")
+    print(f"Created {table.id}")
     return 0
 
 
@@ -149,7 +149,7 @@ async def _waitlist(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.json:
         return print_json(found)
     if not found:
-        print("nobody waits")
+        print("The waitlist is empty.")
     for waiter in found:
         names = ", ".join(waiter.users) or f"{waiter.size:,} without a name"
         print_entry(f"{waiter.position}. {names}", [waiter.lane, shown_time(waiter.since_ms)], [])
@@ -164,7 +164,7 @@ async def _result(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.json:
         return print_json(ended)
     won = f"won by {', '.join(ended.winners)}" if ended.winners else "a draw"
-    print(f"game {ended.number} is over: {won}")
+    print(f"Ended game {ended.number}: {won}")
     return 0
 
 
@@ -174,7 +174,7 @@ async def _leaders(client: "Client", arguments: argparse.Namespace) -> int:
     if arguments.json:
         return print_json(found)
     if not found:
-        print("nobody")
+        print("No players yet.")
     for rank, leader in enumerate(found, 1):
         told = [f"{leader.rating:,}", f"{leader.games:,} games", f"{leader.won:,} won"]
         print_entry(f"{rank}. {leader.user}", told, [])
@@ -183,7 +183,7 @@ async def _leaders(client: "Client", arguments: argparse.Namespace) -> int:
 
 def _admit_limit(limit: int) -> None:
     if limit < 1:
-        raise BadInput(f"a list has 1 entry or more, not {limit}")
+        raise BadInput(f"--limit is {limit}; use 1 or more")
 
 
 def _print(table: "Table", arguments: argparse.Namespace) -> int:
@@ -208,10 +208,10 @@ def _print_place(place: "Place", arguments: argparse.Namespace) -> int:
     if arguments.json:
         return print_json(place)
     told = {
-        "seated": f"sits at {place.table} as {place.marker}",
-        "waiting": f"is number {place.position} in line at {place.table}, "
-        f"about {place.wait_ms / 1_000:.0f} s from a seat",
-        "watching": f"watches {place.table}",
+        "seated": f"plays at {place.table} as {place.marker}",
+        "waiting": f"is number {place.position} in the waitlist of {place.table}, "
+        f"about {place.wait_ms / 1_000:.0f} s to wait",
+        "watching": f"is watching {place.table}",
         "": f"is not at {place.table}",
     }
     print(f"{place.user} {told[place.role]}")

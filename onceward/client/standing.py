@@ -65,7 +65,8 @@ class Standing:
         """About how long one waits yet."""
         state: dict[str, int] = self._room.map("table").get("state") or {}
         share_ms = state.get("pace_ms", 0)
-        passed_ms = self._clock.now_ms() - state.get("paced_ms", 0)
+        now_ms = state.get("paused_ms", 0) or self._clock.now_ms()
+        passed_ms = now_ms - state.get("paced_ms", 0)
         return self.place.ahead * share_ms + max(share_ms - passed_ms, 0)
 
     def _changed(self, *_: Any) -> None:

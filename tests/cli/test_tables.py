@@ -9,11 +9,12 @@ pytestmark = pytest.mark.timeout(300)  # for many processes on a busy machine
 
 def test_a_table_is_made_joined_played_at_and_closed(command: Command) -> None:
     policy = '{"kind": "ranked", "tiers": []}'
-    assert command.said("tables", "create", "--id", "t1", "--policy", policy) == "t1 is made\n"
-    assert command.said("tables", "join", "t1", "--user", "ann") == "ann sits at t1 as X\n"
+    assert command.said("tables", "create", "--id", "t1", "--policy", policy) == "Created t1\n"
+    assert command.said("tables", "join", "t1", "--user", "ann") == "ann plays at t1 as X\n"
     command.said("tables", "join", "t1", "--user", "ben")
-    assert "cas is number 1 in line at t1" in command.said("tables", "join", "t1", "--user", "cas")
-    assert command.said("tables", "result", "t1", "ann") == "game 1 is over: won by ann\n"
+    told = command.said("tables", "join", "t1", "--user", "cas")
+    assert "cas is number 1 in the waitlist of t1" in told
+    assert command.said("tables", "result", "t1", "ann") == "Ended game 1: won by ann\n"
     assert "X: ann, O: cas" in command.said("tables", "show", "t1")
     command.said("tables", "join", "t1", "--user", "dan")
     told = command.said("tables", "waitlist", "t1")
@@ -29,7 +30,7 @@ def test_a_table_is_made_joined_played_at_and_closed(command: Command) -> None:
     assert "paused" in command.said("tables", "pause", "t1")
     assert "playing" in command.said("tables", "resume", "t1")
     assert "t1" in command.said("tables", "list", "--prefix", "t1")
-    assert command.said("tables", "waitlist", "t1") == "nobody waits\n"
+    assert command.said("tables", "waitlist", "t1") == "The waitlist is empty.\n"
     command.said("tables", "leave", "t1", "--user", "cas")
     assert "X: ann, O: empty" in command.said("tables", "show", "t1")
     assert command.json("tables", "show", "t1")["seats"]["O"] is None

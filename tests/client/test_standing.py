@@ -87,6 +87,23 @@ async def test_a_place_follows_a_join_by_another_connection(names: bool) -> None
             standing.close()
 
 
+async def test_an_estimate_stands_still_while_a_table_is_paused() -> None:
+    async with Served() as served, Client(served.url) as client:
+        await client.create_table("t", policy={"idle_ms": 0, "game_ms": 3_600_000})
+        for user in ("u0", "u1"):
+            await client.join_table("t", user=user)
+        async with client.live(token="dev:me") as live:
+            standing = await client.stand("t", live)
+            assert standing.place.position == 1
+            await client.pause_table("t")
+            state = live.rooms["table:t"].map("table")
+            await until(lambda: state.get("state")["paused"])
+            told = standing.wait_ms
+            assert told == (await client.place("t", user="me")).wait_ms, "as the server says"
+            assert standing.wait_ms == told
+            standing.close()
+
+
 async def test_who_is_not_at_a_table_does_not_ask_with_every_join() -> None:
     async with Served() as served, Client(served.url) as client:
         await client.create_table("t", policy={"idle_ms": 0})

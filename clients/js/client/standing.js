@@ -33,8 +33,9 @@ export class Standing {
   }
 
   get waitMs() {
-    const { pace_ms: paceMs = 0, paced_ms: pacedMs = 0 } = this.#room.map("table").get("state", {});
-    return (this.place.ahead ?? 0) * paceMs + Math.max(paceMs - (Date.now() - pacedMs), 0);
+    const { pace_ms: paceMs = 0, paced_ms: pacedMs = 0, paused_ms: nowMs = Date.now() } =
+      this.#room.map("table").get("state", {});
+    return (this.place.ahead ?? 0) * paceMs + Math.max(paceMs - (nowMs - pacedMs), 0);
   }
 
   #changed() {

@@ -325,6 +325,7 @@ def _view(sitting: Sitting) -> dict[tuple[str, str], Any]:
         "pace_ms": seating.pace_ms(sitting.policy, head),
         "paced_ms": head.paced_ms,
         **({"starts_ms": starts_ms} if starts_ms else {}),
+        **({"paused_ms": head.paused_ms} if head.paused_ms else {}),
         **({"paused_why": head.paused_why} if head.paused_why else {}),
     }
     return shown
