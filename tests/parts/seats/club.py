@@ -40,6 +40,17 @@ class Screen:
         self.shown: dict[str, dict[tuple[str, str], Any]] = {}
         self.steps: list[tuple[str, list[Change]]] = []
 
+    def copy(self) -> "Screen":
+        """As it is now."""
+        found = Screen()
+        found.restore(self)
+        return found
+
+    def restore(self, other: "Screen") -> None:
+        """Show what another one does: a transaction was undone."""
+        self.shown = {table: dict(maps) for table, maps in other.shown.items()}
+        self.steps = list(other.steps)
+
     async def open(self, tx: Transaction, table: str) -> None:
         self.shown[table] = {}
 
