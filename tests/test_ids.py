@@ -3,6 +3,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from itertools import pairwise
+from uuid import RFC_4122, UUID
 
 import pytest
 from hypothesis import example, given, settings
@@ -165,3 +166,17 @@ def test_a_process_and_its_fork_have_no_random_bytes_in_common() -> None:
     theirs, mine = printed.stdout.split()
     assert len(theirs) == len(mine) == 200
     assert theirs != mine
+
+
+def test_uuids_are_of_version_7_and_sort_by_time() -> None:
+    now_ms = 1_700_000_000_000
+    ids = Ids(lambda: now_ms)
+    found = []
+    for _ in range(50):
+        found.append(ids.uuid())
+        now_ms += 1
+    assert found == sorted(set(found))
+    for number, text in enumerate(found):
+        uuid = UUID(text)
+        assert (str(uuid), uuid.version, uuid.variant) == (text, 7, RFC_4122)
+        assert uuid.int >> 80 == 1_700_000_000_000 + number

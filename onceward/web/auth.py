@@ -254,7 +254,7 @@ def _access(known: _Known, claims: dict[str, Any], now_ms: int) -> Access:
         raise _refused("the token's exp and nbf must be numbers of seconds")
     slack_ms = limits.TOKEN_SLACK_MS
     if expires * 1000 + slack_ms <= now_ms:
-        raise _refused("the token has expired")
+        raise BadInput("the token has expired: connect with a new one", code="token_expired")
     if begins * 1000 - slack_ms > now_ms:
         raise _refused("the token is not valid yet")
     name = claims["sub"]

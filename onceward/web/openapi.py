@@ -20,7 +20,7 @@ _BODY = (
     *("not_json", "not_a_number", "duplicate_member", "too_deep", "body_too_large"),
     *("not_this_type", "wrong_type", "unknown_member", "missing_member", "bad_value"),
 )
-_GUARDED = ("no_credentials", "not_allowed", "rate_limited")
+_GUARDED = ("no_credentials", "token_expired", "not_allowed", "rate_limited")
 
 
 class Problem(msgspec.Struct):

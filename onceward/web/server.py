@@ -418,7 +418,7 @@ class Server:
 
 def _headers(error: OncewardError) -> list[tuple[bytes, bytes]]:
     """Those that go with an error."""
-    if error.code == "no_credentials":
+    if error.code in ("no_credentials", "token_expired"):
         return [(b"www-authenticate", b"Bearer")]
     if error.code == "method_not_allowed":
         return [(b"allow", str(error.details["allow"]).encode())]

@@ -161,6 +161,29 @@ test("a token is renewed before it expires, and asked for anew when it has", asy
   assert.deepEqual([live.state, world.sent("hello")[0].token], ["connected", "token 3"]);
 });
 
+test("a refused connection is tried again soon, also where only `error` is fired", async () => {
+  const live = await connected();
+  world.socket.onclose({ code: 1006, reason: "" });
+  for (let refused = 1; refused <= 3; refused++) {
+    await world.pass(1000);
+    assert.equal(world.sockets.length, refused + 1);
+    world.socket.onerror({});
+    await world.pass(50);
+    assert.equal(live.state, "connecting");
+  }
+  await world.pass(1600);
+  await world.welcome();
+  assert.equal(live.state, "connected");
+});
+
+test("the code of a close that follows an error counts", async () => {
+  const live = await connected();
+  world.socket.onerror({});
+  world.socket.onclose({ code: 4403, reason: "origin_refused" });
+  await world.pass(100);
+  assert.deepEqual([live.state, live.error.code], ["closed", "origin_refused"]);
+});
+
 test("who gets no token tries again, unless it is said to be final", async () => {
   let error = new TypeError("no network");
   const live = new Live("http://here", { token: () => Promise.reject(error) });

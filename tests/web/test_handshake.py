@@ -91,7 +91,7 @@ async def test_expired_tokens_are_refused(port: int) -> None:
     peer = await Peer.connect(port)
     await peer.send({"t": "hello", "token": token("ann", exp=1)})
     closed = await peer.closed()
-    assert (closed.code, closed.reason) == (TABLE["no_credentials"].close, "no_credentials")
+    assert (closed.code, closed.reason) == (TABLE["token_expired"].close, "token_expired")
     await peer.leave()
 
 

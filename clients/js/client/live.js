@@ -8,6 +8,8 @@ import { addressOf, admitName, admitSize, call, fault, hidden, hooked, newId, pl
 const PAUSE_MS = 200;
 const PAUSE_MS_MAX = 15_000;
 const WELCOME_MS = 20_000;
+// So long `close` is waited for after `error`.
+const ERROR_MS = 50;
 const BEAT_MS = 15_000;
 // For a sign of life when there is reason to doubt.
 const PROBE_MS = 5000;
@@ -182,6 +184,8 @@ export class Live {
       socket.onopen = now(() => socket.send(JSON.stringify({ t: "hello", token })));
       socket.onmessage = now(({ data }) => this.#receive(data));
       socket.onclose = now(({ code, reason }) => this.#closed(code, reason));
+      // Node 20 reports a refused connection by `error` only. Where `close` follows, it has the code.
+      socket.onerror = now(() => this.#after(ERROR_MS, now(() => this.#lost())));
       this.#after(WELCOME_MS, () => {
         if (this.state !== "connected") this.#lost();
       });

@@ -32,7 +32,7 @@ class NewRoom(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A room to be made."""
 
     id: str = ""
-    """Empty: the server makes one up."""
+    """Empty: the server makes a UUID of version 7."""
     meta: dict[str, Any] = {}
     """What it can be found by."""
     schemas: Schemas = Schemas()
@@ -132,7 +132,7 @@ class History(msgspec.Struct):
 async def create(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
     asked = parse(await request.body(), NewRoom)
-    id_ = asked.id or server.app.store.ids.new()
+    id_ = asked.id or server.app.store.ids.uuid()
     admit_id(id_)
     insist(caller, "write", id_)
 
