@@ -214,6 +214,38 @@ test("presence is sent at once, then every 40 ms at most, and the last value alw
   assert.equal(cursor.mine, undefined);
 });
 
+test("a presence that is refused is taken back, and told", async (t) => {
+  t.mock.method(console, "warn", () => {});
+  const cursor = room.presence("cursor");
+  const told = [];
+  room.onRefused((error, ops) => told.push([error.code, ops.length]));
+  const refuse = (value) =>
+    world.hear({ t: "error", code: "bad_shape", detail: "no", room: "r", name: "cursor", value });
+  cursor.set({ x: 1 });
+  await world.pass(100);
+  cursor.set("wrong");
+  await world.pass(100);
+  assert.equal(cursor.mine, "wrong");
+  await refuse("wrong");
+  assert.deepEqual([cursor.mine, told], [{ x: 1 }, [["bad_shape", 0]]]);
+  // One that was replaced meanwhile changes nothing.
+  cursor.set("worse");
+  await world.pass(100);
+  cursor.set({ x: 2 });
+  await world.pass(100);
+  await refuse("worse");
+  assert.deepEqual([cursor.mine, told.length], [{ x: 2 }, 2]);
+  await refuse("never sent");
+  assert.equal(told.length, 2);
+  // The first of all leaves nothing.
+  room.presence("cursor").remove();
+  await world.pass(100);
+  cursor.set("wrong");
+  await world.pass(100);
+  await refuse("wrong");
+  assert.deepEqual([cursor.mine, cursor.all()], [undefined, {}]);
+});
+
 test("on a page that is not seen presence does not wait for timers", async () => {
   const cursor = room.presence("cursor");
   cursor.set(1);

@@ -235,8 +235,10 @@ export class Live {
     }
     if (frame.t === "welcome") this.#welcome(frame);
     else if (/done|failed/.test(frame.t)) this.#acted(frame);
-    else if (frame.t === "error") console.warn(`the server refused something: ${frame.detail} [${frame.code}]`);
-    else if (this.rooms.has(frame.room)) {
+    else if (frame.t === "error") {
+      console.warn(`the server refused something: ${frame.detail} [${frame.code}]`);
+      if (frame.name) this.rooms.get(frame.room)?._presenceRefused(frame);
+    } else if (this.rooms.has(frame.room)) {
       this.rooms.get(frame.room)._receive(frame);
       if (frame.t === "joined") this.#attempts = this.rooms.get(frame.room)._tries = 0;
       this.#settleSoon();

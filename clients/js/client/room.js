@@ -6,6 +6,9 @@ import { admitName, admitSize, call, fault, hidden, hooked, made, plain, refuse,
 
 const SAID_BYTES = 64_000;
 
+// So many values of a presence may be on their way at once, and be refused one by one.
+const SENT_KEPT = 16;
+
 export class Room {
   status = "joining";
   error = null;
@@ -19,6 +22,7 @@ export class Room {
   #undo;
   #named = { map: new Map(), list: new Map(), presence: new Map() };
   #own = new Map(); // one's own presences by name, and until when
+  #sent = new Map(); // the last ones that were sent, by name: the server may refuse them yet
   #removed = new Map(); // what those were that one has removed: the server may not have heard of it
   #out = [];
   #hooks = { members: new Set(), status: new Set(), steps: new Set(), refused: new Set() };
@@ -210,11 +214,34 @@ export class Room {
     const { name } = presence;
     const own = this.#own.get(name);
     this.#out = this.#out.filter((frame) => frame.name !== name);
-    if (!own) this.#send({ t: "presence.remove", room: this.id, name });
-    else {
+    if (!own) {
+      this.#sent.delete(name);
+      this.#send({ t: "presence.remove", room: this.id, name });
+    } else {
+      this.#sent.set(name, [...(this.#sent.get(name) ?? []), own].slice(-SENT_KEPT));
       const ttl_ms = Math.max(own.untilMs - Date.now(), 1);
       this.#send({ t: "presence.set", room: this.id, name, value: own.value, ttl_ms });
     }
+  }
+
+  // The server has refused a value: the one before it holds again, as it does for everybody else.
+  _presenceRefused({ name, value = null, code, detail }) {
+    const sent = this.#sent.get(name) ?? [];
+    const at = sent.findLastIndex((one) => same(one.value, value));
+    if (at < 0) return;
+    sent.splice(at, 1);
+    if (this.#own.has(name) && same(this.#own.get(name).value, value)) {
+      const who = { user: this.user, mine: true };
+      const before = sent.at(-1);
+      if (before && before.untilMs > Date.now()) {
+        this.#own.set(name, before);
+        this.#putPresence(name, this.user, before.value, who);
+      } else {
+        this.#own.delete(name);
+        this.#dropPresence(name, this.user, who);
+      }
+    }
+    call(this.#hooks.refused, fault(code, detail || `the presence ${name} was refused`), []);
   }
 
   #putPresence(name, user, value, who) {

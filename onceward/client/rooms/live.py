@@ -302,6 +302,8 @@ class Live:
             self._welcome(frame)
         elif isinstance(frame, Error):
             _log.warning("the server refused something: %s [%s]", frame.detail, frame.code)
+            if frame.name and frame.room in self.rooms:
+                self.rooms[frame.room].presence_refused(frame)
         elif isinstance(frame, Done | Failed):
             self._acts.receive(frame)
         elif not isinstance(frame, Pong):

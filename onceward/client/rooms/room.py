@@ -25,6 +25,7 @@ from onceward.parts.rooms.frames import (
     Came,
     ClientFrame,
     Crowd,
+    Error,
     Joined,
     Left,
     Member,
@@ -44,6 +45,8 @@ from onceward.parts.rooms.operations import Operation
 Status = Literal["joining", "live", "away", "closed"]
 
 _log = logging.getLogger("onceward.client")
+# So many values of a presence may be on their way at once, and be refused one by one.
+_SENT_KEPT = 16
 
 
 class Line(Protocol):
@@ -91,6 +94,8 @@ class Room:
         self._presences: dict[str, Presence] = {}
         self._own: dict[str, tuple[Any, int]] = {}
         """One's own presences, and until when."""
+        self._sent: dict[str, list[tuple[Any, int]]] = {}
+        """The last ones that were sent, which the server may refuse yet."""
         self._removed: dict[str, Any] = {}
         """What they were that one has removed: the server may not have heard of it."""
         self._out: list[ClientFrame] = []
@@ -202,7 +207,7 @@ class Room:
         self, hook: Callable[[OncewardError, Sequence[Operation]], object]
     ) -> Unsubscribe:
         """Call `hook(error, operations)` when the room has refused a step, or when it is not
-        known whether it has taken it."""
+        known whether it has taken it. Without operations: a value of a presence was refused."""
         return _added(self._on_refused, hook)
 
     def leave(self) -> None:
@@ -252,6 +257,12 @@ class Room:
     def take_out(self) -> Sequence[ClientFrame]:
         """What is to be sent now."""
         out = [*self.replica.out, *self._out]
+        for frame in self._out:
+            if isinstance(frame, SetPresence):
+                sent = (frame.value, self._line.now_ms() + frame.ttl_ms)
+                self._sent[frame.name] = [*self._sent.get(frame.name, ()), sent][-_SENT_KEPT:]
+            elif isinstance(frame, RemovePresence):
+                self._sent.pop(frame.name, None)
         self.replica.out.clear()
         self._out.clear()
         return out
@@ -307,6 +318,27 @@ class Room:
                 self.close(error)
         else:
             self._follow(frame)
+
+    def presence_refused(self, frame: Error) -> None:
+        """The server has refused a value of one's own presence: the one before it holds again, as
+        it does for everybody else."""
+        sent = self._sent.get(frame.name, [])
+        refused = next((one for one in reversed(sent) if one[0] == frame.value), None)
+        if refused is None:
+            return
+        sent.remove(refused)
+        own = self._own.get(frame.name)
+        if own is not None and own[0] == frame.value:  # else there is a later one
+            who = Who(self.user, True)
+            if sent and sent[-1][1] > self._line.now_ms():
+                self._own[frame.name] = sent[-1]
+                self._put_presence(frame.name, self.user, sent[-1][0], who)
+            else:
+                del self._own[frame.name]
+                self._drop_presence(frame.name, self.user, who)
+        error = error_of(frame.code, frame.detail or f"the presence {frame.name!r} was refused")
+        for hook in list(self._on_refused):
+            self.call(hook, error, ())
 
     def renew(self, error: OncewardError) -> None:
         """Something came that cannot be, or cannot be read: begin with a new copy of the room."""

@@ -312,6 +312,10 @@ class Error(Frame, frozen=True, tag="error"):
     code: str
     detail: str = ""
     room: str = ""
+    name: str = ""
+    """Of the presence, if it was `presence.set` that was refused."""
+    value: Any = None
+    """That value, by which its sender knows which one it was."""
 
 
 ClientFrame = (

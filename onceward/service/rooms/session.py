@@ -224,6 +224,8 @@ class Session:
             self.say(frames.Failed(asked.n, error.code, error.message))
         elif isinstance(asked, frames.Join):
             self.say(frames.Left(room, error.code, error.message))
+        elif isinstance(asked, frames.SetPresence):
+            self.say(frames.Error(error.code, error.message, room, asked.name, asked.value))
         else:
             self.say(frames.Error(error.code, error.message, room))
 

@@ -101,6 +101,25 @@ async def test_two_share_a_room(served: Served, stack: AsyncExitStack) -> None:
     await until(one, lambda: len(one.members) == 1)
 
 
+async def test_a_presence_against_the_schema_is_taken_back_and_reported(
+    served: Served, stack: AsyncExitStack
+) -> None:
+    client = await stack.enter_async_context(Client(served.url))
+    await client.create_room("shaped")
+    await client.make_in_room("shaped", "presences", "p", schema={"type": "number"})
+    ann, bob = await connect(stack, served.url), await connect(stack, served.url)
+    one, two = await ann.join("shaped"), await bob.join("shaped")
+    refused: list[str] = []
+    one.on_refused(lambda error, operations: refused.append(error.code))
+    one.presence("p").set(1)
+    await until(two, lambda: list(two.presence("p").all().values()) == [1])
+    one.presence("p").set("text")
+    assert one.presence("p").mine == "text"
+    await until(one, lambda: one.presence("p").mine == 1)
+    assert refused == ["bad_shape"]
+    assert list(two.presence("p").all().values()) == [1]
+
+
 async def test_a_lost_connection_is_made_again_and_what_was_missed_comes(
     served: Served, stack: AsyncExitStack
 ) -> None:

@@ -9,6 +9,7 @@ from onceward.errors import OncewardError
 from onceward.parts.rooms.frames import (
     Came,
     Crowd,
+    Error,
     PresenceChanged,
     PresenceGone,
     RemovePresence,
@@ -59,6 +60,39 @@ def test_presences_are_one_s_own_at_once_and_those_of_others_as_they_come() -> N
     assert list(ann.room.take_out()) == [RemovePresence("r", "cursor")]
     assert [who for _, who in told] == [Who("ann", True), Who("bob"), Who("bob"), Who("ann", True)]
     assert told[-1][0] == {}
+
+
+def test_a_presence_that_is_refused_is_taken_back_and_reported() -> None:
+    ann = live()
+    cursor = ann.room.presence("cursor")
+    told: list[Any] = []
+    ann.room.on_refused(lambda error, operations: told.append((error.code, list(operations))))
+
+    def refuse(value: Any) -> None:
+        ann.room.presence_refused(Error("bad_shape", "no", "r", "cursor", value))
+
+    def send(value: Any) -> None:
+        cursor.set(value)
+        ann.room.take_out()
+
+    send({"x": 1})
+    send("wrong")
+    assert cursor.mine == "wrong"
+    refuse("wrong")
+    assert (cursor.mine, told) == ({"x": 1}, [("bad_shape", [])])
+    # One that was replaced meanwhile changes nothing.
+    send("worse")
+    send({"x": 2})
+    refuse("worse")
+    assert (cursor.mine, len(told)) == ({"x": 2}, 2)
+    refuse("never sent")
+    assert len(told) == 2
+    # The first of all leaves nothing.
+    cursor.remove()
+    ann.room.take_out()
+    send("wrong")
+    refuse("wrong")
+    assert (cursor.mine, cursor.all()) == (None, {})
 
 
 def test_of_many_presences_in_a_row_the_last_is_sent() -> None:
