@@ -15,7 +15,8 @@ SEATS_MS_MAX = 7 * 24 * 3_600_000
 SEATS_BLOCK = 128
 # So many of those who went last are told, to those who count their position along.
 SEATS_RECENT = 32
-# So many of each lane, from its front on, are shown in the live view.
+# So many people of each lane, from its front on, are shown in the live view: with the longest names
+# in all lanes the room has space for more.
 SEATS_SHOWN = 32
 # A sign of life is written so often in the time within which one is needed.
 SEATS_SIGNS = 4

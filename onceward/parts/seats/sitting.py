@@ -204,7 +204,7 @@ class Sitting:
             head.paced_ms = head.measured_ms
         wait = Wait(tuple(users), now_ms, head.order, name)
         number = self.line.stand(key, lane, wait)
-        if lane.shown < limits.SEATS_SHOWN:
+        if lane.shown < max(limits.SEATS_SHOWN // lane.size, 1):
             self._show(key, lane, number, wait)
         head.order += 1
         self._lanes[key] = None

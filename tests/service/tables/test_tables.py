@@ -1,11 +1,13 @@
 """Tables of an application: many at once, by the clock, and after a restart."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import onceward
+from onceward import limits
 from onceward.errors import BadInput
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
@@ -54,6 +56,26 @@ async def test_a_table_is_there_after_a_restart(tmp_path: Path) -> None:
         assert (await app.tables.place("t", "dan")).position == 2
         await app.tables.result("t", ["ben"], game=1)
         assert (await app.tables.get("t")).players == {"X": "cas", "O": "ben"}
+
+
+@virtual
+async def test_a_live_view_has_space_for_the_longest_names_in_all_lanes() -> None:
+    lanes = [f"{number}-" + "l" * 30 for number in range(6)]
+    policy = {"seats": list("ABCDEFGH"), "party_max": 8, "lanes": lanes, "waiting_ms": 0}
+    names = (
+        f"{number:08d}".ljust(limits.SEATS_USER_BYTES_MAX, '"') for number in itertools.count()
+    )
+    async with Apps(shared=False).make() as app:
+        await app.tables.create("t", policy=policy)
+        for _ in range(8):
+            await app.tables.join("t", next(names))
+        for lane, size in itertools.product(lanes, range(1, 9)):
+            for _ in range(limits.SEATS_SHOWN // size + 1):
+                user, *party = (next(names) for _ in range(size))
+                await app.tables.join("t", user, lane=lane, party=party)
+        shown = await app.run(lambda tx: app.rooms.map(tx, "table:t", "waitlist"))
+        assert shown is not None
+        assert len(shown) == len(lanes) * sum(limits.SEATS_SHOWN // size for size in range(1, 9))
 
 
 async def test_what_cannot_be_meant_is_refused() -> None:
