@@ -10,6 +10,7 @@ secrets cannot be read are suspended.
 import asyncio
 import logging
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -110,6 +111,12 @@ class KeySource:
 
     def _kept(self, record: KeyRecord, insist: bool) -> str:
         """The key that was made for this database, on this machine; a new one, if it has none."""
+        if re.fullmatch("[0-9a-f]{32}", record.id) is None:  # it could lead to any file
+            raise CannotOpen(
+                f"the database names its server key {record.id[:100]!a}, not by 32 hex digits: "
+                "restore a backup",
+                code="damaged",
+            )
         path = key_folder(self._environment) / f"{record.id}.key"
         if path.exists():
             return read_key_file(path)

@@ -282,10 +282,9 @@ class Protocol(asyncio.BufferedProtocol):
                 trusted, size_bytes = self._authenticated, self._sent_bytes
             else:
                 trusted, size_bytes = self._trusted, len(self._body)
-                if not trusted and size_bytes > limits.ANONYMOUS_BODY_BYTES_MAX:
-                    raise _body_too_large(
-                        limits.ANONYMOUS_BODY_BYTES_MAX, " without credentials in its head"
-                    )
+                most_bytes = limits.ANONYMOUS_BODY_BYTES_MAX
+                if not trusted and size_bytes > most_bytes:
+                    raise _body_too_large(most_bytes, " without credentials in its head")
             connections = self._connections
             budget = connections.authenticated if trusted else connections.anonymous
             self._hold_bytes(budget, size_bytes + len(self._rest))
@@ -411,6 +410,9 @@ class Protocol(asyncio.BufferedProtocol):
             body = bytes(self._body)  # itself, if it came in one piece
             last = not self._parser.should_keep_alive()
             self._add(_Exchange(self, self._scope(path, query), body, self._by_name, last=last))
+        elif not self._parser.should_keep_alive():
+            self._last = True
+            self._wake()
         self._clear()
 
     def _scope(self, path: bytes, query: bytes) -> Scope:
@@ -571,9 +573,8 @@ class Protocol(asyncio.BufferedProtocol):
             self._timer = self._loop.call_later(left_s, self._look)
         elif taken and self._begun and not self._last:
             self._timer = self._loop.call_later(bound_s, self._transport.abort)
-            self._refuse(
-                BadInput(f"the request did not come within {bound_s:.0f} s", code="too_slow")
-            )
+            why = f"the request did not come within {bound_s:.0f} s"
+            self._refuse(BadInput(why, code="too_slow"))
         else:
             self._transport.abort()
 
@@ -687,9 +688,8 @@ def _head_too_large(most: str) -> BadInput:
 
 
 def _body_too_large(most_bytes: int, more: str = "") -> BadInput:
-    return BadInput(
-        f"the body of a request{more} has at most {most_bytes} bytes", code="body_too_large"
-    )
+    why = f"the body of a request{more} has at most {most_bytes} bytes"
+    return BadInput(why, code="body_too_large")
 
 
 def _too_many() -> Unavailable:

@@ -2,7 +2,7 @@
 
 import logging
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from onceward.server_key import new_key
 from onceward.service.key_source import ALARM, RECORD, KeyRecord, KeySource, key_folder
 from onceward.store import Store
 from onceward.testing.clock import VirtualClock
+from onceward.transaction import Transaction
 from tests.parts.jobs import all_records
 from tests.service.cluster import TestEngine, virtual
 
@@ -311,3 +312,21 @@ async def test_on_postgresql_nodes_of_one_machine_find_the_key_that_was_made(
         await one.key_source.unlock()
         async with App(url, slots=2) as two:
             assert two.store.server_keys.checks == one.store.server_keys.checks
+
+
+@virtual
+async def test_a_database_cannot_name_any_file_as_its_key(home: Path) -> None:
+    database = Database(shared=False)
+    async with database.app() as app:
+        await app.store.run(_named("../../elsewhere"))
+        with pytest.raises(OncewardError, match="32 hex digits") as refused:
+            await app.key_source.unlock()
+        assert refused.value.code == "damaged"
+    assert not list(home.rglob("elsewhere*"))
+
+
+def _named(id_: str) -> Callable[[Transaction], Awaitable[None]]:
+    async def fn(tx: Transaction) -> None:
+        tx.put(RECORD, KeyRecord(id_))
+
+    return fn

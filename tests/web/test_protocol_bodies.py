@@ -106,6 +106,20 @@ async def test_bad_credentials_are_refused_before_the_body_comes(site: Site) -> 
     await connection.close()
 
 
+@pytest.mark.parametrize("when", ["at once", "later"])
+async def test_a_connection_to_be_closed_ends_after_a_refused_body(site: Site, when: str) -> None:
+    connection = await site.connect()
+    bad = HEAD + b"Authorization: Bearer bad\r\nConnection: close\r\nContent-Length: 40000\r\n\r\n"
+    await connection.send(bad)
+    if when == "later":
+        assert (await connection.answer())[0] == 401
+    await connection.send(b"x" * 40_000)
+    if when == "at once":
+        assert (await connection.answer())[0] == 401
+    assert await connection.ended()
+    await connection.close()
+
+
 @pytest.mark.parametrize(
     ("refused", "status"),
     [(b"Authorization: Bearer bad\r\nContent-Length: 5", 401), (b"Content-Length: 9000000", 413)],
