@@ -160,6 +160,7 @@ def _print(endpoint: "Endpoint", arguments: argparse.Namespace) -> int:
         ("description", endpoint.description),
         ("made", shown_time(endpoint.made_ms)),
         ("health", _health(endpoint)),
+        ("paused", _pause(endpoint)),
         *[("header", f"{name}: {value}") for name, value in endpoint.headers.items()],
     ]
     for secret in endpoint.secrets:
@@ -167,6 +168,12 @@ def _print(endpoint: "Endpoint", arguments: argparse.Namespace) -> int:
         facts.append(("secret", secret.secret + until))
     print_facts(facts)
     return 0
+
+
+def _pause(endpoint: "Endpoint") -> str:
+    if endpoint.pause is None:
+        return ""
+    return f"{endpoint.pause.failures} calls in a row got no answer; one call at a time"
 
 
 def _health(endpoint: "Endpoint") -> str:

@@ -187,6 +187,9 @@ def _print(timer: "Timer", arguments: argparse.Namespace) -> int:
             facts.append((f"attempt {past.attempt}", f"{past.at} {past.outcome}: {past.said}"))
         if last.next_attempt_ms is not None:
             facts.append(("next try", shown_time(last.next_attempt_ms)))
+        if last.pause is not None:
+            why = f"the receiver has not answered {last.pause.failures} calls in a row"
+            facts.append(("waits", why))
     print_facts(facts)
     return 0
 

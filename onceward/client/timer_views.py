@@ -13,6 +13,13 @@ class RetryPolicy(msgspec.Struct):
     timeout_ms: int | None = None
 
 
+class Pause(msgspec.Struct):
+    """A receiver that does not answer is left alone for a while."""
+
+    until_ms: int
+    failures: int
+
+
 class Attempt(msgspec.Struct):
     """One attempt of a firing, and what came of it."""
 
@@ -35,6 +42,8 @@ class Firing(msgspec.Struct):
     attempts: list[Attempt] = []
     due_ms: int | None = None
     next_attempt_ms: int | None = None
+    pause: Pause | None = None
+    """If it waits since its receiver does not answer."""
 
 
 class Timer(msgspec.Struct):
@@ -97,6 +106,8 @@ class Endpoint(msgspec.Struct):
     description: str = ""
     headers: dict[str, str] = {}
     retry: RetryPolicy | None = None
+    pause: Pause | None = None
+    """If calls wait since it does not answer."""
     secrets: list[Secret] = []
     """The newest first; only if asked for."""
     suspended: bool = False

@@ -73,6 +73,14 @@ class Hosts:
         host = self._busy.get(key) or self._idle.get(key)
         return host is not None and host.answers
 
+    def pause(self, key: Hashable) -> tuple[float, int] | None:
+        """For how many seconds a host is left alone, and after how many failures in a row; None
+        if its last request was answered, or nothing is known."""
+        host = self._busy.get(key) or self._idle.get(key)
+        if host is None or not host.failures:
+            return None
+        return max(host.pause_until_ns - self._elapsed_ns(), 0) / 1e9, host.failures
+
     def turn_s(self, key: Hashable, count: int) -> float:
         """How long it takes until so many more requests to a host that answers have begun."""
         host = self._busy.get(key) or self._idle.get(key)

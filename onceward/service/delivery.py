@@ -77,6 +77,15 @@ class Rate:
     delivered: int = 0
 
 
+class Pause(NamedTuple):
+    """A receiver that does not answer is left alone for a while, by one node."""
+
+    until_ms: int
+    """When the next call is made; the past, if that is under way."""
+    failures: int
+    """How many calls in a row got no answer."""
+
+
 class Entered(NamedTuple):
     """A call that its host is ready for, with all that it is made with."""
 
@@ -105,11 +114,14 @@ class Delivery:
             requests_max=min(outward.concurrency_per_host, max(hands // 2, 1)),
             doubtful_max=hands - hands // 4,
         )
+        self._hosts = hosts
         self._lines = Lines(hosts, elapsed_ns, hands // 4)
         self._sender = outward.sender(self.guard)
         self.rates: dict[tuple[str, str], Rate] = {}
         """By caller and endpoint, since this node began; not of those beyond the first many."""
         self._known: dict[tuple[str, str], tuple[Endpoint, int]] = {}
+        for why in ("paused", "busy"):
+            store.meters.count("webhooks_postponed", 0, reason=why)
         self._lateness = store.meters.histogram("webhook_lateness_seconds")
 
     @property
@@ -158,6 +170,19 @@ class Delivery:
         if verdict.outcome is Outcome.GONE:
             await self._end(webhook)
         raise Fail(verdict.line)
+
+    def pause_of(self, caller: str, endpoint: str, url: str = "") -> Pause | None:
+        """Whether the receiver of an endpoint, or at a URL, is left alone by this node."""
+        if not url:
+            known, _ = self._known.get((caller, endpoint), (None, 0))
+            url = "" if known is None else known.url
+        try:
+            found = self._hosts.pause(self.guard.parse(url).key)
+        except BadInput:
+            return None
+        if found is None:
+            return None
+        return Pause(self._store.clock.now_ms() + int(found[0] * 1_000), found[1])
 
     def _given(self, webhook: Webhook, endpoint: Endpoint) -> dict[str, str]:
         """The headers of a call. While they or the secrets cannot be read, the call waits, and
@@ -210,6 +235,9 @@ class Delivery:
             slot = await self._lines.enter(host)
             if not isinstance(slot, Slot):
                 if self._is_fresh(key):
+                    paused = self._hosts.pause(host) is not None
+                    why = "paused" if paused else "busy"
+                    self._store.meters.count("webhooks_postponed", reason=why)
                     raise Asleep("", self._store.clock.now_ms() + int(slot * 1_000) + 1)
                 endpoint = await self._endpoint(*key)
                 continue

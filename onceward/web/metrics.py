@@ -14,6 +14,7 @@ HELP = {
     "ended": "Attempts that ended, by queue and what the job became",
     "timers_set": "Timers that were asked for over HTTP, and whether they were set before",
     "webhooks": "Outward calls, by what came of them",
+    "webhooks_postponed": "Outward calls that waited since their receiver was paused or busy",
     "webhook_lateness_seconds": "How late after its timer's time an outward call was begun",
     "requests": "HTTP requests, by route, method and status",
     "throttled": "HTTP requests that were refused because their caller asks too often",

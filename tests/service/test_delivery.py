@@ -537,3 +537,33 @@ async def test_text_with_its_own_content_type_is_sent_as_it_is_and_signed() -> N
             signed = post.headers["webhook-signature"]
             at = datetime.fromtimestamp(int(post.headers["webhook-timestamp"]), UTC)
             assert Webhook(SECRET).sign(post.id, at, post.body.decode()) == signed
+
+
+@virtual
+async def test_a_receiver_that_is_back_gets_calls_within_two_seconds() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    back_ms = apps.clock.now_ms() + 300_000
+
+    async def down(post: Post) -> Answer:
+        if post.at_ms < back_ms:
+            raise Unreachable("example.com refused the connection to port 443")
+        return Answer(200, None, b"", 0.01)
+
+    world.behaviour[URL] = down
+    async with apps.make(outward=world.outward()) as app:
+        for n in range(0, 600, 2):
+            await app.timers.set(f"{n:03}", url=URL, delay_s=n)
+        await apps.sleep(299)
+        assert app.delivery is not None
+        pause = app.delivery.pause_of("", "", URL)
+        assert pause is not None
+        assert pause.failures > 10
+        assert pause.until_ms - apps.clock.now_ms() <= 2_000
+        assert app.delivery.pause_of("", "", "https://other.example.com/") is None
+        await apps.sleep(4)
+        first_ms = min(post.at_ms for post in world.posts if post.at_ms >= back_ms)
+        assert first_ms - back_ms <= 2_000
+        assert app.delivery.pause_of("", "", URL) is None
+        fresh = [post for post in world.posts if post.headers["onceward-timer"] == "302"]
+        assert len(fresh) == 1

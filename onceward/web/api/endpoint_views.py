@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from onceward import limits
 from onceward.outward.retries import RetryPolicy
 from onceward.parts.endpoints import Endpoint, Health
-from onceward.web.api.timer_views import moment
+from onceward.web.api.timer_views import PauseView, moment
 
 _OVERLAP_MS = 24 * 3_600_000
 
@@ -97,6 +97,8 @@ class EndpointView(msgspec.Struct, omit_defaults=True):
     """Whether calls wait, since its secrets need a server key that this server does not have."""
     rate: RateView | UnsetType = UNSET
     """If this node has called it."""
+    pause: PauseView | UnsetType = UNSET
+    """If calls of this node wait since it does not answer."""
     caller: str | UnsetType = UNSET
     """Whose it is, in a list of everyone's."""
 

@@ -28,7 +28,7 @@ from onceward.web.api.endpoint_views import (
     shown,
 )
 from onceward.web.api.inbox import idempotency_key
-from onceward.web.api.timer_views import TimerView, masked
+from onceward.web.api.timer_views import PauseView, TimerView, masked
 from onceward.web.api.timer_views import shown as shown_timer
 from onceward.web.api.timers import refused_as
 from onceward.web.auth import Access
@@ -102,7 +102,8 @@ async def get(server: "Server", request: Request) -> Response:
     caller, id_ = _own(server, request)
     with_secret = truth("secret", request.query(["secret"]).get("secret", "false"))
     endpoint = await server.app.store.run(lambda tx: _find(server, tx, caller, id_))
-    return Response.of(shown(id_, endpoint, _now_ms(server) if with_secret else None))
+    found = shown(id_, endpoint, _now_ms(server) if with_secret else None)
+    return Response.of(_rated(server, caller.id, found))
 
 
 async def list_(server: "Server", request: Request) -> Response:
@@ -159,6 +160,9 @@ def _rated(server: "Server", owner: str, view: EndpointView) -> EndpointView:
     rate = delivery.rates.get((owner, view.id)) if delivery is not None else None
     if rate is not None:
         view.rate = RateView(rate.calls, rate.delivered)
+    pause = delivery.pause_of(owner, view.id, view.url) if delivery is not None else None
+    if pause is not None:
+        view.pause = PauseView(*pause)
     return view
 
 

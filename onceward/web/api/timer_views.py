@@ -35,6 +35,15 @@ class Attempt(msgspec.Struct):
     """What was answered, or why there was no answer."""
 
 
+class PauseView(msgspec.Struct):
+    """A receiver that does not answer gets one call at a time, with pauses of up to 2 s."""
+
+    until_ms: int
+    """When this node makes the next call; the past, if that is under way."""
+    failures: int
+    """How many calls in a row got no answer."""
+
+
 class Firing(msgspec.Struct, omit_defaults=True):
     """The last time a timer has fired."""
 
@@ -50,6 +59,8 @@ class Firing(msgspec.Struct, omit_defaults=True):
     due_ms: int | UnsetType = UNSET
     next_attempt_ms: int | UnsetType = UNSET
     """When it is tried again, while it waits for that."""
+    pause: PauseView | UnsetType = UNSET
+    """If it waits since its receiver does not answer."""
 
 
 class TimerView(msgspec.Struct, omit_defaults=True):

@@ -20,7 +20,7 @@ from onceward.parts.timers.records import Status
 from onceward.service.timers import target_of
 from onceward.transaction import Transaction
 from onceward.web.api.inbox import Milliseconds, idempotency_key
-from onceward.web.api.timer_views import TimerView, shown
+from onceward.web.api.timer_views import PauseView, TimerView, shown
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
 from onceward.web.cursors import seal, unseal
@@ -258,7 +258,13 @@ async def _on_one(
         return await act(tx, view)
 
     view = await server.app.store.run(fn)
-    return Response.of(shown(view, server.app.store.clock.now_ms(), one.caller.id))
+    found = shown(view, server.app.store.clock.now_ms(), one.caller.id)
+    target, delivery = view.timer.spec.target, server.app.delivery
+    if isinstance(target, Call) and view.status == "firing" and delivery is not None:
+        pause = delivery.pause_of(view.caller, target.endpoint, target.url)
+        if pause is not None and found.last is not msgspec.UNSET:
+            found.last.pause = PauseView(*pause)
+    return Response.of(found)
 
 
 def _whose(caller: Access, query: dict[str, str]) -> Caller:
