@@ -9,7 +9,7 @@ raises or returns without writing is validated too: no one gets a stale answer.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeVar
 
 from onceward import keys, limits
@@ -151,12 +151,13 @@ class Store:
             self.alarms.damaged(LAST_TIME, error.message)
             return
         now_ms = self.clock.now_ms()
-        if last_ms - now_ms > limits.CLOCK_AHEAD_MS:
+        if last_ms - now_ms > limits.CLOCK_BEHIND_MS:
+            behind = timedelta(seconds=(last_ms - now_ms) // 1_000)
             self.alarms.raise_(
                 CLOCK_BEHIND,
-                f"the clock shows {_date(now_ms)}, {(last_ms - now_ms) // 86_400_000} days before "
-                f"the last commit ({_date(last_ms)}). Records expire and timers fire late. Set "
-                "the clock and restart; if it is right, run `onceward clock --confirm` or call "
+                f"the clock shows {_date(now_ms)}, {behind} before the last commit "
+                f"({_date(last_ms)}). Records expire and timers fire late. Set the clock and "
+                "restart; if it is right, run `onceward clock --confirm` or call "
                 "app.confirm_clock().",
             )
         elif now_ms - last_ms > limits.CLOCK_AHEAD_MS:

@@ -55,5 +55,6 @@ CLOCK_READ_S = 10.0
 # until somebody confirms it. Nodes note the time this often; while it is not believed, they
 # look this often whether it was confirmed elsewhere.
 CLOCK_AHEAD_MS = 30 * 86_400_000
+CLOCK_BEHIND_MS = 60_000
 CLOCK_NOTE_S = 600.0
 CLOCK_HELD_S = 5.0

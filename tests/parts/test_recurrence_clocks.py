@@ -142,3 +142,22 @@ def test_the_times_are_those_of_a_walk_through_the_days(
         found.append(time_ms)
         time_ms = next_ms(Cron(text, zone), time_ms)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30 2 * * *", ["02:30+0200"]),
+        ("*/20 2 * * *", ["02:00+0200", "02:20+0200", "02:40+0200"]),
+        (
+            "*/20 * * * *",
+            [f"02:{minute}+0{offset}00" for offset in (2, 1) for minute in ("00", "20", "40")],
+        ),
+    ],
+)
+def test_the_examples_of_the_documentation_hold_when_the_clock_is_set_back(
+    text: str, expected: list[str]
+) -> None:
+    found = times(Cron(text, BERLIN), "2026-10-24T23:59Z", len(expected) + 1)
+    assert [f"{one[11:16]}{one[19:]}" for one in found[:-1]] == expected
+    assert not found[-1].startswith("2026-10-25 02:")

@@ -155,6 +155,19 @@ async def test_a_clock_far_behind_raises_an_alarm_and_is_not_noted() -> None:
 
 
 @virtual
+async def test_a_clock_that_was_set_back_by_two_hours_raises_an_alarm() -> None:
+    machine = Machine(None)
+    async with machine.boot():
+        pass
+    async with machine.boot(-2 * 3_600_000) as app:
+        [alarm] = app.alarms
+        assert alarm.code == "clock_behind"
+        assert "before the last commit" in alarm.message
+    async with machine.boot(-limits.CLOCK_BEHIND_MS // 2) as app:
+        assert list(app.alarms) == []
+
+
+@virtual
 async def test_the_time_is_noted_while_a_node_runs() -> None:
     machine = Machine(None)
     async with machine.boot() as app:
