@@ -57,7 +57,7 @@ def a_timer_is_not_cancelled() -> Iterator[None]:
 PLANTED: dict[str, Bug] = {
     "who works is not stopped": Bug(who_works_is_not_stopped, 22, ("not cancelled",)),
     "a timer fires again": Bug(a_timer_fires_again, 1, ("timer",)),
-    "a timer is not cancelled": Bug(a_timer_is_not_cancelled, 57, ("not cancelled",)),
+    "a timer is not cancelled": Bug(a_timer_is_not_cancelled, 25, ("not cancelled",)),
 }
 
 
