@@ -142,7 +142,7 @@ soak-schedule: $(DEV) ## kill and pause processes that work on 100,000 jobs
 soak-locks: $(DEV) ## kill and pause processes that use locks 100,000 times
 	@$(SOAK) -m locks
 
-soak-timers: $(DEV) ## fire a million timers, and kill a server that fires them
+soak-timers: $(DEV) ## fire a million timers, kill a server, call one receiver 4,000 times at once, change the number of nodes
 	@$(SOAK) -m timers
 
 soak-credit: $(DEV) ## send 200 applications 20 times each while workers are killed, to two bureaus

@@ -78,12 +78,14 @@ class Sink:
         return line.decode().strip()
 
 
-async def fill(path: Path, timers: Iterable[tuple[str, str, int]]) -> None:
-    """Write timers, each with an id, a URL and a time, to a database that nobody uses: records as
+async def fill(database: Path | str, timers: Iterable[tuple[str, str, int]]) -> None:
+    """Write timers, each with an id, a URL and a time, to a database that nobody uses, a file or an
+    address: records as
     `onceward.parts.timers` writes them, as many in a commit as fit."""
     now_ms, slots = Clock().now_ms(), limits.SLOTS_DEFAULT
     due = encode(TIMER_DUE, ("due", "kind"))
-    engine = await engines.create(f"sqlite:///{path}").open()
+    address = database if isinstance(database, str) else f"sqlite:///{database}"
+    engine = await engines.create(address).open()
 
     def records(id_: str, url: str, due_ms: int) -> list[Put]:
         spec = Spec(Call(url), due_ms)
