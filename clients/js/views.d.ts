@@ -94,6 +94,12 @@ export interface RetryOptions {
   timeoutS?: number;
 }
 
+/** A receiver that does not answer is left alone for a while. */
+export interface Pause {
+  untilMs: number;
+  failures: number;
+}
+
 /** When a call that failed is attempted again, as the server has it. */
 export interface RetryPolicy {
   pausesMs?: number[] | null;
@@ -177,6 +183,8 @@ export interface Endpoint {
   /** Whether calls wait, since its secrets need a server key that the server does not have. */
   suspended?: boolean;
   retry?: RetryPolicy | null;
+  /** If calls wait since it does not answer. */
+  pause?: Pause | null;
   duplicate?: boolean;
 }
 

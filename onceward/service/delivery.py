@@ -276,8 +276,10 @@ class Delivery:
 
     async def _find(self, tx: Transaction, caller: str, id_: str) -> Endpoint:
         suspension = await suspensions.get(tx, caller)
-        if suspension is not None and suspension.to:
+        passed = {caller}
+        while suspension is not None and suspension.to not in ("", *passed):
             caller = suspension.to  # whoever has its endpoints now
+            passed.add(caller)
             suspension = await suspensions.get(tx, caller)
         endpoint = await self._known_to(tx, caller, id_)
         return endpoint if suspension is None else replace(endpoint, suspended=True)

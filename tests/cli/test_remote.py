@@ -177,7 +177,10 @@ def test_dead_letters_are_listed_and_redriven(
     assert "more" not in command.said("dead", queue, "--reason", "name", "--limit", "2")
     assert [job["id"] for job in command.json("dead", queue, "--id", rest[0])] == [rest[0]]
     assert command.said("dead", queue, "--redrive", "--id", rest[0]) == "1 job redriven\n"
-    assert command.json("dead", queue, "--redrive", "--reason", "bank") == {"jobs": 2}
+    assert command.json("dead", queue, "--redrive", "--reason", "bank") == {
+        "jobs": 2,
+        "in_doubt": 0,
+    }
     assert command.said("dead", queue, "--redrive") == "1 job redriven\n"
     assert command.said("dead", queue) == f"{queue} has no dead letters\n"
     assert command.said("dead", queue, "--reason", "x") == f"{queue} has no such dead letters\n"

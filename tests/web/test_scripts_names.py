@@ -49,6 +49,7 @@ WANTED = {
         python={
             *("replica", "presences", "change", "newItem", "setPresence", "removePresence"),
             *("call", "takeOut", "lost", "close", "receive", "renew", "settle", "tries"),
+            "presenceRefused",
         },
         browser={"gesture", "onSteps"},
     ),
