@@ -344,7 +344,7 @@ async def test_a_token_is_taken_until_it_expires_by_the_clock_of_the_server() ->
         other = Caller(anyone.server, signed(secret, "ann", now_s + 60, lock=["q"]))
         assert (await other("GET", f"/v1/jobs/{id_}")).verdict == (404, "no_such_job")
         await apps.sleep(60 + limits.TOKEN_SLACK_MS / 1000)
-        assert (await ann(*send)).verdict == (401, "no_credentials")
+        assert (await ann(*send)).verdict == (401, "token_expired")
         assert (await anyone(*send)).verdict == (401, "no_credentials")
 
 

@@ -103,7 +103,7 @@ async def test_a_signed_ticket_is_good_for_its_board_alone_and_for_its_time(
         assert (await ann("DELETE", path)).verdict == (403, "not_allowed")
         assert (await caller("GET", path)).verdict == (401, "no_credentials")
         await caller.app.store.clock.sleep(61 + TOKEN_SLACK_MS / 1000)
-        assert (await ann("GET", f"{path}/snapshot")).verdict == (401, "no_credentials")
+        assert (await ann("GET", f"{path}/snapshot")).verdict == (401, "token_expired")
 
 
 async def rooms_of(caller: Caller) -> list[str]:

@@ -98,7 +98,7 @@ def test_five_systems_are_reached_from_it(demo: Shown, browser: Any) -> None:
         ann, ben = follow("Play as Ann"), follow("Play as Ben")
         for player in (ann, ben):
             player.get_by_role("button", name="Join the table").click()
-        ann.get_by_text("Your turn: you are X").wait_for()
+        ann.get_by_text("Your turn. You play X.").wait_for()
         ann.get_by_role("button", name="row 2, column 2: empty").click()
         ben.get_by_role("button", name="row 2, column 2: X").wait_for()
         for player in (ann, ben):

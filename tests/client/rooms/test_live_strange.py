@@ -69,11 +69,13 @@ async def test_the_token_says_who_one_is_and_what_one_may(
 async def test_without_a_good_token_the_connection_is_closed_for_good(
     guarded: Served, stack: AsyncExitStack
 ) -> None:
-    for bad in ("", "nonsense", token("ann", -60, write=["board"])):
+    expired = token("ann", -60, write=["board"])
+    for bad in ("", "nonsense", expired):
         live = await connect(stack, guarded.url, token=bad)
         with pytest.raises(OncewardError) as refused:
             await live.join("board")
-        assert refused.value.code == "no_credentials"
+        code = "token_expired" if bad == expired else "no_credentials"
+        assert refused.value.code == code
         assert live.state == "closed"
         with pytest.raises(OncewardError):
             live.room("another")
