@@ -101,7 +101,7 @@ class ServerKeys:
         return sealed.startswith(f"{_FORM}.{self._first().id}.")
 
     def sign(self, purpose: str, text: str) -> str:
-        """Hex digits that only who has the first key can make of a text."""
+        """The signature of a text with the first key, as hex digits."""
         return _signature(self._first(), purpose, text)
 
     def verify(self, purpose: str, text: str, signature: str) -> bool:

@@ -176,7 +176,7 @@ export class Room {
   onSteps(hook: (room: Room) => void): Unsubscribe;
   /** Call `hook(error, operations)` when the room has refused a step, or when it is not known
    * whether it has taken it. Without operations: a
-   * value of a presence was refused, and the one before it holds again. */
+   * value of a presence was refused and the previous value is restored. */
   onRefused(hook: (error: OncewardError, operations: readonly Operation[]) => void): Unsubscribe;
   /** Be in the room no longer. Steps without an answer are given up: they may have been taken.
    * Twice is once. */

@@ -162,8 +162,8 @@ def insist_readable(id_: str, endpoint: Endpoint) -> None:
     if endpoint.suspended:
         raise SecretUnreadable(
             f"the endpoint {id_!r} is suspended: its secrets are encrypted with a server key that "
-            "this server does not have. Add that key to ONCEWARD_SERVER_KEY_FILE, or make the "
-            "endpoint anew (PUT, or DELETE and POST)",
+            "this server does not have. Add that key to ONCEWARD_SERVER_KEY_FILE, or create "
+            "the endpoint again (PUT, or DELETE and POST)",
             id=id_,
         )
 

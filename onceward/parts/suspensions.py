@@ -14,7 +14,7 @@ PARTITION = "suspended"
 
 
 class Suspension(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a caller is suspended, and who has its timers and endpoints now."""
+    """Since when a caller is suspended, by whom, and the new owner of its timers and endpoints."""
 
     since_ms: int
     by: str

@@ -36,7 +36,7 @@ class KeyRecord(msgspec.Struct):
     """Which server keys a database is used with."""
 
     id: str
-    """Names the key file, where no key is given; a backup has it, too."""
+    """Name of the key file if no key is given. Backups contain it."""
     checks: dict[str, str] = {}
     """Check values by key id."""
 

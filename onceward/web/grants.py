@@ -54,7 +54,7 @@ class Grants:
     named: frozenset[Grant] = frozenset()
     patterns: tuple[Pattern, ...] = ()
     ceiling: tuple[Pattern, ...] = (_EVERYTHING,)
-    """A grant counts only where one of these covers it, too."""
+    """A grant counts only if one of these covers it."""
 
     @classmethod
     def of(cls, scopes: Sequence[str]) -> "Grants":

@@ -46,7 +46,7 @@ class Session(msgspec.Struct, frozen=True):
     caller: str
     """The caller's id."""
     claimed: Claimed
-    """What its token claims; of who has a key, the key says what its holder may do."""
+    """The claims of its token. For an API key it is empty: the key's scopes apply."""
     until_ms: int
     token: str
     """Which the page repeats in a header."""

@@ -224,7 +224,7 @@ export class Room {
     }
   }
 
-  // The server has refused a value: the one before it holds again, as it does for everybody else.
+  // The server has refused a value: restore the previous one, which all other members still see.
   _presenceRefused({ name, value = null, code, detail }) {
     const sent = this.#sent.get(name) ?? [];
     const at = sent.findLastIndex((one) => same(one.value, value));

@@ -39,8 +39,8 @@ function shown(value, name = "") {
   );
 }
 
-// Members as the server has them, without those that are not given. Times in seconds become ms, also
-// those in a retry policy.
+// Members as the server has them, without those that are not given. Times in seconds become ms,
+// including those in a retry policy.
 export function asked(members) {
   const found = {};
   for (let [name, value] of Object.entries(members)) {

@@ -320,8 +320,8 @@ class Room:
             self._follow(frame)
 
     def presence_refused(self, frame: Error) -> None:
-        """The server has refused a value of one's own presence: the one before it holds again, as
-        it does for everybody else."""
+        """Restore the previous value of this client's presence: the server has refused the new
+        one, and all other members still see the previous one."""
         sent = self._sent.get(frame.name, [])
         refused = next((one for one in reversed(sent) if one[0] == frame.value), None)
         if refused is None:

@@ -172,13 +172,13 @@ class SQLiteEngine(Engine):
         if segment_paths(f"{self.path}-log."):
             raise CannotOpen(
                 f"{self.path} is missing, but its journal is there. Restore the file, or move "
-                f"{self.path}-log.* away to start anew.",
+                f"{self.path}-log.* away to start with an empty database.",
                 code="damaged",
             )
         if there and self._owner.database and not os.path.exists(f"{self.path}-journal"):
             raise CannotOpen(
                 f"{self.path} is empty, but it held the database {self._owner.database}. Restore "
-                "a backup, or remove the file to start anew.",
+                "a backup, or remove the file to start with an empty database.",
                 code="damaged",
             )
 

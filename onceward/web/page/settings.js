@@ -23,7 +23,7 @@ function sessions() {
     { name: "Browser", kind: "wide", show: (one) => one.current ? `${one.agent} (this one)` : one.agent },
     { name: "", update: once((cell, one) => {
       cell.append(doing("Revoke", async () => {
-        if (!await ask(`Revoke this session of ${one.caller}?`, "It ends at once, on all nodes.", "Revoke it")) return;
+        if (!await ask(`Revoke a session of ${one.caller}?`, "It ends immediately on all nodes.", "Revoke session")) return;
         await remove(`v1/sessions/${part(one.id)}?caller=${part(one.caller)}`);
         await refresh();
       }));
