@@ -214,11 +214,12 @@ class Connections:
         return network_of((address,))
 
     def is_proxy(self, address: str) -> bool:
-        """Whether many callers come from this address, or it is none: it has no limit then."""
+        """Whether the setting `proxies` names this address: many callers come from it, and what
+        it reports about them in headers is believed."""
         try:
             ip = ip_address(address.partition("%")[0])
         except ValueError:
-            return True
+            return False
         ip = getattr(ip, "ipv4_mapped", None) or ip
         return any(ip in one for one in self._proxies)
 

@@ -110,7 +110,8 @@ MEANING = {
     "connections": "connections in total; idle ones without credentials make room for new ones",
     "connections_per_address": "connections without credentials from one address; 0: any number",
     "proxies": "addresses and networks of proxies: connections_per_address does not apply to them, "
-    "and their X-Forwarded-Proto is believed, as in 10.0.0.7,10.1.0.0/16",
+    "and their X-Forwarded-Proto and client certificate headers are believed, as in "
+    "10.0.0.7,10.1.0.0/16",
 }
 SECRET = ("keys", "jwt", "server_key")
 SWITCHES = ("telemetry", "webhooks", "timers_append_id", "metrics_auth")

@@ -31,6 +31,7 @@ from onceward.apps.credit.record_id import long_id
 from onceward.callers import caller_id
 from onceward.errors import BadInput, OncewardError
 from onceward.web.bodies import parse
+from onceward.web.connections import Connections
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.web.site import Site
@@ -191,6 +192,13 @@ class Intake(Site):
         if not settings.certificates:
             return
         told = request.header(settings.certificate_header.lower().encode()) or ""
+        if told and not _from_proxy(request):
+            # Anybody can send this header: the fingerprint of a certificate is no secret.
+            raise OncewardError(
+                "the header with the fingerprint of the client certificate is accepted only from "
+                "addresses in the setting `proxies`",
+                code="not_allowed",
+            )
         told = told.replace(":", "").lower()
         if not any(
             hmac.compare_digest(told.encode(), one.encode()) for one in settings.certificates
@@ -267,12 +275,17 @@ def _scheme(request: Request) -> str:
     """How the sender reaches this server. A proxy that the setting `proxies` names is believed:
     it ends TLS. Others could make up the header."""
     told = (request.header(b"x-forwarded-proto") or "").rpartition(",")[2].strip().lower()
-    client = request.scope.get("client")
-    connections = request.scope["onceward"].connections
-    if told in ("http", "https") and client and connections.is_proxy(str(client[0])):
+    if told in ("http", "https") and _from_proxy(request):
         return told
     scheme: str = request.scope.get("scheme", "http")
     return scheme
+
+
+def _from_proxy(request: Request) -> bool:
+    """Whether the peer of the connection is a proxy that the setting `proxies` names."""
+    client = request.scope.get("client")
+    connections: Connections = request.scope["onceward"].connections
+    return client is not None and connections.is_proxy(str(client[0]))
 
 
 def _fault(error: OncewardError) -> Response:

@@ -29,7 +29,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     certificates: tuple[str, ...] = ()
     """SHA-256 fingerprints of client certificates that are taken."""
     certificate_header: str = "x-client-certificate-sha256"
-    """Where the proxy that ends TLS says the fingerprint; it must not let callers say it."""
+    """In which header the proxy that ends TLS sends the fingerprint. It must drop that header of
+    clients. The server accepts it only from addresses in its setting `proxies`."""
     bureau: str
     """The URL at which credit is pulled."""
     bureau_authorization: str = ""

@@ -21,6 +21,8 @@ from tests.web.asgi import Answer, Caller, keyed, serving
 SOAP = f"/credit/soap/{SECRET}"
 XML = [("Content-Type", "text/xml; charset=utf-8")]
 PLACE = f"/credit/applications/{ORGANISATION}/{opportunity(1)}"
+CERTIFICATE = "X-Client-Certificate-SHA256"
+PROXY = ("10.0.0.7", 5)
 KEPT = ("inbox#", "job#", "ready#", "due#", "credit", "dead#")
 
 
@@ -45,8 +47,10 @@ def stored(apps: Apps) -> list[Any]:
     return [key for key in [*apps.own, *apps.records] if key[0].startswith(KEPT)]
 
 
-async def post(caller: Caller, body: bytes, path: str = SOAP, headers: Any = XML) -> Answer:
-    return await caller("POST", path, raw=body, headers=headers)
+async def post(
+    caller: Caller, body: bytes, path: str = SOAP, headers: Any = XML, **scope: Any
+) -> Answer:
+    return await caller("POST", path, raw=body, headers=headers, **scope)
 
 
 def is_ack(answer: Answer) -> bool:
@@ -122,17 +126,37 @@ async def test_a_client_certificate_tells_the_sender(
     certificates = (":".join(["AB"] * 32), "cd" * 32)
     path = SOAP if secret else "/credit/soap"
     async with office(patched, secret=secret, certificates=certificates) as (apps, caller):
+        caller.server.connections = Connections(proxies=["10.0.0.0/8"])
         for told in (None, "", "ab", "ef" * 32, "ä"):
-            headers = [*XML, *([("X-Client-Certificate-SHA256", told)] if told is not None else [])]
-            answer = await post(caller, GOOD, path, headers)
+            headers = [*XML, *([(CERTIFICATE, told)] if told is not None else [])]
+            answer = await post(caller, GOOD, path, headers, client=PROXY)
             assert answer.status == 403
             fault_of(answer)
         assert stored(apps) == []
         for told in ("ab" * 32, "AB" * 32, ":".join(["cd"] * 32)):
-            headers = [*XML, ("X-Client-Certificate-SHA256", told)]
-            assert is_ack(await post(caller, GOOD, path, headers))
-        twice = [*XML, *[("X-Client-Certificate-SHA256", "ab" * 32)] * 2]
-        assert (await post(caller, GOOD, path, twice)).status == 400
+            headers = [*XML, (CERTIFICATE, told)]
+            assert is_ack(await post(caller, GOOD, path, headers, client=PROXY))
+        twice = [*XML, *[(CERTIFICATE, "ab" * 32)] * 2]
+        assert (await post(caller, GOOD, path, twice, client=PROXY)).status == 400
+
+
+@virtual
+async def test_only_proxies_are_believed_about_client_certificates(
+    patched: pytest.MonkeyPatch,
+) -> None:
+    headers = [*XML, (CERTIFICATE, "ab" * 32)]
+    async with office(patched, certificates=("ab" * 32,), work=False) as (apps, caller):
+        for proxies in ([], ["10.0.0.7", "2001:db8::/32"]):
+            caller.server.connections = Connections(proxies=proxies)
+            for peer in ("10.0.0.8", "127.0.0.1", "::1", "192.0.2.1", "proxy.example", "", None):
+                client = None if peer is None else (peer, 5)
+                answer = await post(caller, GOOD, headers=headers, client=client)
+                assert answer.status == 403, peer
+                assert "`proxies`" in fault_of(answer)
+                assert (await caller("GET", SOAP, headers=headers, client=client)).status == 403
+        assert stored(apps) == []
+        for peer in ("10.0.0.7", "::ffff:10.0.0.7", "2001:db8::1"):
+            assert is_ack(await post(caller, GOOD, headers=headers, client=(peer, 5))), peer
 
 
 @virtual
@@ -205,13 +229,15 @@ def address(answer: Answer) -> str | None:
 
 @virtual
 async def test_the_wsdl_is_for_those_with_a_certificate(patched: pytest.MonkeyPatch) -> None:
-    header = "X-Client-Certificate-SHA256"
     async with office(patched, secret="", certificates=("ab" * 32,)) as (_, caller):
-        for headers in ([], [(header, "cd" * 32)]):
-            answer = await caller("GET", "/credit/soap", headers=headers)
+        caller.server.connections = Connections(proxies=["10.0.0.0/8"])
+        for headers in ([], [(CERTIFICATE, "cd" * 32)]):
+            answer = await caller("GET", "/credit/soap", headers=headers, client=PROXY)
             assert answer.status == 403
             fault_of(answer)
-        answer = await caller("GET", "/credit/soap", headers=[(header, "ab" * 32)])
+        answer = await caller(
+            "GET", "/credit/soap", headers=[(CERTIFICATE, "ab" * 32)], client=PROXY
+        )
         assert address(answer) == "http://127.0.0.1:8080/credit/soap"
 
 
@@ -222,11 +248,11 @@ async def test_the_wsdl_believes_only_proxies_about_the_scheme(
     async with office(patched) as (_, caller):
         caller.server.connections = Connections(proxies=["10.0.0.0/8"])
         for client, told, scheme in (
-            (("10.0.0.7", 5), "https", "https"),
-            (("10.0.0.7", 5), "HTTPS", "https"),
-            (("10.0.0.7", 5), "http, https", "https"),
-            (("10.0.0.7", 5), "gopher", "http"),
-            (("10.0.0.7", 5), "", "http"),
+            (PROXY, "https", "https"),
+            (PROXY, "HTTPS", "https"),
+            (PROXY, "http, https", "https"),
+            (PROXY, "gopher", "http"),
+            (PROXY, "", "http"),
             (("127.0.0.1", 5), "https", "http"),
             (("192.0.2.1", 5), "https", "http"),
             (None, "https", "http"),
