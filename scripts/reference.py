@@ -222,8 +222,9 @@ def http() -> str:
             if found:
                 parts.append(table(("parameter", ""), *found))
             if "requestBody" in operation:
-                schema = _schema(operation["requestBody"]["content"], schemas)
-                parts.append(_members("it takes", schema, schemas))
+                content = operation["requestBody"]["content"]
+                takes = "it takes, as JSON or a form" if len(content) > 1 else "it takes"
+                parts.append(_members(takes, _schema(content, schemas), schemas))
             for status, answer in operation["responses"].items():
                 if int(status) < 300 and "content" in answer:
                     parts.append(_members(status, _schema(answer["content"], schemas), schemas))
@@ -237,7 +238,7 @@ def http() -> str:
 
 
 def _schema(content: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    [kind] = content.values()
+    kind, *_ = content.values()  # all have the same one
     found: dict[str, Any] = kind["schema"]
     return _resolved(found, schemas)
 

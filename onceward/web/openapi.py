@@ -7,7 +7,7 @@ import msgspec
 
 from onceward import __version__
 from onceward.errors import TABLE
-from onceward.web.routes import Route, Routes
+from onceward.web.routes import FORM, Route, Routes
 
 _REF = "#/components/schemas/{name}"
 # What can go wrong with any request; with any that has a body; with any that needs credentials.
@@ -93,9 +93,10 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if route.takes is not None:
+        types = ("application/json", FORM) if route.forms else ("application/json",)
         operation["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": schemas[route.takes]}},
+            "content": {type_: {"schema": schemas[route.takes]} for type_ in types},
         }
     return operation
 

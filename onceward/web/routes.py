@@ -13,6 +13,8 @@ from onceward import limits
 from onceward.errors import BadInput
 from onceward.web.http import Request, Response, Scope
 
+FORM = "application/x-www-form-urlencoded"
+
 Handle = Callable[[Any, Request], Awaitable[Response]]
 
 
@@ -39,6 +41,8 @@ class Route(NamedTuple):
     """Whether it is answered without credentials."""
     signs_in: bool = False
     """Whether its body has the credentials."""
+    forms: bool = False
+    """Whether its body may also be a form with the members of `takes`."""
 
 
 class _Node:

@@ -126,3 +126,16 @@ def test_limits_are_in_the_document() -> None:
     accept = OPERATIONS["POST /v1/inbox/{queue}"]
     assert {p["name"] for p in accept["parameters"]} == {"queue", "wait_ms", "Idempotency-Key"}
     assert {"200", "202", "413", "415", "422"} <= set(accept["responses"])
+
+
+def test_bodies_that_may_be_forms_are_in_the_document() -> None:
+    types = {
+        name: set(operation["requestBody"]["content"])
+        for name, operation in OPERATIONS.items()
+        if "requestBody" in operation
+    }
+    json_, form = "application/json", "application/x-www-form-urlencoded"
+    assert types.pop("POST /timers") == {json_, form}
+    assert all(found == {json_} for found in types.values())
+    content = OPERATIONS["POST /timers"]["requestBody"]["content"]
+    assert content[form]["schema"] == {"$ref": "#/components/schemas/PlainTimer"}

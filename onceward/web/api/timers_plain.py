@@ -14,12 +14,11 @@ from onceward.web.api.inbox import idempotency_key
 from onceward.web.api.timers import NEW, add, refused_as
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
-from onceward.web.routes import Route
+from onceward.web.routes import FORM, Route
 
 if TYPE_CHECKING:
     from onceward.web.server import Server
 
-_FORM = "application/x-www-form-urlencoded"
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 Whole = Annotated[int, Meta(ge=0)]
 Status = Literal["ACTIVE", "SUCCESS", "FAILED", "CANCELLED"]
@@ -96,9 +95,9 @@ async def cancel(server: "Server", request: Request) -> Response:
 async def _read(request: Request) -> bytes:
     """The body as JSON, also that of a form. Raises `BadInput`."""
     kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
-    if kind != _FORM:
+    if kind != FORM:
         return await request.body()
-    raw = await request.body(kind=_FORM)
+    raw = await request.body(kind=FORM)
     try:
         fields = parse_qsl(
             raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20
@@ -120,6 +119,7 @@ ROUTES = [
         set_,
         "Set a timer, in the plain form",
         takes=PlainTimer,
+        forms=True,
         gives=PlainSet,
         problems=NEW,
         headers=("Idempotency-Key",),
