@@ -175,6 +175,7 @@ export class Client {
   }): Promise<[ListedRoom[], string | null]>;
   configureRoom(id: string, settings: RoomSettings): Promise<RoomInfo>;
   deleteRoom(id: string): Promise<void>;
+  /** The connections in a room. A creator that has not joined yet comes first, with an empty `id`. */
   roomMembers(id: string): Promise<Member[]>;
   /** All that is in a room, or was at a sequence number. */
   roomState(id: string, at?: number): Promise<RoomState>;

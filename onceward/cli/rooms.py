@@ -134,7 +134,7 @@ async def _members(client: "Client", arguments: argparse.Namespace) -> int:
         return print_json(members)
     if not members:
         return _said(arguments, "has nobody in it")
-    print_facts([(member.user, member.id) for member in members])
+    print_facts([(member.user, member.id or "created it, not joined yet") for member in members])
     return 0
 
 

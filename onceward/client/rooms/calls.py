@@ -102,7 +102,8 @@ class RoomCalls(Transport):
             pass  # it was there before, and is not now: by this call, as a rule
 
     async def room_members(self, id_: str) -> list[RoomMember]:
-        """The connections that are in a room now."""
+        """The connections in a room. A creator that has not joined yet comes first, with an empty
+        id."""
         found = await self.call("GET", "v1", "rooms", id_, "members", type=RoomMembers)
         return found.members
 

@@ -43,7 +43,7 @@ class ListedRooms(msgspec.Struct):
 
 
 class RoomMember(msgspec.Struct):
-    """A connection that is in a room."""
+    """A member of a room: a connection, or with an empty id a creator that has not joined yet."""
 
     id: str
     user: str

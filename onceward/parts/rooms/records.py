@@ -42,6 +42,8 @@ class Info(msgspec.Struct, omit_defaults=True):
     """How many connections each of them may have."""
     keep: int = limits.ROOM_KEEP_STEPS
     """So many steps back it can be seen, and clients can catch up."""
+    reserved: bool = False
+    """Whether the creator is a member without a connection: until it joins."""
 
 
 class Listed(msgspec.Struct, omit_defaults=True):

@@ -81,13 +81,16 @@ class Rooms(Edits):
         capacity: int = limits.ROOM_MEMBERS_MAX,
         per_user: int = limits.ROOM_PER_USER,
         keep: int = limits.ROOM_KEEP_STEPS,
+        reserve: bool = True,
     ) -> tuple[str, Info]:
-        """Make a room; without an id it gets a new one. Raises `BadInput`, with the code
-        `room_exists` if there is one of that id."""
+        """Create a room; without an id it gets a new one. The creator `by` is a member from this
+        commit on; without `reserve`, once it joins. Raises `BadInput`, with the code `room_exists`
+        if there is one of that id."""
         id_ = id_ or self._ids.new()
         admit_text(by, "a user's name", limits.ROOM_USER_BYTES_MAX, empty=True)
         info = Info(self._ids.new(), tx.now_ms, by, meta or {}, schemas or Schemas())
         info.capacity, info.per_user, info.keep = capacity, per_user, keep
+        info.reserved = reserve and by != ""
         admit_info(info)
         Shapes(info.schemas)
         if await tx.get(info_key(id_), Info) is not None:
@@ -141,10 +144,16 @@ class Rooms(Edits):
         info.keep = info.keep if keep is None else keep
         admit_info(info)
         Shapes(info.schemas)
-        self._put_info(tx, id_, info)
-        head = await self.head(tx, id_)
-        tx.put(head_key(id_), msgspec.structs.replace(head, settings=head.settings + 1))
+        await self._change_info(tx, id_, info)
         return info
+
+    @joins
+    async def creator_joined(self, tx: Transaction, id_: str, epoch: str) -> None:
+        """From now on the creator is a member by its connections, as all others are. Idempotent.
+        Raises `NoSuchRoom`."""
+        info = await self.info(tx, id_)
+        if info.reserved and info.epoch == epoch:
+            await self._change_info(tx, id_, msgspec.structs.replace(info, reserved=False))
 
     @joins
     async def remove(self, tx: Transaction, id_: str) -> Info:
@@ -367,6 +376,11 @@ class Rooms(Edits):
         return due_partition(slot), keys.join(due_ms, id_, epoch, ROOM_DUE)
 
     # How it is kept.
+
+    async def _change_info(self, tx: Transaction, id_: str, info: Info) -> None:
+        self._put_info(tx, id_, info)
+        head = await self.head(tx, id_)
+        tx.put(head_key(id_), msgspec.structs.replace(head, settings=head.settings + 1))
 
     def _put_info(self, tx: Transaction, id_: str, info: Info) -> None:
         tx.put(info_key(id_), info)

@@ -160,11 +160,22 @@ class Hub:
         for _ in range(_JOIN_TRIES):
             room = await self.fetch(asked.room, create=asked.create, by=session.user)
             try:
-                return await room.join(session, asked)
+                member = await room.join(session, asked)
             except OncewardError:
                 if not room.over:
                     raise
+                continue
+            if room.ledger.info.reserved and room.ledger.info.by == session.user:
+                await self._creator_joined(room)
+            return member
         raise Unavailable("the room ends again and again", code="room_moved")
+
+    async def _creator_joined(self, room: LiveRoom) -> None:
+        epoch = room.ledger.room.epoch
+        try:
+            await self.store.run(lambda tx: self.parts.creator_joined(tx, room.id, epoch))
+        except OncewardError as error:  # its next join does it
+            logger.warning("the creator's place in %s stays reserved: %s", room.id, error)
 
     async def _relay(self, session: Session, asked: Join) -> Remote:
         """Let a connection into a room that another node serves."""
@@ -198,7 +209,7 @@ class Hub:
     async def create(self, id_: str, by: str) -> None:
         """Let there be a room."""
         try:
-            await self.store.run(lambda tx: self.parts.create(tx, id_, by=by))
+            await self.store.run(lambda tx: self.parts.create(tx, id_, by=by, reserve=False))
         except BadInput as error:
             if error.code != "room_exists":
                 raise

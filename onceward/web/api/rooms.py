@@ -103,9 +103,10 @@ class RemovedRoom(msgspec.Struct):
 
 
 class MemberList(msgspec.Struct):
-    """The connections that are in a room."""
+    """The members of a room."""
 
     members: list[Member]
+    """Its connections. A creator that has not joined yet comes first, with an empty id."""
 
 
 class Whole(msgspec.Struct):
@@ -236,9 +237,14 @@ async def remove(server: "Server", request: Request) -> Response:
 
 async def members(server: "Server", request: Request) -> Response:
     id_ = known(server, request, "read")
-    await server.app.store.run(lambda tx: server.app.rooms.info(tx, id_))
+    info = await server.app.store.run(lambda tx: server.app.rooms.info(tx, id_))
     answer = await elsewhere(server, request, id_, "members")
-    return answer or Response.of(MemberList(server.app.hub.members(id_)))
+    if answer is not None:
+        return answer
+    found = server.app.hub.members(id_)
+    if info.reserved and all(member.user != info.by for member in found):
+        found.insert(0, Member("", info.by))
+    return Response.of(MemberList(found))
 
 
 async def snapshot(server: "Server", request: Request) -> Response:

@@ -70,7 +70,7 @@ function one({ rest: [id], trouble }) {
     }
     const members = await get(`${path}/members`);
     nobody.hidden = members.members.length > 0;
-    keyed(people, members.members, (one) => one.id, (one) => ({ element: h("li.chip.live", one.user) }));
+    keyed(people, members.members, (one) => one.id, (one) => ({ element: h(one.id ? "li.chip.live" : "li.chip", one.user) }));
     if (always || room.seq !== seq || room.epoch !== last?.epoch) {
       seq = room.seq;
       floor = room.floor;

@@ -34,7 +34,7 @@ async def test_a_room_is_made_found_changed_seen_and_deleted(client: Client) -> 
     steps, since = await client.room_history("board.1", since=1, limit=1)
     assert ([step.seq for step in steps], since) == ([2], 2)
     assert (await client.room_info("board.1")).seq == 3
-    assert await client.room_members("board.1") == []
+    assert [(one.id, one.user) for one in await client.room_members("board.1")] == [("", made.by)]
     assert await client.say_in_room("board.1", "hi") == 0
     await client.delete_room("board.1")
     await client.delete_room(other.id)

@@ -8,6 +8,7 @@ import pytest
 
 from onceward import limits
 from tests.service.cluster import virtual
+from tests.service.rooms.people import Badge, Person
 from tests.web.asgi import Caller, serving, serving_to
 
 
@@ -136,8 +137,53 @@ async def test_whole_maps_lists_and_presences_come_and_go() -> None:
         seen = await caller.ok("GET", "/v1/rooms/r/presences/cursor")
         assert seen == {"name": "cursor", "values": {}}
         assert await caller.ok("DELETE", "/v1/rooms/r/presences/cursor") == {"dropped": False}
-        assert await caller.ok("GET", "/v1/rooms/r/members") == {"members": []}
         assert await caller.ok("POST", "/v1/rooms/r/say", {"event": "e"}) == {"members": 0}
+
+
+@virtual
+async def test_the_creator_of_a_room_is_a_member_before_it_joins() -> None:
+    async with serving_to(ann="write:*", ben="read:*") as callers:
+        ann, ben = callers["ann"], callers["ben"]
+        hub = ann.app.hub
+
+        async def members() -> Any:
+            found = [await one.ok("GET", "/v1/rooms/r/members") for one in (ann, ben)]
+            assert found[0] == found[1]
+            return found[0]["members"]
+
+        creator = (await ann.ok("POST", "/v1/rooms", {"id": "r", "capacity": 1}))["by"]
+        assert await members() == [{"id": "", "user": creator}]
+        # It takes no capacity, and keeps its place while it cannot join.
+        guest, person = Person(hub, Badge("guest")), Person(hub, Badge(creator))
+        for one in (guest, person):
+            one.ask("hello")
+        here = (await guest.join("r"))["me"]
+        person.ask("join", room="r", client="c")
+        assert (await person.next("joined", "left"))["code"] == "room_full"
+        both = [{"id": "", "user": creator}, {"id": here, "user": "guest"}]
+        assert await members() == both
+        guest.ask("leave", room="r")
+        me = (await person.join("r"))["me"]
+        assert await members() == [{"id": me, "user": creator}]
+        person.ask("leave", room="r")
+        person.ask("ping")
+        await person.next("pong")
+        assert await members() == []
+
+
+@virtual
+async def test_a_room_without_a_creator_or_made_by_a_join_reserves_no_place() -> None:
+    async with serving() as caller:
+        app = caller.app
+        person = Person(app.hub, Badge("ann"))
+        person.ask("hello")
+        await person.join("joined", create=True)
+        await app.run(lambda tx: app.rooms.create(tx, "nobody's"))
+        person.ask("leave", room="joined")
+        person.ask("ping")
+        await person.next("pong")
+        for id_ in ("joined", "nobody's"):
+            assert await caller.ok("GET", f"/v1/rooms/{id_}/members") == {"members": []}
 
 
 BAD = [
