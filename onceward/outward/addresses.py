@@ -173,10 +173,7 @@ class Guard:
         if port is None:
             _bad("a port is a number from 1 to 65535")
         host, address = _read_host(name)
-        shown = f"[{host}]" if ":" in host else host
-        if port != _PORTS[scheme]:
-            shown += f":{port}"
-        origin = Target(scheme, host, port, "/", address, shown)
+        origin = Target(scheme, host, port, "/", address, authority_of(scheme, host, port))
         if address is not None:
             self.judge(address, origin)
         elif port not in self._ports and not self._allows_port(host, port):
@@ -320,6 +317,12 @@ def _embedded(address: Address) -> list[IPv4Address]:
 
 def _within(address: Address, network: Network) -> bool:
     return address.version == network.version and address in network
+
+
+def authority_of(scheme: str, host: str, port: int) -> str:
+    """Host and port as a URL has them: without the port that its scheme implies."""
+    shown = f"[{host}]" if ":" in host else host
+    return shown if port == _PORTS[scheme] else f"{shown}:{port}"
 
 
 def _split_port(authority: str) -> tuple[str, str | None]:

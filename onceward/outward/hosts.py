@@ -11,10 +11,24 @@ In memory only, and for one process: what is forgotten is learned again with a f
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 from onceward import limits
 from onceward.clock import boot_ns
 from onceward.outward.concurrency import Concurrency
+
+
+class Trouble(NamedTuple):
+    """A host whose last requests got no answer."""
+
+    wait_s: float
+    """In how many seconds the next request may begin; 0, if one is under way."""
+    failures: int
+    """How many in a row got no answer."""
+    since_s: float
+    """How long ago the first of them failed."""
+    reason: str
+    """Why the last of them failed."""
 
 
 class Hosts:
@@ -73,13 +87,15 @@ class Hosts:
         host = self._busy.get(key) or self._idle.get(key)
         return host is not None and host.answers
 
-    def pause(self, key: Hashable) -> tuple[float, int] | None:
-        """For how many seconds a host is left alone, and after how many failures in a row; None
-        if its last request was answered, or nothing is known."""
+    def pause(self, key: Hashable) -> Trouble | None:
+        """How long a host is left alone, and why; None if its last request was answered, or
+        nothing is known."""
         host = self._busy.get(key) or self._idle.get(key)
         if host is None or not host.failures:
             return None
-        return max(host.pause_until_ns - self._elapsed_ns(), 0) / 1e9, host.failures
+        now_ns = self._elapsed_ns()
+        wait_s = max(host.pause_until_ns - now_ns, 0) / 1e9
+        return Trouble(wait_s, host.failures, (now_ns - host.failing_ns) / 1e9, host.reason)
 
     def turn_s(self, key: Hashable, count: int) -> float:
         """How long it takes until so many more requests to a host that answers have begun."""
@@ -95,7 +111,7 @@ class Hosts:
         """How many hosts are kept in mind."""
         return len(self._busy) + len(self._idle)
 
-    def _take_back(self, slot: "Slot", answered: bool | None, well: bool) -> None:
+    def _take_back(self, slot: "Slot", answered: bool | None, well: bool, reason: str) -> None:
         host, now_ns = slot.host, self._elapsed_ns()
         host.requests -= 1
         self._doubtful -= slot.doubtful
@@ -114,7 +130,10 @@ class Hosts:
         # nor if others failed: what is under way together fails together, and is trouble once.
         elif answered is not None and slot.since_ns >= host.news_ns:
             host.answers = False
+            if not host.failures:
+                host.failing_ns = now_ns
             host.failures += 1
+            host.reason = reason
             host.news_ns = now_ns
             host.pause_until_ns = now_ns + int(self._pause_s(host.failures) * 1e9)
         if not host.requests:
@@ -154,21 +173,22 @@ class Slot:
         self.since_ns = since_ns
         self.number = number
 
-    def give_back(self, answered: bool | None, *, well: bool = True) -> None:
+    def give_back(self, answered: bool | None, *, well: bool = True, reason: str = "") -> None:
         """Say that the request is over, and whether there was an answer, good or bad; None if
         nobody knows, as when it was never sent. `well` is False for an answer that says that the
-        receiver has too much to do, or fails. To give it back again does nothing."""
+        receiver has too much to do, or fails; `reason` is why there was none. To give it back
+        again does nothing."""
         hosts, self._hosts = self._hosts, None
         if hosts is not None:
-            hosts._take_back(self, answered, well)
+            hosts._take_back(self, answered, well, reason)
 
 
 class _Host:
     """What is known of one host."""
 
     __slots__ = (
-        *("answers", "begun_ns", "concurrency", "failures", "news_ns", "pause_until_ns"),
-        "requests",
+        *("answers", "begun_ns", "concurrency", "failing_ns", "failures", "news_ns"),
+        *("pause_until_ns", "reason", "requests"),
     )
 
     def __init__(self, requests_max: int) -> None:
@@ -180,6 +200,10 @@ class _Host:
         """Whether it has answered the last time."""
         self.failures = 0
         """In a row."""
+        self.failing_ns = 0
+        """When the first of them was."""
+        self.reason = ""
+        """Why the last of them was."""
         self.news_ns = 0
         """When it has answered, or failed, the last time."""
         self.pause_until_ns = 0

@@ -5,7 +5,7 @@ so that a receiver can tell repeats. An endpoint that is slow or dead takes few 
 what waits for it is given back until later: it delays nobody else.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -37,6 +37,7 @@ from onceward.parts.timers import WEBHOOKS, Timers, Webhook, open_headers
 from onceward.service.attempt import Handler
 from onceward.service.job import Asleep, Job
 from onceward.service.lines import Lines
+from onceward.service.receivers import HostKey, Receivers, Scope
 from onceward.store import Store
 from onceward.transaction import Transaction
 from onceward.values import encode
@@ -91,7 +92,7 @@ class Entered(NamedTuple):
 
     endpoint: Endpoint
     headers: dict[str, str]
-    host: Hashable
+    host: HostKey
     slot: Slot
 
 
@@ -116,6 +117,7 @@ class Delivery:
         )
         self._hosts = hosts
         self._lines = Lines(hosts, elapsed_ns, hands // 4)
+        self.receivers = Receivers(hosts, store.clock.now_ms)
         self._sender = outward.sender(self.guard)
         self.rates: dict[tuple[str, str], Rate] = {}
         """By caller and endpoint, since this node began; not of those beyond the first many."""
@@ -149,16 +151,16 @@ class Delivery:
             self._lateness.observe(max(0, now_ms - webhook.due_ms) / 1_000)
         retry = webhook.call.policy.over(endpoint.retry).over(self._retry)
         answered: bool | None = None
-        well = False
+        well, reason = False, ""
         try:
             if retry.attempts and job.attempt > retry.attempts:
                 raise Fail("the last attempt was interrupted")
             timeout_s = (retry.timeout_ms or 0) / 1_000 or self._outward.total_s
             called = self._call(job.id, webhook, given, endpoint, now_ms, timeout_s)
             verdict = answers.judge(await called)
-            answered, well = verdict.answered, verdict.well
+            answered, well, reason = verdict.answered, verdict.well, verdict.line
         finally:
-            self._lines.leave(host, slot, answered, well=well)
+            self._lines.leave(host, slot, answered, well=well, reason=reason)
         await self._note(webhook.caller, id_, endpoint, verdict)
         self._store.meters.count("webhooks", outcome=verdict.outcome)
         self._rate(webhook.caller, id_, verdict.outcome is Outcome.DELIVERED)
@@ -166,7 +168,10 @@ class Delivery:
             return {"said": verdict.line}
         if verdict.outcome is Outcome.AGAIN and not retry.is_last(job.attempt):
             pause_s = retry.pause_s(job.attempt, self._store.ids.fraction())
-            raise Retry(verdict.line, after_s=max(pause_s, verdict.not_before_s or 0.0))
+            after_s = max(pause_s, verdict.not_before_s or 0.0)
+            if not answered:
+                self._wait(webhook, id_, host, self._store.clock.now_ms() + int(after_s * 1_000))
+            raise Retry(verdict.line, after_s=after_s)
         if verdict.outcome is Outcome.GONE:
             await self._end(webhook)
         raise Fail(verdict.line)
@@ -182,7 +187,11 @@ class Delivery:
             return None
         if found is None:
             return None
-        return Pause(self._store.clock.now_ms() + int(found[0] * 1_000), found[1])
+        return Pause(self._store.clock.now_ms() + int(found.wait_s * 1_000), found.failures)
+
+    def _wait(self, webhook: Webhook, id_: str, host: HostKey, until_ms: int) -> None:
+        scope = Scope("timer", webhook.timer) if webhook.call.url else Scope("endpoint", id_)
+        self.receivers.wait(webhook.caller, host, scope, until_ms)
 
     def _given(self, webhook: Webhook, endpoint: Endpoint) -> dict[str, str]:
         """The headers of a call. While they or the secrets cannot be read, the call waits, and
@@ -238,7 +247,10 @@ class Delivery:
                     paused = self._hosts.pause(host) is not None
                     why = "paused" if paused else "busy"
                     self._store.meters.count("webhooks_postponed", reason=why)
-                    raise Asleep("", self._store.clock.now_ms() + int(slot * 1_000) + 1)
+                    until_ms = self._store.clock.now_ms() + int(slot * 1_000) + 1
+                    if paused:
+                        self._wait(webhook, id_, host, until_ms)
+                    raise Asleep("", until_ms)
                 endpoint = await self._endpoint(*key)
                 continue
             admitted = False
@@ -258,7 +270,7 @@ class Delivery:
         _, read_ns = self._known.get(key, (None, 0))
         return self._store.clock.elapsed_ns() - read_ns < _FRESH_NS
 
-    def _host(self, webhook: Webhook, endpoint: Endpoint) -> Hashable:
+    def _host(self, webhook: Webhook, endpoint: Endpoint) -> HostKey:
         try:
             return self.guard.parse(_url(webhook, endpoint)).key
         except BadInput as refused:

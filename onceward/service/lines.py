@@ -49,10 +49,16 @@ class Lines:
         return max(limits.HOST_UNKNOWN_S, since_s) + min(behind_s, limits.HOST_WAIT_S_MAX)
 
     def leave(
-        self, host: Hashable, slot: Slot, answered: bool | None, *, well: bool = True
+        self,
+        host: Hashable,
+        slot: Slot,
+        answered: bool | None,
+        *,
+        well: bool = True,
+        reason: str = "",
     ) -> None:
-        """The request is over; the next one in line may go on."""
-        slot.give_back(answered, well=well)
+        """The request is over, as for `Slot.give_back`; the next one in line may go on."""
+        slot.give_back(answered, well=well, reason=reason)
         self._wake(host)
 
     def _gap_s(self, host: Hashable, wait_s: float) -> float:

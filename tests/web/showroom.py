@@ -13,6 +13,7 @@ from tests.server_process import ServerProcess
 
 SCRIPT = "<script>document.title = 'taken over'</script>"
 HOUR_MS = 3_600_000
+HOURLY = {"pauses_ms": [HOUR_MS]}
 MARKUP = "<b onmouseover=alert(1)>board</b>"
 
 
@@ -108,6 +109,7 @@ class Shop:
         )
         for id_, timer in (
             ("carrier-pickup", {"endpoint": "carrier", "delay_ms": 0, "attempts_max": 1}),
+            ("label", {"endpoint": "carrier", "delay_ms": 0, "retry": HOURLY}),
             ("newsletter", {"queue": "mail", "cron": "0 9 * * MON", "zone": "Europe/Berlin"}),
             ("stock-count", {"queue": "parcels", "every_ms": 900_000}),
             ("close-shop", {"queue": "parcels", "delay_ms": HOUR_MS // 2}),

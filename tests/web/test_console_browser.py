@@ -257,6 +257,17 @@ def test_a_call_that_failed_is_seen_and_sent_again(console: Console) -> None:
         page.get_by_role("cell", name="0.0 %").wait_for()
 
 
+def test_a_paused_receiver_is_on_the_overview(console: Console) -> None:
+    with console.visit() as page:
+        console.open(page, "", "Overview")
+        attention = page.get_by_role("region", name="What needs attention")
+        row = attention.get_by_text("Calls to http://127.0.0.1:9 are paused")
+        row.get_by_text("refused the connection").wait_for()
+        row.get_by_text(re.compile(r"Next call in \d+ min")).wait_for()
+        row.click()
+        page.get_by_role("heading", level=1, name="Timers").wait_for()
+
+
 def test_a_room_is_seen_as_it_was_and_deleted(console: Console) -> None:
     with console.visit("404") as page:
         console.open(page, "rooms/warehouse", "warehouse")

@@ -285,7 +285,7 @@ def _from_proxy(request: Request) -> bool:
     """Whether the peer of the connection is a proxy that the setting `proxies` names."""
     client = request.scope.get("client")
     connections: Connections = request.scope["onceward"].connections
-    return client is not None and connections.is_proxy(str(client[0]))
+    return connections.is_proxy(str(client[0])) if client else False
 
 
 def _fault(error: OncewardError) -> Response:

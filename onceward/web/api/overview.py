@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onceward import __version__, limits
+from onceward.outward.addresses import authority_of
 from onceward.service.pulse import Sample, Totals
 from onceward.web.auth import Access
 from onceward.web.http import Request, Response
@@ -47,14 +48,20 @@ class Attention(msgspec.Struct):
     """Something that somebody should look at."""
 
     kind: str
-    """dead, doubt, stuck (jobs that no worker takes), endpoint (that fails), clock or alarm."""
+    """dead, doubt, stuck (jobs that no worker takes), endpoint (that fails), receiver (that does
+    not answer, so that calls to it are paused), clock or alarm."""
     name: str
-    """Of the queue or endpoint, or the code of the alarm."""
+    """Of the queue or endpoint, the URL of the receiver without its path, or the code of the
+    alarm."""
     count: int = 0
+    """Of jobs; of a receiver: how many calls in a row got no answer."""
     since_ms: int = 0
     said: str = ""
+    """The last error of an endpoint or receiver; the message of an alarm."""
     caller: str = ""
-    """Whose endpoint it is."""
+    """Whose endpoint it is, or whose calls wait for the receiver; empty if these are several."""
+    until_ms: int = 0
+    """When this node calls a receiver again; the past, if a call is under way."""
 
 
 class Overview(msgspec.Struct):
@@ -211,7 +218,30 @@ def _attention(server: "Server", caller: Access, queues: list[QueueLine]) -> lis
         own = one.caller == caller.id and caller.may("endpoint", one.id)
         if own or caller.may("operate", one.id):
             found.append(Attention("endpoint", one.id, 1, one.since_ms, one.said, one.caller))
-    return found
+    return found + _paused(server, caller)
+
+
+def _paused(server: "Server", caller: Access) -> list[Attention]:
+    """One entry for each receiver that calls wait for, however many callers these are of."""
+    found: dict[str, Attention] = {}
+    delivery = server.app.delivery
+    for one in [] if delivery is None else delivery.receivers.list_paused():
+        own = one.caller == caller.id and caller.may(*one.scope)
+        if not own and not caller.may("operate", one.scope.name):
+            continue
+        name = f"{one.host[0]}://{authority_of(*one.host)}"
+        shown = found.get(name)
+        if shown is None:
+            if len(found) >= limits.FAILING_TOLD_MAX:
+                break
+            found[name] = Attention(
+                *("receiver", name, one.failures, one.since_ms, one.reason, one.caller),
+                until_ms=one.until_ms,
+            )
+        else:
+            shown.until_ms = min(shown.until_ms, one.until_ms)
+            shown.caller = shown.caller if shown.caller == one.caller else ""
+    return list(found.values())
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -130,7 +130,7 @@ export function page({ trouble }) {
     keyed(attention, found.attention, (one) => `${one.kind} ${one.caller} ${one.name}`, (one) => {
       const link = where(one), text = link ? h("a", { href: link }) : h("span");
       return {
-        element: h(`li.${["clock", "stuck", "doubt"].includes(one.kind) ? "warn" : "bad"}`, text),
+        element: h(`li.${["clock", "stuck", "doubt", "receiver"].includes(one.kind) ? "warn" : "bad"}`, text),
         update: (now) => put(text, words(now, found.now_ms)),
       };
     });
@@ -151,6 +151,8 @@ function words(one, now) {
     case "doubt": return `${plural(one.count, "job")} of ${one.name} in doubt: someone has to settle ${one.count === 1 ? "it" : "them"}`;
     case "stuck": return `No worker takes the jobs of ${one.name}: ${count(one.count)} ready, the oldest for ${span(now - one.since_ms)}`;
     case "endpoint": return `The endpoint ${one.name}${one.caller ? ` of ${one.caller}` : ""} fails since ${span(now - one.since_ms)}: ${one.said}`;
+    case "receiver": return `Calls to ${one.name} are paused: ${plural(one.count, "call")} without an answer in ${span(now - one.since_ms)} (${one.said}). ${
+      one.until_ms > now ? `Next call in ${span(one.until_ms - now)}` : "Calling it now"}`;
     case "clock": return `The wall clock has jumped by ${span(Math.abs(one.count))}: nothing fires early; restart to take it over`;
     case "alarm": return `${one.said} [${one.name}], since ${span(now - one.since_ms)}`;
     default: return `${one.kind} ${one.name}`;
@@ -161,7 +163,7 @@ function where(one) {
   if (one.kind === "dead" || one.kind === "doubt" || one.kind === "stuck") {
     return `#/queues/${part(one.name)}${one.kind === "stuck" ? "" : "?tab=dead"}`;
   }
-  return one.kind === "endpoint" ? "#/endpoints" : null;
+  return one.kind === "endpoint" || one.kind === "receiver" ? "#/endpoints" : null;
 }
 
 // At most one drawing for each picture that the screen shows.

@@ -1,12 +1,16 @@
 """The server at a glance, and live, for those who may see it."""
 
 from functools import partial
+from typing import Any
 
 from onceward import limits
+from onceward.errors import Unreachable
 from onceward.outward import signing
+from onceward.outward.answers import Answer
 from onceward.parts import endpoints
 from tests.service.apps import Apps
 from tests.service.cluster import virtual
+from tests.service.test_delivery import Post, World
 from tests.web.asgi import Caller, keyed, serving, serving_to
 
 
@@ -119,3 +123,72 @@ async def test_another_body_under_a_key_is_told_of_its_sender() -> None:
         assert refused.code == "key_reused"
         [sender] = (await ann.ok("GET", "/v1/senders"))["senders"]
         assert (sender["accepted"], sender["refused"]) == (1, 1)
+
+
+async def receivers(caller: Caller) -> list[Any]:
+    attention = (await caller.ok("GET", "/v1/overview"))["attention"]
+    return [one for one in attention if one["kind"] == "receiver"]
+
+
+@virtual
+async def test_a_paused_receiver_needs_attention_until_it_answers() -> None:
+    apps, down = Apps(shared=False), True
+    world = World(apps)
+    url = "https://shop.example:443/hooks/secret-path"
+
+    async def answer(post: Post) -> Answer:
+        if down:
+            raise Unreachable("shop.example refused the connection to port 443")
+        return Answer(200, None, b"", 0.01)
+
+    world.behaviour[url] = answer
+    auth, keys = keyed(
+        ann="timer:* endpoint:*", ben="timer:*", cas="timer:t1", eve="timer:* send:*", op="all"
+    )
+    async with serving(apps.make(outward=world.outward()), auth) as caller:
+        ann, ben, cas, eve, op = (
+            Caller(caller.server, keys[name]) for name in ("ann", "ben", "cas", "eve", "op")
+        )
+        assert await receivers(op) == []
+        start_ms = apps.clock.now_ms()
+        for one in (ann, ben, cas):
+            timer = {"id": "t1", "url": url, "delay_ms": 1_000}
+            await one.ok("POST", "/v1/timers", timer)
+        await apps.sleep(30)
+        [shown] = await receivers(ann)
+        assert (shown["name"], shown["caller"]) == ("https://shop.example", "key:ann")
+        assert shown["said"] == "shop.example refused the connection to port 443"
+        assert shown["count"] >= 3
+        assert start_ms + 1_000 <= shown["since_ms"] < start_ms + 2_000
+        now_ms = apps.clock.now_ms()
+        assert now_ms < shown["until_ms"]
+        [seen] = await receivers(op)
+        assert (seen["name"], seen["caller"]) == (shown["name"], "")
+        assert seen["until_ms"] <= shown["until_ms"]
+        assert len(await receivers(cas)) == 1
+        assert await receivers(eve) == []
+        posts = len(world.posts)
+        await apps.sleep((seen["until_ms"] - now_ms) / 1_000 + 0.1)
+        assert len(world.posts) > posts
+        down = False
+        await apps.sleep(1_200)
+        assert await receivers(op) == []
+
+
+@virtual
+async def test_a_receiver_that_nobody_calls_any_more_is_not_paused() -> None:
+    apps = Apps(shared=False)
+    world = World(apps)
+    url = "https://shop.example/hook"
+
+    async def refuse(post: Post) -> Answer:
+        raise Unreachable("shop.example refused the connection to port 443")
+
+    world.behaviour[url] = refuse
+    async with serving(apps.make(outward=world.outward(attempts_max=2))) as caller:
+        await caller.ok("POST", "/v1/timers", {"id": "t", "url": url, "delay_ms": 0})
+        await apps.sleep(1)
+        assert len(await receivers(caller)) == 1
+        await apps.sleep(600)
+        assert len(world.posts) == 2
+        assert await receivers(caller) == []
