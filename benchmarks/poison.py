@@ -29,7 +29,7 @@ from rich.table import Table
 
 from onceward.app import App
 from onceward.engine.base import Put
-from onceward.store import Commit
+from onceward.store.store import Commit
 from onceward.testing.postgres import PostgresServer
 
 PART = 0.3

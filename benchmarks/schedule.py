@@ -32,10 +32,10 @@ from rich.console import Console
 from rich.table import Table
 
 from onceward.engine import create
-from onceward.service.node import Node
+from onceward.node import Node
 from onceward.store import Store
+from onceward.store.transaction import Transaction
 from onceward.testing.postgres import PostgresServer
-from onceward.transaction import Transaction
 
 HERE = Path(__file__).parent
 BODY = {"text": "x" * 100}

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from onceward import engine, keys, limits
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 
 ROUNDS = 3
 CALLERS = 64

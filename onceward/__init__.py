@@ -12,9 +12,9 @@ from onceward.errors import Fail, InDoubt, NotDone, OncewardError, Retry
 
 if TYPE_CHECKING:
     from onceward.app import App
-    from onceward.records import UserTransaction as Transaction
-    from onceward.service.delivery import Outward
-    from onceward.service.job import Job
+    from onceward.store.user_records import UserTransaction as Transaction
+    from onceward.webhooks.delivery import Outward
+    from onceward.work.job import Job
 
 __version__ = "0.1.0"
 __all__ = [
@@ -38,15 +38,15 @@ def __getattr__(name: str) -> Any:
 
         return App
     if name == "Job":
-        from onceward.service.job import Job
+        from onceward.work.job import Job
 
         return Job
     if name == "Outward":
-        from onceward.service.delivery import Outward
+        from onceward.webhooks.delivery import Outward
 
         return Outward
     if name == "Transaction":
-        from onceward.records import UserTransaction
+        from onceward.store.user_records import UserTransaction
 
         return UserTransaction
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -36,44 +36,44 @@ from typing import Any, Self, TypeVar
 from onceward import engine as engines
 from onceward import limits
 from onceward.alarms import Alarms
+from onceward.app_state import Running, admit_app
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.locks.server import Locks
+from onceward.maintenance.key_source import KeySource
+from onceward.maintenance.reencryption import Reencryption
 from onceward.meters import Meters
-from onceward.parts.inbox import Inbox, Receipt
-from onceward.parts.rooms import Rooms
-from onceward.parts.schedule import (
+from onceward.node import Node
+from onceward.observe.senders import Senders
+from onceward.rooms import Rooms
+from onceward.rooms.hub import Hub
+from onceward.schedule import (
     COMPLETE_WRITES,
     Claim,
     admit_id,
     job_key,
     milliseconds,
 )
-from onceward.parts.schedule import Job as JobRecord
-from onceward.parts.seats import Seats
-from onceward.parts.timers import WEBHOOKS
-from onceward.parts.timers import Timers as TimersPart
-from onceward.records import AnyTransaction, UserTransaction, admit_tx, by_user
+from onceward.schedule import Job as JobRecord
 from onceward.server_key import parse_keys
-from onceward.service.delivery import Delivery, Outward
-from onceward.service.games import Games
-from onceward.service.hall import Hall
-from onceward.service.intake import Intake
-from onceward.service.job import ACCEPT_OPTIONS, later_ms, send_options
-from onceward.service.key_source import KeySource
-from onceward.service.locks import Locks
-from onceward.service.node import Node
-from onceward.service.quarantine import Quarantine
-from onceward.service.queues import Queues
-from onceward.service.reencryption import Reencryption
-from onceward.service.results import Results
-from onceward.service.rooms.hub import Hub
-from onceward.service.running import Running, admit_app
-from onceward.service.senders import Senders
-from onceward.service.tables.tables import Tables
-from onceward.service.timers import Timers
-from onceward.service.worker import Worker
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
+from onceward.store.user_records import AnyTransaction, UserTransaction, admit_tx, by_user
+from onceward.tables import Seats
+from onceward.tables.games.server import Games
+from onceward.tables.runtime import TableRuntime
+from onceward.tables.server import Tables
+from onceward.webhooks.delivery import Delivery, Outward
+from onceward.webhooks.timers import WEBHOOKS
+from onceward.webhooks.timers import Timers as TimersPart
+from onceward.webhooks.timers.server import Timers
+from onceward.work.inbox import Inbox, Receipt
+from onceward.work.intake import Intake
+from onceward.work.job import ACCEPT_OPTIONS, later_ms, send_options
+from onceward.work.quarantine import Quarantine
+from onceward.work.queues import Queues
+from onceward.work.results import Results
+from onceward.work.worker import Worker
 
 T = TypeVar("T")
 
@@ -186,7 +186,7 @@ class App(Running):
         node = Node(self.store, name=self.name, slots=self._slots, lease_ms=self._node_lease_ms)
         self.node = await node.start()
         stack.push_async_callback(node.stop)
-        stack.push_async_callback(node.together.finish)
+        stack.push_async_callback(node.sharing.finish)
         path = str(getattr(self._engine, "path", ""))
         self.key_source = KeySource(self.store, self.server_key, path=path)
         if self.outward is None:
@@ -194,7 +194,7 @@ class App(Running):
         else:
             await self.key_source.unlock()
         self.inbox = Inbox(node.schedule)
-        self.queues = Queues(self.store, node.schedule, node.book, node.depths)
+        self.queues = Queues(self.store, node.schedule, node.queue_settings, node.depths)
         self.senders = Senders(self.store)
         self._intake = Intake(self.store, self.inbox, self.senders)
         stack.push_async_callback(self._intake.finish)
@@ -205,9 +205,13 @@ class App(Running):
         self.rooms = node.rooms
         self.hub = Hub(self.store, self.rooms, node.placement)
         stack.push_async_callback(self.hub.close)
-        hall = Hall(node, self.hub, self._referees, self._games)
-        stack.push_async_callback(hall.close)
-        self.seats, self.tables, self.games = hall.seats, hall.tables, hall.games
+        table_runtime = TableRuntime(node, self.hub, self._referees, self._games)
+        stack.push_async_callback(table_runtime.close)
+        self.seats, self.tables, self.games = (
+            table_runtime.seats,
+            table_runtime.tables,
+            table_runtime.games,
+        )
         timers = TimersPart(node.schedule)
         self.delivery = delivery = None
         if self.outward is not None:
@@ -452,7 +456,7 @@ class App(Running):
         """End a job well. Raises `StaleToken`, `NoSuchJob`."""
         self._must_run()
         admit_id(id_)
-        await self.node.together.run(
+        await self.node.sharing.run(
             lambda tx: self.node.schedule.complete(tx, id_, token, result),
             writes=COMPLETE_WRITES,
             reads=[job_key(id_)],

@@ -19,7 +19,7 @@ from onceward import keys, limits
 from onceward.engine.base import Record
 from onceward.engine.sqlite import SQLiteEngine
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 
 ACCOUNTS = 64  # so that one commit founds them all
 START = 1_000

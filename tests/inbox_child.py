@@ -12,7 +12,7 @@ import uvloop
 
 from onceward.app import App
 from onceward.keys import Key
-from onceward.service.job import Job
+from onceward.work.job import Job
 
 QUEUE = "messages"
 

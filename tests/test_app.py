@@ -16,10 +16,10 @@ from onceward.errors import (
     StaleToken,
     Unavailable,
 )
-from onceward.records import UserTransaction
-from onceward.service.job import Job
-from tests.service.apps import Apps, no_tasks_left
-from tests.service.cluster import virtual
+from onceward.store.user_records import UserTransaction
+from onceward.work.job import Job
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps, no_tasks_left
 
 
 @virtual

@@ -10,14 +10,14 @@ from onceward.app import App
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput, NoSuchJob, OncewardError, Unavailable
 from onceward.keys import Key, kind_of
-from onceward.parts import endpoints
-from onceward.parts.recurrence import Interval
-from onceward.parts.rooms import operations as op
-from onceward.parts.seats import Policy
-from onceward.parts.timers import Call, Send, Spec
-from onceward.service.delivery import Outward
-from onceward.transaction import Transaction
-from tests.parts.jobs import all_records
+from onceward.recurrence import Interval
+from onceward.rooms import changes as op
+from onceward.store.transaction import Transaction
+from onceward.tables import Policy
+from onceward.webhooks import endpoints
+from onceward.webhooks.delivery import Outward
+from onceward.webhooks.timers import Call, Send, Spec
+from tests.schedule.jobs import all_records
 
 NAN, INF = float("nan"), float("inf")
 NO_TEXT: list[Any] = [None, 5, True, 1.5, b"x", ["x"], {"x": 1}, {"x"}, ()]

@@ -9,8 +9,8 @@ import pytest
 
 from onceward.app import App
 from onceward.clock import Clock
-from onceward.parts.schedule import Job
-from onceward.transaction import Transaction
+from onceward.schedule import Job
+from onceward.store.transaction import Transaction
 from tests.inbox_child import QUEUE, effect_key
 
 pytestmark = pytest.mark.inbox

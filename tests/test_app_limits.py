@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from onceward.app import App
-from onceward.service.job import Job
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from onceward.work.job import Job
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
 
 
 class Shop:

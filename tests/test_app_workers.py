@@ -14,8 +14,8 @@ import pytest
 
 from onceward.app import App
 from onceward.clock import Clock, boot_ns
-from onceward.parts.schedule import Job
-from onceward.transaction import Transaction
+from onceward.schedule import Job
+from onceward.store.transaction import Transaction
 from tests.worker_child import POISON_ATTEMPTS, STEPS, Line, effect_key, paid, read
 
 pytestmark = pytest.mark.workers

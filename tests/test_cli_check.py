@@ -10,10 +10,10 @@ from onceward.client import Client
 from onceward.engine.sqlite import SQLiteEngine
 from onceward.errors import TABLE
 from onceward.ids import Ids
-from onceward.parts.rooms import Rooms, log_partition
-from onceward.parts.schedule import Schedule, job_key, ready_partition, slot_of
+from onceward.rooms import Rooms, log_partition
+from onceward.schedule import Schedule, job_key, ready_partition, slot_of
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 from tests.databases import closed
 from tests.web.showroom import Shop, open_shop
 

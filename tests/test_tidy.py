@@ -16,7 +16,7 @@ RULES = {
         tidy.randomness_comes_from_ids,
         tidy.files_are_short,
         tidy.tests_do_not_sleep,
-        tidy.tests_mirror_the_package,
+        tidy.tests_mirror_the_folders,
     )
 }
 
@@ -25,27 +25,32 @@ CAUGHT: dict[str, dict[str, tuple[str, ...]]] = {
     "imports_point_down": {
         "onceward/novelty.py": ("",),
         "onceward/novelty/__init__.py": ("",),
-        "onceward/store.py": (
+        "onceward/store/store.py": (
             "import onceward",
-            "import onceward.parts.queue",
-            "import onceward.service as s",
+            "import onceward.work.bulk",
+            "import onceward.node as n",
             "from onceward import cli",
             "from onceward import App",
-            "from onceward.parts import inbox",
+            "from onceward.work import inbox",
             "from onceward.testing import VirtualClock",
-            "from . import web",
-            "from .web import app",
+            "from .. import web",
+            "from ..web import app",
             "def late():\n    from onceward.client import Client",
             "if TYPE_CHECKING:\n    from onceward.apps import rps",
             "importlib.import_module('onceward.web.app')",
         ),
         "onceward/client/http.py": ("from onceward.web.frames import Frame",),
-        "onceward/parts/queue.py": (
-            "from onceward.parts.inbox import accept",
-            "from onceward.parts import locks",
-            "from . import locks",
+        "onceward/work/bulk.py": (
+            "from onceward.work.worker import Worker",
+            "from onceward.work import attempt",
+            "from . import worker",
+            "from onceward import locks",
+            "from onceward.locks import part",
         ),
-        "onceward/parts/schedule.py": ("from onceward.parts import queue",),
+        "onceward/schedule/states.py": (
+            "from onceward.work import bulk",
+            "from onceward.schedule.claims import Claims",
+        ),
         "onceward/engine/__init__.py": ("from onceward.store import Store",),
         "onceward/engine/base.py": (
             "from onceward.engine.memory import MemoryEngine",
@@ -64,7 +69,7 @@ CAUGHT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "drivers_stay_with_their_engine": {
-        "onceward/store.py": ("import apsw", "from apsw import Connection", "import asyncpg"),
+        "onceward/store/store.py": ("import apsw", "from apsw import Connection", "import asyncpg"),
         "onceward/cli.py": ("import sqlite3", "def late():\n    import apsw.ext"),
         "onceward/engine/postgres.py": ("import apsw", "import boto3"),
         "onceward/engine/sqlite/journal.py": ("import asyncpg",),
@@ -89,7 +94,7 @@ CAUGHT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "randomness_comes_from_ids": {
-        "onceward/parts/queue.py": (
+        "onceward/work/bulk.py": (
             "import random\nrandom.random()",
             "from random import Random as R\nR(1)",
             "import secrets\nsecrets.token_hex()",
@@ -99,12 +104,12 @@ CAUGHT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "files_are_short": {
-        "onceward/store.py": ("x = 1\n" * 701,),
+        "onceward/store/store.py": ("x = 1\n" * 701,),
         "onceward/web/static/console.js": ("let x\n" * 701,),
-        "tests/test_store.py": ("x = 1\n" * 701,),
+        "tests/store/test_store.py": ("x = 1\n" * 701,),
     },
     "tests_do_not_sleep": {
-        "tests/test_store.py": (
+        "tests/store/test_store.py": (
             "import time\ntime.sleep(0)",
             "from time import sleep as nap\nnap(pause)",
             "import asyncio\nasync def f():\n    await asyncio.sleep(pause)",
@@ -113,11 +118,9 @@ CAUGHT: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "tests/conftest.py": ("import time\ntime.sleep(pause)",),
     },
-    "tests_mirror_the_package": {
-        "tests/test_novelty.py": ("",),
-        "tests/test_storefront.py": ("",),
-        "tests/engine/test_store.py": ("",),
-        "tests/engine/sqlite/test_sqlite.py": ("",),
+    "tests_mirror_the_folders": {
+        "tests/novelty/test_store.py": ("",),
+        "tests/store/inner/test_store.py": ("",),
     },
 }
 
@@ -128,8 +131,8 @@ ALLOWED: dict[str, dict[str, str]] = {
         "onceward/__main__.py": "from onceward.cli import main",
         "onceward/cli.py": "from onceward import __version__, web\nimport onceward.engine.sqlite",
         "onceward/apps/rps/rules.py": "from onceward.apps.rps import state",
-        "onceward/parts/__init__.py": "from onceward.parts import inbox, queue",
-        "onceward/parts/queue.py": "from onceward.parts import schedule\nimport onceward.store",
+        "onceward/work/worker.py": "from onceward.work import bulk, job\nimport onceward.rooms.hub",
+        "onceward/work/bulk.py": "from onceward import schedule\nimport onceward.store",
         "onceward/engine/__init__.py": "from onceward.engine import base, memory, sqlite",
         "onceward/engine/sqlite/fold.py": "from onceward.engine.sqlite.journal import Journal",
         "onceward/engine/sqlite/journal.py": "from ..base import Engine\nimport apsw",
@@ -146,28 +149,28 @@ ALLOWED: dict[str, dict[str, str]] = {
     "time_comes_from_clock": {
         "onceward/clock.py": "import time\ntime.clock_gettime(time.CLOCK_BOOTTIME)",
         "onceward/testing/clock.py": "import time\ntime.monotonic()",
-        "onceward/store.py": "async def f(self, clock):\n    return clock.time(), self.tx.now",
-        "onceward/parts/timers.py": "import datetime\ndatetime.datetime.fromtimestamp(1, zone)",
+        "onceward/store/store.py": "async def f(self, clock):\n    return clock.time(), self.now",
+        "onceward/webhooks/timers.py": "import datetime\ndatetime.datetime.fromtimestamp(1, zone)",
     },
     "randomness_comes_from_ids": {
         "onceward/ids.py": "import secrets\nsecrets.token_bytes(8)",
         "onceward/testing/simulator.py": "import random\nrandom.Random(1)",
-        "onceward/store.py": "import os\ndef f(random):\n    return random.pause_ms(os.getpid())",
+        "onceward/store/store.py": "import os\ndef f(random):\n    return random.of(os.getpid())",
     },
-    "files_are_short": {"onceward/store.py": "x = 1\n" * 700},
+    "files_are_short": {"onceward/store/store.py": "x = 1\n" * 700},
     "tests_do_not_sleep": {
-        "tests/test_store.py": "import asyncio\nasync def f():\n    await asyncio.sleep(0)",
+        "tests/store/test_store.py": "import asyncio\nasync def f():\n    await asyncio.sleep(0)",
         "tests/test_clock.py": "async def f(clock):\n    await clock.sleep(60)",
         "onceward/engine/sqlite.py": "import time\ntime.sleep(pause)",
     },
-    "tests_mirror_the_package": {
-        "onceward/store.py": "",
+    "tests_mirror_the_folders": {
+        "onceward/store/store.py": "",
         "onceward/engine/__init__.py": "",
         "onceward/engine/sqlite/__init__.py": "",
         "onceward/engine/sqlite/journal.py": "",
         "tests/test_tidy.py": "",
         "tests/conftest.py": "",
-        "tests/test_store.py": "",
+        "tests/store/test_store.py": "",
         "tests/test_store_fair_lines.py": "",
         "tests/test_engine.py": "",
         "tests/engine/test_sqlite.py": "",
@@ -192,7 +195,7 @@ def test_the_tree_keeps_the_rule(rule: str) -> None:
 
 @pytest.mark.parametrize(("rule", "path", "text"), PLANTS)
 def test_a_planted_violation_is_caught_once(rule: str, path: str, text: str) -> None:
-    (violation,) = RULES[rule]({"onceward/store.py": "", path: text})
+    (violation,) = RULES[rule]({"onceward/store/store.py": "", path: text})
     assert violation.startswith(f"{path}:")
 
 

@@ -19,7 +19,7 @@ from onceward.app import App
 from onceward.clock import boot_ns
 from onceward.errors import NotDone
 from onceward.keys import Key
-from onceward.service.job import Job
+from onceward.work.job import Job
 
 STEPS = ("first", "second", "third")
 POISON_ATTEMPTS = 3

@@ -126,7 +126,7 @@ def application(url: str) -> None:
     from pydantic import BaseModel
 
     from onceward import App
-    from onceward.parts.inbox import Receipt
+    from onceward.work.inbox import Receipt
 
     app = App(url)
 

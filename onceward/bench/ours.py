@@ -9,7 +9,7 @@ from typing import Any
 from onceward.app import App
 from onceward.bench.measure import BODY, ORDER_KEYS, caller_number
 from onceward.bench.punctual import Timer, fires
-from onceward.records import UserTransaction
+from onceward.store.user_records import UserTransaction
 
 TIMER_CALLERS = 64
 # Far more than a call takes.

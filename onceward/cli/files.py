@@ -20,8 +20,8 @@ from onceward.engine.sqlite.check import check
 from onceward.engine.sqlite.reader import read
 from onceward.engine.sqlite.summary import Due, JournalSummary, Summary, summarise
 from onceward.errors import TABLE, CannotOpen, OncewardError
-from onceward.parts.format import check_format
 from onceward.redaction import redact_url
+from onceward.store.format import check_format
 
 
 def add_commands(commands: Any) -> None:

@@ -9,29 +9,29 @@ from typing import Literal
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.rules import RULES as COMMON_RULES
-from onceward.engine.rules import Lookup, Part, Rule, decodes
-from onceward.parts import steps
-from onceward.parts.endpoints import ENDPOINTS, Endpoint
-from onceward.parts.format import FORMAT_KEY, SCHEDULE_KEY, Format
-from onceward.parts.games import checks as games
-from onceward.parts.locks import rules as locks
-from onceward.parts.rooms import rules as rooms
-from onceward.parts.schedule import rules as schedule
-from onceward.parts.seats import rules as seats
-from onceward.parts.suspensions import PARTITION as SUSPENDED
-from onceward.parts.suspensions import Suspension
-from onceward.parts.timers import rules as timers
-from onceward.service.key_source import RECORD as SERVER_KEY
-from onceward.service.key_source import KeyRecord
-from onceward.service.node import Config
-from onceward.service.placement import NODES, SLOTS, Beat, Slot
-from onceward.service.rooms.owners import HUBS, Address
-from onceward.store import LAST_TIME
+from onceward.engine.invariants import RULES as COMMON_RULES
+from onceward.engine.invariants import Lookup, Part, Rule, decodes
+from onceward.locks import invariants as locks
+from onceward.maintenance.key_source import RECORD as SERVER_KEY
+from onceward.maintenance.key_source import KeyRecord
+from onceward.node import Config
+from onceward.rooms import invariants as rooms
+from onceward.rooms.owners import HUBS, Address
+from onceward.schedule import invariants as schedule
+from onceward.schedule.placement import NODES, SLOTS, Heartbeat, Slot
+from onceward.store.format import FORMAT_KEY, SCHEDULE_KEY, Format
+from onceward.store.store import LAST_TIME
+from onceward.tables import invariants as seats
+from onceward.tables.games import invariants as games
 from onceward.web.keyring import PARTITION as API_KEYS
 from onceward.web.keyring import StoredKey
 from onceward.web.sessions import PARTITION as SESSIONS
 from onceward.web.sessions import StoredSession
+from onceward.webhooks.endpoints import ENDPOINTS, Endpoint
+from onceward.webhooks.suspensions import PARTITION as SUSPENDED
+from onceward.webhooks.suspensions import Suspension
+from onceward.webhooks.timers import invariants as timers
+from onceward.work import steps
 
 _CONFIG = "config"
 
@@ -66,7 +66,7 @@ PARTS: list[Part] = [
     Part(
         "nodes",
         [
-            decodes(NODES, Beat, "the heartbeat of a node"),
+            decodes(NODES, Heartbeat, "the heartbeat of a node"),
             decodes(SLOTS, Slot, "the owner of a slot"),
             decodes(HUBS, Address, "the address of a node"),
             decodes("probe", int, "the time of a probe"),

@@ -6,9 +6,9 @@ from typing import Any
 
 from onceward import engine as engines
 from onceward.errors import BadInput
+from onceward.maintenance.key_source import KeySource
 from onceward.redaction import redact_url
 from onceward.server_key import new_key
-from onceward.service.key_source import KeySource
 from onceward.store import Store
 from onceward.web.settings import FILE, load
 

@@ -31,7 +31,7 @@ from onceward.client.work import Handler, Worker
 from onceward.clock import Clock
 from onceward.errors import AlreadyEnded, BadInput, NotDead, OncewardError
 from onceward.ids import Ids
-from onceward.parts.schedule import milliseconds
+from onceward.schedule import milliseconds
 
 # How long one request waits on the server before the client asks again.
 _WAIT_S = 20.0

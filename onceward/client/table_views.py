@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from onceward.parts.seats import Leader, Place, Waiter
-from onceward.parts.seats import Seat as TableSeat
+from onceward.tables import Leader, Place, Waiter
+from onceward.tables import Seat as TableSeat
 
 __all__ = [
     "Ended",

@@ -9,9 +9,9 @@ from onceward.client.timer_views import Endpoint, Endpoints, Timer, Timers
 from onceward.client.transport import Course, Transport
 from onceward.client.views import Answer
 from onceward.errors import AlreadyEnded, BadInput, NoSuchEndpoint, NotDead
-from onceward.outward.retries import read_policy
-from onceward.outward.signing import new_secret
-from onceward.parts.schedule import milliseconds
+from onceward.schedule import milliseconds
+from onceward.webhooks.retries import read_policy
+from onceward.webhooks.signing import new_secret
 
 _DAY_S = 24 * 3_600.0
 

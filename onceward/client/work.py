@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from onceward import limits
 from onceward.client.views import Claim
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken
-from onceward.parts.schedule import milliseconds
-from onceward.parts.schedule.records import reason_text
-from onceward.service.outcome import reason_of
+from onceward.schedule import milliseconds
+from onceward.schedule.records import reason_text
+from onceward.work.outcome import reason_of
 
 if TYPE_CHECKING:
     from onceward.client.client import Client

@@ -25,11 +25,11 @@ import msgspec
 
 from onceward.engine.base import Put
 from onceward.errors import LockHeld, LockLost
-from onceward.service.hold import Lock
-from onceward.service.locks import Locks
-from onceward.store import Commit
+from onceward.locks.held import Lock
+from onceward.locks.server import Locks
+from onceward.store.store import Commit
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation.history import NEVER_NS, violated
-from onceward.transaction import Transaction
 
 EFFECTS: Final = "effect"
 """The partition where guarded writes are counted, by the name of the lock."""

@@ -9,7 +9,7 @@ from collections import deque
 from onceward import limits
 from onceward.clock import boot_ns
 from onceward.errors import TABLE
-from onceward.service.rooms.wire import Listener, messages
+from onceward.rooms.wire import Listener, messages
 from onceward.web.http import Receive, Send
 
 

@@ -1,5 +1,5 @@
 """The bodies of requests: JSON, taken strictly."""
 
-from onceward.strict import parse
+from onceward.strict_json import parse
 
 __all__ = ["parse"]

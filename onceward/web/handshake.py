@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError, Unavailable
-from onceward.parts.rooms.frames import PROTOCOL
+from onceward.rooms.frames import PROTOCOL
 from onceward.web.auth import Access
 from onceward.web.grants import EVERYTHING
 from onceward.web.http import Receive, Request, Response, Scope, Send

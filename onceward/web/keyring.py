@@ -9,11 +9,11 @@ from onceward import ids, limits
 from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError
 from onceward.keys import Key
-from onceward.parts import suspensions
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 from onceward.web.auth import KEY_PREFIX, Access, admit_caller, digest_of
 from onceward.web.grants import Grants, admit_scopes
+from onceward.webhooks import suspensions
 
 PARTITION = "apikey"
 _KEY_BYTES = 32

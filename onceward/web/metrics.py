@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from onceward.meters import Histogram, Labels, Meters
-from onceward.service.census import Census
+from onceward.observe.counts import Counts
 
 KIND = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -38,13 +38,13 @@ HELP = {
 
 def text(
     meters: Meters,
-    census: Census,
+    counts: Counts,
     now_ms: int,
     gauges: Mapping[str, float] | None = None,
     alarms: Mapping[str, int] | None = None,
 ) -> bytes:
     """All metrics of this process; gauges are what is so just now, alarms 0 or 1 by code."""
-    lines = [*_alarms(alarms or {}), *_lines(meters, census, now_ms, gauges or {})]
+    lines = [*_alarms(alarms or {}), *_lines(meters, counts, now_ms, gauges or {})]
     return "".join(lines).encode()
 
 
@@ -56,7 +56,7 @@ def _alarms(alarms: Mapping[str, int]) -> Iterator[str]:
 
 
 def _lines(
-    meters: Meters, census: Census, now_ms: int, gauges: Mapping[str, float]
+    meters: Meters, counts: Counts, now_ms: int, gauges: Mapping[str, float]
 ) -> Iterator[str]:
     for name, value in gauges.items():
         yield from _head(name, name, "gauge")
@@ -69,15 +69,15 @@ def _lines(
         yield from _head(name, name, "histogram")
         for labels, histogram in histograms.items():
             yield from _histogram(name, labels, histogram)
-    if census.counted_ms is not None:
+    if counts.counted_ms is not None:
         yield from _head("counted_seconds", "counted_seconds", "gauge")
-        yield _line("counted_seconds", (), census.counted_ms / 1000)
+        yield _line("counted_seconds", (), counts.counted_ms / 1000)
         yield from _head("jobs", "jobs", "gauge")
-        for name, queue in sorted(census.queues.items()):
+        for name, queue in sorted(counts.queues.items()):
             for state, count in sorted(queue.jobs.items()):
                 yield _line("jobs", (("queue", name), ("state", state)), count)
         yield from _head("oldest_ready_seconds", "oldest_ready_seconds", "gauge")
-        for name, queue in sorted(census.queues.items()):
+        for name, queue in sorted(counts.queues.items()):
             if queue.oldest_ready_ms is not None:
                 age_s = max(now_ms - queue.oldest_ready_ms, 0) / 1000
                 yield _line("oldest_ready_seconds", (("queue", name),), age_s)

@@ -14,10 +14,8 @@ import uvloop
 from onceward import limits
 from onceward.app import App
 from onceward.errors import BadInput, OncewardError
-from onceward.outward.addresses import Guard
+from onceward.maintenance.key_source import FILE_VARIABLE, VARIABLE, given_keys
 from onceward.server_key import parse_keys
-from onceward.service.delivery import Outward
-from onceward.service.key_source import FILE_VARIABLE, VARIABLE, given_keys
 from onceward.web import logs
 from onceward.web.application import load_app
 from onceward.web.auth import DEVELOPER, Auth
@@ -27,6 +25,8 @@ from onceward.web.protocol import Protocol
 from onceward.web.server import Server
 from onceward.web.settings import Setting, Settings, exposed
 from onceward.web.websocket import WebSocket
+from onceward.webhooks.delivery import Outward
+from onceward.webhooks.http.addresses import Guard
 
 logger = logging.getLogger("onceward")
 

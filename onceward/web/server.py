@@ -10,18 +10,18 @@ from onceward import limits
 from onceward.app import App
 from onceward.callers import Caller
 from onceward.clock import boot_ns
-from onceward.descriptors import NONE_LEFT, is_reserved
 from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.file_descriptors import NONE_LEFT, is_reserved
 from onceward.meters import Counter, Histogram
-from onceward.service.census import Census
-from onceward.service.pulse import Pulse
+from onceward.observe.counts import Counts
+from onceward.observe.samples import Samples
 from onceward.web import metrics
 from onceward.web.api import ROUTES
 from onceward.web.asgi_wire import AsgiWire
 from onceward.web.auth import DEVELOPER, Access, Auth
+from onceward.web.cached import Shared
 from onceward.web.connections import Connections
 from onceward.web.console import MOUNTED
-from onceward.web.dial import dial
 from onceward.web.handshake import admit, behind, is_from_node, refuse
 from onceward.web.http import (
     CONNECTION,
@@ -37,12 +37,12 @@ from onceward.web.http import (
 from onceward.web.keyring import Keyring
 from onceward.web.logs import Repeats
 from onceward.web.mounts import Mount, Mounts
+from onceward.web.node_links import dial
 from onceward.web.openapi import document
 from onceward.web.rates import Rates, network_of
 from onceward.web.routes import Route, Routes
 from onceward.web.sessions import HEADER, Sessions
 from onceward.web.settings import Setting
-from onceward.web.shared import Shared
 from onceward.web.telemetry import Telemetry
 from onceward.web.websocket import WIRE, Hearing
 
@@ -124,8 +124,8 @@ class Server:
             self._rates = Rates(rate, burst, store.clock, store.meters)
         self.app.hub.visitor = self.visitor
         self.app.hub.dial = dial
-        self.census = Census(self.app.store, self.app.node.schedule.slots)
-        self.pulse = Pulse(self.app.store, self.census, self.app.hub.gauges)
+        self.counts = Counts(self.app.store, self.app.node.schedule.slots)
+        self.samples = Samples(self.app.store, self.counts, self.app.hub.gauges)
         clock = self.app.store.clock
         self._probed = Shared(self.app.probe, limits.PUBLIC_S, clock, "onceward-probe")
         self._metrics = Shared(self._compute_metrics, limits.PUBLIC_S, clock, "onceward-metrics")
@@ -139,9 +139,9 @@ class Server:
         except OncewardError:
             await self.app.stop()
             raise
-        self._counting = asyncio.create_task(self.census.run(), name="onceward-census")
+        self._counting = asyncio.create_task(self.counts.run(), name="onceward-census")
         self._watching = [
-            asyncio.create_task(self.pulse.run(), name="onceward-pulse"),
+            asyncio.create_task(self.samples.run(), name="onceward-pulse"),
             asyncio.create_task(self.keyring.run(), name="onceward-keyring"),
         ]
         self.draining.clear()
@@ -397,7 +397,7 @@ class Server:
     async def _compute_metrics(self) -> bytes:
         app = self.app
         now_ms, gauges = app.store.clock.now_ms(), app.hub.gauges()
-        return metrics.text(app.store.meters, self.census, now_ms, gauges, app.alarms.gauges())
+        return metrics.text(app.store.meters, self.counts, now_ms, gauges, app.alarms.gauges())
 
     async def patiently(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
         """Do something that may wait long. It is given up, with None, when the caller goes

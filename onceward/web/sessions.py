@@ -24,7 +24,7 @@ from onceward.app import App
 from onceward.callers import Caller
 from onceward.errors import BadInput
 from onceward.keys import Key
-from onceward.transaction import Row, Transaction
+from onceward.store.transaction import Row, Transaction
 from onceward.web.auth import Access
 from onceward.web.grants import Claimed, Grants
 from onceward.web.http import Request, is_local

@@ -13,9 +13,9 @@ from msgspec import Meta
 
 from onceward import limits
 from onceward.errors import OncewardError
-from onceward.outward import retries
 from onceward.redaction import redact_url
 from onceward.web.auth import ApiKey, JwtKey
+from onceward.webhooks import retries
 
 FILE = "onceward.toml"
 PREFIX = "ONCEWARD_"

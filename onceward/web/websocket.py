@@ -28,10 +28,10 @@ from websockets.server import ServerProtocol
 from onceward import limits
 from onceward.clock import boot_ns
 from onceward.errors import TABLE
-from onceward.service.rooms.wire import Listener, Wire
+from onceward.rooms.wire import Listener, Wire
 from onceward.web.connections import Connections
 from onceward.web.http import Scope
-from onceward.web.texts import Texts
+from onceward.web.text_frames import Texts
 
 WIRE = "onceward.wire"
 """Where a scope's extensions have the connection."""

@@ -1,7 +1,7 @@
 """Which modules are tried, and which tests are theirs.
 
-Tests mirror the package: a module's own are those that carry its name; `parts/locks/rules.py` has
-`tests/parts/test_locks_rules.py`. Tests that start processes, databases or browsers are left out:
+Tests mirror the package: a module's own are those that carry its name; `locks/invariants.py` has
+`tests/locks/test_invariants.py`. Tests that start processes, databases or browsers are left out:
 what they find out is whether all works together, not where a bound lies.
 """
 
@@ -9,25 +9,25 @@ import re
 from pathlib import Path
 
 NAMES = (
-    "clock errors heads ids keys meters strict tokens values",
-    "engine/memtable engine/rules engine/postgres/batch",
+    "clock errors store/cache ids keys meters strict_json tokens store/values",
+    "engine/memtable engine/invariants engine/postgres/batch",
     "engine/sqlite/cache engine/sqlite/filters engine/sqlite/frames",
-    "outward/addresses outward/answers outward/headers outward/hosts",
-    "outward/places outward/signing",
-    "parts/games/checks parts/games/match parts/games/rules",
-    "parts/locks/records parts/locks/rules parts/recurrence",
-    "parts/timers/records parts/timers/rules",
-    "parts/rooms/frames parts/rooms/names parts/rooms/positions parts/rooms/room",
-    "parts/rooms/schemas parts/rooms/state",
-    "parts/schedule/records parts/schedule/rules parts/schedule/settings",
-    "parts/seats/policy parts/seats/rating parts/seats/rules parts/seats/seating",
-    "service/agenda service/effects service/hands service/outcome",
+    "webhooks/http/addresses webhooks/answers webhooks/http/headers webhooks/hosts",
+    "webhooks/http/places webhooks/signing",
+    "tables/games/invariants tables/games/match tables/games/rules",
+    "locks/records locks/invariants recurrence",
+    "webhooks/timers/records webhooks/timers/invariants",
+    "rooms/frames rooms/names rooms/positions rooms/room",
+    "rooms/schemas rooms/state",
+    "schedule/records schedule/invariants schedule/settings",
+    "tables/policy tables/rating tables/invariants tables/rules",
+    "schedule/due_entries work/effects schedule/local_workers work/outcome",
     "client/rooms/replica client/rooms/undo",
     "apps/credit/application apps/credit/decision apps/credit/record_id apps/credit/soap",
     "apps/rps/numbers apps/rps/rules apps/rps/sns_signature apps/rps/spelling apps/rps/words",
     "apps/tictactoe/rules",
-    "web/auth web/grants web/handshake web/metrics web/packing web/rates web/routes web/texts",
-    "web/api/timer_views",
+    "web/auth web/grants web/handshake web/metrics web/packing web/rates web/routes",
+    "web/text_frames web/api/timer_views",
     "testing/locks testing/simulation/history testing/simulation/linear",
     "testing/simulation/schedule/replay testing/simulation/schedule/verdict",
 )

@@ -11,8 +11,8 @@ from onceward import limits
 from onceward.app import App
 from onceward.clock import boot_ns
 from onceward.errors import Retry
-from onceward.parts.games import Outcome, Rules, won
-from onceward.service.job import Job
+from onceward.tables.games import Outcome, Rules, won
+from onceward.work.job import Job
 from tests.chaos.outside import tell
 from tests.chaos.terms import EFFECTS, LEASE_S, ORDERS
 

@@ -12,9 +12,9 @@ from onceward import keys, limits
 from onceward.cli.invariants import RULES
 from onceward.engine.base import Engine, Record
 from onceward.errors import NoSuchJob, NoSuchTimer
-from onceward.parts.schedule import Schedule
-from onceward.parts.timers import Timers
+from onceward.schedule import Schedule
 from onceward.store import Store
+from onceward.webhooks.timers import Timers
 from tests.chaos.history import Found, History, Order
 from tests.chaos.terms import EFFECTS, ORDERS
 from tests.chaos.world import World

@@ -9,7 +9,7 @@ from onceward import keys
 from onceward.cli.invariants import PARTS, RULES
 from onceward.engine.base import Record
 from onceward.keys import Key
-from onceward.parts.seats.records import Head, Lane
+from onceward.tables.records import Head, Lane
 
 ID = "01M7000000000000000000000000"
 NONSENSE = b'[["no sense"]]'

@@ -13,7 +13,7 @@ import pytest
 
 from onceward import cli
 from onceward.cli.remote import QUEUE_SETTINGS
-from onceward.parts.schedule.settings import Settings
+from onceward.schedule.settings import Settings
 from tests.cli.commands import KEY, Command
 from tests.server_process import ONCEWARD, ServerProcess
 

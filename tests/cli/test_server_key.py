@@ -7,8 +7,8 @@ import pytest
 
 from onceward import cli
 from onceward.app import App
+from onceward.maintenance.key_source import RECORD, KeyRecord
 from onceward.server_key import ServerKeys, parse_keys
-from onceward.service.key_source import RECORD, KeyRecord
 
 ONE, TWO = "11" * 32, "22" * 32
 Capture = pytest.CaptureFixture[str]

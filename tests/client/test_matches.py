@@ -7,7 +7,7 @@ from onceward.client import Client
 from onceward.client.matches import Result
 from onceward.errors import NoSuchMatch, OncewardError
 from tests.client.served import Served
-from tests.parts.games.playing import Guess
+from tests.tables.games.playing import Guess
 
 
 async def test_a_match_is_seen_and_told_again() -> None:

@@ -8,7 +8,7 @@ import pytest
 from onceward.app import App
 from onceward.client import Client, Waiter
 from onceward.errors import BadInput, NoSuchTable, OncewardError, OutcomeUnknown
-from onceward.parts.seats import Ending, Table
+from onceward.tables import Ending, Table
 from tests.client.served import Cutter, Loss, Served
 
 LOSSES = [[Loss.REQUEST], [Loss.ANSWER], [Loss.HALF, Loss.REQUEST, Loss.ANSWER]]

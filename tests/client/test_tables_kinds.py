@@ -13,7 +13,7 @@ from onceward.app import App
 from onceward.apps.tictactoe.rules import TicTacToe
 from onceward.client import Client, Live, Room
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.games import Outcome, Rules, won
+from onceward.tables.games import Outcome, Rules, won
 from onceward.web.auth import Auth, JwtKey
 from tests.client.served import Served
 

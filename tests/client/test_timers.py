@@ -14,7 +14,7 @@ from onceward.errors import (
     NoSuchTimer,
     NotDead,
 )
-from onceward.parts.timers import WEBHOOKS
+from onceward.webhooks.timers import WEBHOOKS
 from tests.client.served import Cutter, Loss, Served
 
 URL = "https://example.com/hook"

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from onceward.client.views import Job, Receipt, Verdict
-from onceward.service.results import ENDED
+from onceward.work.results import ENDED
 
 
 def test_what_is_new_is_ignored() -> None:

@@ -20,8 +20,8 @@ from onceward.app import App
 from onceward.client import Client
 from onceward.clock import Clock
 from onceward.ids import Ids
-from onceward.outward.signing import headers, new_secret
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
+from onceward.webhooks.signing import headers, new_secret
 from tests.client.served import Served
 from tests.docs.reader import Reader
 from tests.needs import need_program
@@ -295,7 +295,7 @@ CANNOT: dict[tuple[str, str], str] = {
     (
         "guides/postgresql.md",
         "*",
-    ): "needs a PostgreSQL at another machine; tests/service have nodes",
+    ): "needs a PostgreSQL at another machine; tests/schedule have nodes",
     ("console.md", "onceward serve"): "the same as in server.md, word for word",
     ("demo.md", "*"): "tests/apps/demo run it, and kill and press what there is to press",
     ("credit.md", "*"): "tests/apps/credit run the same as processes, with a storm of minutes",

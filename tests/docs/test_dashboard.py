@@ -10,9 +10,9 @@ import aiohttp
 from onceward.app import App
 from onceward.client import Client
 from onceward.engine.base import Incarnation
-from onceward.service.delivery import Outward
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 from onceward.web.rates import Rates
+from onceward.webhooks.delivery import Outward
 from tests.client.served import Served
 from tests.docs.book import ROOT
 

@@ -56,7 +56,7 @@ def test_there_are_many_rows_and_none_is_there_twice() -> None:
 COMPARED = {
     "onceward/server_key.py": 1,
     "onceward/web/sessions.py": 1,
-    "onceward/service/rooms/owners.py": 1,
+    "onceward/rooms/owners.py": 1,
     "onceward/apps/rps/twilio.py": 1,
     "onceward/apps/credit/intake.py": 2,
 }

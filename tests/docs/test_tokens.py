@@ -18,7 +18,7 @@ import pytest
 from onceward.callers import Caller, admit_name
 from onceward.clock import Clock
 from onceward.errors import BadInput
-from onceward.service.rooms.session import Deed, allowed
+from onceward.rooms.session import RoomAction, allowed
 from onceward.tokens import ACTIONS, Grant, grants_in
 from onceward.web.auth import Auth, JwtKey
 from onceward.web.grants import Issuer
@@ -108,7 +108,9 @@ def judge(token: str, audience: str, granted: set[Grant]) -> None:
     every = {*known, *NAMES, *OTHERS, *(f"board.{name}" for name in (*NAMES, *OTHERS))}
     may = {Grant(one, name) for one in ACTIONS for name in every if caller.may(one, name)}  # type: ignore[arg-type]
     assert may == granted
-    entered = {name for deed in get_args(Deed) for name in every if allowed(caller, deed, name)}
+    entered = {
+        name for action in get_args(RoomAction) for name in every if allowed(caller, action, name)
+    }
     assert entered <= known
 
 

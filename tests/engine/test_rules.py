@@ -2,7 +2,7 @@ import pytest
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.rules import RULES, due_ms
+from onceward.engine.invariants import RULES, due_ms
 from onceward.errors import BadInput
 
 

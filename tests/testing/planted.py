@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from onceward.engine.base import Check, Delete, Put
 from onceward.errors import Conflict, OutcomeUnknown
-from onceward.heads import Heads
-from onceward.store import Commit, Store
+from onceward.store.cache import Heads
+from onceward.store.store import Commit, Store
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation import Message, Node, Scenario, SimulationFailed, simulate
 from onceward.testing.simulation.core import Accounts, Core
-from onceward.transaction import Transaction
 
 
 class ReadsUnvalidated(Store):

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from onceward.errors import OncewardError
-from onceward.parts.schedule import (
+from onceward.schedule import (
     JOB_DUE,
     PROMOTE_WRITES,
     Lease,
@@ -19,12 +19,12 @@ from onceward.parts.schedule import (
     ready_partition,
     slot_of,
 )
-from onceward.parts.schedule.lines import next_head
-from onceward.service.agenda import Agenda
-from onceward.service.claims import Claims
-from onceward.service.dispatcher import Dispatcher
-from onceward.service.picker import Picker
-from onceward.service.placement import Placement, Watchlist
+from onceward.schedule.claiming import Claimer
+from onceward.schedule.claims import Claims
+from onceward.schedule.dispatcher import Dispatcher
+from onceward.schedule.due_entries import DueEntries
+from onceward.schedule.placement import Placement, Watchlist
+from onceward.schedule.waiting import next_head
 from onceward.testing.simulation import Scenario
 from onceward.testing.simulation.schedule.jobs import Jobs, send_one
 from onceward.testing.simulation.schedule.workers import Worker
@@ -204,7 +204,7 @@ class DropsFailed(Dispatcher):
 class TrustsCursor(Dispatcher):
     """A scan goes on where the last one stopped: what lands behind it is missed."""
 
-    class agenda(Agenda):  # noqa: N801
+    class agenda(DueEntries):  # noqa: N801
         cursor = ""
 
         def fill(self, sorts, *where, **how):
@@ -282,7 +282,7 @@ class HandedBeforeDurable(Claims):
         return desk
 
 
-class _TooSoon(Picker):
+class _TooSoon(Claimer):
     async def claim(self, slots, requests, tx):
         handed, left, allowed = await super().claim(slots, requests, tx)
         for request, claims in zip(requests, handed, strict=True):

@@ -11,8 +11,8 @@ import pytest
 
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import LockLost
-from onceward.service.locks import Locks
-from onceward.service.node import Node
+from onceward.locks.server import Locks
+from onceward.node import Node
 from onceward.store import Store
 from onceward.testing import VirtualClock
 from onceward.testing.locks import (
@@ -26,7 +26,7 @@ from onceward.testing.locks import (
 )
 from onceward.testing.simulation import Violation
 from onceward.testing.simulation.history import NEVER_NS
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 
 S = 1_000_000_000
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from onceward.app import App
 from onceward.web.auth import ApiKey, Auth, digest_of
 from onceward.web.server import Server
-from tests.service.apps import Apps
+from tests.work.apps import Apps
 
 Header = tuple[str, str | bytes]
 

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from onceward.errors import TABLE
-from onceward.parts.rooms import frames
-from onceward.parts.rooms.operations import MapAdd, Operation
-from onceward.parts.rooms.room import load_piece
-from onceward.parts.rooms.state import State
-from onceward.service.rooms.wire import frame
+from onceward.rooms import frames
+from onceward.rooms.changes import MapAdd, Operation
+from onceward.rooms.room import load_piece
+from onceward.rooms.state import State
+from onceward.rooms.wire import frame
 
 _HANDSHAKE = (
     b"GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

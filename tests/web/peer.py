@@ -8,7 +8,7 @@ from typing import Any
 from websockets.frames import Close, Frame, Opcode
 
 from onceward.app import App
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 
 ANSWER_S = 30
 _HANDSHAKE = (

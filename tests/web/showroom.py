@@ -8,7 +8,7 @@ from typing import Any
 
 import onceward
 from onceward.client import Client
-from onceward.parts.games import Rules, won
+from onceward.tables.games import Rules, won
 from tests.server_process import ServerProcess
 
 SCRIPT = "<script>document.title = 'taken over'</script>"

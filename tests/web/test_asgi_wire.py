@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from onceward import limits
 from onceward.app import App
 from onceward.errors import TABLE
-from onceward.service.rooms.wire import frame
+from onceward.rooms.wire import frame
 from onceward.web.asgi_wire import AsgiWire
 from onceward.web.auth import Auth
 from onceward.web.server import Server

@@ -9,10 +9,10 @@ import pytest
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.web.site import Site
+from tests.schedule.cluster import virtual
 from tests.server_process import ROOT
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving
+from tests.work.apps import Apps
 
 FOLDER = ROOT / "onceward" / "web" / "page"
 SCRIPTS = sorted(FOLDER.glob("*.js"))

@@ -9,7 +9,7 @@ import pytest
 
 from onceward.app import App
 from onceward.errors import TABLE, BadInput, OncewardError
-from onceward.parts.rooms.frames import PROTOCOL
+from onceward.rooms.frames import PROTOCOL
 from onceward.web.auth import ApiKey, Auth, JwtKey, digest_of
 from onceward.web.handshake import admit_origin
 from onceward.web.server import Server

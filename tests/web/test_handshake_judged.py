@@ -8,7 +8,7 @@ import pytest
 
 from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError, Unavailable
-from onceward.parts.rooms.frames import PROTOCOL
+from onceward.rooms.frames import PROTOCOL
 from onceward.web.api import ROUTES
 from onceward.web.auth import DEVELOPER, Access, ApiKey, Auth, digest_of
 from onceward.web.grants import EVERYTHING, Grants

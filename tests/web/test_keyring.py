@@ -6,12 +6,12 @@ import pytest
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.parts import suspensions
 from onceward.web.keyring import Keyring
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
-from tests.service.rooms.people import Person
+from onceward.webhooks import suspensions
+from tests.rooms.people import Person
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving
+from tests.work.apps import Apps
 
 
 @virtual

@@ -5,22 +5,22 @@ from pathlib import Path
 
 from onceward import limits
 from onceward.meters import Meters
-from onceward.service.census import Census, Queue
+from onceward.observe.counts import Counts, Queue
 from onceward.web import metrics
 from onceward.web.metrics import HELP
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
 LINE = re.compile(r'onceward_[a-z_]+(\{([a-z]+="([^"\\\n]|\\[n"\\])*",?)+\})? [0-9.e+-]+')
 
 
-def census() -> Census:
-    return Census(None, 4)  # type: ignore[arg-type]
+def counts() -> Counts:
+    return Counts(None, 4)  # type: ignore[arg-type]
 
 
-def lines(meters: Meters, found: Census | None = None, now_ms: int = 0) -> list[str]:
-    text = metrics.text(meters, found or census(), now_ms).decode()
+def lines(meters: Meters, found: Counts | None = None, now_ms: int = 0) -> list[str]:
+    text = metrics.text(meters, found or counts(), now_ms).decode()
     assert text == "" or text.endswith("\n")
     for line in text.splitlines():
         assert line.startswith(("# HELP onceward_", "# TYPE onceward_")) or LINE.fullmatch(line)
@@ -42,7 +42,7 @@ def test_counters_are_shown_with_their_labels() -> None:
 
 
 def test_gauges_are_shown_as_they_are() -> None:
-    shown = metrics.text(Meters(), census(), 0, {"rooms": 2}).decode().splitlines()
+    shown = metrics.text(Meters(), counts(), 0, {"rooms": 2}).decode().splitlines()
     assert shown[-2:] == ["# TYPE onceward_rooms gauge", "onceward_rooms 2"]
 
 
@@ -80,7 +80,7 @@ def test_histograms_are_cumulative() -> None:
 
 
 def test_jobs_are_shown_once_they_are_counted() -> None:
-    found = census()
+    found = counts()
     assert lines(Meters(), found) == []
     found.counted_ms = 1_500
     queue = found.queues["q"] = Queue(oldest_ready_ms=1_000)

@@ -12,9 +12,9 @@ from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.web.server import Server
 from onceward.web.site import Site
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import keyed, serving
+from tests.work.apps import Apps
 
 NO_APP = "memory://"
 

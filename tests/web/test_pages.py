@@ -4,9 +4,9 @@ from pathlib import Path
 
 from onceward.web.pages import ISOLATED, Pages
 from onceward.web.site import Site
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import serving
+from tests.work.apps import Apps
 
 
 @virtual

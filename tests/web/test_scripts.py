@@ -14,8 +14,8 @@ from onceward.web.packing import pack
 from onceward.web.scripts import NAMES, folder, modules, packed
 from tests.client.served import Served
 from tests.needs import need, need_program
-from tests.parts.games.playing import Guess
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
+from tests.tables.games.playing import Guess
 from tests.web.asgi import Caller, serving_to
 
 BYTES_MAX = 12_000

@@ -11,7 +11,7 @@ import pytest
 
 from onceward import client as python
 from onceward.client.rooms.objects import Undone
-from onceward.parts.rooms.frames import Member, Said
+from onceward.rooms.frames import Member, Said
 
 FOLDER = Path(__file__).parents[2] / "clients" / "js"
 

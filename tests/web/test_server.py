@@ -14,10 +14,10 @@ from onceward.web.auth import Auth, JwtKey
 from onceward.web.http import is_loopback
 from onceward.web.routes import Route
 from onceward.web.server import Server
-from tests.service.apps import Apps, no_tasks_left
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.signed import signed
 from tests.web.asgi import Caller, keyed, serving, serving_to
+from tests.work.apps import Apps, no_tasks_left
 
 GONE_TO_WAIT = {"wait_ms": 50_000, "lease_ms": 1_000}
 

@@ -9,7 +9,7 @@ import pytest
 from onceward import limits
 from onceward.web.api import ROUTES
 from onceward.web.routes import Route
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Answer, Caller, serving_to
 
 # By which nobody signs in who has no credentials yet.

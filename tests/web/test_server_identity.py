@@ -7,7 +7,7 @@ import pytest
 from onceward import tokens
 from onceward.errors import OncewardError
 from onceward.web.auth import ApiKey, Auth, JwtKey, digest_of
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, serving
 
 SECRETS = {"": "s" * 32, "partner": "p" * 32}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import serving
 
 LONG = "x" * 3_000

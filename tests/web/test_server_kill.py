@@ -13,7 +13,7 @@ import pytest
 from onceward.app import App
 from onceward.client import Client
 from onceward.clock import Clock
-from onceward.parts.schedule import Job
+from onceward.schedule import Job
 from tests.server_process import ONCEWARD, ROOT, ServerProcess, environment
 from tests.web.claimer_child import QUEUE
 from tests.web.plain import Plain

@@ -5,10 +5,10 @@ from onceward.web.connections import Connections
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.web.site import Site
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving
 from tests.web.test_sessions import Browser
+from tests.work.apps import Apps
 
 RATE = {"request_rate": 0.5, "request_burst": 3}
 

@@ -15,11 +15,11 @@ import pytest
 
 from onceward.app import App
 from onceward.engine.sqlite.backup import back_up
+from onceward.maintenance.key_source import ALARM
 from onceward.server_key import ServerKeys
-from onceward.service.delivery import Outward
-from onceward.service.key_source import ALARM
 from onceward.web.auth import Auth
 from onceward.web.server import Server
+from onceward.webhooks.delivery import Outward
 from tests.web.asgi import Caller, keyed
 from tests.web.test_sessions import Browser
 

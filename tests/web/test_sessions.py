@@ -10,10 +10,10 @@ from onceward.callers import Caller as Identity
 from onceward.web.auth import DEVELOPER, Access, ApiKey, Auth, JwtKey, digest_of
 from onceward.web.grants import Grants
 from onceward.web.sessions import HEADER
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.signed import claims, signed
 from tests.web.asgi import HOST, Answer, Caller, keyed, serving
+from tests.work.apps import Apps
 
 ORIGIN = ("origin", f"http://{HOST}")
 NAME = f"onceward_{HOST.rpartition(':')[2]}"
@@ -133,7 +133,7 @@ async def test_the_cookie_counts_only_with_the_token_and_from_its_own_page() -> 
         ):
             answer = await browser(*asked, **other)
             assert answer.verdict == (401, "no_credentials"), other
-        assert not caller.app.node.book("orders").paused
+        assert not caller.app.node.queue_settings("orders").paused
         assert (await browser(*asked)).status == 200
         for path in ("/v1/session", "/v1/session/link"):
             away = await browser(

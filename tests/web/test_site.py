@@ -10,10 +10,10 @@ from onceward.web.http import Gone, Request, Response
 from onceward.web.routes import Route
 from onceward.web.site import Site
 from tests.console import blocks
+from tests.schedule.cluster import virtual
 from tests.server_process import ROOT
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
 from tests.web.asgi import serving
+from tests.work.apps import Apps
 
 
 async def greet(owner: Any, request: Request) -> Response:

@@ -11,9 +11,9 @@ from opentelemetry.trace import NonRecordingSpan, SpanKind, Status, StatusCode, 
 
 from onceward.errors import OncewardError
 from onceward.web.telemetry import Telemetry
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import serving
+from tests.work.apps import Apps
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"

@@ -11,7 +11,7 @@ from websockets.frames import Opcode
 
 from onceward import limits
 from onceward.errors import TABLE
-from onceward.service.rooms.wire import frame
+from onceward.rooms.wire import frame
 from onceward.web.websocket import WIRE, WebSocket
 from tests.web.listening import listening
 from tests.web.peer import ANSWER_S, Closed, Peer, framed

@@ -24,7 +24,7 @@ from onceward.apps.board import limits
 from onceward.apps.board.shapes import SHAPES
 from onceward.callers import Caller
 from onceward.errors import BadInput, NoSuchRoom, OncewardError
-from onceward.records import UserTransaction
+from onceward.store.user_records import UserTransaction
 from onceward.web.auth import Auth, JwtKey
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response

@@ -27,8 +27,8 @@ from onceward.errors import (
     OncewardError,
     TooLarge,
 )
-from onceward.records import UserTransaction
-from onceward.service.job import Job
+from onceward.store.user_records import UserTransaction
+from onceward.work.job import Job
 
 T = TypeVar("T")
 

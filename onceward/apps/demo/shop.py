@@ -2,7 +2,7 @@
 
 from onceward.app import App
 from onceward.apps.demo.settings import ORDERS, PARCELS
-from onceward.service.job import Job
+from onceward.work.job import Job
 
 _ATTEMPTS = 50
 _RETRY_MS = 300

@@ -11,7 +11,7 @@ import msgspec
 from onceward import keys
 from onceward.apps.rps import limits
 from onceward.keys import Key
-from onceward.records import UserTransaction
+from onceward.store.user_records import UserTransaction
 
 _STAGES = (
     ("accepted", "scheduled"),

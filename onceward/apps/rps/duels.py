@@ -4,8 +4,8 @@ from onceward.app import App
 from onceward.apps.rps.records import place
 from onceward.apps.rps.rules import FIRST, SECOND, RockPaperScissors
 from onceward.errors import Retry
-from onceward.parts.games import Match
-from onceward.records import UserTransaction
+from onceward.store.user_records import UserTransaction
+from onceward.tables.games import Match
 
 _PAUSE_S = 0.2
 

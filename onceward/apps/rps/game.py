@@ -37,11 +37,11 @@ from onceward.apps.rps.spelling import fold, is_nick
 from onceward.errors import BadInput
 from onceward.keys import Key
 from onceward.limits import SCAN_RECORDS_MAX
-from onceward.parts.games import Match
-from onceward.parts.inbox import Receipt
-from onceward.records import UserTransaction
-from onceward.service.job import Job
+from onceward.store.user_records import UserTransaction
+from onceward.tables.games import Match
 from onceward.web.site import Site
+from onceward.work.inbox import Receipt
+from onceward.work.job import Job
 
 TEXTS = "rps-texts"
 FAREWELLS = "rps-farewells"

@@ -15,7 +15,7 @@ from onceward.apps.rps import limits
 from onceward.apps.rps.provider import Reply
 from onceward.keys import Key
 from onceward.limits import SCAN_RECORDS_MAX
-from onceward.records import UserTransaction
+from onceward.store.user_records import UserTransaction
 
 
 def message_key(sid: str) -> Key:

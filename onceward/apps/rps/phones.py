@@ -17,7 +17,7 @@ from onceward.apps.rps.provider import Provider, Reply
 from onceward.errors import NotDone
 from onceward.keys import Key
 from onceward.limits import KEY_NUMBER_MAX
-from onceward.records import UserTransaction
+from onceward.store.user_records import UserTransaction
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.pages import Pages

@@ -28,8 +28,8 @@ from onceward.apps.rps.records import (
 )
 from onceward.apps.rps.spelling import fold, is_nick, letters_of, words_of
 from onceward.keys import Key
-from onceward.parts.games import DRAW, Rules
-from onceward.parts.games import Outcome as GameOutcome
+from onceward.tables.games import DRAW, Rules
+from onceward.tables.games import Outcome as GameOutcome
 
 PLAYS = ("rock", "paper", "scissors")
 BEATS = {"rock": "scissors", "paper": "rock", "scissors": "paper"}

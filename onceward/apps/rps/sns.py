@@ -18,10 +18,10 @@ from onceward.apps.rps.outgoing import Answer, call, fetch
 from onceward.apps.rps.provider import Provider, Reply
 from onceward.apps.rps.sns_signature import Envelope, insist_amazon, insist_certificate, verify
 from onceward.errors import BadInput, NotDone
-from onceward.service.job import Job
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
+from onceward.work.job import Job
 
 CONFIRMATIONS = "rps-sns-confirmations"
 _PLAIN = "text/plain"

@@ -26,7 +26,7 @@ from onceward.apps.rps.outgoing import Answer, call
 from onceward.apps.rps.provider import Provider, Reply, logger
 from onceward.apps.rps.rules import KEYWORDS
 from onceward.errors import BadInput, NotDone
-from onceward.records import UserTransaction
+from onceward.store.user_records import UserTransaction
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 

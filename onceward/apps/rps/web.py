@@ -31,7 +31,7 @@ from onceward.callers import Caller
 from onceward.errors import BadInput, NoSuchRoom, NotDone
 from onceward.keys import Key
 from onceward.limits import ROOM_ID_BYTES_MAX
-from onceward.records import UserTransaction
+from onceward.store.user_records import UserTransaction
 from onceward.tokens import Grant
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response

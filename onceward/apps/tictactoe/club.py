@@ -9,8 +9,8 @@ import msgspec
 from onceward.app import App
 from onceward.apps.tictactoe.rules import TicTacToe
 from onceward.errors import NoSuchTable
-from onceward.records import UserTransaction
-from onceward.service.tables.board import room_of
+from onceward.store.user_records import UserTransaction
+from onceward.tables.live_view import room_of
 from onceward.web.http import Request, Response
 from onceward.web.pages import Pages
 from onceward.web.routes import Route

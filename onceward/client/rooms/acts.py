@@ -8,8 +8,8 @@ from onceward import limits
 from onceward.client.rooms.steps import error_of
 from onceward.client.rooms.values import plain
 from onceward.errors import OncewardError, OutcomeUnknown, TooLarge
-from onceward.parts.rooms.frames import Act, Done, Failed
-from onceward.parts.rooms.names import admit_text, encoded
+from onceward.rooms.frames import Act, Done, Failed
+from onceward.rooms.names import admit_text, encoded
 
 Answer = asyncio.Future[Any]
 

@@ -21,7 +21,7 @@ from onceward.client.rooms.views import (
 from onceward.client.transport import Course, Transport
 from onceward.client.views import Answer
 from onceward.errors import BadInput, NoSuchRoom, OncewardError
-from onceward.parts.rooms.names import encoded
+from onceward.rooms.names import encoded
 
 
 class RoomCalls(Transport):

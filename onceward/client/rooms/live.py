@@ -27,7 +27,7 @@ from onceward.client.rooms.steps import error_of
 from onceward.clock import Clock
 from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
 from onceward.ids import Ids
-from onceward.parts.rooms.frames import (
+from onceward.rooms.frames import (
     PROTOCOL,
     ClientFrame,
     Done,
@@ -45,7 +45,7 @@ from onceward.parts.rooms.frames import (
     read_server,
     reconnects,
 )
-from onceward.parts.rooms.names import admit_room
+from onceward.rooms.names import admit_room
 
 Credentials = str | Callable[[], Awaitable[str]] | None
 """A token or an API key, or what gets a new one: it is asked before each connection, and before

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from onceward import limits
 from onceward.client.rooms.steps import Place, Step, error_of, places_of
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.rooms.frames import (
+from onceward.rooms.changes import Operation
+from onceward.rooms.frames import (
     Ack,
     Change,
     ClientFrame,
@@ -22,11 +23,10 @@ from onceward.parts.rooms.frames import (
     Refused,
     Snapshot,
 )
-from onceward.parts.rooms.frames import Step as SentStep
-from onceward.parts.rooms.names import admit_step, encoded
-from onceward.parts.rooms.operations import Operation
-from onceward.parts.rooms.room import load_piece
-from onceward.parts.rooms.state import Cell, Effect, State
+from onceward.rooms.frames import Step as SentStep
+from onceward.rooms.names import admit_step, encoded
+from onceward.rooms.room import load_piece
+from onceward.rooms.state import Cell, Effect, State
 
 _WHY_LOST = "the room refused it; why was lost with the connection"
 StateFrame = Joined | Snapshot | Change | Ack | Refused

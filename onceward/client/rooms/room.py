@@ -21,7 +21,8 @@ from onceward.client.rooms.steps import Step, error_of
 from onceward.client.rooms.undo import Turned, Undo
 from onceward.client.rooms.values import plain
 from onceward.errors import TABLE, BadInput, OncewardError, TooLarge
-from onceward.parts.rooms.frames import (
+from onceward.rooms.changes import Operation
+from onceward.rooms.frames import (
     Came,
     ClientFrame,
     Crowd,
@@ -39,8 +40,7 @@ from onceward.parts.rooms.frames import (
     Tell,
     Went,
 )
-from onceward.parts.rooms.names import admit_name, encoded
-from onceward.parts.rooms.operations import Operation
+from onceward.rooms.names import admit_name, encoded
 
 Status = Literal["joining", "live", "away", "closed"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from onceward.client.transport import kind_of
 from onceward.errors import TABLE, OncewardError
-from onceward.parts.rooms.operations import ListOp, Operation
-from onceward.parts.rooms.state import Effect
+from onceward.rooms.changes import ListOp, Operation
+from onceward.rooms.state import Effect
 
 Place = tuple[str, str, str | None]
 """Where something stands: `map` or `list`, its name, and the key or the item's id, or None for

@@ -12,9 +12,9 @@ from onceward import limits
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.steps import Place, Step
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.rooms import operations as op
-from onceward.parts.rooms.operations import Operation
-from onceward.parts.rooms.state import Cell, same
+from onceward.rooms import changes as op
+from onceward.rooms.changes import Operation
+from onceward.rooms.state import Cell, same
 
 
 class Turned(NamedTuple):

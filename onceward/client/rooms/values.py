@@ -4,7 +4,7 @@ from typing import Any
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.parts.rooms import names
+from onceward.rooms import names
 
 
 def plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ import msgspec
 
 from onceward import limits
 from onceward.engine.base import Record, key_bytes
-from onceward.engine.rules import RULES, Rule
+from onceward.engine.invariants import RULES, Rule
 from onceward.engine.sqlite.checksum import checksum
 from onceward.engine.sqlite.reader import Progress, Snapshot, read
 from onceward.engine.sqlite.table import connect, create_schema

@@ -7,7 +7,7 @@ import msgspec
 
 from onceward import limits
 from onceward.engine.base import Record
-from onceward.engine.rules import due_ms
+from onceward.engine.invariants import due_ms
 from onceward.engine.sqlite.journal import segment_paths
 from onceward.engine.sqlite.owner import describe, is_owned
 from onceward.engine.sqlite.reader import Progress, Snapshot, read, size_bytes, wal_path

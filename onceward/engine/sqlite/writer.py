@@ -12,11 +12,11 @@ from concurrent.futures import Executor
 from typing import Any
 
 from onceward import limits
-from onceward.descriptors import NONE_LEFT
 from onceward.engine.base import Record
 from onceward.engine.sqlite.frames import Segment
 from onceward.engine.sqlite.journal import Journal
 from onceward.errors import EngineStopped, OncewardError, StorageFull, Unavailable
+from onceward.file_descriptors import NONE_LEFT
 
 # A frame's own header and padding, and what msgpack adds to each row at the most.
 _FRAME_OVERHEAD_BYTES = 1_024

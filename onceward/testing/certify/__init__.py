@@ -18,7 +18,7 @@ from onceward.clock import Clock
 from onceward.engine.base import Engine
 from onceward.errors import BadInput
 from onceward.ids import Ids
-from onceward.parts.schedule import milliseconds
+from onceward.schedule import milliseconds
 from onceward.testing.certify import (
     bounds,
     commits,

@@ -11,7 +11,7 @@ from onceward.testing.certify.lab import (
     holds,
     refused,
     same,
-    together,
+    sharing,
     version_of,
 )
 
@@ -193,7 +193,7 @@ async def a_sweep_spares_what_is_put_meanwhile(lab: Lab) -> None:
             swept = await lab.engine.sweep(due_ms, limit=20)
             await asyncio.sleep(0)
 
-    await together(*map(renew, range(4)), sweep(), sweep())
+    await sharing(*map(renew, range(4)), sweep(), sweep())
     renewed = sorted(sort for number in range(4) for sort in sorts[number::8])
     same(await lab.scan(now_ms=due_ms), renewed, "the records put again during a sweep")
 

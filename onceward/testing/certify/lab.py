@@ -192,7 +192,7 @@ def refused(kind: type[OncewardError], code: str, what: str) -> Iterator[Refusal
         raise Violation(f"{what}: accepted, not refused with {code}")
 
 
-async def together(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
+async def sharing(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
     """Run all at once; returns their results. None is left running when one fails."""
     tasks = [asyncio.create_task(call) for call in calls]
     try:
@@ -213,7 +213,7 @@ async def race(*calls: Coroutine[Any, Any, Any]) -> list[Any]:
         except Conflict as conflict:
             return conflict
 
-    return await together(*map(outcome, calls))
+    return await sharing(*map(outcome, calls))
 
 
 async def abandon(*tasks: "asyncio.Task[Any]") -> None:

@@ -19,7 +19,7 @@ from onceward.testing.certify.lab import (
     race,
     refused,
     same,
-    together,
+    sharing,
     version_of,
 )
 
@@ -61,7 +61,7 @@ async def no_update_is_lost(lab: Lab) -> None:
         for _ in range(5):
             await _retry(lambda: count_up(engines[number % len(engines)]))
 
-    await together(*map(caller, range(_CALLERS)))
+    await sharing(*map(caller, range(_CALLERS)))
     same(await lab.values(["counter"]), [str(5 * _CALLERS).encode()], "the counter at the end")
 
 
@@ -97,7 +97,7 @@ async def opposite_orders_do_not_deadlock(lab: Lab) -> None:
             writes = [Put(lab.key(sort), value) for sort in order]
             await engines[number // 2 % len(engines)].commit(writes, lab.now_ms)
 
-    await together(*map(caller, range(_CALLERS)))
+    await sharing(*map(caller, range(_CALLERS)))
     records = await lab.get_many(sorts)
     same(len({version_of(r) for r in records}), 1, "how many commits the last state comes from")
     same(len({r and r.value for r in records}), 1, "how many callers the last state comes from")
@@ -148,7 +148,7 @@ async def a_get_is_of_one_moment(lab: Lab) -> None:
             same(len(set(seen)), 1, f"how many commits one get shows, having read {seen}")
             await asyncio.sleep(0)
 
-    await together(write(), *(read(engine) for engine in engines for _ in range(2)))
+    await sharing(write(), *(read(engine) for engine in engines for _ in range(2)))
 
 
 async def transfers_keep_the_sum(lab: Lab) -> None:
@@ -175,7 +175,7 @@ async def transfers_keep_the_sum(lab: Lab) -> None:
             amount = lab.random.randint(1, 9)
             await _retry(lambda: transfer(engine, source, target, amount))  # noqa: B023
 
-    await together(*map(caller, range(_CALLERS)))
+    await sharing(*map(caller, range(_CALLERS)))
     total = sum(int(value or b"0") for value in await lab.values(sorts))
     same(total, 500, "the sum of all records")
 

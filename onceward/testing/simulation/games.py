@@ -14,19 +14,19 @@ import msgspec
 from onceward import keys
 from onceward.engine.base import Delete, Put
 from onceward.errors import BadInput, Unavailable
-from onceward.parts.games import DRAW, Matches, Outcome, Rules, won
-from onceward.parts.seats import Change, Seats
-from onceward.records import UserTransaction, admit_tx
-from onceward.service.games import Game, Games
-from onceward.service.referee import TableReferee
-from onceward.service.tables.tables import Tables
 from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.store.user_records import UserTransaction, admit_tx
+from onceward.tables import Change, Seats
+from onceward.tables.games import DRAW, Matches, Outcome, Rules, won
+from onceward.tables.games.server import Game, Games
+from onceward.tables.referee import TableReferee
+from onceward.tables.server import Tables
 from onceward.testing.simulation.history import Applied, History, violated
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.serving import DID, done_once, judge_answers, start_service
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 TABLE: Final = "t"
 SHOWN: Final = "shown"

@@ -35,11 +35,11 @@ from typing import Any, ClassVar
 from onceward.app import App
 from onceward.errors import OncewardError, Unavailable
 from onceward.keys import USER
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation.history import Call, History, violated
 from onceward.testing.simulation.network import Client, Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 _ENDED = ("done", "dead", "doubt", "cancelled")
 _RETRY_S = 0.5

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Final
 from onceward import keys
 from onceward.errors import Unavailable
 from onceward.ids import Ids
-from onceward.parts.locks import GRANT_ROOM, LockTable
-from onceward.service.locks import Locks
+from onceward.locks import GRANT_ROOM, LockTable
+from onceward.locks.server import Locks
+from onceward.store.transaction import Transaction
 from onceward.testing.locks import EFFECTS, LockUser, Step, collect_uses, judge_effects, judge_locks
 from onceward.testing.simulation.history import History, violated
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.serving import start_service
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 _LEASES_MS: Final = (1_000, 3_000, 10_000)
 _WORK_S: Final = (0.0, 0.0, 0.05, 1.0, 5.0)

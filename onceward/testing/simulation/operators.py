@@ -8,12 +8,12 @@ from typing import Any
 
 from onceward.app import App
 from onceward.errors import AlreadyEnded, NoSuchJob, NoSuchTimer, Unavailable
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation.handlers import Outcome
 from onceward.testing.simulation.history import violated
 from onceward.testing.simulation.network import Client, Message
 from onceward.testing.simulation.work import Work
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 _QUEUES = ("work", "ordered", "gated")
 _PAUSE_S = 1.0

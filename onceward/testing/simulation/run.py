@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from typing import Any, Final, TextIO, get_args
 
 from onceward.errors import BadInput
-from onceward.parts.schedule import milliseconds
+from onceward.schedule import milliseconds
 from onceward.testing.simulation.history import History, Mode, Violation
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.weather import KINDS, Weather

@@ -13,15 +13,15 @@ import msgspec
 from onceward import keys
 from onceward.engine.base import Delete, Put
 from onceward.errors import BadInput, Unavailable
-from onceward.parts.seats import Seats, waiter_key
-from onceward.service.tables.tables import Tables
 from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.tables import Seats, waiter_key
+from onceward.tables.server import Tables
 from onceward.testing.simulation.history import Applied, History, violated
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.serving import DID, done_once, judge_answers, start_service
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 TABLE: Final = "t"
 

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from onceward.errors import PASSING
-from onceward.service.node import Node as ServiceNode
+from onceward.node import Node as ServiceNode
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation.history import History, violated
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 DID: Final = "did"
 """The partition of what requests have done, by their ids."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from onceward.app import App
 from onceward.errors import Fail, Retry
-from onceward.service.job import Job
 from onceward.testing.simulation.handlers import Handlers, Outcome, Outside
 from onceward.testing.simulation.history import violated
+from onceward.work.job import Job
 
 _POISON = 3
 """How many attempts a message has that can never be handled."""

@@ -11,6 +11,7 @@ from onceward.errors import OncewardError
 from onceward.ids import Ids
 from onceward.limits import CLOCK_SLEW_PPM
 from onceward.store import Store
+from onceward.store.transaction import Transaction
 from onceward.testing.clock import Stuck, VirtualClock, VirtualLoop
 from onceward.testing.faults import FaultEngine
 from onceward.testing.plan import Chance
@@ -27,7 +28,6 @@ from onceward.testing.simulation.history import (
 from onceward.testing.simulation.network import Client, Message, Network
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.weather import CLOCK_OFFSET_MS_MAX, Chaos, Weather
-from onceward.transaction import Transaction
 
 T = TypeVar("T")
 

@@ -1,26 +1,26 @@
 """The API, route by route."""
 
 from onceward.web import scripts
+from onceward.web.api import all_timers as agenda
 from onceward.web.api import (
-    agenda,
     callers,
     endpoints,
     inbox,
     jobs,
-    jobs_found,
     keys,
     locks,
     matches,
     overview,
     queues,
     rooms,
-    rooms_inside,
     session,
     system,
     tables,
     timers,
-    timers_plain,
 )
+from onceward.web.api import job_search as jobs_found
+from onceward.web.api import room_contents as rooms_inside
+from onceward.web.api import simple_timers as timers_plain
 
 ROUTES = [
     *inbox.ROUTES,

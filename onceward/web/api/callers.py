@@ -9,12 +9,12 @@ import msgspec
 from onceward import keys, limits
 from onceward.callers import Caller
 from onceward.errors import BadInput
-from onceward.parts import endpoints, suspensions
-from onceward.parts.suspensions import Suspension
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 from onceward.web.bodies import parse
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
+from onceward.webhooks import endpoints, suspensions
+from onceward.webhooks.suspensions import Suspension
 
 if TYPE_CHECKING:
     from onceward.web.server import Server

@@ -6,9 +6,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
-from onceward.outward.retries import RetryPolicy
-from onceward.parts.endpoints import Endpoint, Health
 from onceward.web.api.timer_views import PauseView, moment
+from onceward.webhooks.endpoints import Endpoint, Health
+from onceward.webhooks.retries import RetryPolicy
 
 _OVERLAP_MS = 24 * 3_600_000
 

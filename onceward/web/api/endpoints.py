@@ -8,13 +8,8 @@ from msgspec import UNSET
 
 from onceward import keys, limits
 from onceward.errors import BadInput, KeyReused, NoSuchEndpoint
-from onceward.outward import signing
-from onceward.outward.headers import admit_headers
-from onceward.parts import endpoints
-from onceward.parts.endpoints import DEFAULT, Endpoint
-from onceward.parts.timers import Call, Spec
-from onceward.service.paging import page_of
-from onceward.transaction import Transaction
+from onceward.observe.paging import page_of
+from onceward.store.transaction import Transaction
 from onceward.web.api.endpoint_views import (
     EndpointChange,
     EndpointMade,
@@ -36,6 +31,10 @@ from onceward.web.bodies import parse
 from onceward.web.cursors import seal, unseal
 from onceward.web.http import Request, Response, truth, whole
 from onceward.web.routes import Route
+from onceward.webhooks import endpoints, signing
+from onceward.webhooks.endpoints import DEFAULT, Endpoint
+from onceward.webhooks.http.headers import admit_headers
+from onceward.webhooks.timers import Call, Spec
 
 if TYPE_CHECKING:
     from onceward.web.server import Server

@@ -8,12 +8,12 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
 from onceward.errors import TABLE, BadInput, OncewardError
-from onceward.parts.inbox import Receipt
-from onceward.service.results import ENDED
 from onceward.web.bodies import parse
-from onceward.web.entry import insist_on_entry
 from onceward.web.http import Request, Response
+from onceward.web.internal_queues import insist_on_entry
 from onceward.web.routes import Route
+from onceward.work.inbox import Receipt
+from onceward.work.results import ENDED
 
 if TYPE_CHECKING:
     from onceward.web.server import Server

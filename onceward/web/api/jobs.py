@@ -7,18 +7,18 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
 from onceward.errors import NoSuchJob
-from onceward.parts.schedule import COMPLETE_WRITES, Attempt, Claim, Job, job_key
-from onceward.parts.schedule.records import Settlement
-from onceward.parts.schedule.transitions import AFTER_PAUSE, RetryAt
-from onceward.parts.steps import in_doubt as steps_in_doubt
-from onceward.parts.steps import settle as settle_step
-from onceward.service.job import later_ms
-from onceward.transaction import Transaction
+from onceward.schedule import COMPLETE_WRITES, Attempt, Claim, Job, job_key
+from onceward.schedule.records import Settlement
+from onceward.schedule.transitions import AFTER_PAUSE, RetryAt
+from onceward.store.transaction import Transaction
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
-from onceward.web.entry import insist_on_entry, may_enter
 from onceward.web.http import Request, Response
+from onceward.web.internal_queues import insist_on_entry, may_enter
 from onceward.web.routes import Route
+from onceward.work.job import later_ms
+from onceward.work.steps import in_doubt as steps_in_doubt
+from onceward.work.steps import settle as settle_step
 
 if TYPE_CHECKING:
     from onceward.web.server import Server
@@ -183,8 +183,8 @@ async def complete(server: "Server", request: Request) -> Response:
         await server.app.node.schedule.complete(tx, id_, said.token, said.result)
         return job.queue
 
-    together = server.app.node.together
-    queue = await together.run(fn, writes=COMPLETE_WRITES, reads=[job_key(id_)])
+    sharing = server.app.node.sharing
+    queue = await sharing.run(fn, writes=COMPLETE_WRITES, reads=[job_key(id_)])
     if queue is not None:
         server.app.store.meters.count("ended", queue=queue, state="done")
     return Response.of(Ended(id_, "done"))

@@ -8,12 +8,12 @@ from msgspec import Meta
 from onceward import keys, limits
 from onceward.errors import BadInput, Unavailable
 from onceward.ids import LENGTH
-from onceward.parts.locks import Request as LockRequest
-from onceward.parts.locks import Stand, admit_names, admit_owner
-from onceward.parts.locks.records import Head, name_slot
-from onceward.service.hold import Terms
-from onceward.service.paging import page_of
-from onceward.transaction import Transaction
+from onceward.locks import Request as LockRequest
+from onceward.locks import Stand, admit_names, admit_owner
+from onceward.locks.held import Terms
+from onceward.locks.records import Head, name_slot
+from onceward.observe.paging import page_of
+from onceward.store.transaction import Transaction
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
 from onceward.web.cursors import seal, unseal

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onceward.errors import OncewardError
-from onceward.parts.games import Entry, Match, View
-from onceward.service.referee import table_of
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
+from onceward.tables.games import Entry, Match, View
+from onceward.tables.referee import table_of
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onceward import __version__, limits
-from onceward.outward.addresses import authority_of
-from onceward.service.pulse import Sample, Totals
+from onceward.observe.samples import Sample, Totals
 from onceward.web.auth import Access
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
+from onceward.webhooks.http.addresses import authority_of
 
 if TYPE_CHECKING:
     from onceward.web.server import Server
@@ -106,24 +106,24 @@ class SenderList(msgspec.Struct):
     senders: list[SenderLine]
 
 
-async def pulse(server: "Server", request: Request) -> Response:
+async def samples(server: "Server", request: Request) -> Response:
     server.caller(request)
     after = request.number("after", limits.KEY_NUMBER_MAX)
-    pulse = server.pulse
+    samples = server.samples
     return Response.of(
         PulseView(
             server.app.store.clock.now_ms(),
             int(limits.PULSE_S * 1_000),
-            pulse.last,
-            pulse.since(after),
-            pulse.totals(),
+            samples.last,
+            samples.since(after),
+            samples.totals(),
         )
     )
 
 
 async def overview(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
-    census, clock = server.census, server.app.store.clock
+    counts, clock = server.counts, server.app.store.clock
     queues = _queues(server, caller)
     jobs = Counter[str]()
     for line in queues:
@@ -135,10 +135,10 @@ async def overview(server: "Server", request: Request) -> Response:
             server.auth.dev,
             clock.now_ms(),
             server.started_ms,
-            census.counted_ms,
+            counts.counted_ms,
             dict(jobs),
-            dict(census.timers),
-            census.rooms,
+            dict(counts.timers),
+            counts.rooms,
             sorted(queues, key=_weight, reverse=True)[:_QUEUES_MAX],
             _attention(server, caller, queues),
         )
@@ -169,7 +169,11 @@ async def senders(server: "Server", request: Request) -> Response:
 
 
 def _queues(server: "Server", caller: Access) -> list[QueueLine]:
-    meters, census, book = server.app.store.meters, server.census, server.app.node.book
+    meters, counts, queue_settings = (
+        server.app.store.meters,
+        server.counts,
+        server.app.node.queue_settings,
+    )
     counted: dict[str, Counter[str]] = {}
     for meter, label, values in (
         ("accepted", "duplicate", {"no": "accepted", "yes": "repeats"}),
@@ -178,18 +182,18 @@ def _queues(server: "Server", caller: Access) -> list[QueueLine]:
         for labels, count in meters.labelled(meter):
             name = values.get(labels.get(label, ""), "failed")
             counted.setdefault(labels.get("queue", ""), Counter())[name] += int(count)
-    names = {*book.names(), *census.queues}
+    names = {*queue_settings.names(), *counts.queues}
     lines = []
     for name in sorted(names):
         if caller.may("manage", name):
-            queue, counts = census.queues.get(name), counted.get(name, Counter[str]())
+            queue, tally = counts.queues.get(name), counted.get(name, Counter[str]())
             lines.append(
                 QueueLine(
                     name,
                     dict(queue.jobs) if queue else {},
                     queue.oldest_ready_ms if queue else None,
-                    book(name).paused,
-                    *(counts[what] for what in ("accepted", "repeats", "done", "failed")),
+                    queue_settings(name).paused,
+                    *(tally[what] for what in ("accepted", "repeats", "done", "failed")),
                 )
             )
     return lines
@@ -214,7 +218,7 @@ def _attention(server: "Server", caller: Access, queues: list[QueueLine]) -> lis
         oldest_ms = queue.oldest_ready_ms
         if oldest_ms is not None and now_ms - oldest_ms > _STUCK_MS and not queue.paused:
             found.append(Attention("stuck", queue.name, queue.jobs.get("ready", 0), oldest_ms))
-    for one in server.census.failing:
+    for one in server.counts.failing:
         own = one.caller == caller.id and caller.may("endpoint", one.id)
         if own or caller.may("operate", one.id):
             found.append(Attention("endpoint", one.id, 1, one.since_ms, one.said, one.caller))
@@ -252,7 +256,7 @@ ROUTES = [
     Route(
         "GET",
         "/v1/pulse",
-        pulse,
+        samples,
         "What happened in each of the last seconds",
         gives=PulseView,
         query=("after",),

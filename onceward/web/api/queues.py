@@ -9,15 +9,15 @@ from msgspec import Meta
 
 from onceward import keys, limits
 from onceward.errors import BadInput, OncewardError
-from onceward.parts import queue as queue_part
-from onceward.parts.queue import Page
-from onceward.parts.schedule import Job, Settings, admit_queue
-from onceward.transaction import Transaction
+from onceward.schedule import Job, Settings, admit_queue
+from onceward.store.transaction import Transaction
 from onceward.web.api.jobs import JobView, view
 from onceward.web.bodies import parse
-from onceward.web.entry import insist_on_entry
 from onceward.web.http import Request, Response, whole
+from onceward.web.internal_queues import insist_on_entry
 from onceward.web.routes import Route
+from onceward.work import bulk as queue_part
+from onceward.work.bulk import Page
 
 if TYPE_CHECKING:
     from onceward.web.server import Server
@@ -84,7 +84,7 @@ class Changed(msgspec.Struct, omit_defaults=True):
 
 async def list_(server: "Server", request: Request) -> Response:
     caller = server.caller(request)
-    names = {*server.app.node.book.names(), *server.census.queues}
+    names = {*server.app.node.queue_settings.names(), *server.counts.queues}
     allowed = [name for name in sorted(names) if caller.may("manage", name)]
     return Response.of(QueueList([_view(server, name) for name in allowed]))
 
@@ -98,7 +98,7 @@ async def configure(server: "Server", request: Request) -> Response:
     raw = await request.body()
     settings = parse(raw, Settings)
     changes = {name: getattr(settings, name) for name in parse(raw, dict[str, Any])}
-    before = server.app.node.book(queue)
+    before = server.app.node.queue_settings(queue)
     for name in _OF_THE_APPLICATION & changes.keys():
         if changes[name] != getattr(before, name):
             raise OncewardError(
@@ -225,13 +225,13 @@ def _managed(server: "Server", request: Request) -> str:
 
 
 def _view(server: "Server", name: str) -> QueueView:
-    found = server.census.queues.get(name)
+    found = server.counts.queues.get(name)
     return QueueView(
         name,
         dict(found.jobs) if found else {},
         found.oldest_ready_ms if found else None,
-        server.census.counted_ms,
-        server.app.node.book(name),
+        server.counts.counted_ms,
+        server.app.node.queue_settings(name),
     )
 
 

@@ -7,16 +7,16 @@ from msgspec import Meta
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.parts.rooms import Entry, Found, Info, Room, Schemas
-from onceward.parts.rooms.frames import Member
-from onceward.parts.rooms.names import admit_room
-from onceward.parts.rooms.records import Head
-from onceward.service.rooms.session import Deed, allowed, insist
-from onceward.transaction import Transaction
+from onceward.rooms import Entry, Found, Info, Room, Schemas
+from onceward.rooms.frames import Member
+from onceward.rooms.names import admit_room
+from onceward.rooms.records import Head
+from onceward.rooms.session import RoomAction, allowed, insist
+from onceward.store.transaction import Transaction
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
 from onceward.web.cursors import seal, unseal
-from onceward.web.elsewhere import elsewhere
+from onceward.web.forwarding import elsewhere
 from onceward.web.handshake import PATH
 from onceward.web.http import Request, Response, whole
 from onceward.web.routes import Route
@@ -293,7 +293,7 @@ def _page(entries: list[Entry]) -> list[Entry]:
     return entries[:fit]
 
 
-def known(server: "Server", request: Request, deed: Deed) -> str:
+def known(server: "Server", request: Request, deed: RoomAction) -> str:
     """The id of the room in the path, if the caller may do that with it. Raises `BadInput`."""
     id_ = request.parameters["id"]
     caller: Access = server.caller(request)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceward.errors import BadInput
-from onceward.service.tables.acts import (
+from onceward.tables.operations import (
     DEEDS,
     Nothing,
     TableList,

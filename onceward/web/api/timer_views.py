@@ -6,11 +6,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from onceward.outward.retries import RetryPolicy
-from onceward.parts import recurrence
-from onceward.parts.recurrence import CatchUp, Cron, Interval
-from onceward.parts.schedule import Job
-from onceward.parts.timers import WEBHOOKS, Call, Timer, View
+from onceward import recurrence
+from onceward.recurrence import CatchUp, Cron, Interval
+from onceward.schedule import Job
+from onceward.webhooks.retries import RetryPolicy
+from onceward.webhooks.timers import WEBHOOKS, Call, Timer, View
 
 # How many of the times to come are told of one that repeats.
 _TIMES = 5

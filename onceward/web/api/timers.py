@@ -12,21 +12,21 @@ from msgspec import Meta
 from onceward import limits
 from onceward.callers import APPLICATION, Caller
 from onceward.errors import BadInput, NoSuchTimer, NotDead
-from onceward.outward.retries import RetryPolicy
-from onceward.parts import endpoints
-from onceward.parts.recurrence import CatchUp, Cron, Interval, Repeat
-from onceward.parts.timers import WEBHOOKS, Call, Send, Spec, Target, View
-from onceward.parts.timers.records import Status
-from onceward.service.timers import target_of
-from onceward.transaction import Transaction
+from onceward.recurrence import CatchUp, Cron, Interval, Repeat
+from onceward.store.transaction import Transaction
 from onceward.web.api.inbox import Milliseconds, idempotency_key
 from onceward.web.api.timer_views import PauseView, TimerView, shown
 from onceward.web.auth import Access
 from onceward.web.bodies import parse
 from onceward.web.cursors import seal, unseal
-from onceward.web.entry import insist_on_entry
 from onceward.web.http import Request, Response, truth, whole
+from onceward.web.internal_queues import insist_on_entry
 from onceward.web.routes import Route
+from onceward.webhooks import endpoints
+from onceward.webhooks.retries import RetryPolicy
+from onceward.webhooks.timers import WEBHOOKS, Call, Send, Spec, Target, View
+from onceward.webhooks.timers.records import Status
+from onceward.webhooks.timers.server import target_of
 
 if TYPE_CHECKING:
     from onceward.web.server import Server

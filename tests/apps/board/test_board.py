@@ -15,10 +15,10 @@ from onceward.apps.board import Board, limits
 from onceward.errors import OncewardError
 from onceward.limits import TOKEN_SLACK_MS
 from onceward.web.auth import Auth, JwtKey
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
-from tests.service.rooms.people import Badge, Person
+from tests.rooms.people import Badge, Person
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, serving
+from tests.work.apps import Apps
 
 KEY = JwtKey("HS256", "s" * 32, "boards", issuer="board", id="one")
 PAGE = Path(__file__).parents[3] / "onceward" / "apps" / "board" / "page"

@@ -15,10 +15,10 @@ from onceward.apps.credit.credit import PULLS, Credit
 from onceward.apps.credit.settings import Settings
 from onceward.apps.credit.soap import read
 from onceward.clock import Clock
-from onceward.parts.schedule import Job
+from onceward.schedule import Job
 from onceward.testing.clock import VirtualClock
 from tests.apps.credit.envelopes import ORGANISATION, envelope
-from tests.service.apps import Apps
+from tests.work.apps import Apps
 
 SECRET = "opensesame" + "0" * 10
 SETTINGS = Settings(

@@ -8,7 +8,7 @@ import msgspec
 from onceward.apps.credit.bureau import Bureau
 from onceward.testing.clock import VirtualClock
 from onceward.web.site import Site
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Answer, Caller
 
 

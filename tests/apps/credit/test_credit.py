@@ -17,12 +17,12 @@ from onceward.apps.credit.credit import PULLS, RESULTS, Credit
 from onceward.apps.credit.soap import read
 from onceward.engine.base import Put
 from onceward.errors import AlreadyEnded, NotDone, Retry
-from onceward.parts.schedule import Job
+from onceward.schedule import Job
 from onceward.testing.clock import Process
 from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
 from tests.apps.credit.office import World, ended, make, open_office, take
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
 
 KEYS = pytest.mark.parametrize("keys", [True, False], ids=["keys", "no keys"])
 FIRST = opportunity(1)

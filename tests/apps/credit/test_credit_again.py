@@ -20,7 +20,7 @@ from onceward.errors import (
 )
 from tests.apps.credit.envelopes import ORGANISATION, envelope, opportunity
 from tests.apps.credit.office import World, ended, open_office, take
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 
 FIRST = opportunity(1)
 REPORT = msgspec.to_builtins(make_report(FIRST, "B7"))

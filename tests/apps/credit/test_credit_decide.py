@@ -7,11 +7,11 @@ import pytest
 
 from onceward.apps.credit.credit import Credit
 from onceward.apps.credit.decision import Decision, Report
-from onceward.parts.schedule import Job
+from onceward.schedule import Job
 from tests.apps.credit.envelopes import ORGANISATION, opportunity
 from tests.apps.credit.office import SETTINGS, World, ended, take
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
 
 FIRST = opportunity(1)
 

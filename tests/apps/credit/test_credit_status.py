@@ -11,8 +11,8 @@ from onceward.apps.credit.credit import NOTICES, STEP, Credit
 from onceward.errors import BadInput, NotDead, NotDone, Retry
 from tests.apps.credit.envelopes import ORGANISATION, opportunity
 from tests.apps.credit.office import World, ended, open_office, take
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
 
 FIRST = opportunity(1)
 REPORT = msgspec.to_builtins(make_report(FIRST, "B7"))

@@ -13,9 +13,9 @@ from onceward.errors import Unavailable
 from tests.apps.credit.envelopes import ORGANISATION, envelope, notification, opportunity
 from tests.apps.credit.office import World, make
 from tests.apps.credit.test_intake import SOAP, XML, is_ack, office, post
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, serving
+from tests.work.apps import Apps
 
 PLACE = f"/credit/applications/{ORGANISATION}/{opportunity(1)}"
 S = 1_000_000_000

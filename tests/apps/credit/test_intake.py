@@ -14,9 +14,9 @@ from onceward.errors import BadInput, Unavailable
 from onceward.web.connections import Connections
 from tests.apps.credit.envelopes import BAD, GOOD, ORGANISATION, SESSION, envelope, opportunity
 from tests.apps.credit.office import SECRET, World, make
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Answer, Caller, keyed, serving
+from tests.work.apps import Apps
 
 SOAP = f"/credit/soap/{SECRET}"
 XML = [("Content-Type", "text/xml; charset=utf-8")]

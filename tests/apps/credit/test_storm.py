@@ -10,7 +10,7 @@ from onceward.apps.credit.application import Application, key_of
 from onceward.apps.credit.sender import opportunity
 from onceward.apps.credit.storm import ACK_S_MAX, ORGANISATION, Course, Plan, Storm
 from onceward.errors import BadInput, OncewardError
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 
 # With keys, and without. Small ones are quick where they may be: with keys several pulls at once,
 # and without fewer, since a worker makes one at a time.

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from onceward.apps.demo.crowd import choose
 from onceward.apps.tictactoe import TicTacToe
-from onceward.parts.games import won
+from onceward.tables.games import won
 
 RULES = TicTacToe()
 

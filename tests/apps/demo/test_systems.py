@@ -7,8 +7,8 @@ import pytest
 from onceward.apps.demo.settings import ORDERS, PARCELS, PULLS, Settings
 from onceward.apps.demo.systems import Pullers, declare, make_app
 from onceward.errors import NotDone
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
 
 TOLD = Settings(
     parent=1,

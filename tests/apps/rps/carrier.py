@@ -8,7 +8,7 @@ from onceward.app import App
 from onceward.apps.rps.game import Game
 from onceward.apps.rps.provider import Provider, Reply
 from onceward.errors import NotDone
-from tests.service.apps import Apps
+from tests.work.apps import Apps
 
 NUMBERS = {
     "Ann": "+12025550101",

@@ -7,7 +7,7 @@ import pytest
 from onceward.app import App
 from onceward.apps.rps import deliveries
 from onceward.apps.rps.deliveries import STAGE
-from onceward.records import UserTransaction
+from onceward.store.user_records import UserTransaction
 
 TO, SID = "+12025550101", "SM0"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from onceward.apps.rps import words
 from onceward.apps.rps.game import Game
-from onceward.parts.games import Late, Left, Moved, Outcome
+from onceward.tables.games import Late, Left, Moved, Outcome
 from tests.apps.rps.carrier import Carrier, Table
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
 
 
 @asynccontextmanager

@@ -4,8 +4,8 @@ import pytest
 
 from onceward.apps.rps import words
 from tests.apps.rps.carrier import table
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
 
 
 @virtual

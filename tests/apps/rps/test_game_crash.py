@@ -14,10 +14,10 @@ from onceward.engine.memory import Memory, MemoryEngine
 from onceward.ids import Ids
 from onceward.keys import USER, shown_key
 from onceward.store import Store
+from onceward.store.values import decode
 from onceward.testing import Fault, FaultEngine, VirtualClock, VirtualLoop, run_virtual
-from onceward.values import decode
 from tests.apps.rps.carrier import NUMBERS, Carrier
-from tests.parts.jobs import all_records, problems
+from tests.schedule.jobs import all_records, problems
 
 TEXTS = [
     *("Ann: nick Ann", "Bob: n Bob"),

@@ -13,8 +13,8 @@ from onceward.apps.rps.game import FAREWELLS, TEXTS, Game, outbox_of
 from onceward.apps.rps.records import ALL, scores_of, thrown_by
 from onceward.errors import BadInput
 from tests.apps.rps.carrier import NUMBERS, Carrier, Table, table
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
 
 pytestmark = pytest.mark.no_cover
 

@@ -25,8 +25,8 @@ from tests.apps.rps.fakes import (
     sns_error,
     standing,
 )
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
 
 KEYWORDS = ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT")
 ANN, BOB, OURS = NUMBERS["Ann"], NUMBERS["Bob"], "+12025550100"

@@ -15,10 +15,10 @@ from onceward.apps.rps.phones import OURS, Phones
 from onceward.apps.rps.provider import Reply
 from onceward.errors import NotDone
 from tests.browser import browsing, grievances
+from tests.schedule.cluster import virtual
 from tests.server_process import ServerProcess
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving
+from tests.work.apps import Apps
 
 ANN, BOB = "+12025550101", "+12025550102"
 TEXTS = "/rps/phones/texts"

@@ -14,9 +14,9 @@ from onceward.apps.rps.records import (
     top_key,
 )
 from onceward.apps.rps.rules import Command, Outcome, RockPaperScissors
-from onceward.parts.games import DRAW, won
-from onceward.parts.games import match as referee
-from onceward.parts.games.match import Begun
+from onceward.tables.games import DRAW, won
+from onceward.tables.games import match as referee
+from onceward.tables.games.match import Begun
 
 ANN = Player("01A", "Ann", Line("+12025550101", "carrier"))
 BOB = Player("01B", "Bob", Line("+12025550102", "carrier"))

@@ -22,9 +22,9 @@ from tests.apps.rps.amazon import (
     signed,
 )
 from tests.apps.rps.fakes import FakeSns, hang_up, sns_error, standing
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Answer, Caller, serving
+from tests.work.apps import Apps
 
 KEY = aws.Credentials("AKIDEXAMPLE", "secret")
 PLAIN = [("content-type", "text/plain; charset=UTF-8")]

@@ -16,9 +16,9 @@ from onceward.apps.rps.twilio import FORM, Twilio, signature, spellings
 from onceward.errors import BadInput
 from tests.apps.rps.fakes import ACCOUNT, TOKEN
 from tests.needs import need
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Answer, Caller, serving
+from tests.work.apps import Apps
 
 URL = "https://play.example/hooks/rps/twilio"
 SID = "SM0123456789abcdef0123456789abcdef"

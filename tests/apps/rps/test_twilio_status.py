@@ -17,9 +17,9 @@ from onceward.errors import NotDone
 from onceward.web.auth import Auth
 from tests.apps.rps.fakes import ACCOUNT, TOKEN, FakeTwilio, hang_up, standing
 from tests.apps.rps.test_twilio import TEXT, deliver, sign
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving
+from tests.work.apps import Apps
 
 URL = "https://play.example/hooks/rps/twilio"
 ANN, OURS = "+12025550101", "+12025550100"

@@ -19,11 +19,11 @@ from tests.apps.rps.test_phones import BOB, Handset
 from tests.browser import browsing, grievances
 from tests.docs.book import blocks
 from tests.docs.parts import declare
+from tests.schedule.cluster import virtual
 from tests.server_process import ServerProcess
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
 from tests.signed import signed
 from tests.web.asgi import Caller, serving
+from tests.work.apps import Apps
 
 DOCS = Path(__file__).parents[3] / "docs/rps.md"
 

@@ -12,10 +12,10 @@ import pytest
 from onceward import tokens
 from onceward.apps.tictactoe import Club
 from tests.browser import browsing, grievances
+from tests.schedule.cluster import virtual
 from tests.server_process import ROOT, ServerProcess
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
 from tests.web.asgi import Caller, serving
+from tests.work.apps import Apps
 
 FOLDER = ROOT / "onceward" / "apps" / "tictactoe"
 SECRET = "a secret of more than thirty-two bytes"

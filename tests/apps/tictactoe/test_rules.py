@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceward.apps.tictactoe.rules import LINES, Board, TicTacToe
-from onceward.parts.games import DRAW, Begun, Moved, replay, won
+from onceward.tables.games import DRAW, Begun, Moved, replay, won
 
 GAME = TicTacToe()
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from onceward.client.rooms.replica import Replica
 from onceward.errors import OncewardError
-from onceward.parts.rooms.frames import Change, Joined, Ops, Snapshot
-from onceward.parts.rooms.operations import MapSet, Operation
+from onceward.rooms.changes import MapSet, Operation
+from onceward.rooms.frames import Change, Joined, Ops, Snapshot
 
 
 def joined(seq: int = 0, n: int = 0, *, epoch: str = "e", **more: Any) -> Joined:

@@ -4,8 +4,8 @@ from typing import Any
 
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.room import Room
-from onceward.parts.rooms import Schemas, Shapes
-from onceward.parts.rooms.frames import (
+from onceward.rooms import Schemas, Shapes
+from onceward.rooms.frames import (
     Join,
     Joined,
     Member,

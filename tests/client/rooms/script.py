@@ -8,8 +8,8 @@ import msgspec
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.steps import Step
 from onceward.errors import OncewardError
-from onceward.parts.rooms.frames import encode, read_server
-from onceward.parts.rooms.operations import Operation
+from onceward.rooms.changes import Operation
+from onceward.rooms.frames import encode, read_server
 
 
 class Player:

@@ -10,7 +10,7 @@ from onceward.client.rooms.live import Live
 from onceward.client.rooms.room import Room
 from onceward.clock import Clock
 from onceward.errors import OutcomeUnknown, Unavailable
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 from tests.client.served import Served
 from tests.failover import Servers, address
 

@@ -7,8 +7,8 @@ import pytest
 from onceward import limits
 from onceward.client.rooms.replica import Replica
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.rooms import operations as op
-from onceward.parts.rooms.frames import (
+from onceward.rooms import changes as op
+from onceward.rooms.frames import (
     Ack,
     Change,
     Join,
@@ -16,7 +16,7 @@ from onceward.parts.rooms.frames import (
     Snapshot,
     encode,
 )
-from onceward.parts.rooms.frames import Step as SentStep
+from onceward.rooms.frames import Step as SentStep
 from tests.client.rooms.copies import by_bob, code, entries, hear, joined, live, put, sent
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceward.errors import OncewardError
-from onceward.parts.rooms import room as room_module
-from onceward.parts.rooms.room import Room, chain
+from onceward.rooms import room as room_module
+from onceward.rooms.room import Room, chain
 from tests.client.rooms.world import RestoredWorld, World
 
 pytestmark = pytest.mark.no_cover

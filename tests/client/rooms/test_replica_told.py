@@ -3,8 +3,8 @@
 from typing import Any
 
 from onceward.client.rooms.replica import Replica, Who
-from onceward.parts.rooms import operations as op
-from onceward.parts.rooms.frames import Ack, Refused, Snapshot
+from onceward.rooms import changes as op
+from onceward.rooms.frames import Ack, Refused, Snapshot
 from tests.client.rooms.copies import by_bob, hear, joined, live, put
 
 ANN, BOB = Who("ann", True), Who("bob", False)

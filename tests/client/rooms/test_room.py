@@ -8,9 +8,9 @@ import pytest
 from onceward import limits
 from onceward.client.rooms.replica import Who
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.rooms import Schemas
-from onceward.parts.rooms import operations as op
-from onceward.parts.rooms.frames import (
+from onceward.rooms import Schemas
+from onceward.rooms import changes as op
+from onceward.rooms.frames import (
     Ack,
     Change,
     Joined,

@@ -6,7 +6,7 @@ import pytest
 
 from onceward.client.rooms.replica import Who
 from onceward.errors import OncewardError
-from onceward.parts.rooms.frames import (
+from onceward.rooms.frames import (
     Came,
     Crowd,
     Error,

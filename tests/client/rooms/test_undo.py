@@ -8,10 +8,10 @@ from hypothesis import given
 from onceward import limits
 from onceward.client.rooms.room import Room
 from onceward.errors import BadInput
-from onceward.parts.rooms import Schemas
-from onceward.parts.rooms import operations as op
+from onceward.rooms import Schemas
+from onceward.rooms import changes as op
 from tests.client.rooms.guests import Guest, guests, pump
-from tests.parts.rooms.making import STEPS
+from tests.rooms.making import STEPS
 
 
 def plain(room: Room) -> Any:

@@ -8,8 +8,8 @@ from onceward import limits
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.steps import Step
 from onceward.client.rooms.undo import Undo
-from onceward.parts.rooms import operations as op
-from onceward.parts.rooms.frames import Ack, Refused
+from onceward.rooms import changes as op
+from onceward.rooms.frames import Ack, Refused
 from tests.client.rooms.copies import by_bob, entries, hear, live, put
 
 LAST = "h" + "z" * 8

@@ -13,8 +13,8 @@ from typing import Any
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.steps import Step
 from onceward.errors import BadInput, OncewardError
-from onceward.parts.rooms import operations as op
-from onceward.parts.rooms.frames import (
+from onceward.rooms import changes as op
+from onceward.rooms.frames import (
     Ack,
     Joined,
     Left,
@@ -25,8 +25,8 @@ from onceward.parts.rooms.frames import (
     read_client,
     read_server,
 )
-from onceward.parts.rooms.frames import Step as SentStep
-from onceward.parts.rooms.room import Entry, Room, Taken, replayed
+from onceward.rooms.frames import Step as SentStep
+from onceward.rooms.room import Entry, Room, Taken, replayed
 
 ROOM = "r"
 

@@ -13,7 +13,7 @@ from onceward import keys, limits
 from onceward.engine.base import Engine, Record
 from onceward.errors import Contention, OutcomeUnknown, Unavailable
 from onceward.store import Store
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 
 ACCOUNTS = 64
 START = 1_000

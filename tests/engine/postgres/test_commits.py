@@ -39,7 +39,7 @@ async def engine(url: str) -> AsyncIterator[PostgresEngine]:
         yield engine
 
 
-async def together(engine: PostgresEngine, *commits: list[Write]) -> list[Any]:
+async def sharing(engine: PostgresEngine, *commits: list[Write]) -> list[Any]:
     """What becomes of commits that go in one batch."""
     calls = [engine.commit(writes, NOW_MS) for writes in commits]
     return await asyncio.gather(*calls, return_exceptions=True)
@@ -68,7 +68,7 @@ def lost(verdict: object) -> list[Any]:
 
 
 async def test_of_a_batch_that_puts_one_absent_key_the_first_wins(engine: PostgresEngine) -> None:
-    verdicts = await together(
+    verdicts = await sharing(
         engine, *([Put(A, str(number).encode(), None, ABSENT)] for number in range(4))
     )
     assert [lost(verdict) for verdict in verdicts[1:]] == [[A]] * 3
@@ -79,7 +79,7 @@ async def test_of_a_batch_that_puts_one_absent_key_the_first_wins(engine: Postgr
 
 
 async def test_each_member_sees_what_those_before_it_have_done(engine: PostgresEngine) -> None:
-    verdicts = await together(
+    verdicts = await sharing(
         engine,
         [Put(A, b"1", None, ABSENT)],
         [Check(A, ABSENT), Put(B, b"1")],
@@ -94,7 +94,7 @@ async def test_each_member_sees_what_those_before_it_have_done(engine: PostgresE
 
 
 async def test_a_loser_leaves_nothing_to_those_behind_it(engine: PostgresEngine) -> None:
-    verdicts = await together(
+    verdicts = await sharing(
         engine,
         [Put(A, b"1", None, ABSENT), Check(B, 7)],
         [Put(A, b"2", None, ABSENT)],
@@ -112,7 +112,7 @@ async def test_the_last_of_several_blind_writes_stays(engine: PostgresEngine, th
     for last in ([Put(A, b"last")], [Delete(A)]):
         await engine.commit([Put(A, b"0") if there else Delete(A)], NOW_MS)
         for before in ([Put(A, b"1")], [Delete(A)], [Put(A, b"1"), Put(B, b"1")]):
-            verdicts = await together(engine, [Put(A, b"first")], before, last)  # type: ignore[arg-type]
+            verdicts = await sharing(engine, [Put(A, b"first")], before, last)  # type: ignore[arg-type]
             assert len(set(verdicts)) == 3
             kept = last[0].value if isinstance(last[0], Put) else None
             assert await values(engine, A) == [kept]
@@ -123,7 +123,7 @@ async def test_what_is_not_there_may_be_checked_and_deleted_without_leaving_a_tr
 ) -> None:
     await engine.commit([Check(A, ABSENT), Delete(B), Put(C, b"1")], NOW_MS)
     assert [record.key for record in await engine.scan("p", NOW_MS)] == [C]
-    verdicts = await together(engine, [Check(A, ABSENT), Check(C, 1), Put(B, b"1")], [Delete(A)])
+    verdicts = await sharing(engine, [Check(A, ABSENT), Check(C, 1), Put(B, b"1")], [Delete(A)])
     assert lost(verdicts[0]) == [C]
     assert [record.key for record in await engine.scan("p", NOW_MS)] == [C]
 
@@ -221,7 +221,7 @@ async def test_what_one_member_cannot_store_does_not_harm_the_others(
     monkeypatch.setattr("onceward.engine.postgres.batch.stored_partition", lambda name: name)
     text = "".join(chr(0x4E00 + number**3 % 20_011) for number in range(1_020))
     key = (text[:680], text[680:])
-    verdicts = await together(engine, [Put(A, b"1")], [Put(key, b"1")], [Put(B, b"1")])
+    verdicts = await sharing(engine, [Put(A, b"1")], [Put(key, b"1")], [Put(B, b"1")])
     assert isinstance(verdicts[1], BadInput)
     assert await values(engine, A, B) == [b"1", b"1"]
 
@@ -237,7 +237,7 @@ async def test_a_record_that_someone_holds_fails_none_but_those_who_need_it(
         patch.setattr(limits, "LOCK_MS", 50)
         async with outsider(url) as other:
             await other.execute(f"SELECT FROM {schema}.record FOR UPDATE")
-            verdicts = await together(
+            verdicts = await sharing(
                 engine, [Put(B, b"1")], [Put(A, b"1")], [Delete(A)], [Put(C, b"1")]
             )
     assert [type(verdict) for verdict in verdicts] == [int, Unavailable, Unavailable, int]
@@ -262,7 +262,7 @@ async def test_what_takes_too_long_together_is_tried_one_by_one_for_a_while(
 
     monkeypatch.setattr(CommitLink, "commit", refuse)
     monkeypatch.setattr(limits, "BATCH_ALONE_S", patience_s)
-    verdicts = await together(engine, [Put(A, b"1")], [Put(B, b"1")])
+    verdicts = await sharing(engine, [Put(A, b"1")], [Put(B, b"1")])
     assert [type(verdict) for verdict in verdicts] == [kind, kind]
 
 
@@ -277,7 +277,7 @@ async def test_commits_of_one_turn_share_one_call(
         return await commit(self, batch)
 
     monkeypatch.setattr(CommitLink, "commit", counted)
-    await together(engine, *([Put(("p", f"{number}"), b"1")] for number in range(50)))
+    await sharing(engine, *([Put(("p", f"{number}"), b"1")] for number in range(50)))
     assert calls == [50]
 
 
@@ -285,7 +285,7 @@ async def test_a_cancelled_commit_that_was_not_sent_is_never_made(engine: Postgr
     commit = asyncio.create_task(engine.commit([Put(A, b"1")], NOW_MS))
     await asyncio.sleep(0)
     commit.cancel()
-    await together(engine, [Put(B, b"1")])
+    await sharing(engine, [Put(B, b"1")])
     assert await values(engine, A, B) == [None, b"1"]
 
 
@@ -333,7 +333,7 @@ async def test_what_the_server_refuses_is_told_as_our_own_error(
         raise Rejected(sqlstate, "no")
 
     monkeypatch.setattr(CommitLink, "commit", refuse)
-    verdicts = await together(engine, [Put(A, b"1")], [Put(B, b"1")])
+    verdicts = await sharing(engine, [Put(A, b"1")], [Put(B, b"1")])
     assert [type(verdict) for verdict in verdicts] == [kind, kind]
     assert {verdict.code for verdict in verdicts} == {code}
 
@@ -387,7 +387,7 @@ async def test_a_watch_that_raises_fails_no_commit(
     asyncio.get_running_loop().set_exception_handler(lambda _, context: noticed.append(context))
     with engine.watch("p") as watch:
         watch.on_hint = broken
-        outcomes = await together(engine, [Put(A, b"1")], [Put(B, b"1")])
+        outcomes = await sharing(engine, [Put(A, b"1")], [Put(B, b"1")])
     assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown if lost else int] * 2
     assert [str(context["exception"]) for context in noticed] == ["a mistake"] * 2
 

@@ -12,9 +12,9 @@ from onceward.engine.postgres import PostgresEngine
 from onceward.engine.postgres.link import Link
 from onceward.errors import Conflict, OutcomeUnknown, Unavailable
 from onceward.store import Store
+from onceward.store.transaction import Transaction
 from onceward.testing.postgres import PostgresServer
 from onceward.testing.proxy import Cut, Proxy
-from onceward.transaction import Transaction
 from tests.engine.postgres.insisting import MARKER, MARKERS
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from onceward.engine.postgres import PostgresEngine
 from onceward.engine.postgres.incarnation import COMMITS_LOST
 from onceward.errors import Unavailable
 from onceward.store import Store
+from onceward.store.transaction import Transaction
 from onceward.testing.postgres import PostgresServer
 from onceward.testing.proxy import Proxy
-from onceward.transaction import Transaction
 from tests.engine.postgres.insisting import MARKERS
 from tests.failover import Servers, address
 

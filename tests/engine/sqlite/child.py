@@ -21,8 +21,8 @@ from onceward.engine.sqlite import SQLiteEngine, fold
 from onceward.engine.sqlite.disk import Disk
 from onceward.errors import Unavailable
 from onceward.keys import Key
-from onceward.store import Commit, Store
-from onceward.transaction import Transaction
+from onceward.store.store import Commit, Store
+from onceward.store.transaction import Transaction
 
 CALLERS = 64
 ACCOUNTS = 10

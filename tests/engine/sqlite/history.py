@@ -106,8 +106,8 @@ async def work(
 ) -> None:
     """Commit in rounds, some alone and some together, until done or the engine stops."""
     for _ in range(rounds):
-        together = random.randint(1, callers)
-        calls = [history.commit(engine, some_writes(random)) for _ in range(together)]
+        sharing = random.randint(1, callers)
+        calls = [history.commit(engine, some_writes(random)) for _ in range(sharing)]
         for result in await asyncio.gather(*calls, return_exceptions=True):
             if result is not None:
                 raise result

@@ -6,7 +6,7 @@ import pytest
 
 from onceward import keys, limits
 from onceward.engine.base import Record
-from onceward.engine.rules import Lookup, Rule
+from onceward.engine.invariants import Lookup, Rule
 from onceward.engine.sqlite import SQLiteEngine
 from onceward.engine.sqlite import check as module
 from onceward.engine.sqlite.check import check

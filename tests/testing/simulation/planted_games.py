@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from onceward.parts.games import Matches
-from onceward.parts.games import match as pure
-from onceward.parts.seats import Change, Seats
-from onceward.records import admit_tx
-from onceward.service.referee import TableReferee
+from onceward.store.user_records import admit_tx
+from onceward.tables import Change, Seats
+from onceward.tables.games import Matches
+from onceward.tables.games import match as pure
+from onceward.tables.referee import TableReferee
 from onceward.testing.simulation.games import Playings
 from tests.testing.planted import Bug, find
 

@@ -6,8 +6,8 @@ As `tests.testing.planted`; `python -m tests.testing.simulation.planted_locks` f
 import sys
 from typing import Any
 
-from onceward.parts.locks import GRANT_DUE, Head, Lines, LockTable
-from onceward.parts.locks.records import hold_key
+from onceward.locks import GRANT_DUE, Head, LockTable, Waiters
+from onceward.locks.records import hold_key
 from onceward.testing.simulation.locks import LockUses
 from tests.testing.planted import Bug, find
 
@@ -49,28 +49,28 @@ class ShortLease(LockTable):
 
 
 class _Table(LockTable):
-    lines_type: type[Lines]
+    lines_type: type[Waiters]
 
     def __init__(self, ids: Any, slots: int, **options: Any) -> None:
         super().__init__(ids, slots, **options)
         self.lines = self.lines_type(ids, slots)
 
 
-class NobodyNext(Lines):
+class NobodyNext(Waiters):
     """A release leaves it to others to find out."""
 
     async def settle(self, tx, due, names, room):
         pass
 
 
-class RenewalIgnored(Lines):
+class RenewalIgnored(Waiters):
     """A lease ends when it would have ended without a renewal."""
 
     async def until_ms(self, tx, request):
         return request.until_ms
 
 
-class RestForgotten(Lines):
+class RestForgotten(Waiters):
     """Those who do not fit into the commit are forgotten."""
 
     async def settle(self, tx, due, names, room):
@@ -79,7 +79,7 @@ class RestForgotten(Lines):
             tx.delete(key)
 
 
-class BlockUnchecked(Lines):
+class BlockUnchecked(Waiters):
     """What keeps a request from being granted is not checked at the commit."""
 
     async def _is_blocked(self, tx, request, first_of):
@@ -91,14 +91,14 @@ class BlockUnchecked(Lines):
         return blocked
 
 
-class BlockIgnored(Lines):
+class BlockIgnored(Waiters):
     """Who is first in one line is granted, whatever the others say."""
 
     async def _is_blocked(self, tx, request, first_of):
         return False
 
 
-class HoldLeft(Lines):
+class HoldLeft(Waiters):
     """The hold of one whose lease ran out, or who let go, stays where it is."""
 
     async def remove(self, tx, request):
@@ -108,7 +108,7 @@ class HoldLeft(Lines):
         return heads
 
 
-class LastFirst(Lines):
+class LastFirst(Waiters):
     """The one who came last is granted first."""
 
     async def _front(self, tx, name):
@@ -120,7 +120,7 @@ class LastFirst(Lines):
             tx.scan = scan
 
 
-class OnlyFirst(Lines):
+class OnlyFirst(Waiters):
     """Several names are granted one by one, and the rest forgotten."""
 
     def grant(self, tx, request, heads):
@@ -149,7 +149,7 @@ def with_table(broken: type[LockTable], scenario: type[LockUses] = LockUses) -> 
     return type(broken.__name__, (scenario,), {"table": broken})
 
 
-def with_lines(broken: type[Lines], scenario: type[LockUses] = LockUses) -> type[LockUses]:
+def with_lines(broken: type[Waiters], scenario: type[LockUses] = LockUses) -> type[LockUses]:
     return with_table(type(broken.__name__, (_Table,), {"lines_type": broken}), scenario)
 
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from onceward.parts.schedule import transitions
-from onceward.parts.timers import timers
+from onceward.schedule import transitions
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation import SimulationFailed, simulate
 from onceward.testing.simulation.operators import Operators
-from onceward.transaction import Transaction
+from onceward.webhooks.timers import part as timers
 from tests.testing.simulation.planted_work import Bug
 
 

@@ -5,22 +5,22 @@ As `tests.testing.planted`; `python -m tests.testing.simulation.planted_seats` f
 
 import sys
 
-from onceward.parts.seats import Seats
-from onceward.parts.seats.line import Line
-from onceward.parts.seats.records import Stand
-from onceward.parts.seats.sitting import Sitting
+from onceward.tables import Seats
+from onceward.tables.records import Stand
+from onceward.tables.table import OpenTable
+from onceward.tables.waitlist import Waitlist
 from onceward.testing.simulation.seats import Seatings
 from tests.testing.planted import Bug, find
 
 
 class _WithSitting(Seats):
-    sitting_type: type[Sitting]
+    sitting_type: type[OpenTable]
 
     async def _load(self, tx, id_, **options):
         return await self.sitting_type.load(tx, id_, self._board, self._slots, **options)
 
 
-class HeadUnchecked(Sitting):
+class HeadUnchecked(OpenTable):
     """The head is written, whoever has written it meanwhile."""
 
     async def save(self):
@@ -30,7 +30,7 @@ class HeadUnchecked(Sitting):
         self.tx._checked.pop(key, None)
 
 
-class NewcomerTwice(Sitting):
+class NewcomerTwice(OpenTable):
     """Nobody looks whether someone is there already."""
 
     async def stand(self, user):
@@ -38,7 +38,7 @@ class NewcomerTwice(Sitting):
         return found if found is not None and found.role == "seated" else None
 
 
-class LastFirst(Sitting):
+class LastFirst(OpenTable):
     """The last one in line sits down first."""
 
     async def next(self, key):
@@ -47,12 +47,12 @@ class LastFirst(Sitting):
         return await self.unline(key, int(rows[-1].key[1].split("#")[-1]))
 
 
-class _Forgetful(Line):
+class _Forgetful(Waitlist):
     async def _count(self, key, lane, number):
         pass
 
 
-class GoneUncounted(Sitting):
+class GoneUncounted(OpenTable):
     """Who leaves the line is not counted for the positions behind."""
 
     def __init__(self, tx, id_, *args, **options):
@@ -60,7 +60,7 @@ class GoneUncounted(Sitting):
         self.line = _Forgetful(tx, id_, self.head.epoch)
 
 
-class StandLeft(Sitting):
+class StandLeft(OpenTable):
     """Who gets up is still known as someone who sits there."""
 
     async def forget(self, user):
@@ -102,7 +102,7 @@ class PageSkips(Seats):
         return await super()._waiters(sitting, key, most, start + 1 if start else 0)
 
 
-def with_sitting(broken: type[Sitting]) -> type[Seatings]:
+def with_sitting(broken: type[OpenTable]) -> type[Seatings]:
     return with_seats(type(broken.__name__, (_WithSitting,), {"sitting_type": broken}))
 
 

@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from onceward.parts import inbox, steps
-from onceward.parts.schedule import places, transitions
-from onceward.parts.schedule.records import Job
-from onceward.service import attempt
-from onceward.service import job as job_module
+from onceward.schedule import states as places
+from onceward.schedule import transitions
+from onceward.schedule.records import Job
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation import SimulationFailed, simulate
 from onceward.testing.simulation.work import Work
-from onceward.transaction import Transaction
+from onceward.work import attempt, inbox, steps
+from onceward.work import job as job_module
 
 
 def replace(target: Any, name: str, new: Any) -> Callable[[], AbstractContextManager[Any]]:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
-from tests.service.test_delivery import World, answering
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving
+from tests.webhooks.test_delivery import World, answering
+from tests.work.apps import Apps
 
 HOOK = "https://a.example/hook"
 SCOPES = ["timer:*", "endpoint:*", "send:*"]

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from onceward.outward.signing import admit_secret
-from onceward.parts import endpoints
-from onceward.parts.timers import WEBHOOKS
-from onceward.service.delivery import Outward
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from onceward.webhooks import endpoints
+from onceward.webhooks.delivery import Outward
+from onceward.webhooks.signing import admit_secret
+from onceward.webhooks.timers import WEBHOOKS
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, serving, serving_to
+from tests.work.apps import Apps
 
 URL = "https://example.com/hook"
 SECRET = "whsec_" + "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"

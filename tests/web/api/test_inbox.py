@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from onceward.service.job import Job
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from onceward.work.job import Job
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, serving, serving_to
+from tests.work.apps import Apps
 
 SEND = ("POST", "/v1/inbox/q")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from onceward.web.settings import load
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import serving, serving_to
 
 ASKED = {"name": "bob", "scopes": ["all"]}

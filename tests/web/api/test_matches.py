@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from onceward.apps.tictactoe.rules import TicTacToe
-from onceward.parts.games import Rules
-from tests.parts.games.playing import Guess
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from onceward.tables.games import Rules
+from tests.schedule.cluster import virtual
+from tests.tables.games.playing import Guess
 from tests.web.asgi import Caller, keyed, serving
+from tests.work.apps import Apps
 
 X_WINS = [("ann", 0), ("ben", 3), ("ann", 1), ("ben", 4), ("ann", 2)]
 

@@ -5,13 +5,12 @@ from typing import Any
 
 from onceward import limits
 from onceward.errors import Unreachable
-from onceward.outward import signing
-from onceward.outward.answers import Answer
-from onceward.parts import endpoints
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
-from tests.service.test_delivery import Post, World
+from onceward.webhooks import endpoints, signing
+from onceward.webhooks.answers import Answer
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving, serving_to
+from tests.webhooks.test_delivery import Post, World
+from tests.work.apps import Apps
 
 
 async def send(caller: Caller, queue: str, *keys: str) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, serving, serving_to
+from tests.work.apps import Apps
 
 
 async def die(caller: Caller, *keys: str, reason: str = "x", body: Any = 1, **options: Any) -> None:

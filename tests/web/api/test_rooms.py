@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from onceward import limits
-from tests.service.cluster import virtual
-from tests.service.rooms.people import Badge, Person
+from tests.rooms.people import Badge, Person
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, serving, serving_to
 
 

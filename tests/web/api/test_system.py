@@ -8,10 +8,10 @@ import pytest
 
 from onceward import limits
 from tests.browser import browsing
+from tests.schedule.cluster import virtual
 from tests.server_process import ServerProcess
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving, serving_to
+from tests.work.apps import Apps
 
 
 @virtual

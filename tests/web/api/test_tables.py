@@ -6,11 +6,11 @@ import pytest
 
 from onceward import tokens
 from onceward.errors import BadInput
-from onceward.parts.seats import Ending, Table
+from onceward.tables import Ending, Table
 from onceward.web.auth import Auth, JwtKey
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving
+from tests.work.apps import Apps
 
 
 class Highest:

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from onceward.parts.recurrence import Cron, Interval, Repeat
-from onceward.parts.schedule import PRIORITY_DEFAULT, Job
-from onceward.parts.schedule.records import Attempt as Past
-from onceward.parts.timers import WEBHOOKS, Call, Send, Spec, Timer, View
-from onceward.parts.timers.records import Target
+from onceward.recurrence import Cron, Interval, Repeat
+from onceward.schedule import PRIORITY_DEFAULT, Job
+from onceward.schedule.records import Attempt as Past
 from onceward.web.api.timer_views import Attempt, Firing, TimerView, moment
 from onceward.web.api.timer_views import shown as shown_to
+from onceward.webhooks.timers import WEBHOOKS, Call, Send, Spec, Timer, View
+from onceward.webhooks.timers.records import Target
 
 
 def shown(view: View, now_ms: int, **options: Any) -> TimerView:

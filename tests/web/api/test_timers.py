@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from onceward.parts.timers import WEBHOOKS
-from onceward.service.delivery import Outward
-from onceward.service.job import Job
-from tests.service.apps import Apps
-from tests.service.cluster import virtual
+from onceward.webhooks.delivery import Outward
+from onceward.webhooks.timers import WEBHOOKS
+from onceward.work.job import Job
+from tests.schedule.cluster import virtual
 from tests.web.asgi import Caller, keyed, serving, serving_to
+from tests.work.apps import Apps
 
 URL = "https://example.com/hook"
 LATER = {"url": URL, "delay_ms": 60_000}

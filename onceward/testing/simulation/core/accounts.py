@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from onceward.keys import Key
 from onceward.store import Store
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation.core.reading import WAYS, read
 from onceward.testing.simulation.history import (
     Call,
@@ -17,7 +18,6 @@ from onceward.testing.simulation.history import (
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 _START: Final = 100
 

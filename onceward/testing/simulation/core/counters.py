@@ -5,7 +5,9 @@ from typing import Any
 
 from onceward.engine.base import Put
 from onceward.keys import Key
-from onceward.store import Commit
+from onceward.store.store import Commit
+from onceward.store.transaction import Transaction
+from onceward.store.values import decode
 from onceward.testing.simulation.core.reading import find
 from onceward.testing.simulation.history import (
     NEVER_NS,
@@ -18,8 +20,6 @@ from onceward.testing.simulation.history import (
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
-from onceward.values import decode
 
 
 class Counters(Scenario):

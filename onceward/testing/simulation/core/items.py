@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 from onceward import keys
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation.history import (
     NEVER_NS,
     Call,
@@ -15,7 +16,6 @@ from onceward.testing.simulation.history import (
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 _HEAD = ("line head", "0")
 

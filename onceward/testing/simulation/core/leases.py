@@ -4,11 +4,11 @@ import random
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation.history import Call, History, violated
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 _TTLS_MS: Final = (200, 1_000, 5_000, 20_000)
 _LONG_NS: Final = 30_000_000_000

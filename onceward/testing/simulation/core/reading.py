@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from onceward.keys import Key
-from onceward.transaction import Transaction
+from onceward.store.transaction import Transaction
 
 WAYS: Final = ("one by one", "together", "at once", "twice at once")
 

@@ -4,13 +4,13 @@ import random
 from typing import Any
 
 from onceward.keys import Key
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation.core.reading import find
 from onceward.testing.simulation.history import NEVER_NS, Call, History, violated
 from onceward.testing.simulation.linear import ANYTHING, SAME, Operation, linearizable
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 
 class Refused(Exception):

@@ -4,10 +4,11 @@ import random
 from collections.abc import Awaitable
 from typing import Any, Final
 
+from onceward import node as service
 from onceward.errors import OncewardError, Unavailable
-from onceward.parts.schedule import Schedule
-from onceward.service import node as service
-from onceward.service.placement import Placement
+from onceward.schedule import Schedule
+from onceward.schedule.placement import Placement
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation.history import History
 from onceward.testing.simulation.network import Client, Message
 from onceward.testing.simulation.scenario import Scenario
@@ -15,7 +16,6 @@ from onceward.testing.simulation.schedule.slots import judge_slots
 from onceward.testing.simulation.schedule.verdict import judge_jobs
 from onceward.testing.simulation.schedule.workers import Worker
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 ALWAYS_FAILS: Final = 99
 _IDS_AT_ONCE: Final = 20

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterable
 
-from onceward.engine import rules as all_rules
+from onceward.engine import invariants as all_rules
 from onceward.engine.base import Delete, Put, Record
-from onceward.engine.rules import Rule
+from onceward.engine.invariants import Rule
 from onceward.keys import Key, kind_of
-from onceward.parts.schedule import rules as schedule_rules
+from onceward.schedule import invariants as schedule_rules
 from onceward.testing.simulation.history import History, Span, check_real_time, violated
 from onceward.testing.simulation.schedule.replay import ENDS, Replay, replay
 

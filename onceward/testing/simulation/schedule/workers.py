@@ -5,12 +5,12 @@ import random
 from functools import partial
 from typing import Any, Final
 
+from onceward import node as service
 from onceward.errors import OncewardError, StaleToken
 from onceward.keys import Key
-from onceward.parts.schedule import Claim
-from onceward.service import node as service
+from onceward.schedule import Claim
+from onceward.store.transaction import Transaction
 from onceward.testing.simulation.world import Node
-from onceward.transaction import Transaction
 
 _LEASES_MS: Final = (300, 1_000, 3_000)
 # From this attempt on a job is worked on as it should be, so that all jobs end some day.

@@ -1,0 +1,99 @@
+"""What must hold between the records of locks: for `onceward check`, and for tests."""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import msgspec
+
+from onceward import keys
+from onceward.engine.base import Record
+from onceward.engine.invariants import Lookup, Part, Rule
+from onceward.errors import OncewardError
+from onceward.locks.records import (
+    GRANT_DUE,
+    HELD,
+    LOCK_DUE,
+    UNUSED_DUE,
+    WAITING,
+    Head,
+    Renewed,
+    Request,
+    Stand,
+    renewed_key,
+    request_key,
+)
+from onceward.locks.waiters import lease_entry
+
+T = TypeVar("T")
+
+
+def _lock(record: Record, get: Lookup) -> Iterator[str]:
+    name, what, *number = keys.split(record.key[1])
+    if what == "head":
+        head = _read(record, Head)
+        if head is None or not 0 <= head.held <= head.capacity or head.waiting < 0:
+            yield "this is not the head of a lock"
+        return
+    stand = _read(record, Stand)
+    request = None if stand is None else _request(stand.id, get)
+    if stand is None or request is None:
+        yield "there is no request that stands here"
+        return
+    numbers = request.tokens if what == "hold" else request.places
+    if numbers.get(name) != stand.number or number != [keys.number(stand.number)]:
+        yield f"the request {stand.id} does not stand here: it is {request.state}"
+    if get((record.key[0], keys.join(name, "head"))) is None:
+        yield f"the lock {name!r} has no head"
+
+
+def _ask(record: Record, get: Lookup) -> Iterator[str]:
+    if record.key[1] != "request":
+        if _read(record, Renewed) is None:
+            yield "this is not a lease of a request for locks"
+        return
+    request = _read(record, Request)
+    if request is None or bool(request.tokens) != (request.state == HELD):
+        yield "this is not a request for locks"
+        return
+    if bool(request.places) != (request.state == WAITING):
+        yield f"the request is {request.state}, and stands in lines: {request.places}"
+    renewed = get(renewed_key(request.id)) is not None
+    if get(lease_entry(request, request.until_ms)) is None and not renewed:
+        yield "the request has a lease that never ends"
+
+
+def _token(record: Record, get: Lookup) -> Iterator[str]:
+    token = _read(record, int)
+    if token is None or token < 0:
+        yield "this is not a fencing token"
+
+
+def _due(record: Record, get: Lookup) -> Iterator[str]:
+    words = record.key[1].split("#")
+    if words[-1] == LOCK_DUE and len(words) != 4:
+        yield "this is not a lease of a lock"
+
+
+def _request(id_: str, get: Lookup) -> Request | None:
+    try:
+        record = get(request_key(id_))
+    except OncewardError:
+        return None
+    return None if record is None else _read(record, Request)
+
+
+def _read(record: Record, type: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(record.value, type=type)
+    except msgspec.DecodeError:
+        return None
+
+
+RULES = [
+    Rule("lock", _lock),
+    Rule("ask", _ask),
+    Rule("fence", _token),
+    Rule("gate", _token),
+    Rule("due", _due),
+]
+PART = Part("locks", RULES, due=(LOCK_DUE, GRANT_DUE, UNUSED_DUE))

@@ -1,0 +1,377 @@
+"""Locks on a node: waits for them, keeps them renewed, and says when one is lost.
+
+    async with locks.hold("printer", wait_s=10) as lock:
+        ...
+        await store.run(write)    # where `await lock.guard(tx)` refuses it if the lock is lost
+
+Waiting is for events: whoever makes room writes the request's own record. A commit of this
+node is heard by the store's hook, one of another node by a hint or the next poll. A holder
+counts its lease from before it sent the last renewal, by a clock that does not jump; so it
+gives up before others may think that it is gone.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any
+
+from onceward import limits
+from onceward.engine.base import Delete, Put
+from onceward.errors import (
+    PASSING,
+    BadInput,
+    LineFull,
+    LockHeld,
+    LockLost,
+    OutcomeUnknown,
+    Unavailable,
+)
+from onceward.locks import (
+    GRANT_DUE,
+    LOCK_DUE,
+    UNUSED_DUE,
+    UNUSED_WRITES,
+    Head,
+    LockTable,
+    Request,
+    Status,
+    admit_names,
+    admit_owner,
+    request_key,
+)
+from onceward.locks.held import Hold, Lock, Terms
+from onceward.schedule import admit_lease
+from onceward.schedule.dispatcher import Dispatcher
+from onceward.schedule.wakeup import Wakeup
+from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.store.user_records import joins
+from onceward.store.values import decode
+
+_COMMIT_WRITES = limits.COMMIT_WRITES_MAX - 1
+
+
+class Locks:
+    """The locks of a database, as used on this node."""
+
+    def __init__(
+        self, store: Store, dispatcher: Dispatcher, *, table: LockTable | None = None
+    ) -> None:
+        """Leases that run out are ended by the dispatchers of the nodes."""
+        self.store = store
+        self.table = table or LockTable(store.ids, dispatcher.placement.slots)
+        self._followers: dict[str, Callable[[], None]] = {}
+        self._own: set[str] = set()
+        self._news: dict[str, bytes] = {}
+        self._holds: dict[Hold, None] = {}
+        self._leaving: dict[str, tuple[Terms, int]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        self._unhook = store.on_change("ask", self._saw)
+        table = self.table
+        dispatcher.on_due(LOCK_DUE, table.expire, reads=table.read_to_expire, writes=_COMMIT_WRITES)
+        dispatcher.on_due(
+            GRANT_DUE, table.grant_rest, reads=table.read_to_grant, writes=_COMMIT_WRITES
+        )
+        dispatcher.on_due(
+            UNUSED_DUE, table.forget, reads=table.read_to_forget, writes=UNUSED_WRITES
+        )
+
+    def hold(
+        self,
+        *names: str,
+        capacity: int | Mapping[str, int] = 1,
+        lease_ms: int = limits.LOCK_LEASE_MS,
+        wait_s: float | None = None,
+        owner: str = "",
+        cancel: bool = True,
+    ) -> Hold:
+        """Hold all these names for the time of an `async with`, renewed as long as it lasts.
+
+        Waits in line, for `wait_s` at the most: then, or with 0 at once, raises `LockHeld`.
+        `capacity` is how many may hold a name at the same time, for all names or by name.
+        When the lease is lost, `lock.lost` is set, and the body is cancelled and `LockLost`
+        raised, unless `cancel` is false. Raises `BadInput`, also if a name is in use with
+        another capacity, `LineFull`, and what `Store.run` raises.
+        """
+        for name in names:
+            if type(name) is not str:
+                raise BadInput("a lock's name is text", code="bad_name")
+        if len(set(names)) < len(names):
+            raise BadInput("a lock is named twice in one request, and would wait for itself")
+        capacities = _capacities(names, capacity)
+        admit_names(capacities)
+        admit_owner(owner)
+        if type(lease_ms) is not int:
+            raise BadInput(f"a lease is a whole number of ms, not {lease_ms!r}")
+        admit_lease(lease_ms)
+        if wait_s is not None and (
+            type(wait_s) not in (int, float) or not wait_s >= 0 or math.isinf(wait_s)
+        ):
+            raise BadInput(f"one waits 0 or more seconds, or None for no end, not {wait_s!r}")
+        return Hold(self, Terms(capacities, lease_ms, wait_s, owner), cancel)
+
+    @joins
+    async def guard(self, tx: Transaction, name: str, token: int) -> None:
+        """Let a transaction commit only while the token holds the lock. Raises `LockLost`."""
+        await self.table.guard(tx, name, token)
+
+    @joins
+    async def gate(self, tx: Transaction, resource: str, token: int) -> None:
+        """Let a token through to something outside, unless a newer one has been through."""
+        await self.table.gate(tx, resource, token)
+
+    async def status(self, name: str) -> Status | None:
+        """Who holds a name and who waits for it; None if it was not used lately."""
+        return await self.store.run(lambda tx: self.table.status(tx, name))
+
+    async def find(
+        self, *, prefix: str = "", after: str = "", most: int = 100
+    ) -> list[tuple[str, Head]]:
+        """The locks that were used lately, by name, from behind `after` on."""
+        return await self.store.run(
+            lambda tx: self.table.find(tx, prefix=prefix, after=after, most=most)
+        )
+
+    async def close(self) -> None:
+        """Let nobody wait any more, and let go of what is held here; twice is once.
+
+        Who waits gets `Unavailable`, and whose lock is taken away `LockLost`.
+        """
+        if not self._closed:
+            self._closed = True
+            self._unhook()
+        for ring in list(self._followers.values()):
+            ring()
+        for hold in list(self._holds):
+            hold.lose("the node is stopping")
+        for id_, (terms, until_ns) in self._leaving.items():
+            self.spawn(self.release(id_, terms, until_ns))  # which ends no earlier than the first
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def acquire(self, terms: Terms, id_: str | None = None) -> Lock:
+        """Hold what the terms say, or wait for it. With an id by `LockTable.new_id` it can be
+        called again, for who has not heard the answer; what was cut off is then left as it is,
+        until its lease runs out.
+
+        Raises what `hold` raises, `LockHeld`, and `LockLost` if the place with that id is lost.
+        """
+        clock = self.store.clock
+        over_ns = None if terms.wait_s is None else clock.elapsed_ns() + int(terms.wait_s * 1e9)
+        while True:
+            self._must_be_open()
+            new_id = id_ or self.table.new_id(terms.capacities)
+            try:
+                lock = await self._stand(new_id, terms, over_ns)
+            except (BadInput, LineFull, LockHeld):
+                raise
+            except (Exception, asyncio.CancelledError):
+                if id_ is None:
+                    # Cancelled, or cut off: it may stand in line, or hold.
+                    self.spawn(self.release(new_id, terms, clock.elapsed_ns() + terms.lease_ns))
+                raise
+            if lock is not None:
+                return lock
+            if id_ is not None:
+                raise LockLost(f"the place of request {id_} in line was lost", id=id_)
+            # This process stood still for longer than its place lasts: to the end of the line.
+
+    async def _stand(self, id_: str, terms: Terms, over_ns: int | None) -> Lock | None:
+        before_ns = self.store.clock.elapsed_ns()
+        patient = terms.wait_s is None or terms.wait_s > 0
+
+        async def ask(tx: Transaction) -> Request | None:
+            tx.on_durable(partial(self._asked, request_key(id_)[0]))
+            ask = self.table.join if patient else self.table.acquire
+            return await ask(
+                tx, terms.capacities, lease_ms=terms.lease_ms, owner=terms.owner, id_=id_
+            )
+
+        wakeup, engine = Wakeup(), self.store.engine
+        self.follow(id_, wakeup.ring)
+        hints = engine.watch(request_key(id_)[0]) if engine.shared else None
+        if hints is not None:
+            hints.on_hint = wakeup.ring
+        try:
+            request = await self.store.run(ask, line=terms.line)
+            if request is None:
+                raise _held(terms)
+            if request.held:
+                return Lock(self, request, before_ns + terms.lease_ns)
+            return await self._wait(id_, terms, over_ns, wakeup)
+        finally:
+            if hints is not None:
+                hints.close()
+            self.unfollow(id_, wakeup.ring)
+
+    async def _wait(
+        self, id_: str, terms: Terms, over_ns: int | None, wakeup: Wakeup
+    ) -> Lock | None:
+        """Wait until granted. None if the place was lost; raises `LockHeld` in time."""
+        clock, pause_s = self.store.clock, 0.0
+        looked_ns = renewed_ns = clock.elapsed_ns()
+        while True:
+            renew_ns = renewed_ns + terms.lease_ns // limits.LOCK_RENEWALS_PER_LEASE
+            wakes_ns = [renew_ns] if over_ns is None else [renew_ns, over_ns]
+            if self.store.engine.shared:
+                wakes_ns.append(looked_ns + self._poll_ns())
+            if await wakeup.rest(clock, min(wakes_ns)):
+                continue
+            self._must_be_open()
+            wakeup.rung = False
+            if (lock := self._granted_here(id_, terms)) is not None:
+                return lock
+            looked_ns = clock.elapsed_ns()
+            over = over_ns is not None and looked_ns >= over_ns
+            try:
+                request = await self._look(id_, over=over, renew=looked_ns >= renew_ns)
+            except PASSING as error:
+                if over:
+                    self.spawn(self.release(id_, terms, looked_ns + terms.lease_ns))
+                    raise _held(terms) from error
+                pause_s = min(2 * pause_s + 0.01, limits.POLL_S)
+                await clock.sleep(pause_s)
+                wakeup.ring()
+                continue
+            pause_s = 0.0
+            if request is not None and request.held:
+                return Lock(self, request, looked_ns + terms.lease_ns)
+            if over:
+                raise _held(terms)
+            if request is None:
+                return None
+            if looked_ns >= renew_ns:
+                renewed_ns = looked_ns
+
+    def _granted_here(self, id_: str, terms: Terms) -> Lock | None:
+        """What a commit of this node has granted: its lease is by the clock of this node, so
+        there is no need to renew it in order to know when it ends."""
+        key = request_key(id_)
+        news = self._news.pop(key[0], None)
+        if news is None:
+            return None
+        clock, request = self.store.clock, decode(news, Request, key)
+        left_ms = request.until_ms - clock.now_ms()
+        if not request.held or left_ms < terms.lease_ms // 2:
+            return None
+        return Lock(self, request, clock.elapsed_ns() + left_ms * 1_000_000)
+
+    async def _look(self, id_: str, *, over: bool, renew: bool) -> Request | None:
+        async def look(tx: Transaction) -> Request | None:
+            await tx.fetch(self.table.read_to_renew(id_))
+            request = await (self.table.withdraw(tx, id_) if over else self.table.get(tx, id_))
+            if request is not None and (request.held or renew):
+                # Renewed by itself, a holder knows from when on its lease counts: whoever
+                # granted it may have taken long to do so.
+                await self.table.renew(tx, id_)
+            return request
+
+        return await self.store.run(look)
+
+    async def release(self, id_: str, terms: Terms, until_ns: int) -> bool:
+        """Give up a request, whatever became of it; says whether it was there to the end.
+
+        If the engine is away, it is tried again until the lease is over in any case.
+        """
+        clock, pause_s, unknown = self.store.clock, 0.0, False
+
+        async def release(tx: Transaction) -> None:
+            await tx.fetch(self.table.read_to_release(id_, terms.capacities))
+            await self.table.release(tx, id_, room=terms.release_room)
+
+        while True:
+            try:
+                await self.store.run(release, line=terms.line)
+                return True
+            except LockLost:
+                return unknown
+            except PASSING as error:
+                unknown = unknown or isinstance(error, OutcomeUnknown)
+                pause_s = min(2 * pause_s + 0.01, limits.POLL_S)
+                if clock.elapsed_ns() + pause_s * 1e9 >= until_ns:
+                    return True
+            await clock.sleep(pause_s)
+
+    async def let_go(self, id_: str, terms: Terms, until_ns: int) -> bool:
+        """`release`, that is done to its end, also if its caller is cancelled meanwhile."""
+        self._leaving[id_] = terms, until_ns
+        try:
+            return await self.release(id_, terms, until_ns)
+        except asyncio.CancelledError:
+            self.spawn(self.release(id_, terms, until_ns))
+            raise
+        finally:
+            del self._leaving[id_]
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Do something to its end, whoever goes away meanwhile."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # an engine that has stopped is heard of elsewhere
+
+    def enter(self, hold: Hold) -> None:
+        self._holds[hold] = None
+
+    def leave(self, hold: Hold) -> None:
+        self._holds.pop(hold, None)
+
+    def follow(self, id_: str, ring: Callable[[], None]) -> None:
+        """Call `ring` when a commit of this node has changed the record of a request."""
+        self._followers[request_key(id_)[0]] = ring
+
+    def unfollow(self, id_: str, ring: Callable[[], None]) -> None:
+        """Call it no more; twice is once."""
+        partition = request_key(id_)[0]
+        self._own.discard(partition)
+        self._news.pop(partition, None)
+        if self._followers.get(partition) == ring:
+            del self._followers[partition]
+
+    def _asked(self, partition: str) -> None:
+        """A request is durable, of which `_saw` hears next; who made it may have gone."""
+        if partition in self._followers:
+            self._own.add(partition)
+
+    def _saw(self, write: Put | Delete) -> None:
+        """An own commit is durable: wake whose request it has changed."""
+        partition = write.key[0]
+        ring = self._followers.get(partition)
+        if ring is None:
+            return
+        if partition in self._own:
+            self._own.discard(partition)  # by which it has asked: it knows
+            return
+        if type(write) is Put:
+            self._news[partition] = write.value
+        ring()
+
+    def _poll_ns(self) -> int:
+        period_s = max(limits.POLL_S, len(self._followers) / limits.POLL_SCANS_PER_S)
+        return int(period_s * 1e9)
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the node is stopping: ask another one", code="node_stopped")
+
+
+def _capacities(names: tuple[str, ...], capacity: int | Mapping[str, int]) -> dict[str, int]:
+    if not isinstance(capacity, Mapping):
+        return dict.fromkeys(names, capacity)
+    others = [name for name in capacity if name not in names]
+    if others:
+        raise BadInput(f"a capacity is given for {others[0]!r}, which is not asked for")
+    return {name: capacity.get(name, 1) for name in names}
+
+
+def _held(terms: Terms) -> LockHeld:
+    names = ", ".join(terms.capacities)
+    waited = f" for {terms.wait_s} s" if terms.wait_s else ""
+    return LockHeld(f"the lock on {names} was held by others{waited}", names=list(terms.capacities))

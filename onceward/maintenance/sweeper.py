@@ -1,0 +1,39 @@
+"""The sweeper: removes what has long expired. It is absent for every read already."""
+
+import asyncio
+
+from onceward import limits
+from onceward.errors import PASSING
+from onceward.schedule.placement import Placement
+from onceward.store import Store
+
+
+class Sweeper:
+    """Sweeps on the node that owns the first slot, so that one node does it."""
+
+    def __init__(self, store: Store, placement: Placement) -> None:
+        self._store = store
+        self._placement = placement
+        self.swept = 0
+        """How many records this node has removed."""
+
+    async def run(self) -> None:
+        """Sweep every so often, until cancelled. Trouble with the engine is waited out."""
+        while True:
+            swept = limits.SWEEP_RECORDS_MAX
+            try:
+                while swept >= limits.SWEEP_RECORDS_MAX:
+                    swept = await self.sweep()
+                    await asyncio.sleep(0)
+            except PASSING:
+                pass
+            await self._store.clock.sleep(limits.SWEEP_S)
+
+    async def sweep(self) -> int:
+        """Remove one batch; returns how many records that were."""
+        if not self._placement.holds(0):
+            return 0
+        before_ms = self._store.clock.now_ms() - limits.SWEEP_SLACK_MS
+        count = await self._store.engine.sweep(before_ms)
+        self.swept += count
+        return count

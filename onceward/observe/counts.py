@@ -1,0 +1,154 @@
+"""The census: how many jobs of each queue are in which state; and how many timers and rooms there
+are, and which endpoints fail.
+
+No commit counts anything, so that none has to wait for a counter. Instead all of them are
+looked through again and again, in small pieces and with pauses: the more there are, the older
+the figures. They say when they were taken.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.engine.base import Record
+from onceward.errors import OncewardError
+from onceward.rooms.records import ROOMS
+from onceward.schedule import job_partition
+from onceward.store import Store
+from onceward.store.values import decode
+from onceward.webhooks.endpoints import ENDPOINTS, Endpoint
+from onceward.webhooks.timers import timer_partition
+from onceward.webhooks.timers.records import State
+
+T = TypeVar("T")
+
+
+class _Glance(msgspec.Struct):
+    """What is counted of a job."""
+
+    queue: str
+    state: str
+    made_ms: int
+
+
+class _TimerGlance(msgspec.Struct):
+    """What is counted of a timer."""
+
+    state: State = "active"
+
+
+@dataclass(slots=True)
+class Queue:
+    """The jobs of one queue."""
+
+    jobs: Counter[str] = field(default_factory=Counter)
+    """How many there are, by state."""
+    oldest_ready_ms: int | None = None
+    """When the oldest of those that wait for a worker was sent."""
+
+
+class Failing(NamedTuple):
+    """An endpoint whose last call has failed."""
+
+    caller: str
+    id: str
+    since_ms: int
+    said: str
+
+
+class Counts:
+    """Counts jobs, again and again."""
+
+    def __init__(self, store: Store, slots: int) -> None:
+        self.queues: dict[str, Queue] = {}
+        """As of the last count."""
+        self.counted_ms: int | None = None
+        """When that was; None before the first is complete."""
+        self.timers: Counter[str] = Counter()
+        """How many timers there are, by state."""
+        self.rooms = 0
+        self.failing: list[Failing] = []
+        """Endpoints that fail, the first few."""
+        self._counts = 0
+        self._store = store
+        self._slots = slots
+
+    async def run(self) -> None:
+        """Count until cancelled. Trouble is waited out; whether it passes is for others to tell."""
+        clock = self._store.clock
+        while True:
+            begun_ns = clock.elapsed_ns()
+            try:
+                await self.count()
+            except OncewardError:
+                pass
+            # The longer a count takes, the longer until the next one.
+            await clock.sleep(max(limits.CENSUS_S, (clock.elapsed_ns() - begun_ns) / 1e9))
+
+    async def count(self) -> None:
+        """Look through all jobs once, and now and then through the rest."""
+        found = dict[str, Queue]()
+        begun_ms = self._store.clock.now_ms()
+        for slot in range(self._slots):
+            async for page in self._pages(job_partition(slot)):
+                jobs = [record for record in page if record.key[1].endswith("#job")]
+                for job in self._values(jobs, _Glance):
+                    queue = found.setdefault(job.queue, Queue())
+                    queue.jobs[job.state] += 1
+                    if job.state == "ready":
+                        oldest_ms = queue.oldest_ready_ms
+                        if oldest_ms is None or job.made_ms < oldest_ms:
+                            queue.oldest_ready_ms = job.made_ms
+        self.queues, self.counted_ms = found, begun_ms
+        if self._counts % limits.CENSUS_OTHERS == 0:
+            await self._count_others()
+        self._counts += 1
+
+    async def _count_others(self) -> None:
+        timers, rooms, failing = Counter[str](), 0, list[Failing]()
+        for slot in range(self._slots):
+            async for page in self._pages(timer_partition(slot)):
+                timers.update(timer.state for timer in self._values(page, _TimerGlance))
+        async for page in self._pages(ROOMS):
+            rooms += len(page)
+        async for page in self._pages(ENDPOINTS):
+            for record in page:
+                for endpoint in self._values([record], Endpoint):
+                    if endpoint.health.failing and len(failing) < limits.FAILING_TOLD_MAX:
+                        caller, id_ = keys.split(record.key[1])
+                        health = endpoint.health
+                        failing.append(Failing(caller, id_, health.since_ms, health.said))
+        self.timers, self.rooms, self.failing = timers, rooms, failing
+
+    async def _pages(self, partition: str) -> AsyncIterator[list[Record]]:
+        """All records of a partition, with pauses: so that it takes a small part of the time,
+        however much there is to count."""
+        clock, start, more = self._store.clock, "", True
+        while more:
+            begun_ns = clock.elapsed_ns()
+            page = await self._store.engine.scan(
+                partition,
+                clock.now_ms(),
+                start=start,
+                limit=limits.CENSUS_JOBS,
+                skip_damaged=True,
+            )
+            yield page
+            more = len(page) == limits.CENSUS_JOBS
+            if page:
+                start = keys.after(page[-1].key[1])
+            took_s = (clock.elapsed_ns() - begun_ns) / 1e9
+            await clock.sleep(took_s * limits.CENSUS_REST)
+
+    def _values(self, page: list[Record], kind: type[T]) -> Iterator[T]:
+        for record in page:
+            try:
+                value: T = decode(record.value, kind, record.key)
+            except OncewardError as error:
+                self._store.alarms.damaged(record.key, error.message)
+                continue
+            yield value

@@ -1,0 +1,126 @@
+"""The pulse of a node: what happened in each of the last seconds, for whoever watches it live."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from onceward import limits
+from onceward.meters import Histogram
+from onceward.observe.counts import Counts
+from onceward.store import Store
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """What happened in one span of time, and how things stood at its end."""
+
+    at_ms: int
+    accepted: float
+    repeats: float
+    """Messages that were known, and took no effect again."""
+    done: float
+    failed: float
+    commit_ms: float | None
+    """The median of how long commits took to be durable; None if there were none."""
+    commit_99_ms: float | None
+    late_ms: float | None
+    """The median of how late due entries were acted on."""
+    late_99_ms: float | None
+    connections: float
+    members: float
+    age_ms: int
+    """How long the oldest job that waits for a worker has waited, as of the last count."""
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """What has happened since the process began, and how things stand."""
+
+    accepted: float
+    repeats: float
+    done: float
+    failed: float
+    connections: float
+    members: float
+
+
+class Samples:
+    """Takes a sample every second, and keeps those of the last minutes."""
+
+    def __init__(
+        self, store: Store, counts: Counts, gauges: Callable[[], Mapping[str, float]]
+    ) -> None:
+        self.last = 0
+        """The number of the last sample."""
+        self._store = store
+        self._counts = counts
+        self._gauges = gauges
+        self._samples: deque[Sample] = deque(maxlen=limits.PULSE_SAMPLES)
+        self._before = self.totals()
+        self._commits = _Span(store.meters.histogram("commit_seconds"))
+        self._lateness = _Span(store.meters.histogram("lateness_seconds"))
+
+    async def run(self) -> None:
+        """Take samples until cancelled."""
+        while True:
+            await self._store.clock.sleep(limits.PULSE_S)
+            self.sample()
+
+    def sample(self) -> None:
+        """Take one of the time since the one before."""
+        now, before = self.totals(), self._before
+        self._before = now
+        self._samples.append(
+            Sample(
+                self._store.clock.now_ms(),
+                now.accepted - before.accepted,
+                now.repeats - before.repeats,
+                now.done - before.done,
+                now.failed - before.failed,
+                *self._commits.end(),
+                *self._lateness.end(),
+                now.connections,
+                now.members,
+                self.age_ms(),
+            )
+        )
+        self.last += 1
+
+    def since(self, number: int) -> list[Sample]:
+        """The samples behind that number, as far as they are kept."""
+        count = min(max(self.last - number, 0), len(self._samples))
+        return list(self._samples)[len(self._samples) - count :]
+
+    def totals(self) -> Totals:
+        meters, gauges = self._store.meters, self._gauges()
+        ended, done = meters.total("ended"), meters.total("ended", state="done")
+        return Totals(
+            meters.total("accepted", duplicate="no"),
+            meters.total("accepted", duplicate="yes"),
+            done,
+            ended - done - meters.total("ended", state="asleep"),
+            gauges["connections"],
+            gauges["room_members"],
+        )
+
+    def age_ms(self) -> int:
+        """How long the oldest job that waits for a worker has waited."""
+        made_ms = [q.oldest_ready_ms for q in self._counts.queues.values() if q.oldest_ready_ms]
+        return max(self._store.clock.now_ms() - min(made_ms), 0) if made_ms else 0
+
+
+class _Span:
+    """What a histogram has come to since the last time."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+        self._counts = list(histogram.counts)
+
+    def end(self) -> tuple[float | None, float | None]:
+        """The median and the 99th percentile in milliseconds; then a new span begins."""
+        median, high = [self._histogram.quantile(part, self._counts) for part in (0.5, 0.99)]
+        self._counts = list(self._histogram.counts)
+        return _ms(median), _ms(high)
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1_000, 3)

@@ -1,0 +1,408 @@
+"""The hub: all connections of this node, and the rooms they are in.
+
+What rooms have to say is collected during one turn of the event loop: then each connection is
+written to once. A room comes from the store when someone joins it, and leaves memory when nobody
+has been in it for a while. Any transaction may append to a room; the hub hears of it, and the room
+catches up.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from itertools import islice
+from typing import Any
+
+from onceward import limits
+from onceward.engine.base import Delete, Incarnation, Put, Watch
+from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, Unavailable
+from onceward.rooms import frames
+from onceward.rooms.batches import RoomBatches
+from onceward.rooms.frames import Join
+from onceward.rooms.live import LiveRoom, Member
+from onceward.rooms.loaded import LoadedRoom
+from onceward.rooms.owners import Address, Owners
+from onceward.rooms.part import Rooms
+from onceward.rooms.records import ROOM, Head, head_key
+from onceward.rooms.relay import Dial, Pipe, Relay, Remote
+from onceward.rooms.session import Session, Visitor
+from onceward.rooms.wire import Wire
+from onceward.schedule.placement import Placement
+from onceward.store import Store
+from onceward.store.values import decode
+
+logger = logging.getLogger("onceward.rooms")
+
+# A room may end just when someone joins it.
+_JOIN_TRIES = 5
+
+
+Act = Callable[[Visitor, frames.Act], Awaitable[Any]]
+"""Does something at a table for someone; returns the answer. Raises `OncewardError`."""
+
+
+class Hub:
+    """One per process."""
+
+    def __init__(self, store: Store, parts: Rooms, placement: Placement) -> None:
+        self.store = store
+        self.owners = Owners(store, placement)
+        self.dial: Dial = _nowhere
+        """Connects to other nodes. The server sets it."""
+        self.parts = parts
+        """What is true of rooms, in transactions."""
+        self.visitor: Callable[[str], Visitor] = _nobody
+        """Tells who has a token; raises `no_credentials`. The server sets it."""
+        self.act: Act = _no_acts
+        """Does what connections ask for at tables. The application sets it."""
+        self._user_hooks: list[Callable[[str, str, bool], None]] = []
+        self._over_hooks: list[Callable[[str], None]] = []
+        self.rooms: dict[str, LiveRoom] = {}
+        self._by_partition: dict[str, LiveRoom] = {}
+        """The same, by where their heads stand."""
+        self.commits = RoomBatches(store, self.spawn)
+        self.sessions: dict[Session, None] = {}
+        self._opening: dict[str, asyncio.Task[LiveRoom]] = {}
+        self._watches: dict[str, Watch] = {}
+        self._resting: dict[LiveRoom, asyncio.TimerHandle] = {}
+        self._with_news: dict[LiveRoom, None] = {}
+        self._to_flush: list[Session] = []
+        self._slow: dict[Session, None] = {}
+        """To be cut off."""
+        self._turning = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._unhook = store.on_change(ROOM, self._saw)
+        self._unhook_restored = store.engine.on_incarnation(self._restored)
+        self._polling = self._loop.create_task(self._poll()) if store.engine.shared else None
+        placement.on_change(self._changed_hands)
+
+    # Connections.
+
+    def connect(
+        self, wire: Wire, visitor: Visitor | None = None, *, relayed: bool = False
+    ) -> Session:
+        """The listener of a new connection; with `relayed` from another node. Raises
+        `Unavailable` if the node stops."""
+        if self._closed:
+            raise Unavailable("the node is stopping: ask another one", code="node_stopped")
+        session = Session(self, wire, visitor, relayed=relayed)
+        self.store.meters.count("room_connections")
+        self.sessions[session] = None
+        return session
+
+    def on_user(self, hook: Callable[[str, str, bool], None]) -> None:
+        """Call `hook(room, user, here)` when the first connection of a user to a room that is
+        served here is there, and when the last one is gone."""
+        self._user_hooks.append(hook)
+
+    def on_over(self, hook: Callable[[str], None]) -> None:
+        """Call `hook(room)` when a room is served here no longer: who is in it then is not known
+        here any more."""
+        self._over_hooks.append(hook)
+
+    def user_changed(self, room: str, user: str, here: bool) -> None:
+        """A user has come to a room, or gone. The room calls it."""
+        for hook in self._user_hooks:
+            hook(room, user, here)
+
+    def forget(self, session: Session) -> None:
+        """A connection is no more. The session calls it."""
+        self.sessions.pop(session, None)
+
+    def dismiss(self, visitor: Visitor) -> None:
+        """End all connections of a visitor whose credentials count no more. Others may have the
+        same name by other credentials: they stay."""
+        for session in list(self.sessions):
+            if session.is_of(visitor):
+                session.end("no_credentials")
+
+    def gauges(self) -> dict[str, float]:
+        """What is so just now, for whoever watches."""
+        members = sum(len(room.members) for room in self.rooms.values())
+        return {
+            "rooms": len(self.rooms),
+            "room_members": members,
+            "connections": len(self.sessions),
+        }
+
+    def drain(self) -> None:
+        """Take nobody in, and let everybody go when its steps are answered; twice is once."""
+        self._closed = True
+        for session in list(self.sessions):
+            session.drain()
+
+    async def close(self) -> None:
+        """Let everybody go, and finish what is under way; twice is once."""
+        self._closed = True
+        self._unhook()
+        self._unhook_restored()
+        await self.owners.close()
+        if self._polling is not None:
+            self._polling.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for session in list(self.sessions):
+            session.end("node_stopped")
+        for room in list(self.rooms.values()):
+            room.end("node_stopped", "the node is stopping")
+        for timer in self._resting.values():
+            timer.cancel()
+
+    # Rooms.
+
+    async def join(self, session: Session, asked: Join) -> Member | Remote:
+        """Let a connection into a room. Raises `BadInput`, and what the store raises."""
+        if not self.owners.own(asked.room):
+            if session.relayed:
+                raise Unavailable("another node serves the room", code="room_moved")
+            return await self._relay(session, asked)
+        for _ in range(_JOIN_TRIES):
+            room = await self.fetch(asked.room, create=asked.create, by=session.user)
+            try:
+                member = await room.join(session, asked)
+            except OncewardError:
+                if not room.over:
+                    raise
+                continue
+            if room.loaded.info.reserved and room.loaded.info.by == session.user:
+                await self._creator_joined(room)
+            return member
+        raise Unavailable("the room ends again and again", code="room_moved")
+
+    async def _creator_joined(self, room: LiveRoom) -> None:
+        epoch = room.loaded.room.epoch
+        try:
+            await self.store.run(lambda tx: self.parts.creator_joined(tx, room.id, epoch))
+        except OncewardError as error:  # its next join does it
+            logger.warning("the creator's place in %s stays reserved: %s", room.id, error)
+
+    async def _relay(self, session: Session, asked: Join) -> Remote:
+        """Let a connection into a room that another node serves."""
+        address = await self.owners.find(asked.room)
+        relay = session.relays.get(address)
+        if relay is None or relay.over:
+            relay = session.relays[address] = Relay(session)
+            try:
+                await relay.open(self.dial, address)
+            except BaseException:
+                relay.end()
+                raise
+        return relay.join(asked)
+
+    async def fetch(self, id_: str, *, create: bool = False, by: str = "") -> LiveRoom:
+        """A room in memory. Raises `NoSuchRoom` if there is none, and it is not to be made."""
+        room = self.rooms.get(id_)
+        if room is not None:
+            return room
+        opening = self._opening.get(id_)
+        if opening is None:
+            opening = self._opening[id_] = self.spawn(self._open(id_))
+        try:
+            return await asyncio.shield(opening)
+        except NoSuchRoom:
+            if not create:
+                raise
+        await self.create(id_, by)
+        return await self.fetch(id_)
+
+    async def create(self, id_: str, by: str) -> None:
+        """Let there be a room."""
+        try:
+            await self.store.run(lambda tx: self.parts.create(tx, id_, by=by, reserve=False))
+        except BadInput as error:
+            if error.code != "room_exists":
+                raise
+
+    async def _open(self, id_: str) -> LiveRoom:
+        try:
+            incarnation = self.store.engine.incarnation
+            loaded = await LoadedRoom.load(self.store, self.parts, id_)
+            if self.store.engine.incarnation != incarnation:
+                raise Unavailable("the database was restored", code="room_moved")
+            if not self.owners.own(id_):  # any more: another node may have members in it by now
+                raise Unavailable("another node serves the room", code="room_moved")
+            room = self.rooms[id_] = LiveRoom(self, id_, loaded)
+            self._by_partition[head_key(id_)[0]] = room
+        except OncewardError as error:
+            if error.code == "damaged":
+                self.store.alarms.damaged(head_key(id_), error.message)
+            raise
+        finally:
+            del self._opening[id_]
+        if self.store.engine.shared:
+            watch = self._watches[id_] = self.store.engine.watch(head_key(id_)[0])
+            watch.on_hint = room.hint
+        room.look()  # what was appended while it was loaded
+        return room
+
+    def members(self, id_: str) -> list[frames.Member]:
+        """Who is in a room now."""
+        room = self.rooms.get(id_)
+        return [] if room is None else room.member_list()
+
+    def presences(self, id_: str) -> dict[str, dict[str, Any]]:
+        """The presences of a room: of each name the values, by user."""
+        room = self.rooms.get(id_)
+        return {} if room is None else room.crowd.whole()
+
+    def drop_presence(self, id_: str, name: str) -> bool:
+        """Remove a whole presence; says whether there was one."""
+        room = self.rooms.get(id_)
+        return room is not None and room.crowd.remove_name(name)
+
+    def say(self, said: frames.Said, to: str = "") -> int:
+        """Tell all who are in a room, or one; says how many. Raises `no_such_member`."""
+        room = self.rooms.get(said.room)
+        if to:
+            if room is None:
+                raise BadInput(f"{to[:100]!a} is not in the room", code="no_such_member")
+            room.tell(to, said)
+            return 1
+        if room is not None:
+            room.say(said)
+        return 0 if room is None else len(room.members)
+
+    def may_rest(self, room: LiveRoom) -> None:
+        """A room may have become idle: it leaves memory after a while, if it stays so."""
+        if room.over or room in self._resting or not room.idle:
+            return
+        self._resting[room] = self.later(limits.ROOM_IDLE_S, self._rest, room)
+        if len(self._resting) > limits.ROOMS_IDLE_MAX:
+            self._rest(next(iter(self._resting)))
+
+    def wake(self, room: LiveRoom) -> None:
+        """Somebody is in the room again."""
+        timer = self._resting.pop(room, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _rest(self, room: LiveRoom) -> None:
+        self.wake(room)
+        if room.idle:
+            room.end("room_moved", "the room was idle")
+
+    def drop(self, room: LiveRoom) -> None:
+        """A room is over. The room calls it."""
+        if self.rooms.get(room.id) is room:
+            del self.rooms[room.id]
+            del self._by_partition[head_key(room.id)[0]]
+            watch = self._watches.pop(room.id, None)
+            if watch is not None:
+                watch.close()
+        self.wake(room)
+        self._with_news.pop(room, None)
+        for hook in self._over_hooks:
+            hook(room.id)
+
+    # Turns.
+
+    def has_news(self, room: LiveRoom) -> None:
+        """The room has something to say with the end of this turn."""
+        self._with_news[room] = None
+        self._will_turn()
+
+    def will_flush(self, session: Session) -> None:
+        """The connection has something to send with the end of this turn."""
+        self._to_flush.append(session)
+        if not self._turning:
+            self._will_turn()
+
+    def _will_turn(self) -> None:
+        if not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        rooms, self._with_news = self._with_news, {}
+        for room in rooms:
+            room.settle(last=True)
+        self._turning = False
+        sessions, self._to_flush = self._to_flush, []
+        for session in sessions:
+            session.flush()
+
+    def cut_off(self, session: Session) -> None:
+        """Close a connection that is not read from. Those who are in the same room are too slow at
+        the same moment: so a few in each turn of the loop, and the others go on meanwhile."""
+        if not self._slow:
+            self._loop.call_soon(self._cut_off_some)
+        self._slow[session] = None
+
+    def _cut_off_some(self) -> None:
+        for session in list(islice(self._slow, limits.CUT_OFF_AT_ONCE)):
+            del self._slow[session]
+            session.end("slow_reader")
+        if self._slow:
+            self._loop.call_soon(self._cut_off_some)
+
+    # For rooms and sessions.
+
+    def now_ms(self) -> int:
+        return self.store.clock.now_ms()
+
+    def new_id(self) -> str:
+        return self.store.ids.new()
+
+    def later(self, after_s: float, call: Callable[..., None], *with_: Any) -> asyncio.TimerHandle:
+        return self._loop.call_later(max(after_s, 0.0), call, *with_)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Do something to its end."""
+        task = self._loop.create_task(work, name="onceward-rooms")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, OncewardError):
+            logger.error("a room has failed", exc_info=error)
+
+    async def _poll(self) -> None:
+        """Look for what other nodes have appended, should no hint have come; and let rooms go
+        whose lease is over, though nobody has found the time to say so."""
+        while True:
+            used = sum(bool(room.readers) for room in self.rooms.values())
+            await self.store.clock.sleep(max(limits.POLL_S, used / limits.POLL_SCANS_PER_S))
+            for room in list(self.rooms.values()):
+                if not self.owners.own(room.id):
+                    room.end("room_moved", TABLE["room_moved"].title)
+                elif room.readers:
+                    room.look()
+
+    def _changed_hands(self, gained: set[int], lost: set[int]) -> None:
+        for room in list(self.rooms.values()):
+            if self.owners.slot(room.id) in lost:
+                room.end("room_moved", TABLE["room_moved"].title)
+
+    def _restored(self, incarnation: Incarnation) -> None:
+        """Rooms in memory may have steps that are lost: they are loaded again."""
+        for room in list(self.rooms.values()):
+            room.end("room_moved", "the database was restored or failed over")
+
+    def _saw(self, write: Put | Delete) -> None:
+        """A commit of this process has changed a room, or it was the room's own."""
+        room = self._by_partition.get(write.key[0])
+        if room is None:
+            return
+        if write.key[1] == "head" and type(write) is Put:
+            if room.loaded.knows(write.value):
+                return
+            head: Head = decode(write.value, Head, write.key)
+            if head.seq <= room.loaded.room.seq and head.epoch == room.loaded.room.epoch:
+                return
+        room.look()
+
+
+async def _no_acts(visitor: Visitor, asked: frames.Act) -> Any:
+    raise BadInput("there are no tables here", code="not_found")
+
+
+async def _nowhere(address: Address, *_: Any) -> Pipe:
+    raise Unavailable(f"nothing leads to {address.url}", code="room_moved")
+
+
+def _nobody(token: str) -> Visitor:
+    raise BadInput("nobody can tell whose token this is", code="no_credentials")

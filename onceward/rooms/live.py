@@ -1,0 +1,400 @@
+"""A room while someone is in it: its members, what they do, and what each of them is told.
+
+Steps are taken in the order in which they come, and committed together: those that come while a
+commit is under way wait for the next. Nobody is told of a step before it is durable, neither its
+author nor those who join. When a commit fails, the room is given up here: its members are told to
+join again, with the steps that have no answer yet, and whatever was applied is found then.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from onceward import limits
+from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, TooLarge, Unavailable
+from onceward.rooms import frames
+from onceward.rooms.fanout import News
+from onceward.rooms.frames import Ack, Join, Joined, Said, Snapshot, Step, encode
+from onceward.rooms.live_presence import LivePresence
+from onceward.rooms.loaded import LoadedRoom, Told, Waiting
+from onceward.rooms.members import Members
+from onceward.rooms.names import admit_name, encoded
+from onceward.rooms.room import Entry
+from onceward.rooms.wire import frame
+
+logger = logging.getLogger("onceward.rooms")
+
+if TYPE_CHECKING:
+    from onceward.rooms.hub import Hub
+    from onceward.rooms.session import Session
+
+
+class Member:
+    """One connection in one room."""
+
+    __slots__ = ("client", "id", "room", "session", "user")
+
+    def __init__(self, room: "LiveRoom", session: "Session", id_: str, client: str) -> None:
+        self.room = room
+        self.session = session
+        self.id = id_
+        self.user = session.user
+        self.client = client
+
+    @property
+    def over(self) -> bool:
+        """Whether it is a member no more, or the room is no longer served here."""
+        return self.room.over or self.room.members.get(self.id) is not self
+
+    def submit(self, *steps: Step) -> None:
+        """Take steps as soon as may be; each is answered."""
+        self.session.expects_answer(len(steps))
+        self.room.submit([Waiting(self, step) for step in steps])
+
+    def say(self, event: str, value: Any) -> None:
+        """Tell all others. Raises `BadInput`."""
+        admit_said(event, value)
+        self.room.say(Said(self.room.id, event, value, self.id, self.user), self)
+
+    def tell(self, to: str, event: str, value: Any) -> None:
+        """Tell one member. Raises `BadInput`."""
+        admit_said(event, value)
+        self.room.tell(to, Said(self.room.id, event, value, self.id, self.user, direct=True))
+
+    def set_presence(self, name: str, value: Any, ttl_ms: int) -> None:
+        """Set or renew one's own entry. Raises `BadInput`."""
+        self.room.crowd.set(self, name, value, ttl_ms)
+
+    def remove_presence(self, name: str) -> None:
+        """Remove one's own entry; twice is once."""
+        self.room.crowd.remove(self, name)
+
+    def settle(self) -> None:
+        """Have what was said in the room so far, before the end of the turn."""
+        self.room.settle()
+
+    def leave(self, *, lost: bool = False) -> None:
+        """Be in the room no longer; twice is once. With `lost` the user may come back soon."""
+        self.room.remove(self, lost=lost)
+
+
+class LiveRoom:
+    """Made by the hub; `loaded` has been loaded."""
+
+    def __init__(self, hub: "Hub", id_: str, loaded: LoadedRoom) -> None:
+        self.id = id_
+        self.hub = hub
+        self.loaded = loaded
+        self.news: News[Session] = News()
+        self.members: dict[str, Member] = {}
+        self.readers: dict[Session, Member] = {}
+        self._users: dict[str, int] = {}
+        """How many connections each has."""
+        self.crowd = LivePresence(self)
+        self.doors = Members(self)
+        self.over = False
+        self._clients: dict[tuple[str, str], Member] = {}
+        """The members, by user and client: each is there once."""
+        self._waiting: deque[Waiting] = deque()
+        self._joins: deque[tuple[Session, Join, asyncio.Future[Member]]] = deque()
+        self._behind = False
+        """Whether the log may have more than is known here."""
+        self._hinted: asyncio.TimerHandle | None = None
+        self._working = False
+        self._snapshot: tuple[int, bytes] = (-1, b"")
+
+    @property
+    def idle(self) -> bool:
+        return not (self.readers or self._joins or self._working or self.crowd)
+
+    # Coming and going.
+
+    async def join(self, session: "Session", asked: Join) -> Member:
+        """Let a connection be a member, and tell it all it needs. Raises `BadInput`, and
+        `Unavailable` if the room is over here."""
+        if self.over:
+            raise Unavailable("the room is over here", code="room_moved")
+        if not self._working and not self._behind:
+            return self._admit(session, asked)
+        admitted: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
+        self._joins.append((session, asked, admitted))
+        self._work()
+        return await admitted
+
+    def _admit(self, session: "Session", asked: Join) -> Member:
+        old = self._clients.get((session.user, asked.client))
+        if old is not None:
+            # Its connection is lost, and nobody has noticed: no step may come over it any more,
+            # when the room may have forgotten that it has taken it. If it is this one that is
+            # lost, the other one joins again.
+            old.session.dismissed(self.id, "room_moved", "its client has joined anew")
+            self.remove(old, lost=True)
+        self._admit_one_more(session.user)
+        greeting, missed = self.loaded.greet(session.user, asked)
+        self.settle()  # those who are here already; the new one learns it by what follows
+        member = Member(self, session, self.hub.new_id(), asked.client)
+        self.hub.wake(self)
+        self.members[member.id] = member
+        self.readers[session] = member
+        self._clients[member.user, member.client] = member
+        self._users[member.user] = self._users.get(member.user, 0) + 1
+        if self._users[member.user] == 1:
+            self.hub.user_changed(self.id, member.user, True)
+        self.doors.came(member)
+        self.crowd.came(member.user)
+        room = self.loaded.room
+        joined = Joined(
+            self.id,
+            room.epoch,
+            room.seq,
+            greeting.n,
+            member.id,
+            self.doors.told_to(member),
+            self.crowd.whole(),
+            greeting.reset,
+            greeting.known,
+            greeting.skipped,
+            self.doors.count,
+            room.digest,
+        )
+        session.say(joined)
+        session.put(self._whole() if greeting.reset else missed)
+        steps = [step for step in asked.steps if step.n > greeting.n]
+        if greeting.takes and steps:
+            member.submit(*steps)
+        return member
+
+    def _admit_one_more(self, user: str) -> None:
+        """Raise `room_full` if the user may not have another connection to the room."""
+        info, own = self.loaded.info, self._users.get(user, 0)
+        if own >= info.per_user:
+            text = f"{user!r} has {own} connections to the room {self.id!r}, the limit; close one"
+            raise OncewardError(text, code="room_full")
+        if not own and len(self._users) >= info.capacity:
+            text = f"the room {self.id!r} has {len(self._users)} users, the limit; try again later"
+            raise OncewardError(text, code="room_full")
+        if len(self.members) >= limits.ROOM_MEMBERS_MAX:
+            text = f"the room {self.id!r} has {len(self.members)} connections; try again later"
+            raise OncewardError(text, code="room_full")
+
+    def _whole(self) -> bytes:
+        """The frames of a snapshot, made once for all who join at this point."""
+        room = self.loaded.room
+        if self._snapshot[0] != room.seq:
+            *pieces, last = list(room.pieces())
+            told = [Snapshot(self.id, room.seq, p.maps, p.lists, more=True) for p in pieces]
+            told.append(Snapshot(self.id, room.seq, last.maps, last.lists))
+            self._snapshot = room.seq, b"".join([frame(encode(one)) for one in told])
+        return self._snapshot[1]
+
+    def remove(self, member: Member, *, lost: bool) -> None:
+        """Let a member be no more."""
+        if self.members.pop(member.id, None) is None:
+            return
+        self.settle()
+        del self.readers[member.session]
+        self._clients.pop((member.user, member.client), None)
+        self._users[member.user] -= 1
+        if not self._users[member.user]:
+            del self._users[member.user]
+            self.hub.user_changed(self.id, member.user, False)
+        self.doors.went(member)
+        self.crowd.left(member.user, lost=lost)
+        if not self.readers:
+            self.hub.may_rest(self)
+
+    def member_list(self) -> list[frames.Member]:
+        return [frames.Member(member.id, member.user) for member in self.members.values()]
+
+    def has_user(self, user: str) -> bool:
+        return user in self._users
+
+    def end(self, code: str, detail: str) -> None:
+        """Let everyone go, with a code that says why; twice is once."""
+        if self.over:
+            return
+        self.over = True
+        self.settle()
+        self.hub.drop(self)
+        self.crowd.close()
+        self.doors.close()
+        if self._hinted is not None:
+            self._hinted.cancel()
+        error = OncewardError(detail, code=code)
+        for member in list(self.members.values()):
+            member.session.dismissed(self.id, code, detail)
+        self.members, self.readers = {}, {}
+        for _, _, admitted in self._joins:
+            if not admitted.done():
+                admitted.set_exception(error)
+        self._joins.clear()
+        for waiting in self._waiting:
+            waiting.member.session.answered()
+        self._waiting.clear()
+
+    # What is said.
+
+    def say(self, said: frames.ServerFrame, author: Member | None = None) -> None:
+        """Tell all with the end of the turn, but for the author."""
+        self.doors.tell()
+        self.news.add(frame(encode(said)), None if author is None else author.session)
+        self.hub.has_news(self)
+
+    def tell(self, to: str, said: Said) -> None:
+        """Tell one member. Raises `no_such_member`."""
+        member = self.members.get(to)
+        if member is None:
+            raise BadInput(f"{to[:100]!a} is not in the room", code="no_such_member")
+        self.doors.tell()
+        self.settle()  # what was said before comes before
+        member.session.say(said)
+
+    def settle(self, *, last: bool = False) -> None:
+        """Give what was said so far to those who are here now; `last` at the end of a turn."""
+        self.news.tell(self.readers, last=last)
+
+    # Steps.
+
+    def submit(self, steps: list[Waiting]) -> None:
+        """Take these, too; each is answered when it is durable."""
+        if self.over:
+            for waiting in steps:
+                waiting.member.session.answered()
+            return
+        self._waiting += steps
+        self._work()
+
+    def hint(self) -> None:
+        """Something was committed to the log, maybe by this node: look soon, once for many."""
+        if self._hinted is None and not self.over:
+            self._hinted = self.hub.later(limits.HINT_PAUSE_S, self.look)
+
+    def look(self) -> None:
+        """Others may have appended to the log."""
+        if self._hinted is not None:
+            self._hinted.cancel()
+            self._hinted = None
+        self._behind = True
+        self._work()
+
+    def _work(self) -> None:
+        if not self._working and not self.over:
+            self._working = True
+            self.hub.commits.add(self)
+
+    # What `RoomBatches` does with a room that has work. Only one of these is under way at a time.
+
+    @property
+    def has_little(self) -> bool:
+        """Whether it has a few steps to commit, and nothing else to do."""
+        return (
+            0 < len(self._waiting) <= limits.ROOM_FEW_STEPS
+            and not (self._joins or self._behind or self.over)
+            and self.loaded.writes_little
+        )
+
+    def take_up(self) -> list[Waiting]:
+        """The steps that are to be committed next, or as many of them as one commit holds."""
+        self._behind = False
+        if len(self._waiting) > limits.ROOM_COMMIT_STEPS_MAX:
+            return [self._waiting.popleft() for _ in range(limits.ROOM_COMMIT_STEPS_MAX)]
+        batch = list(self._waiting)
+        self._waiting.clear()
+        return batch
+
+    def put_back(self, batch: list[Waiting]) -> None:
+        """Let these be the next again."""
+        if self.over:
+            self.answered(batch)
+        else:
+            self._waiting.extendleft(reversed(batch))
+
+    def answered(self, batch: list[Waiting]) -> None:
+        """These have got an answer, or will get none here."""
+        for waiting in batch:
+            waiting.member.session.answered()
+
+    def go_on(self) -> None:
+        """Commit what has come meanwhile, if anything has."""
+        while self._joins and not self.over:
+            self._let_in(*self._joins.popleft())
+        if not self.over and (self._waiting or self._behind):
+            self.hub.commits.add(self)
+        else:
+            self._working = False
+            if not self.readers:
+                self.hub.may_rest(self)
+
+    async def work(self) -> None:
+        """Commit what waits until nothing does."""
+        try:
+            while not self.over and (self._waiting or self._joins or self._behind):
+                await self._commit()
+                while self._joins and not self.over:
+                    self._let_in(*self._joins.popleft())
+        except OncewardError as error:
+            self.give_up(error)
+        except Exception:
+            self.end("room_moved", "the server has a bug; it is logged")
+            raise
+        finally:
+            self._working = False
+        self.hub.may_rest(self)
+
+    def give_up(self, error: OncewardError) -> None:
+        """A commit has failed: let everyone join again, where that helps."""
+        code = error.code if error.kind.retry else "room_moved"
+        if isinstance(error, NoSuchRoom):
+            code = "room_deleted"
+        else:
+            logger.error("the room %s: %s", self.id, error)
+        self.end(code, f"{TABLE[code].title}.")
+
+    def _let_in(self, session: "Session", asked: Join, admitted: "asyncio.Future[Member]") -> None:
+        if admitted.done():
+            return
+        try:
+            admitted.set_result(self._admit(session, asked))
+        except OncewardError as error:
+            admitted.set_exception(error)
+
+    async def _commit(self) -> None:
+        """Commit what waits, or as much as one commit holds, and tell of it."""
+        batch = self.take_up()
+        try:
+            told = await self.loaded.commit(batch)
+            self.hub.commits.count(told.steps)
+            self.tell_of(told)
+        finally:
+            self.answered(batch)
+
+    def tell_of(self, told: Told) -> None:
+        """Send the outcome of a durable commit to all members, in order."""
+        self.doors.tell()
+        for result, author in told.results:
+            # An author that left may be here again over the same connection, as another client.
+            here = author is not None and self.members.get(author.id) is author
+            session = author.session if author is not None and here else None
+            if type(result) is not Entry:
+                if session is not None:
+                    self.news.add(b"", session, frame(encode(result)))
+                continue
+            change = self.loaded.add(result)
+            if session is None:
+                self.news.add(change)
+            else:
+                ack = frame(encode(Ack(self.id, result.n, result.seq, result.digest)))
+                self.news.add(change, session, ack)
+        self.hub.has_news(self)
+
+
+def admit_said(event: str, value: Any) -> None:
+    """Raise `BadInput` for what cannot be said."""
+    admit_name(event, "the name of an event")
+    size = len(encoded(value))
+    if size > limits.SAID_BYTES_MAX:
+        raise TooLarge(
+            f"what is said has at most {limits.SAID_BYTES_MAX} bytes, not {size}",
+            code="value_too_large",
+        )

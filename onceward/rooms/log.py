@@ -1,0 +1,222 @@
+"""A room's log and its snapshots, as records.
+
+A record of the log holds the steps of one commit and stands under the last one's sequence
+number; a snapshot is several pieces under the sequence number it was made at.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.errors import OncewardError, TooLarge
+from onceward.rooms.records import Head, Info, head_key, log_partition, snapshot_partition
+from onceward.rooms.room import Entry, Piece, Room
+from onceward.rooms.schemas import Shapes
+from onceward.store.transaction import Transaction
+from onceward.store.values import decode
+
+# With so many other writes in a commit, a snapshot waits for the next one.
+_BUSY_WRITES = 10
+_NEWEST_RECORDS = 20  # so many are read at first: each may be large
+_write_entry = _write_record = msgspec.json.Encoder().encode
+
+
+async def load(tx: Transaction, id_: str, info: Info, head: Head, seq: int) -> Room:
+    """A room at a sequence number, from the last snapshot before it and the log behind that."""
+    if info.epoch != head.epoch:
+        raise damaged(id_, f"its settings are of epoch {info.epoch}, its head of {head.epoch}")
+    at, pieces, digest = max(one for one in head.snapshots if one[0] <= seq)
+    room = Room(head.epoch, seq=at, digest=digest, shapes=Shapes(info.schemas))
+    if pieces:
+        start, end = keys.below(at)
+        partition = snapshot_partition(id_, head.epoch)
+        rows = await tx.scan(partition, Piece, start=start, end=end, limit=pieces + 1)
+        if len(rows) != pieces:
+            raise damaged(id_, f"its snapshot at {at} has {len(rows)} of {pieces} pieces")
+        for row in rows:
+            room.add_piece(row.value)
+    for entry in await entries_of(tx, id_, head.epoch, at, seq):
+        room.follow(entry)
+    if seq == head.seq and room.digest != head.digest:
+        raise damaged(id_, f"its log does not lead to its head at {seq}: digests do not agree")
+    room.forget(head.floor, tx.now_ms)
+    return room
+
+
+def damaged(id_: str, why: str) -> OncewardError:
+    """The error of a room whose records do not agree."""
+    return OncewardError(
+        f"the room {id_!r} is damaged: {why}. Run `onceward check`, and restore a backup.",
+        code="damaged",
+        id=id_,
+    )
+
+
+async def entries_of(tx: Transaction, id_: str, epoch: str, since: int, until: int) -> list[Entry]:
+    """The steps behind `since`, up to `until`: all of them. A record stands under its last one.
+    Raises `damaged` if some are missing."""
+    found: list[Entry] = []
+    if since >= until:
+        return found
+    start, page = keys.number(since + 1), limits.SCAN_RECORDS_DEFAULT
+    while not found or found[-1].seq < until:
+        rows = await tx.scan(log_partition(id_, epoch), list[Entry], start=start, limit=page)
+        for row in rows:
+            found += [entry for entry in row.value if since < entry.seq <= until]
+            start = keys.after(row.key[1])
+        if len(rows) < page:
+            break
+    _admit_run(id_, found, since, until)
+    return found
+
+
+def _admit_run(id_: str, entries: Sequence[Entry], since: int, until: int) -> None:
+    """Raise `damaged` unless these are the entries behind `since`, up to `until`."""
+    seq = since
+    for entry in entries:
+        seq += 1
+        if entry.seq != seq:
+            break
+    else:
+        if seq == until:
+            return
+        seq += 1
+    raise damaged(id_, f"entry {seq} of its log is missing (expected {since + 1} to {until})")
+
+
+async def newest(
+    tx: Transaction, id_: str, head: Head, steps_max: int, bytes_max: int
+) -> list[Entry]:
+    """The last steps, in order: about so many at the most, from about so many bytes of the log."""
+    found: list[Entry] = []  # the last one first
+    partition, page = log_partition(id_, head.epoch), _NEWEST_RECORDS
+    start, end = keys.number(head.floor + 1), keys.number(head.seq + 1)
+    size = 0
+    since: int | None = None
+    while True:
+        rows = await tx.scan(partition, msgspec.Raw, start=start, end=end, limit=page, reverse=True)
+        for row in rows:
+            if size >= bytes_max or len(found) >= steps_max:
+                break
+            size += len(row.value)
+            record: list[Entry] = decode(row.value, list[Entry], row.key)
+            found += reversed(record)
+            end = row.key[1]
+        else:
+            if len(rows) == page:
+                page = min(2 * page, limits.SCAN_RECORDS_DEFAULT)
+                continue
+            since = head.floor  # that is all of it
+        entries = [entry for entry in reversed(found) if head.floor < entry.seq <= head.seq]
+        if since is None:
+            since = entries[0].seq - 1 if entries else head.seq
+        _admit_run(id_, entries, since, head.seq)
+        return entries
+
+
+def writes_little(room: Room, info: Info, head: Head) -> bool:
+    """Whether a commit of a few more steps writes only these and the head. One that has more
+    to write must be alone in its commit: with others in it that would never be done."""
+    seq, snapshots = room.seq + limits.ROOM_FEW_STEPS, head.snapshots
+    return (
+        head.swept >= snapshots[0][0]
+        and not _is_due(room, head, seq)
+        and (len(snapshots) == 1 or not _has_too_many(head, seq, info.keep))
+    )
+
+
+def snapshot(tx: Transaction, room: Room, head: Head, entries: Sequence[Entry]) -> list[Piece]:
+    """A snapshot of the room behind these steps, if it is time for one."""
+    if not _is_due(room, head, entries[-1].seq) or tx.size > _BUSY_WRITES:
+        return []
+    return list(room.pieces())
+
+
+async def write(
+    tx: Transaction,
+    id_: str,
+    info: Info,
+    head: Head,
+    entries: Sequence[Entry],
+    pieces: Sequence[Piece],
+) -> Head:
+    """Write steps and the snapshot behind them, if there is one, and remove some of what nobody
+    needs any more. Returns the new head."""
+    last = entries[-1]
+    head = msgspec.structs.replace(
+        head, seq=last.seq, digest=last.digest, snapshots=list(head.snapshots)
+    )
+    head.log_bytes += add_records(tx, id_, head.epoch, entries)
+    if pieces:
+        partition = snapshot_partition(id_, head.epoch)
+        for number, piece in enumerate(pieces):
+            tx.add((partition, keys.join(head.seq, number)), piece)
+        head.snapshots.append((head.seq, len(pieces), head.digest))
+        head.log_bytes = 0
+    while _has_too_many(head, head.seq, info.keep):
+        del head.snapshots[0]
+    if head.swept < head.floor and tx.size <= _BUSY_WRITES + len(pieces):
+        await _sweep(tx, id_, head)
+    tx.put(head_key(id_), head)
+    return head
+
+
+def add_records(tx: Transaction, id_: str, epoch: str, entries: Sequence[Entry]) -> int:
+    """Write steps to the log; returns how many bytes that are."""
+    log = log_partition(id_, epoch)
+    total = 0
+    for last, record in records_of(entries):
+        tx.add((log, keys.number(last)), record)
+        total += len(record)
+    if total > limits.ROOM_COMMIT_BYTES_MAX:
+        raise TooLarge(f"steps in one commit have at most {limits.ROOM_COMMIT_BYTES_MAX} bytes")
+    return total
+
+
+async def _sweep(tx: Transaction, id_: str, head: Head) -> None:
+    """Remove some records that nobody needs any more."""
+    most, left = limits.ROOM_SWEEP_RECORDS, 0
+    for partition, end in (
+        (log_partition(id_, head.epoch), keys.number(head.floor + 1)),
+        (snapshot_partition(id_, head.epoch), keys.number(head.floor)),
+    ):
+        rows = await tx.scan(partition, msgspec.Raw, end=end, limit=most)
+        for row in rows:
+            tx.delete(row.key)
+        left = max(left, len(rows))
+    if left < most:
+        head.swept = head.floor
+
+
+def records_of(entries: Sequence[Entry]) -> list[tuple[int, msgspec.Raw]]:
+    """Entries in as few records as they fit in, as JSON, each with its last sequence number."""
+    if len(entries) == 1:
+        return [(entries[0].seq, msgspec.Raw(_write_record(entries)))]
+    records: list[tuple[int, msgspec.Raw]] = []
+    texts: list[bytes] = []
+    size = last = 0
+    for entry in entries:
+        text = _write_entry(entry)
+        if texts and size + len(text) + 1 > limits.ROOM_PIECE_BYTES:
+            records.append((last, msgspec.Raw(b"[%b]" % b",".join(texts))))
+            texts, size = [], 0
+        texts.append(text)
+        size += len(text) + 1
+        last = entry.seq
+    records.append((last, msgspec.Raw(b"[%b]" % b",".join(texts))))
+    return records
+
+
+def _is_due(room: Room, head: Head, seq: int) -> bool:
+    """Whether it is time for a snapshot when the room is at a sequence number."""
+    return seq - head.snapshots[-1][0] >= limits.ROOM_SNAPSHOT_STEPS or (
+        head.log_bytes >= max(limits.ROOM_SNAPSHOT_BYTES, room.state.bytes)
+    )
+
+
+def _has_too_many(head: Head, seq: int, keep: int) -> bool:
+    """Whether nobody needs the first snapshot when the room is at a sequence number."""
+    return len(head.snapshots) > 1 and (
+        head.snapshots[1][0] <= seq - keep or len(head.snapshots) > limits.ROOM_SNAPSHOTS_MAX
+    )

@@ -1,0 +1,100 @@
+"""Which node serves a room: the one that holds the slot of its id, and where that one is.
+
+Where nodes share a database, each tells the others its address, in a record with a secret of its
+own, encrypted with the server key that all of them have: by that a node shows that it is one.
+What a node serves by mistake for a moment does no harm: steps are versioned writes.
+"""
+
+import asyncio
+from contextlib import suppress
+from hmac import compare_digest
+from zlib import crc32
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import PASSING, SecretUnreadable, Unavailable
+from onceward.keys import Key
+from onceward.schedule.placement import Placement, Slot, slot_key
+from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.store.values import decode
+
+HUBS = "hub"
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a node's hub is, and what to show there."""
+
+    url: str
+    secret: str
+
+
+class Owners:
+    """Knows who serves which room."""
+
+    def __init__(self, store: Store, placement: Placement) -> None:
+        self._store = store
+        self._placement = placement
+        self._secret = store.ids.token()
+        self._announcing: asyncio.Task[None] | None = None
+
+    def slot(self, id_: str) -> int:
+        return crc32(id_.encode()) % self._placement.slots
+
+    def own(self, id_: str) -> bool:
+        """Whether this node serves a room."""
+        return not self._store.engine.shared or self._placement.holds(self.slot(id_))
+
+    def is_node(self, secret: str) -> bool:
+        """Whether someone knows this node's secret."""
+        return compare_digest(secret.encode(), self._secret.encode())
+
+    def announce(self, url: str) -> None:
+        """Tell other nodes where this one is, from now on."""
+        if self._store.engine.shared and self._announcing is None:
+            self._announcing = asyncio.create_task(self._announce(url), name="onceward-address")
+
+    async def close(self) -> None:
+        """Be nowhere any more; twice is once."""
+        if self._announcing is not None:
+            self._announcing.cancel()
+            await asyncio.wait([self._announcing])
+            self._announcing = None
+
+    async def find(self, id_: str) -> Address:
+        """Where another node serves a room. Raises `Unavailable` if none does just now, or it
+        has not told its address."""
+        now_ms = self._store.clock.now_ms()
+        slot = slot_key(self.slot(id_))
+        [record] = await self._store.engine.get([slot], now_ms)
+        owner = "" if record is None else decode(record.value, Slot, slot).owner
+        if owner and owner != self._placement.node:
+            key: Key = (HUBS, owner)
+            [record] = await self._store.engine.get([key], now_ms)
+            if record is not None:
+                address: Address = decode(record.value, Address, key)
+                with suppress(SecretUnreadable):  # its node has just been given another key
+                    secret = self._store.server_keys.decrypt(address.secret, *key)
+                    return Address(address.url, secret)
+        raise Unavailable("the room is just changing hands: try again", code="room_moved")
+
+    async def _announce(self, url: str) -> None:
+        async def tell(tx: Transaction) -> None:
+            expires_ms = tx.now_ms + limits.ADDRESS_MS
+            key: Key = (HUBS, self._placement.node)
+            address = Address(url, tx.server_keys.encrypt(self._secret, *key))
+            tx.put(key, address, expires_at_ms=expires_ms)
+
+        while True:
+            told = self._placement.node
+            try:
+                if told:
+                    await self._store.run(tell)
+            except PASSING:
+                told = ""
+            # Its name changes when the others have given it up.
+            for _ in range(limits.ADDRESS_LOOKS):
+                await self._store.clock.sleep(limits.ADDRESS_MS / 3_000 / limits.ADDRESS_LOOKS)
+                if self._placement.node != told:
+                    break

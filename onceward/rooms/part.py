@@ -1,0 +1,448 @@
+"""What can happen to rooms, each in a transaction: so a step can be part of any commit."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom, OncewardError
+from onceward.ids import Ids
+from onceward.keys import Key
+from onceward.rooms.changes import Operation
+from onceward.rooms.edits import Edits
+from onceward.rooms.log import (
+    add_records,
+    damaged,
+    entries_of,
+    load,
+    newest,
+    snapshot,
+    write,
+)
+from onceward.rooms.names import admit_number, admit_step, admit_text
+from onceward.rooms.records import (
+    PURGE_RECORDS,
+    ROOM_DUE,
+    ROOMS,
+    Head,
+    Info,
+    Listed,
+    admit_info,
+    head_key,
+    info_key,
+    listed_key,
+    log_partition,
+    snapshot_partition,
+)
+from onceward.rooms.room import Entry, Room, Taken
+from onceward.rooms.schemas import Schemas, Shapes
+from onceward.rooms.state import State, same
+from onceward.schedule import due_partition
+from onceward.store.transaction import Transaction
+from onceward.store.user_records import joins
+from onceward.store.values import decode
+
+T = TypeVar("T")
+
+_LISTED_MAX = 10_000
+_read_ops = msgspec.json.Decoder(list[Operation]).decode
+_write_ops = msgspec.json.Encoder().encode
+
+
+class Found(NamedTuple):
+    """A room in a list."""
+
+    id: str
+    listed: Listed
+
+
+class Rooms(Edits):
+    """The rooms of one database."""
+
+    def __init__(self, ids: Ids, slots: int) -> None:
+        super().__init__(ids)
+        self._slots = slots
+        self._kept: OrderedDict[str, Room] = OrderedDict()
+
+    # Whole rooms.
+
+    @joins
+    async def create(
+        self,
+        tx: Transaction,
+        id_: str = "",
+        *,
+        by: str = "",
+        meta: dict[str, Any] | None = None,
+        schemas: Schemas | None = None,
+        capacity: int = limits.ROOM_MEMBERS_MAX,
+        per_user: int = limits.ROOM_PER_USER,
+        keep: int = limits.ROOM_KEEP_STEPS,
+        reserve: bool = True,
+    ) -> tuple[str, Info]:
+        """Create a room; without an id it gets a new one. The creator `by` is a member from this
+        commit on; without `reserve`, once it joins. Raises `BadInput`, with the code `room_exists`
+        if there is one of that id."""
+        id_ = id_ or self._ids.new()
+        admit_text(by, "a user's name", limits.ROOM_USER_BYTES_MAX, empty=True)
+        info = Info(self._ids.new(), tx.now_ms, by, meta or {}, schemas or Schemas())
+        info.capacity, info.per_user, info.keep = capacity, per_user, keep
+        info.reserved = reserve and by != ""
+        admit_info(info)
+        Shapes(info.schemas)
+        if await tx.get(info_key(id_), Info) is not None:
+            raise BadInput(f"there is a room {id_!r}", code="room_exists", id=id_)
+        if await tx.get(head_key(id_), Head) is not None:
+            raise damaged(id_, "it has a head, and no settings")
+        self._put_info(tx, id_, info)
+        tx.put(head_key(id_), Head(info.epoch))
+        return id_, info
+
+    @joins
+    async def info(self, tx: Transaction, id_: str, known: Info | None = None) -> Info:
+        """What was said about a room: `known` itself, if that is still so. Raises
+        `NoSuchRoom`."""
+        info = await tx.get(info_key(id_), Info, cached=True)
+        if info is None:
+            if await tx.get(head_key(id_), Head) is not None:
+                raise damaged(id_, "it has a head, and no settings")
+            raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
+        return known if known is not None and known == info else info
+
+    @joins
+    async def head(self, tx: Transaction, id_: str) -> Head:
+        """Where a room is. Raises `NoSuchRoom`."""
+        head = await tx.get(head_key(id_), Head, cached=True)
+        if head is None:
+            if await tx.get(info_key(id_), Info) is not None:
+                raise damaged(id_, "it has settings, and no head")
+            raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
+        return head
+
+    @joins
+    async def configure(
+        self,
+        tx: Transaction,
+        id_: str,
+        *,
+        meta: dict[str, Any] | None = None,
+        schemas: Schemas | None = None,
+        capacity: int | None = None,
+        per_user: int | None = None,
+        keep: int | None = None,
+    ) -> Info:
+        """Change what is given. Schemas count for later changes only. Raises `BadInput`,
+        `NoSuchRoom`."""
+        info = msgspec.structs.replace(await self.info(tx, id_))
+        info.meta = info.meta if meta is None else meta
+        info.schemas = info.schemas if schemas is None else schemas
+        info.capacity = info.capacity if capacity is None else capacity
+        info.per_user = info.per_user if per_user is None else per_user
+        info.keep = info.keep if keep is None else keep
+        admit_info(info)
+        Shapes(info.schemas)
+        await self._change_info(tx, id_, info)
+        return info
+
+    @joins
+    async def creator_joined(self, tx: Transaction, id_: str, epoch: str) -> None:
+        """From now on the creator is a member by its connections, as all others are. Idempotent.
+        Raises `NoSuchRoom`."""
+        info = await self.info(tx, id_)
+        if info.reserved and info.epoch == epoch:
+            await self._change_info(tx, id_, msgspec.structs.replace(info, reserved=False))
+
+    @joins
+    async def remove(self, tx: Transaction, id_: str) -> Info:
+        """Delete a room with all that is in it: at once for everyone. What it leaves is removed
+        by what is due. Raises `NoSuchRoom`."""
+        info = await self.info(tx, id_)
+        head = await self.head(tx, id_)
+        for key in (listed_key(id_), info_key(id_), head_key(id_)):
+            tx.delete(key)
+        if head.seq:
+            tx.put(self._purge_entry(tx.now_ms, id_, info.epoch), ROOM_DUE)
+        return info
+
+    @joins
+    async def find(
+        self,
+        tx: Transaction,
+        *,
+        prefix: str = "",
+        meta: Mapping[str, Any] | None = None,
+        after: str = "",
+        most: int = limits.LIST_MAX,
+    ) -> tuple[list[Found], str]:
+        """Rooms whose ids begin with `prefix` and whose metadata have these members, in the
+        order of their ids, from behind `after` on; and where to go on, or nothing."""
+        if type(most) is not int or not 0 < most <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} rooms, not {most}")
+        if not isinstance(meta, Mapping | None):
+            raise BadInput("metadata to find rooms by are an object", code="wrong_type")
+        start = keys.join(prefix) if prefix else ""
+        end = start + "\U0010ffff" if prefix else None
+        if after:
+            start = max(start, keys.after(keys.join(after)))
+        found: list[Found] = []
+        limit = _LISTED_MAX if meta else most + 1
+        rows = await tx.scan(ROOMS, Listed, start=start, end=end, limit=limit, skip_damaged=True)
+        for row in rows:
+            id_, listed = keys.split(row.key[1])[0], row.value
+            if all(
+                name in listed.meta and same(listed.meta[name], value)
+                for name, value in (meta or {}).items()
+            ):
+                found.append(Found(id_, listed))
+                if len(found) == most:
+                    more = row is not rows[-1] or len(rows) == limit
+                    return found, id_ if more else ""
+        return found, keys.split(rows[-1].key[1])[0] if len(rows) == limit else ""
+
+    # Steps.
+
+    @joins
+    async def change(
+        self,
+        tx: Transaction,
+        id_: str,
+        ops: Sequence[Operation],
+        *,
+        by: str = "",
+        client: str = "",
+        n: int = 0,
+    ) -> Entry | None:
+        """Change a room with this commit: everyone in it is told. With a client and its number,
+        once: None if that step was taken before. Raises `NoSuchRoom`, and `BadInput` for what
+        the room refuses."""
+        admit_text(by, "a user's name", limits.ROOM_USER_BYTES_MAX, empty=True)
+        # What a connection sends has these types; what a program says here may have any.
+        admit_text(client, "a client's name", limits.ROOM_CLIENT_CHARS_MAX, empty=True)
+        admit_number(n, least=0)
+        if not isinstance(ops, list | tuple):
+            raise BadInput(
+                f"a step is a list of operations, not {type(ops).__name__}", code="wrong_type"
+            )
+        # As all others will read them from the log, and nobody else's objects.
+        try:
+            ops = _read_ops(admit_step(ops))
+        except msgspec.ValidationError as error:
+            raise BadInput(f"this is no step: {error}", code="wrong_type") from error
+        info, head = await self.info(tx, id_), await self.head(tx, id_)
+        room, own = await self._current(tx, id_, info, head)
+        with _ahead(room, own):
+            step = room.take(ops, by=by, client=client, n=n, at_ms=tx.now_ms, text=_write_ops(ops))
+            if step is None:
+                return None
+            pieces = snapshot(tx, room, head, [step.entry])
+            room.give_back(step)
+        await write(tx, id_, info, head, [step.entry], pieces)
+        return step.entry
+
+    @joins
+    async def peek(self, tx: Transaction, id_: str, look: Callable[[State], T]) -> T:
+        """What a function finds in the state of a room, with what this transaction has done to
+        it so far. The function must change nothing. Raises `NoSuchRoom`."""
+        if not callable(look):
+            raise BadInput(f"one looks by a function, not {type(look).__name__}")
+        info, head = await self.info(tx, id_), await self.head(tx, id_)
+        room, own = await self._current(tx, id_, info, head)
+        with _ahead(room, own):
+            return look(room.state)
+
+    @joins
+    async def append(
+        self,
+        tx: Transaction,
+        id_: str,
+        room: Room,
+        entries: Sequence[Entry],
+        *,
+        read: tuple[Info, Head] | None = None,
+    ) -> Head:
+        """Write the last steps that a room in memory has taken; `read` is what `info` and `head`
+        have given in this transaction, if they were asked already. Raises `NoSuchRoom` if it was
+        deleted meanwhile, also if there is another one of its name; `Conflict` if others have
+        added to the log: give the steps back, follow the log, and take them again."""
+        info, head = read or (await self.info(tx, id_), await self.head(tx, id_))
+        if head.epoch != room.epoch:
+            raise NoSuchRoom(f"the room {id_!r} was deleted, and made again", id=id_)
+        if not entries or head.seq != entries[0].seq - 1 or room.seq != entries[-1].seq:
+            raise Conflict(f"the room {id_!r} has gone on to {head.seq}")
+        if read is None and not entries[0].follows(head.digest):
+            raise Conflict(f"the room {id_!r} has another history up to {head.seq}")
+        pieces = snapshot(tx, room, head, entries)
+        return await write(tx, id_, info, head, entries, pieces)
+
+    def append_few(
+        self, tx: Transaction, id_: str, head: Head, entries: Sequence[Entry]
+    ) -> tuple[Head, bytes]:
+        """The same at once, where `log.writes_little` is true of the room, and where its head is
+        this and was read in this transaction. Returns the new one, also as JSON."""
+        total = add_records(tx, id_, head.epoch, entries)
+        head = Head(
+            head.epoch,
+            entries[-1].seq,
+            head.snapshots,
+            head.log_bytes + total,
+            head.swept,
+            head.settings,
+            entries[-1].digest,
+        )
+        return head, tx.put(head_key(id_), head)
+
+    @joins
+    async def log(
+        self,
+        tx: Transaction,
+        id_: str,
+        since: int,
+        most: int = limits.ROOM_KEEP_STEPS_MAX,
+        *,
+        digest: str | None = None,
+    ) -> list[Entry]:
+        """The steps behind a sequence number, `most` at the most. Raises `NoSuchRoom`, and
+        `HistoryGone` if the log does not reach back that far, or not yet there, or has another
+        digest at `since` than the one given: then it is another history, as after a restore."""
+        if type(since) is not int or type(most) is not int:
+            raise BadInput("a log is read from a number on, and so many steps", code="wrong_type")
+        head = await self.head(tx, id_)
+        if not head.floor <= since <= head.seq:
+            raise HistoryGone(
+                f"the log of the room {id_!r} has {head.floor + 1} to {head.seq}",
+                floor=head.floor,
+                seq=head.seq,
+            )
+        if digest is not None and digest != await self._digest_at(tx, id_, head, since):
+            raise HistoryGone(
+                f"the log of the room {id_!r} has another digest at {since}: the database was "
+                "restored; start again from the state of the room",
+                floor=head.floor,
+                seq=head.seq,
+            )
+        return await entries_of(tx, id_, head.epoch, since, min(head.seq, since + most))
+
+    async def _digest_at(self, tx: Transaction, id_: str, head: Head, seq: int) -> str:
+        """The digest of the log at a sequence number that it reaches back to."""
+        if seq == head.floor:
+            return head.snapshots[0][2]
+        [entry] = await entries_of(tx, id_, head.epoch, seq - 1, seq)
+        return entry.digest
+
+    @joins
+    async def newest(
+        self, tx: Transaction, id_: str, steps_max: int, bytes_max: int
+    ) -> list[Entry]:
+        """The last steps, in order: about so many at the most, from about so many bytes of the
+        log. Raises `NoSuchRoom`."""
+        return await newest(tx, id_, await self.head(tx, id_), steps_max, bytes_max)
+
+    @joins
+    async def load(self, tx: Transaction, id_: str, at: int | None = None) -> Room:
+        """A room as it is, or as it was at a sequence number. The caller may change it. Raises
+        `NoSuchRoom`, `HistoryGone`."""
+        if at is not None and type(at) is not int:
+            raise BadInput(f"a sequence number is a number, not {at!r:.100}", code="wrong_type")
+        info, head = await self.info(tx, id_), await self.head(tx, id_)
+        seq = head.seq if at is None else at
+        if not head.floor <= seq <= head.seq:
+            raise HistoryGone(
+                f"the room {id_!r} is known as it was at {head.floor} to {head.seq}",
+                floor=head.floor,
+                seq=head.seq,
+            )
+        return await load(tx, id_, info, head, seq)
+
+    # What is left of a deleted room.
+
+    async def purge(self, tx: Transaction, entry: Key) -> None:
+        """Remove some of what a deleted room has left, and come again if there is more."""
+        _, id_, epoch, _ = keys.split(entry[1])
+        tx.delete(entry)
+        more = False
+        for partition in (log_partition(id_, epoch), snapshot_partition(id_, epoch)):
+            rows = await tx.scan(partition, msgspec.Raw, limit=PURGE_RECORDS)
+            for row in rows:
+                tx.delete(row.key)
+            more = more or len(rows) == PURGE_RECORDS
+        if more:
+            tx.put(self._purge_entry(tx.now_ms + 1, id_, epoch), ROOM_DUE)
+
+    def _purge_entry(self, due_ms: int, id_: str, epoch: str) -> Key:
+        slot = sum(epoch.encode()) % self._slots
+        return due_partition(slot), keys.join(due_ms, id_, epoch, ROOM_DUE)
+
+    # How it is kept.
+
+    async def _change_info(self, tx: Transaction, id_: str, info: Info) -> None:
+        self._put_info(tx, id_, info)
+        head = await self.head(tx, id_)
+        tx.put(head_key(id_), msgspec.structs.replace(head, settings=head.settings + 1))
+
+    def _put_info(self, tx: Transaction, id_: str, info: Info) -> None:
+        tx.put(info_key(id_), info)
+        tx.put(listed_key(id_), Listed(info.epoch, info.made_ms, info.by, info.meta))
+
+    async def _current(
+        self, tx: Transaction, id_: str, info: Info, head: Head
+    ) -> tuple[Room, list[Entry]]:
+        """The room as others have committed it, and what this transaction has added so far. When
+        this has returned, the room is right until the next `await`."""
+        seen = tx.seen.get(head_key(id_))
+        base: Head | None = None
+        if seen is not None:
+            base = decode(seen.value, Head, seen.key)
+        if base is None or base.epoch != head.epoch:  # it was made in this transaction
+            shapes = Shapes(info.schemas)
+            made = Room(head.epoch, shapes=shapes)
+            return made, await entries_of(tx, id_, head.epoch, 0, head.seq)
+        own: list[Entry] = []
+        if head.seq > base.seq:
+            own = await entries_of(tx, id_, head.epoch, base.seq, head.seq)
+        kept = self._kept.get(id_)
+        if kept is None or kept.epoch != base.epoch or kept.seq < base.floor:
+            kept = await load(tx, id_, info, base, base.seq)
+            self._keep(id_, kept)
+        elif kept.seq < base.seq:
+            entries = await entries_of(tx, id_, base.epoch, kept.seq, base.seq)
+            with suppress(OncewardError):  # if they are of another history
+                for entry in entries:
+                    if entry.seq > kept.seq:  # else someone else was faster
+                        kept.follow(entry)
+        if kept.seq != base.seq or kept.digest != base.digest:
+            # Others were faster, or the database was restored under this process.
+            self._kept.pop(id_, None)
+            raise Conflict(f"the room {id_!r} has gone on from {kept.seq} to {base.seq}")
+        self._kept.move_to_end(id_)
+        if kept.shapes.schemas != info.schemas:
+            kept.shapes = Shapes(info.schemas)
+        kept.forget(base.floor, tx.now_ms)
+        return kept, own
+
+    def _keep(self, id_: str, room: Room) -> None:
+        """Have a room in memory, and let those go that were used longest ago if it is too much."""
+        self._kept[id_] = room
+        self._kept.move_to_end(id_)
+        total = sum(kept.state.bytes for kept in self._kept.values())
+        while len(self._kept) > 1 and (
+            len(self._kept) > limits.ROOMS_KEPT_MAX or total > limits.ROOMS_KEPT_BYTES_MAX
+        ):
+            _, gone = self._kept.popitem(last=False)
+            total -= gone.state.bytes
+
+
+@contextmanager
+def _ahead(room: Room, own: Sequence[Entry]) -> Iterator[None]:
+    """A room that others use too, with further steps while this lasts. No `await` in it."""
+    taken: list[Taken] = []
+    try:
+        for entry in own:
+            before, digest = room.clients.get((entry.by, entry.client)), room.digest
+            taken.append(Taken(entry, room.follow(entry), before, digest))
+        yield
+    finally:
+        for one in reversed(taken):
+            room.give_back(one)

@@ -1,0 +1,289 @@
+"""Schemas: what the values of a map, a list or a presence may be. A small part of JSON Schema.
+
+`type` (one or a list of null, boolean, integer, number, string, array, object), `enum`, `const`,
+`minimum`, `maximum`, `minLength`, `maxLength`, `minItems`, `maxItems`, `items`, `properties`,
+`required`, `additionalProperties` (true or false), `anyOf`; `title`, `description` and
+`default` say nothing. Anything else is refused when the schema is given, not ignored.
+"""
+
+from collections.abc import Callable, Mapping
+from operator import gt, lt
+from typing import Any, Literal
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import BadInput
+from onceward.rooms.state import same
+
+
+class Work:
+    """How much may still be looked at: what schemas and values ask for together may be far more
+    than either of them is large."""
+
+    def __init__(self) -> None:
+        self.left = limits.ROOM_CHECKS_MAX
+
+    def spend(self, checks: int) -> None:
+        """Raise `BadInput` when it is too much."""
+        self.left -= checks
+        if self.left < 0:
+            raise _misfit(
+                f"it takes more than {limits.ROOM_CHECKS_MAX} comparisons to see whether it fits: "
+                "say less at once, or let the schema have fewer alternatives"
+            )
+
+
+Check = Callable[[Any, str, Work], None]
+"""Raises `BadInput` for a value that does not fit; the text says where it stands."""
+
+_DEPTH_MAX = 20
+# An alternative that does not fit costs as much as so many comparisons.
+_TRY = 4
+_NUMBER = (int, float)
+
+
+class Schemas(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The schemas of a room, by name."""
+
+    maps: dict[str, dict[str, Any]] = {}
+    lists: dict[str, dict[str, Any]] = {}
+    presences: dict[str, dict[str, Any]] = {}
+
+
+class Shapes:
+    """Schemas, ready to be used."""
+
+    def __init__(self, schemas: Schemas | None = None) -> None:
+        """Raises `BadInput` for what is no schema, or not known here."""
+        self.schemas = schemas = schemas or Schemas()
+        size = len(msgspec.json.encode(schemas))
+        if size > limits.ROOM_SCHEMAS_BYTES_MAX:
+            raise BadInput(
+                f"schemas have at most {limits.ROOM_SCHEMAS_BYTES_MAX} bytes, not {size}",
+                code="bad_schema",
+            )
+        self._checks: dict[tuple[str, str], Check] = {
+            (kind, name): _compile(schema, f"{kind} {name}", _DEPTH_MAX)
+            for kind, named in (
+                ("map", schemas.maps),
+                ("list", schemas.lists),
+                ("presence", schemas.presences),
+            )
+            for name, schema in named.items()
+        }
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a schema for something."""
+        return bool(self._checks)
+
+    def admit(self, kind: Literal["map", "list", "presence"], name: str, value: Any) -> None:
+        """Raise `BadInput` with the code `bad_shape` for a value that does not fit, or of which
+        that is too much work to tell."""
+        self.step()(kind, name, value)
+
+    def step(self) -> Callable[[Literal["map", "list", "presence"], str, Any], None]:
+        """`admit`, for all values of a step together."""
+        work = Work()
+
+        def admit(kind: Literal["map", "list", "presence"], name: str, value: Any) -> None:
+            check = self._checks.get((kind, name))
+            if check is not None:
+                check(value, f"a value in {name!r}", work)
+
+        return admit
+
+
+def _is(type_: str, value: Any) -> bool:
+    if type_ == "null":
+        return value is None
+    if type_ == "boolean":
+        return isinstance(value, bool)
+    if type_ == "integer":
+        return type(value) is int or (type(value) is float and value.is_integer())
+    if type_ == "number":
+        return type(value) in _NUMBER
+    return isinstance(value, {"string": str, "array": list, "object": dict}[type_])
+
+
+_TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+# Those with a bound: which values they are about, what is compared, what is beyond the bound, and
+# how it is told.
+_Test = Callable[[Any, Any], bool]
+_BOUNDS: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], _Test, str]] = {
+    "minimum": (lambda v: type(v) in _NUMBER, lambda v: v, lt, "is less than"),
+    "maximum": (lambda v: type(v) in _NUMBER, lambda v: v, gt, "is more than"),
+    "minLength": (lambda v: isinstance(v, str), len, lt, "has fewer characters than"),
+    "maxLength": (lambda v: isinstance(v, str), len, gt, "has more characters than"),
+    "minItems": (lambda v: isinstance(v, list), len, lt, "has fewer items than"),
+    "maxItems": (lambda v: isinstance(v, list), len, gt, "has more items than"),
+}
+_SILENT = ("title", "description", "default")
+
+
+def _compile(schema: Any, where: str, depth: int) -> Check:
+    if not isinstance(schema, Mapping):
+        raise BadInput(f"the schema of {where} is no object", code="bad_schema")
+    if depth == 0:
+        raise BadInput(f"the schema of {where} is nested too deeply", code="bad_schema")
+    checks: list[Check] = []
+    properties = schema.get("properties", {})
+    for word, said in schema.items():
+        if word in _SILENT:
+            continue
+        if word not in _WORDS and word not in _BOUNDS:
+            known = ", ".join(sorted({*_WORDS, *_BOUNDS}))
+            raise BadInput(
+                f"{word!r} in the schema of {where} is not known; known are {known}",
+                code="bad_schema",
+            )
+        if word in _BOUNDS:
+            checks.append(_bound(word, said, where))
+        elif word == "additionalProperties":
+            checks.append(_additional(said, properties, where))
+        else:
+            checks.append(_WORDS[word](said, where, depth - 1))
+
+    def check(value: Any, place: str, work: Work) -> None:
+        work.spend(1 + len(checks))
+        for one in checks:
+            one(value, place, work)
+
+    return check
+
+
+def _bound(word: str, bound: Any, where: str) -> Check:
+    about, measure, beyond, told = _BOUNDS[word]
+    whole = word not in ("minimum", "maximum")
+    if type(bound) not in _NUMBER or (whole and (type(bound) is not int or bound < 0)):
+        raise BadInput(f"{word} in the schema of {where} is no number for it", code="bad_schema")
+
+    def check(value: Any, place: str, work: Work) -> None:
+        # Compared, not subtracted: a whole number may be too large for that.
+        if about(value) and beyond(measure(value), bound):
+            raise _misfit(f"{place} {told} {bound}")
+
+    return check
+
+
+def _type(said: Any, where: str, _depth: int) -> Check:
+    types = [said] if isinstance(said, str) else said
+    if not isinstance(types, list) or not types or any(type_ not in _TYPES for type_ in types):
+        raise BadInput(
+            f"the type in the schema of {where} is one of {', '.join(_TYPES)}, or a list of them",
+            code="bad_schema",
+        )
+
+    def check(value: Any, place: str, work: Work) -> None:
+        if not any(_is(type_, value) for type_ in types):
+            raise _misfit(f"{place} is not of the type {' or '.join(types)}")
+
+    return check
+
+
+def _enum(said: Any, where: str, _depth: int) -> Check:
+    if not isinstance(said, list) or not said:
+        raise BadInput(f"enum in the schema of {where} is a list of values", code="bad_schema")
+
+    parts = _parts(said)
+
+    def check(value: Any, place: str, work: Work) -> None:
+        work.spend(parts)
+        if not any(same(value, allowed) for allowed in said):
+            raise _misfit(f"{place} is none of the values that are allowed")
+
+    return check
+
+
+def _items(said: Any, where: str, depth: int) -> Check:
+    inner = _compile(said, f"the items of {where}", depth)
+
+    def check(value: Any, place: str, work: Work) -> None:
+        if isinstance(value, list):
+            for number, item in enumerate(value):
+                inner(item, f"{place}, item {number},", work)
+
+    return check
+
+
+def _properties(said: Any, where: str, depth: int) -> Check:
+    if not isinstance(said, Mapping):
+        raise BadInput(f"properties in the schema of {where} is no object", code="bad_schema")
+    inner = {name: _compile(one, f"{name} of {where}", depth) for name, one in said.items()}
+
+    def check(value: Any, place: str, work: Work) -> None:
+        if isinstance(value, dict):
+            work.spend(len(inner))
+            for name, one in inner.items():
+                if name in value:
+                    one(value[name], f"{place}, member {name!r},", work)
+
+    return check
+
+
+def _required(said: Any, where: str, _depth: int) -> Check:
+    if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
+        raise BadInput(f"required in the schema of {where} is a list of names", code="bad_schema")
+
+    def check(value: Any, place: str, work: Work) -> None:
+        for name in said if isinstance(value, dict) else ():
+            if name not in value:
+                raise _misfit(f"{place} lacks the member {name!r}")
+
+    return check
+
+
+def _additional(said: Any, properties: Any, where: str) -> Check:
+    if not isinstance(said, bool):
+        raise BadInput(
+            f"additionalProperties in the schema of {where} is true or false", code="bad_schema"
+        )
+
+    def check(value: Any, place: str, work: Work) -> None:
+        if not said and isinstance(value, dict):
+            for name in value.keys() - properties.keys():
+                raise _misfit(f"{place} has a member that is not known: {name[:100]!r}")
+
+    return check
+
+
+def _any_of(said: Any, where: str, depth: int) -> Check:
+    if not isinstance(said, list) or not said:
+        raise BadInput(f"anyOf in the schema of {where} is a list of schemas", code="bad_schema")
+    inner = [_compile(one, where, depth) for one in said]
+
+    def check(value: Any, place: str, work: Work) -> None:
+        for one in inner:
+            work.spend(_TRY)
+            try:
+                one(value, place, work)
+                return
+            except BadInput:
+                pass
+        raise _misfit(f"{place} fits none of the schemas")
+
+    return check
+
+
+_WORDS: dict[str, Callable[[Any, str, int], Check]] = {
+    "type": _type,
+    "enum": _enum,
+    "const": lambda said, where, depth: _enum([said], where, depth),
+    "items": _items,
+    "properties": _properties,
+    "required": _required,
+    "anyOf": _any_of,
+    "additionalProperties": lambda said, where, depth: _additional(said, {}, where),
+}
+
+
+def _parts(value: Any) -> int:
+    """How many values a value is, with those in it."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + sum(map(_parts, value)) if isinstance(value, list) else 1
+
+
+def _misfit(message: str) -> BadInput:
+    return BadInput(message[:500], code="bad_shape")

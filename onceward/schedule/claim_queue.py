@@ -1,0 +1,367 @@
+"""A desk: where the workers of one queue stand in line for its ready jobs.
+
+Who comes first is served first, several by one transaction, from several slots. The desk
+knows which slots may have ready jobs; it is wrong only by a look too many.
+
+The order of priorities is strict inside a slot. Of the slots, those come first where the desk
+knows of the most urgent jobs and, among those, of the oldest, by what this node has sent and
+by what it saw of the slot the last time; a slot it has not seen, or where another node has
+changed something, counts as urgent.
+
+Workers of this node need not ask: their hands are known here, and filled.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Iterable
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+from onceward import limits
+from onceward.errors import PASSING, NoSuchJob, OncewardError, StaleToken
+from onceward.keys import Key
+from onceward.schedule import Claim, Schedule, permit_partition, ready_partition
+from onceward.schedule.claim_requests import Request, Waiting
+from onceward.schedule.claiming import CLAIMS_AT_ONCE, Claimer
+from onceward.schedule.local_workers import Capacity
+from onceward.schedule.placement import Placement
+from onceward.schedule.ready_entries import ReadyEntries
+from onceward.schedule.settings_cache import SettingsCache
+from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.work.unreadable import quarantine
+
+
+class ClaimQueue:
+    """Serves the requests for one queue."""
+
+    def __init__(
+        self,
+        queue: str,
+        store: Store,
+        schedule: Schedule,
+        placement: Placement,
+        queue_settings: SettingsCache,
+    ) -> None:
+        self.asked_ns = 0
+        """When somebody asked last."""
+        self._queue = queue
+        self._store = store
+        self._schedule = schedule
+        self._placement = placement
+        self._queue_settings = queue_settings
+        self._line: deque[Waiting] = deque()
+        self._capacity: deque[Capacity] = deque()
+        self._hasty = False  # whether someone in line may not be patient
+        # Slots that may have jobs, with the first entry that may be there; those being looked
+        # into; those of them where something arrived meanwhile; those of others, for later.
+        self._slots: dict[int, str] = {}
+        self._busy: set[int] = set()
+        self._again: dict[int, str] = {}
+        self._elsewhere: dict[int, None] = {}
+        self._elsewhere_ns = 0
+        self._ready_entries = ReadyEntries(queue)
+        self._claimer = Claimer(queue, store, schedule, queue_settings, self._ready_entries)
+        self._rounds = 0
+        self._shut = False  # while the queue's settings allow no more jobs to be handed out
+        self._opened = 0
+        self._matching = False
+        self._closed = False
+        # Hooks and hints may call from anywhere, also from another node's commit.
+        self._context = copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watches = []
+        if store.engine.shared:
+            watch = store.engine.watch(permit_partition(queue))
+            watch.others_only = True
+            watch.on_hint = self.open
+            self._watches.append(watch)
+            for slot in range(placement.slots):
+                watch = store.engine.watch(ready_partition(slot, queue))
+                watch.others_only = True
+                watch.on_hint = partial(self.hinted, slot)
+                self._watches.append(watch)
+        # All of them, its own first: who does not wait is told of what is there, wherever.
+        owned = placement.owned
+        self.look(sorted(range(placement.slots), key=lambda slot: slot not in owned))
+
+    @property
+    def idle(self) -> bool:
+        return not self._line and not self._capacity and not self._rounds
+
+    def enrol(self, capacity: Capacity) -> None:
+        """Fill the hands of a worker, from now on."""
+        capacity.post = self
+        self._capacity.append(capacity)
+        self.freed()
+
+    def dismiss(self, capacity: Capacity) -> None:
+        """A worker takes nothing any more: what it still gets it gives back."""
+        capacity.gone = True
+        if capacity in self._capacity:
+            self._capacity.remove(capacity)
+
+    def taker(self) -> Capacity | None:
+        """Whose hands are free for a job that would be ready now.
+
+        Only while all that is ready is about to be handed out, so that nothing is overtaken for
+        long, and where the queue's settings allow any number.
+        """
+        if not self._capacity or self._ready_entries.count > CLAIMS_AT_ONCE:
+            return None
+        for slots in (self._slots, self._busy):
+            if slots and not all(map(self._ready_entries.knows, slots)):
+                return None
+        settings = self._queue_settings(self._queue)
+        if settings.paused or settings.rate or settings.limit:
+            return None
+        for capacity in self._capacity:
+            if capacity.takes_new:
+                return capacity
+        return None
+
+    def freed(self) -> None:
+        """Hands would take more than before."""
+        if self._slots:
+            self._match_soon()
+
+    def promised(self, claims: list[Claim]) -> None:
+        """Hands have got these by the commits that made them."""
+        self._store.meters.count("claimed", len(claims), queue=self._queue)
+
+    def ask(self, request: Waiting) -> None:
+        """Join the line. The answer comes in any case, if the request is patient in time."""
+        self.asked_ns = self._store.clock.elapsed_ns()
+        self._line.append(request)
+        self._hasty = self._hasty or not request.patient
+        self._match_soon()
+
+    def give_up(self, request: Waiting) -> None:
+        """A request has waited long enough: if it is just being served, it gets what it gets."""
+        request.time_is_up = True
+        if request in self._line:
+            self._line.remove(request)
+            request.dismiss()
+
+    def cancelled(self, request: Waiting) -> None:
+        """Nobody waits for the answer any more: give back what it holds."""
+        answer = request.answer
+        if request in self._line:
+            self._line.remove(request)
+        elif answer.done() and not answer.cancelled() and answer.exception() is None:
+            self.give_back(answer.result())
+
+    def arrived(self, slot: int, sort: str) -> None:
+        """An own commit has made a job ready."""
+        self._ready_entries.put(slot, sort)
+        self._mark(slot, sort)
+
+    def taken(self, slot: int, sort: str) -> None:
+        """An own commit has taken an entry away."""
+        self._ready_entries.take(slot, sort)
+
+    def hinted(self, slot: int) -> None:
+        """Something may have become ready in a slot."""
+        self._ready_entries.forget(slot)
+        self._mark(slot, "")
+
+    def _mark(self, slot: int, first: str) -> None:
+        """There may be something in a slot, and that may come first."""
+        if slot in self._placement.owned:
+            marked = self._marked(slot)
+            marked[slot] = min(first, marked.get(slot, first))
+            if self._wanted:
+                self._match_soon()
+        else:
+            # Those who own it come first: what they leave is looked for later.
+            if not self._elsewhere:
+                self._loop.call_later(
+                    limits.POLL_HINTED_S, self._look_elsewhere, context=self._context
+                )
+            self._elsewhere[slot] = None
+
+    def open(self) -> None:
+        """The settings have changed, a permit was given back, or it is time for more."""
+        self._opened += 1
+        if self._shut and not self._closed:
+            self._shut = False
+            self._match_soon()
+
+    def look(self, slots: Iterable[int]) -> None:
+        """Look into these slots when somebody asks, or now if somebody waits."""
+        for slot in slots:
+            self._ready_entries.forget(slot)
+            self._marked(slot).setdefault(slot, "")
+        if self._wanted:
+            self._match_soon()
+
+    @property
+    def _wanted(self) -> bool:
+        """Whether somebody may wait for jobs."""
+        return bool(self._line or self._capacity)
+
+    def _marked(self, slot: int) -> dict[int, str]:
+        return self._again if slot in self._busy else self._slots
+
+    def poll(self, now_ns: int) -> int:
+        """Look into this node's slots, and now and then into all; returns into how many.
+
+        If nobody waits, that is none: into these it looks when somebody asks.
+        """
+        slots = sorted(self._placement.owned)
+        if now_ns >= self._elsewhere_ns:
+            self._elsewhere_ns = now_ns + int(limits.POLL_ELSEWHERE_S * 1e9)
+            slots = list(range(self._placement.slots))
+        self.look(slots)
+        self.open()
+        return len(slots) if self._wanted else 0
+
+    def close(self) -> None:
+        """Answer those who wait with nothing."""
+        for watch in self._watches:
+            watch.close()
+        self._watches.clear()
+        self._slots.clear()
+        self._elsewhere.clear()
+        self._capacity.clear()
+        self._closed = True
+        self._answer_all()
+
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _look_elsewhere(self) -> None:
+        slots = list(self._elsewhere)
+        self._elsewhere.clear()
+        self.look(slots)
+
+    def _match_soon(self) -> None:
+        # Not at once: others may come in the same turn of the loop, and share a transaction.
+        if not self._matching:
+            self._matching = True
+            self._loop.call_soon(self._match, context=self._context)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, context=self._context.copy())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _match(self) -> None:
+        """Bring requests and slots together."""
+        self._matching = False
+        while self._slots and self._rounds < limits.CLAIM_ROUNDS_MAX and not self._shut:
+            requests = self._requests()
+            if not requests:
+                break
+            first = sorted(self._slots, key=self._slots.__getitem__)[: limits.CLAIM_SLOTS]
+            slots = {slot: self._slots.pop(slot) for slot in first}
+            self._busy.update(slots)
+            self._rounds += 1
+            self._spawn(self._round(slots, requests))
+        if self._hasty and (not self._slots or self._shut) and not self._rounds:
+            for request in [request for request in self._line if not request.patient]:
+                self._line.remove(request)
+                request.dismiss()
+            self._hasty = False
+
+    def _requests(self) -> list[Request]:
+        """Those who are to be served together."""
+        requests: list[Request] = []
+        wanted = 0
+        while self._line and wanted < CLAIMS_AT_ONCE:
+            requests.append(self._line.popleft())
+            wanted += requests[-1].most
+        for capacity in tuple(self._capacity) if wanted < CLAIMS_AT_ONCE else ():
+            asking = capacity.ask(max(CLAIMS_AT_ONCE - wanted, 0))
+            if asking is not None:
+                self._capacity.rotate(-1)
+                requests.append(asking)
+                wanted += asking.most
+        return requests
+
+    def _answer_all(self) -> None:
+        for request in self._line:
+            request.dismiss()
+        self._line.clear()
+
+    async def _round(self, slots: dict[int, str], requests: list[Request]) -> None:
+        handed: list[list[Claim]] = [[] for _ in requests]
+        left = slots
+        error: Exception | None = None
+        opened = self._opened
+        try:
+            handed, left, allowed = await self._store.run(
+                partial(self._claimer.claim, slots, requests)
+            )
+            if claimed := sum(map(len, handed)):
+                self._store.meters.count("claimed", claimed, queue=self._queue)
+            # Unless more was allowed while it looked: then it looks again.
+            if not allowed.jobs and opened == self._opened:
+                self._close_until(allowed.again_ms)
+        except Exception as raised:
+            error = raised
+        if self._ready_entries.unread:
+            unread, self._ready_entries.unread = self._ready_entries.unread, {}
+            self._spawn(self._quarantine(unread))
+        self._rounds -= 1
+        self._busy.difference_update(slots)
+        for slot in slots:
+            if slot in self._again:
+                again = self._again.pop(slot)
+                left[slot] = min(again, left.get(slot, again))
+        self._slots.update(left)
+        unserved: list[Waiting] = []
+        for request, claims in zip(requests, handed, strict=True):
+            if request.gone:
+                self.give_back(claims)
+            elif error is not None:
+                request.fail(error)
+            elif claims or not isinstance(request, Waiting) or request.time_is_up:
+                request.give(claims)
+            else:
+                unserved.append(request)
+        self._line.extendleft(reversed(unserved))
+        if self._closed:
+            self._answer_all()
+        else:
+            self._match()
+
+    def _close_until(self, again_ms: int) -> None:
+        self._shut = True
+        if again_ms:
+            pause_s = max(again_ms - self._store.clock.now_ms(), 1) / 1000
+            self._loop.call_later(pause_s, self.open, context=self._context)
+
+    def give_back(self, claims: list[Claim]) -> None:
+        """Let others have them; the attempts do not count."""
+        if claims:
+            self._spawn(self._release(claims))
+
+    async def _quarantine(self, entries: dict[Key, OncewardError]) -> None:
+        """Put jobs that cannot be read where operators see them."""
+        for entry, error in entries.items():
+            await quarantine(self._store, self._schedule, entry, error)
+
+    async def _release(self, claims: list[Claim]) -> None:
+        async def release(tx: Transaction) -> None:
+            for claim in claims:
+                try:
+                    await self._schedule.release(tx, claim.id, claim.token)
+                except (NoSuchJob, StaleToken):
+                    pass  # the lease is over: that has given it back
+
+        for tries in range(limits.GIVE_BACK_TRIES_MAX):
+            try:
+                await self._store.run(release)
+                return
+            except PASSING:
+                if self._closed:
+                    return
+            except OncewardError:
+                return
+            await self._store.clock.sleep(limits.GIVE_BACK_PAUSE_S * 2**tries)
+        # Out of reach: they are free again when their lease is over.

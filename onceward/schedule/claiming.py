@@ -1,0 +1,146 @@
+"""A picker: claims the jobs of one queue for those who ask, the most urgent first.
+
+Several requests are served by one transaction, from several slots.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from onceward import limits
+from onceward.errors import Damaged, OncewardError
+from onceward.keys import Key
+from onceward.schedule import (
+    CLAIM_WRITES,
+    CLAIM_WRITES_SHARED,
+    Claim,
+    Quota,
+    Schedule,
+    priority_of,
+    quota,
+    slot_of_ready,
+    spend,
+)
+from onceward.schedule.claim_requests import Request
+from onceward.schedule.ready_entries import ReadyEntries
+from onceward.schedule.settings_cache import SettingsCache
+from onceward.store import Store
+from onceward.store.transaction import Transaction
+
+_ROOM = limits.COMMIT_WRITES_MAX - 1 - CLAIM_WRITES_SHARED
+CLAIMS_AT_ONCE = _ROOM // CLAIM_WRITES
+_LIMITED_AT_ONCE = _ROOM // (CLAIM_WRITES + 1)  # each takes a permit as well
+
+
+class Claimer:
+    """Finds ready jobs of a queue, and leases them."""
+
+    def __init__(
+        self,
+        queue: str,
+        store: Store,
+        schedule: Schedule,
+        queue_settings: SettingsCache,
+        ready_entries: ReadyEntries,
+    ) -> None:
+        self._queue = queue
+        self._shared = store.engine.shared
+        self._schedule = schedule
+        self._queue_settings = queue_settings
+        self._ready_entries = ready_entries
+
+    async def claim(
+        self, slots: dict[int, str], requests: Sequence[Request], tx: Transaction
+    ) -> tuple[list[list[Claim]], dict[int, str], Quota]:
+        """Claim jobs for these requests; returns them, the slots that may have more, and how
+        many jobs the queue's settings allowed."""
+        handed: list[list[Claim]] = [[] for _ in requests]
+        wanting = [n for n, request in enumerate(requests) for _ in range(request.most)]
+        del wanting[CLAIMS_AT_ONCE:]
+        settings = self._queue_settings(self._queue)
+        if settings.limit:
+            del wanting[_LIMITED_AT_ONCE:]
+        allowed = await quota(tx, self._queue, settings, len(wanting))
+        if not allowed.jobs:
+            return handed, slots, allowed
+        del wanting[allowed.jobs :]
+        permits, claimed = list(allowed.permits), 0
+        found, left = await self._find(tx, slots, len(wanting))
+        jobs_bytes = 0
+        for entry, key in found.items():
+            record = tx.seen.get(key)
+            jobs_bytes += len(record.value) if record is not None else 0
+            if jobs_bytes > limits.CLAIM_BYTES and claimed:
+                left = slots
+                break
+            request = requests[wanting[0]]
+            permit = permits[0] if permits else None
+            try:
+                claim = await self._schedule.claim(
+                    tx, entry, request.worker, request.lease_ms, permit, local=request.local
+                )
+            except OncewardError as error:
+                if error.code != "damaged":
+                    raise
+                self._ready_entries.set_aside(entry, error)
+                left.setdefault(slot_of_ready(entry[0]), "")
+                continue
+            if claim is None:
+                self._ready_entries.take(slot_of_ready(entry[0]), entry[1])
+            else:
+                handed[wanting.pop(0)].append(claim)
+                claimed += 1
+                del permits[:1]
+        await spend(tx, self._queue, settings, claimed)
+        return handed, left, allowed
+
+    async def _find(
+        self, tx: Transaction, slots: dict[int, str], most: int
+    ) -> tuple[dict[Key, Key], dict[int, str]]:
+        """The most urgent ready entries with the keys of their jobs; and the slots that may have
+        more, with the next one."""
+        # Where senders take turns, whose turn is first comes first, whatever the slot.
+        urgency = _turn if self._queue_settings(self._queue).fair else priority_of
+        pages: dict[int, dict[Key, Key]] = {}
+        cut: set[int] = set()
+        # One slot may have enough. If not, most have little, and where a call is a journey
+        # several are asked together.
+        unseen, sharing, urgent = list(slots), 1, 0
+        seen: list[Key] = []
+        while unseen and urgent < most:
+            asked, unseen = unseen[:sharing], unseen[sharing:]
+            # One more than needed, to see what is next.
+            looks = [self._ready_entries.first(tx, slot, most + 1) for slot in asked]
+            found = [await looks[0]] if len(looks) == 1 else await asyncio.gather(*looks)
+            for slot, (entries, more) in zip(asked, found, strict=True):
+                pages[slot] = entries
+                seen += entries
+                if more:
+                    cut.add(slot)
+            # What is less urgent than what the next slot may have has to wait until that is known.
+            urgent = len(seen)
+            if unseen and urgent >= most:
+                next_urgency = urgency(slots[unseen[0]])
+                urgent = sum([urgency(sort) <= next_urgency for _, sort in seen])
+            sharing = max(most - urgent, limits.READERS) if self._shared else 1
+        seen.sort(key=lambda entry: urgency(entry[1]))
+        chosen = {entry: pages[slot_of_ready(entry[0])][entry] for entry in seen[:most]}
+        left = {slot: slots[slot] for slot in slots if slot not in pages}
+        for slot in pages:
+            rest = [entry for entry in pages[slot] if entry not in chosen]
+            if rest:
+                left[slot] = rest[0][1]
+            elif slot in cut:
+                left[slot] = slots[slot]
+        try:
+            await tx.fetch([*chosen, *chosen.values()])
+        except Damaged:
+            pass  # each is read for itself, and those that can be read are handed out
+        return chosen, left
+
+
+def _turn(sort: str) -> int:
+    """Priority and turn of a ready entry, by its sort key; one that does not say is the first."""
+    try:
+        return int(sort[:16] + sort[17:33])
+    except ValueError:
+        return 0

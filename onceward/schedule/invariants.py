@@ -1,0 +1,183 @@
+"""What must hold between the records of the schedule: for `onceward check`, and for tests."""
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from onceward.engine.base import Record
+from onceward.engine.invariants import Lookup, Part, Rule, decodes
+from onceward.errors import OncewardError
+from onceward.keys import Key
+from onceward.schedule.records import (
+    JOB_DUE,
+    LEASE_DUE,
+    Accepted,
+    Gate,
+    Job,
+    Lease,
+    Order,
+    dead_partition,
+    due_partition,
+    job_key,
+    lease_key,
+    line_partition,
+    order_head_key,
+    parked_partition,
+    permit_key,
+    ready_partition,
+    slot_of,
+)
+from onceward.schedule.settings import SETTINGS, Settings
+
+T = TypeVar("T")
+
+_STATES = ("waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled")
+_HEAD_STATES = ("due", "parked", "ready", "leased", "dead", "doubt")
+
+
+def _due(record: Record, get: Lookup) -> Iterator[str]:
+    words = record.key[1].split("#")
+    id_, kind = words[1] if len(words) > 1 else "", words[-1]
+    if kind == JOB_DUE:
+        yield from _stands_there(record, id_, "due", get)
+    elif kind == LEASE_DUE and _job(id_, get) is None:
+        # Whether it is leased does not matter: a lease that was renewed leaves entries over.
+        yield f"there is no job {id_!r}"
+
+
+def _ready(record: Record, get: Lookup) -> Iterator[str]:
+    yield from _stands_there(record, _read(record, Any), "ready", get)
+
+
+def _line(record: Record, get: Lookup) -> Iterator[str]:
+    yield from _stands_there(record, _read(record, Any), "waiting", get)
+
+
+def _parked(record: Record, get: Lookup) -> Iterator[str]:
+    yield from _stands_there(record, _read(record, Any), "parked", get)
+
+
+def _dead(record: Record, get: Lookup) -> Iterator[str]:
+    state = _read(record, str)
+    if state not in ("dead", "doubt"):
+        yield "this is not an entry of a dead job"
+        return
+    yield from _stands_there(record, record.key[1].partition("#")[2], state, get)
+
+
+def _permit(record: Record, get: Lookup) -> Iterator[str]:
+    id_ = _read(record, Any)
+    job = _job(id_, get)
+    if job is None or job.state != "leased" or job.permit is None:
+        yield f"the job {id_!r} is not being worked on, but has a permit"
+    elif permit_key(job.queue, job.permit) != record.key:
+        yield f"the job {id_!r} has another permit"
+
+
+def _inbox(record: Record, get: Lookup) -> Iterator[str]:
+    accepted = _read(record, Accepted)
+    if accepted is None:
+        yield "this is not the record of a dedupe key"
+    elif not accepted.state and _job(accepted.id, get) is None:
+        yield f"there is no job {accepted.id!r}"
+
+
+def _gate(record: Record, get: Lookup) -> Iterator[str]:
+    gate = _read(record, Gate)
+    if gate is None or min(gate.inside, gate.next, gate.parked) < 0:
+        yield "this is not the gate of a limit key"
+
+
+def _stands_there(record: Record, id_: Any, state: str, get: Lookup) -> Iterator[str]:
+    job = _job(id_, get)
+    if job is None:
+        yield f"there is no job {id_!r}"
+    elif job.state != state or _place(id_, job) != record.key:
+        yield f"the job {id_} does not stand here: it is {job.state}"
+
+
+def _order(record: Record, get: Lookup) -> Iterator[str]:
+    order = _read(record, Order)
+    head = None if order is None else _job(order.head, get)
+    if order is None or head is None:
+        yield "there is no job at the head of this order key"
+    elif _head_key(order.head, head) != record.key or head.state not in _HEAD_STATES:
+        yield f"the job {order.head} is not its head: it is {head.state}"
+
+
+def _jobs(record: Record, get: Lookup) -> Iterator[str]:
+    id_, _, what = record.key[1].partition("#")
+    if what == "lease" and _read(record, Lease) is None:
+        yield "this is not a lease of a job"
+    if what not in ("job", "lease", "steps"):
+        yield "jobs have no such record"
+    if what != "job":
+        return
+    job = _read(record, Job)
+    if job is None or job.state not in _STATES:
+        yield "this is not a job"
+        return
+    place = _place(id_, job)
+    renewed = job.state == "leased" and get(lease_key(id_)) is not None
+    if place is not None and get(place) is None and not renewed:
+        yield f"the job is {job.state}, but does not stand in {'/'.join(place)}"
+    if job.permit is not None and get(permit_key(job.queue, job.permit)) is None:
+        yield f"the job has the permit {job.permit}, which is not there"
+    if job.order_key is not None and job.state not in ("done", "dead", "doubt", "cancelled"):
+        head = get(_head_key(id_, job))
+        order = None if head is None else _read(head, Order)
+        if order is None or (order.head == id_) == (job.state == "waiting"):
+            yield f"the job is {job.state}, but the head of its order key says otherwise"
+
+
+def _place(id_: str, job: Job) -> Key | None:
+    """Where the job should have an entry."""
+    slot = slot_of(id_)
+    if job.state in ("due", "leased"):
+        return due_partition(slot), job.place
+    if job.state == "ready":
+        return ready_partition(slot, job.queue), job.place
+    if job.state == "parked":
+        return parked_partition(job.queue, job.limit_key or ""), job.place
+    if job.state in ("dead", "doubt"):
+        return dead_partition(job.queue), job.place
+    if job.state == "waiting":
+        return line_partition(slot, job.queue, job.order_key or ""), job.place
+    return None
+
+
+def _head_key(id_: str, job: Job) -> Key:
+    return order_head_key(slot_of(id_), job.queue, job.order_key or "")
+
+
+def _job(id_: Any, get: Lookup) -> Job | None:
+    try:
+        record = get(job_key(id_))
+    except (OncewardError, TypeError):
+        return None
+    return None if record is None else _read(record, Job)
+
+
+def _read(record: Record, type: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(record.value, type=type)
+    except msgspec.DecodeError:
+        return None
+
+
+RULES = [
+    Rule("due", _due),
+    Rule("ready", _ready),
+    Rule("line", _line),
+    Rule("order", _order),
+    Rule("job", _jobs),
+    Rule("parked", _parked),
+    Rule("dead", _dead),
+    Rule("permit", _permit),
+    Rule("inbox", _inbox),
+    Rule("limit", _gate),
+    decodes("rate", float, "the time of the next job of a queue"),
+    decodes(SETTINGS, Settings, "the settings of a queue"),
+]
+PART = Part("schedule", RULES, due=(JOB_DUE, LEASE_DUE))

@@ -1,0 +1,340 @@
+"""Placement: which node looks after which slots.
+
+Every node has a record that it changes at each heartbeat. A node is gone when an
+observer has seen that record unchanged for the full lease on the observer's own clock:
+then the observer removes the record, and whoever the slots belong to by then takes them.
+A node that stops in good order gives up its record and its slots at once. A node that
+finds its own record gone (it was paused, or cut off) owns nothing any more, and starts
+again under a new name; a name is never used twice.
+
+Slots are divided evenly by rendezvous hashing over the nodes alive: each node works out
+for itself which slots should be its own, gives up those that should not, and takes those
+that should as soon as nobody alive has them. A slot is taken in a commit that checks the
+taker's own record and that of the owner before. Two owners by mistake are possible for a
+moment and harmless: what they do are versioned writes, and one of them loses.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import PASSING, OncewardError
+from onceward.keys import Key
+from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.store.values import decode
+
+NODES = "node"
+SLOTS = "slot"
+# Each may have an owner of its own, whose record is checked as well.
+_SLOTS_AT_ONCE = 48
+# One write each.
+_NODES_AT_ONCE = limits.COMMIT_WRITES_MAX - 1
+
+
+class Heartbeat(msgspec.Struct):
+    """A node's record: it is alive while this changes."""
+
+    count: int
+    lease_ms: int = limits.NODE_LEASE_MS
+    """It is gone when it was seen unchanged for so long."""
+
+
+class Slot(msgspec.Struct):
+    """A slot's record, changed only when it changes hands. `owner` is empty between two."""
+
+    owner: str
+    epoch: int
+
+
+def slot_key(slot: int) -> Key:
+    return SLOTS, f"{slot:04d}"
+
+
+def divide(slots: int, nodes: Iterable[str]) -> dict[str, set[int]]:
+    """The share of each node, the same for whoever works it out.
+
+    Each slot goes to the node with the highest draw for it that has room left, so that no
+    share is larger than it must be, and few slots move when a node comes or goes.
+    """
+    shares: dict[str, set[int]] = {node: set() for node in nodes}
+    room = -(-slots // len(shares))
+    for slot in range(slots):
+        nodes_left = [node for node in shares if len(shares[node]) < room]
+        shares[max(nodes_left, key=lambda node: _draw(slot, node))].add(slot)
+    return shares
+
+
+def _draw(slot: int, node: str) -> tuple[bytes, str]:
+    return blake2b(f"{slot}:{node}".encode(), digest_size=8).digest(), node
+
+
+class Watchlist:
+    """For how long each other node's record was seen unchanged, by this node's own clock.
+
+    From one look to the next counts at most the time between two beats of that node: who
+    could not look for a while, since the engine was away, knows that others may not have
+    been able to beat.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[Heartbeat, int]] = {}
+        self._looked_ns = 0
+
+    def look(self, beats: dict[str, Heartbeat], at_ns: int) -> None:
+        """Note what was read before `at_ns`."""
+        passed_ns = at_ns - self._looked_ns
+        self._looked_ns = at_ns
+        before, self._seen = self._seen, {}
+        for node, beat in beats.items():
+            unchanged_ns = 0
+            if node in before and before[node][0] == beat:
+                beat_ns = beat.lease_ms * 1_000_000 // limits.BEATS_PER_LEASE
+                unchanged_ns = before[node][1] + min(passed_ns, beat_ns)
+            self._seen[node] = beat, unchanged_ns
+
+    @property
+    def gone(self) -> dict[str, Heartbeat]:
+        """Nodes unchanged for their full lease, with their last beat."""
+        return {
+            node: beat
+            for node, (beat, unchanged_ns) in self._seen.items()
+            if unchanged_ns >= beat.lease_ms * 1_000_000
+        }
+
+
+class Placement:
+    """This node's share of the slots: `owned` is kept up to date while `run` runs."""
+
+    def __init__(
+        self,
+        store: Store,
+        slots: int,
+        *,
+        name: str = "node",
+        lease_ms: int = limits.NODE_LEASE_MS,
+    ) -> None:
+        self.node = ""
+        """The name of this node's record; empty while it has none."""
+        self.slots = slots
+        self.owned: set[int] = set()
+        self._store = store
+        self._name = name
+        self._lease_ms = lease_ms
+        self._stepped_ns = 0
+        self._held_until_ns = 0
+        self._watchlist = Watchlist()
+        self._divided: tuple[tuple[str, ...], dict[str, set[int]]] = ((), {})
+        self._changed = asyncio.Event()
+        self._hooks: list[Callable[[set[int], set[int]], None]] = []
+        self._stopping = False
+
+    def on_change(self, hook: Callable[[set[int], set[int]], None]) -> None:
+        """Call `hook` with the slots gained and lost, when they are; it must not raise."""
+        self._hooks.append(hook)
+
+    def holds(self, slot: int) -> bool:
+        """Whether the slot is this node's, and its lease has not run out meanwhile."""
+        return slot in self.owned and self._holds_lease()
+
+    async def run(self) -> None:
+        """Beat, look, take and give until `stop`; then give up all at once.
+
+        Trouble with the engine is waited out; when it lasts for a lease, nothing is owned.
+        """
+        # Slots alone are watched: they change when a share does. Every beat changes a node's
+        # record; nodes that answered each other's beats with beats would never rest.
+        with self._store.engine.watch(SLOTS) as watch:
+            watch.on_hint = self._changed.set
+            while not self._stopping:
+                self._changed.clear()
+                steps = limits.BEATS_PER_LEASE
+                try:
+                    await self.step()
+                except PASSING:
+                    steps = limits.BEAT_TRIES_PER_LEASE
+                if not self._holds_lease():
+                    self._own(set())
+                await self._pause(self._lease_ms / steps / 1000)
+        await self._leave()
+
+    def stop(self) -> None:
+        """Let `run` come to its end."""
+        self._stopping = True
+        self._changed.set()
+
+    async def step(self) -> None:
+        """One heartbeat, one look around, and what follows from it."""
+        self._stepped_ns = self._store.clock.elapsed_ns()
+        await self._beat()
+        alive = await self._look()
+        if self.node not in alive:
+            return  # given up by the others since the beat: the next one finds out
+        rightful = self._share(alive)
+        owners = {int(sort): slot.owner for sort, slot in await self._read(SLOTS, Slot)}
+        mine = {slot for slot, owner in owners.items() if owner == self.node}
+        surplus = sorted(mine - rightful)
+        self._own(mine & rightful)
+        for start in range(0, len(surplus), _SLOTS_AT_ONCE):
+            await self._give(surplus[start : start + _SLOTS_AT_ONCE])
+        free = sorted(slot for slot in rightful - mine if owners.get(slot) not in alive)
+        for start in range(0, len(free), _SLOTS_AT_ONCE):
+            taken = await self._take(free[start : start + _SLOTS_AT_ONCE])
+            self._own(self.owned | taken)
+
+    async def _pause(self, step_s: float) -> None:
+        # Never without letting others run, whatever has changed.
+        await asyncio.sleep(0)
+        # From one beat's start to the next one's, also if the process stood still in between.
+        passed_ns = self._store.clock.elapsed_ns() - self._stepped_ns
+        left_s = step_s - passed_ns / 1e9
+        try:
+            async with asyncio.timeout(max(left_s, 0)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _beat(self) -> None:
+        before_ns = self._store.clock.elapsed_ns()
+
+        async def beat(tx: Transaction) -> bool:
+            key = (NODES, self.node)
+            [record] = (
+                await tx.get_many([key], Heartbeat, skip_damaged=True) if self.node else [None]
+            )
+            if record is None:
+                return False
+            tx.put(key, Heartbeat(record.count + 1, self._lease_ms))
+            return True
+
+        if not await self._store.run(beat):
+            # Never registered, or given up by the others: start anew under a new name.
+            self._own(set())
+            self.node = f"{self._name}~{self._store.ids.new()}"
+
+            async def register(tx: Transaction) -> None:
+                tx.put((NODES, self.node), Heartbeat(1, self._lease_ms))
+
+            await self._store.run(register)
+        # The lease counts from before the renewal was sent.
+        self._held_until_ns = before_ns + self._lease_ms * 1_000_000
+
+    async def _look(self) -> set[str]:
+        """The nodes alive; those that are gone are removed."""
+        beats: dict[str, Heartbeat] = dict(await self._read(NODES, Heartbeat))
+        alive = set(beats)
+        beats.pop(self.node, None)
+        gone = beats  # what they used is this process's own now, if nobody shares the database
+        if self._store.engine.shared:
+            self._watchlist.look(beats, self._store.clock.elapsed_ns())
+            gone = self._watchlist.gone
+        nodes = sorted(gone)
+        for start in range(0, len(nodes), _NODES_AT_ONCE):
+            some = {node: gone[node] for node in nodes[start : start + _NODES_AT_ONCE]}
+            alive -= await self._bury(some)
+        return alive
+
+    async def _bury(self, gone: dict[str, Heartbeat]) -> set[str]:
+        """Remove the records of nodes, unless they have changed after all; returns whose.
+
+        Many in one commit: after a crash loop there are many, and this node's lease must not
+        run out over them.
+        """
+
+        async def bury(tx: Transaction) -> set[str]:
+            beats = await tx.get_many(
+                [(NODES, node) for node in gone], Heartbeat, skip_damaged=True
+            )
+            buried: set[str] = set()
+            for (node, last), beat in zip(gone.items(), beats, strict=True):
+                if beat is None or beat.count == last.count:
+                    tx.delete((NODES, node))
+                    buried.add(node)
+            return buried
+
+        return await self._store.run(bury)
+
+    def _share(self, alive: set[str]) -> set[int]:
+        nodes = tuple(sorted(alive))
+        if self._divided[0] != nodes:
+            self._divided = nodes, divide(self.slots, nodes)
+        return self._divided[1][self.node]
+
+    async def _give(self, slots: list[int]) -> None:
+        async def give(tx: Transaction) -> None:
+            records = await tx.get_many([slot_key(slot) for slot in slots], Slot, skip_damaged=True)
+            for slot, record in zip(slots, records, strict=True):
+                if record is not None and record.owner == self.node:
+                    tx.put(slot_key(slot), Slot("", record.epoch))
+
+        await self._store.run(give)
+
+    async def _take(self, slots: list[int]) -> set[int]:
+        """Take those of the slots that nobody alive owns; returns which."""
+
+        async def take(tx: Transaction) -> set[int]:
+            taken: set[int] = set()
+            if await tx.get((NODES, self.node), Heartbeat) is None:
+                return taken
+            records = await tx.get_many([slot_key(slot) for slot in slots], Slot, skip_damaged=True)
+            owners = sorted({record.owner for record in records if record and record.owner})
+            beats = await tx.get_many(
+                [(NODES, owner) for owner in owners], Heartbeat, skip_damaged=True
+            )
+            alive = {owner for owner, beat in zip(owners, beats, strict=True) if beat}
+            for slot, record in zip(slots, records, strict=True):
+                if record is None or record.owner not in alive:
+                    tx.put(slot_key(slot), Slot(self.node, record.epoch + 1 if record else 1))
+                    taken.add(slot)
+            return taken
+
+        return await self._store.run(take)
+
+    async def _leave(self) -> None:
+        """Give up the record and the slots, so that others need not wait for the lease."""
+        owned = sorted(self.owned)
+        self._own(set())
+
+        async def leave(tx: Transaction) -> None:
+            tx.delete((NODES, self.node))
+
+        try:
+            # First the record: the others leave this node out of account from then on, and
+            # the slots' changes make them look.
+            if self.node:
+                await self._store.run(leave)
+            for start in range(0, len(owned), _SLOTS_AT_ONCE):
+                await self._give(owned[start : start + _SLOTS_AT_ONCE])
+        except PASSING:
+            pass  # out of reach: the others find out when the lease is over
+
+    async def _read(self, partition: str, type: type[msgspec.Struct]) -> list[tuple[str, Any]]:
+        # Past the store: what follows from this is decided again in transactions.
+        records = await self._store.engine.scan(
+            partition,
+            self._store.clock.now_ms(),
+            limit=limits.SCAN_RECORDS_MAX,
+            skip_damaged=True,
+        )
+        found: list[tuple[str, Any]] = []
+        for record in records:
+            try:
+                found.append((record.key[1], decode(record.value, type, record.key)))
+            except OncewardError as error:
+                # A node without a heartbeat is gone, and a slot without an owner is free.
+                self._store.alarms.damaged(record.key, error.message)
+        return found
+
+    def _holds_lease(self) -> bool:
+        return self._store.clock.elapsed_ns() < self._held_until_ns
+
+    def _own(self, slots: set[int]) -> None:
+        gained, lost = slots - self.owned, self.owned - slots
+        self.owned = slots
+        if gained or lost:
+            for hook in self._hooks:
+                hook(gained, lost)

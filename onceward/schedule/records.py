@@ -1,0 +1,412 @@
+"""The records of the schedule: what they hold, where they stand, what they may contain."""
+
+import math
+import re
+from functools import lru_cache
+from typing import Any, TypeVar
+from zlib import crc32
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.errors import BadInput, NoSuchJob, TooLarge
+from onceward.ids import LENGTH
+from onceward.keys import Key
+from onceward.store.values import encode
+
+T = TypeVar("T")
+
+PRIORITY_DEFAULT = 5
+# The kinds of entries in due that belong to the schedule itself.
+JOB_DUE = "job"
+LEASE_DUE = "lease"
+
+_QUEUE_NAME = re.compile(rf"[A-Za-z0-9._:-]{{1,{limits.QUEUE_CHARS_MAX}}}")
+
+
+class Attempt(msgspec.Struct, frozen=True, array_like=True):
+    """An attempt at a job that ended badly."""
+
+    attempt: int
+    ended_ms: int
+    worker: str
+    reason: str
+
+
+class Settlement(msgspec.Struct, frozen=True, array_like=True):
+    """Someone has said what became of a step in doubt."""
+
+    settled_ms: int
+    step: str
+    done: bool
+    by: str = ""
+    """The caller's id; empty: code of the application."""
+    reason: str = ""
+
+
+class Effect(msgspec.Struct, frozen=True, array_like=True):
+    """Something that the commit of a job has made, beside the end of the job."""
+
+    kind: str
+    """step, job, timer, room or record."""
+    name: str
+    """Its id, or the key of the record."""
+    caller: str = ""
+    """Of a timer: whose it is."""
+
+
+class Dedupe(msgspec.Struct, frozen=True, array_like=True):
+    """The record by which a job's duplicates are known: kept while the job lives, and for
+    as long as its queue says after its end."""
+
+    partition: str
+    sort: str
+    fingerprint: str
+
+    @property
+    def key(self) -> str | None:
+        """The key as it was sent; None if it was too long to stand in a record."""
+        return None if self.sort.startswith("!") else keys.split(self.sort)[-1]
+
+
+class Accepted(msgspec.Struct):
+    """What stands in that record."""
+
+    id: str
+    fingerprint: str
+    state: str = ""
+    """How the job ended, once it has."""
+    differences: int = 0
+    """How often the same key came with another body, where that is only recorded."""
+
+
+class Job(msgspec.Struct, omit_defaults=True):
+    """The record of a job."""
+
+    queue: str
+    body: Any
+    state: str
+    made_ms: int
+    due_ms: int = 0
+    priority: int = PRIORITY_DEFAULT
+    order_key: str | None = None
+    attempts_max: int = 0
+    """After how many attempts a failure is final; 0: never."""
+    place: str = ""
+    """The sort key of its entry in due, ready, line, parked or dead, to find it again."""
+    attempt: int = 0
+    token: str = ""
+    """Held by the worker of this attempt; nobody else can complete, extend or fail it."""
+    worker: str = ""
+    """Who holds the lease, or held it last."""
+    reason: str = ""
+    """Why the last attempt failed."""
+    limit_key: str | None = None
+    gated: bool = False
+    """Whether it holds one of the places of its limit key."""
+    permit: int | None = None
+    """Its permit, if its queue has a limit and it is being worked on."""
+    dedupe: Dedupe | None = None
+    result: Any = None
+    ended_ms: int = 0
+    history: list[Attempt] = []
+    """The last attempts that failed."""
+    settled: list[Settlement] = []
+    """The last settlements of its steps."""
+    stepped: bool = False
+    """Whether its attempts have recorded steps, which go when it ends."""
+    cut_off: bool = False
+    """Whether the lease of its last attempt ran out: by a crash, maybe of its own making."""
+    caller: str = ""
+    """Who has sent it, where that matters."""
+    ended_by: str = ""
+    """The token of the attempt that has completed or failed it, until the next one."""
+    cause: Effect | None = None
+    """The job or timer whose commit has sent it."""
+    effects: list[Effect] = []
+    """What its own commit has made: the first few."""
+    since_ms: int = 0
+    """Since when it counts as ready, however often it is given back; 0: since it is."""
+    quarantined: bool = False
+    """Whether this stands for a record that could not be read; the body is what was left of it."""
+
+
+class Intent(msgspec.Struct):
+    """What of a step says whether it is in doubt: intended by an attempt, and not done."""
+
+    intent: int = 0
+    done: bool = False
+
+
+class Lease(msgspec.Struct):
+    """A lease that was renewed: it counts instead of the job's own, for the same token.
+
+    The record expires when the lease does.
+    """
+
+    token: str
+    until_ms: int
+
+
+class Order(msgspec.Struct):
+    """The head of an order key, and where the next one joins the line behind it."""
+
+    head: str
+    next: int = 0
+    waiting: int = 0
+
+
+class Gate(msgspec.Struct):
+    """How many jobs of a limit key are past the gate, and how many are parked before it."""
+
+    inside: int = 0
+    next: int = 0
+    parked: int = 0
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a worker gets: the job, and what proves that this attempt is its own."""
+
+    id: str
+    queue: str
+    body: Any
+    attempt: int
+    token: str
+    lease_until_ms: int
+    order_key: str | None = None
+    priority: int = PRIORITY_DEFAULT
+    due_ms: int = 0
+    made_ms: int = 0
+    reason: str = ""
+    """Why the attempt before this one failed."""
+    stepped: bool = False
+    """Whether earlier attempts have recorded steps."""
+    suspect: bool = False
+    """Whether this is the last attempt, after one that was cut off: better run it alone."""
+    dedupe: Dedupe | None = None
+
+
+# Both are needed again and again while a job is worked on.
+@lru_cache(maxsize=8_192)
+def slot_of(id_: Any) -> int:
+    """The slot that a job's id contains; raises `NoSuchJob` if it is no job's id."""
+    if isinstance(id_, str) and len(id_) == LENGTH + 3 and id_.isascii() and id_.isalnum():
+        try:
+            return int(id_[LENGTH:], 16)
+        except ValueError:
+            pass
+    raise _not_an_id(id_)
+
+
+def admit_id(id_: Any) -> None:
+    """Raise `NoSuchJob` for what is no text: `slot_of` and `job_key` look ids up as they come."""
+    if not isinstance(id_, str):
+        raise _not_an_id(id_)
+
+
+def _not_an_id(id_: Any) -> NoSuchJob:
+    shown = str(id_)[:100]
+    return NoSuchJob(f"{shown!r} is not the id of a job", id=shown)
+
+
+@lru_cache(maxsize=8_192)
+def job_key(id_: str) -> Key:
+    return job_partition(slot_of(id_)), f"{id_}#job"
+
+
+def job_partition(slot: int) -> str:
+    return f"job#{slot:04d}"
+
+
+def lease_key(id_: str) -> Key:
+    return job_partition(slot_of(id_)), f"{id_}#lease"
+
+
+def steps_key(id_: str) -> Key:
+    return job_partition(slot_of(id_)), f"{id_}#steps"
+
+
+def due_partition(slot: int) -> str:
+    return f"due#{slot:04d}"
+
+
+def due_ms_of(sort: str) -> int:
+    """When an entry in due is due, by its sort key; one that does not say is due at once."""
+    try:
+        return int(sort[:16])
+    except ValueError:
+        return 0
+
+
+def ready_partition(slot: int, queue: str) -> str:
+    return f"ready#{slot:04d}#{queue}"
+
+
+def slot_of_ready(partition: str) -> int:
+    """The slot of a partition of ready entries."""
+    return int(partition[6:10])
+
+
+def priority_of(sort: str) -> int:
+    """How urgent a ready entry is, by its sort key; one that does not say is the first."""
+    try:
+        return int(sort[:16])
+    except ValueError:
+        return 0
+
+
+def order_head_key(slot: int, queue: str, order_key: str) -> Key:
+    return f"order#{slot:04d}", keys.join(queue, order_key)
+
+
+def line_partition(slot: int, queue: str, order_key: str) -> str:
+    return keys.join("line", f"{slot:04d}", queue, order_key)
+
+
+def gate_key(queue: str, limit_key: str) -> Key:
+    sort = keys.join(queue, limit_key)
+    return f"limit#{crc32(sort.encode()) & 0xFF:02x}", sort
+
+
+def parked_partition(queue: str, limit_key: str) -> str:
+    return keys.join("parked", queue, limit_key)
+
+
+def permit_partition(queue: str) -> str:
+    return keys.join("permit", queue)
+
+
+def permit_key(queue: str, number: int) -> Key:
+    return permit_partition(queue), keys.number(number)
+
+
+def rate_key(queue: str) -> Key:
+    return "rate", keys.join(queue)
+
+
+def dead_partition(queue: str) -> str:
+    return keys.join("dead", queue)
+
+
+def admit_queue(queue: Any) -> None:
+    if not isinstance(queue, str) or not _is_queue(queue):
+        raise BadInput(
+            f"a queue's name has 1 to {limits.QUEUE_CHARS_MAX} letters, digits and . _ : -, "
+            f"not {str(queue)[:200]!r}",
+            code="bad_name",
+        )
+
+
+@lru_cache(maxsize=1_024)
+def _is_queue(name: str) -> bool:
+    return _QUEUE_NAME.fullmatch(name) is not None
+
+
+def admit_worker(worker: str) -> None:
+    _admit_text("a worker's name", worker)
+    if not 0 < len(worker) <= limits.WORKER_CHARS_MAX:
+        raise BadInput(
+            f"a worker's name has 1 to {limits.WORKER_CHARS_MAX} characters, not {len(worker)}"
+        )
+
+
+def admit_lease(lease_ms: int) -> None:
+    if not is_whole(lease_ms) or not 0 < lease_ms <= limits.LEASE_MS_MAX:
+        raise BadInput(f"a lease has 1 to {limits.LEASE_MS_MAX} ms, not {lease_ms!r}")
+
+
+def admit_job(
+    queue: str,
+    body: Any,
+    due_ms: int = 0,
+    order_key: str | None = None,
+    limit_key: str | None = None,
+    priority: int = PRIORITY_DEFAULT,
+    attempts_max: int = 0,
+) -> None:
+    """Raise `BadInput` for what cannot be a job, before anything of it is written."""
+    admit_queue(queue)
+    admit_time(due_ms)
+    if order_key is not None:
+        _admit_spread("an order key", order_key)
+    if limit_key is not None:
+        _admit_spread("a limit key", limit_key)
+    if not is_whole(priority) or not 0 <= priority <= limits.PRIORITY_MAX:
+        raise BadInput(f"a priority is 0 (first) to {limits.PRIORITY_MAX}, not {priority!r}")
+    if not is_whole(attempts_max) or attempts_max < 0:
+        raise BadInput(
+            f"the number of attempts is 1 or more, or 0 for no end, not {attempts_max!r}"
+        )
+    body_bytes = len(encode(body, (queue, "body")))
+    if body_bytes > limits.BODY_BYTES_MAX:
+        raise TooLarge(
+            f"a job's body has at most {limits.BODY_BYTES_MAX} bytes as JSON, not {body_bytes}",
+            code="value_too_large",
+        )
+
+
+def _admit_spread(what: str, key: str) -> None:
+    _admit_text(what, key)
+    key_bytes = len(key.encode())
+    if not 0 < key_bytes <= limits.ORDER_KEY_BYTES_MAX:
+        raise BadInput(
+            f"{what} has 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, not {key_bytes}", code="bad_key"
+        )
+
+
+def _admit_text(what: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_key")
+    keys.join(text)  # raises for what no record can hold
+
+
+def admit_time(time_ms: int) -> None:
+    if not is_whole(time_ms) or not 0 <= time_ms <= limits.KEY_NUMBER_MAX:
+        raise BadInput(
+            f"a time is 0 to {limits.KEY_NUMBER_MAX} whole ms since 1970, not {time_ms!r}"
+        )
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a record will say a value as a whole number: true and 1.5 could not be read again
+    as one, and the job with it."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def milliseconds(seconds: Any, what: str, most_s: float = limits.DELAY_S_MAX) -> int:
+    """A length of time that a caller gave in seconds, never shorter; raises `BadInput`."""
+    # True is a number to Python, and nobody means one second by it.
+    if isinstance(seconds, int | float) and type(seconds) is not bool and 0 <= seconds <= most_s:
+        return math.ceil(round(seconds * 1000, 6))
+    raise BadInput(f"{what} is 0 to {most_s} seconds, not {str(seconds)[:100]}")
+
+
+def admit_reason(reason: Any) -> None:
+    if not isinstance(reason, str):
+        raise BadInput(f"a reason is text, not {type(reason).__name__}")
+
+
+def reason_text(reason: str) -> str:
+    """A reason as it is kept: cut to its limit, and without what no record can hold."""
+    text = reason[: limits.REASON_CHARS_MAX].encode(errors="backslashreplace")
+    return text[: limits.REASON_BYTES_MAX].decode(errors="ignore")
+
+
+def latest(history: list[Attempt]) -> list[Attempt]:
+    """The last attempts of a history, as many as there is room for beside the largest body."""
+    return _latest(history, limits.HISTORY_MAX, limits.HISTORY_BYTES_MAX)
+
+
+def latest_settled(settled: list[Settlement]) -> list[Settlement]:
+    """The same of settlements."""
+    return _latest(settled, limits.SETTLEMENTS_MAX, limits.SETTLEMENTS_BYTES_MAX)
+
+
+def _latest(entries: list[T], most: int, left_bytes: int) -> list[T]:
+    kept: list[T] = []
+    for entry in reversed(entries[-most:]):
+        left_bytes -= len(encode(entry, ("job", "history")))
+        if left_bytes < 0:
+            break
+        kept.insert(0, entry)
+    return kept

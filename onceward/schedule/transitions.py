@@ -1,0 +1,379 @@
+"""What can happen to a job. Every function takes a transaction."""
+
+from typing import Any, Final, Literal
+
+from onceward.errors import AlreadyEnded, NoSuchJob, NotDead, OncewardError, StaleToken
+from onceward.keys import Key
+from onceward.schedule.quota import take_permit
+from onceward.schedule.records import (
+    LEASE_DUE,
+    PRIORITY_DEFAULT,
+    Claim,
+    Effect,
+    Intent,
+    Job,
+    Lease,
+    admit_lease,
+    admit_queue,
+    admit_reason,
+    admit_time,
+    admit_worker,
+    dead_partition,
+    due_ms_of,
+    job_key,
+    lease_key,
+    order_head_key,
+    reason_text,
+    slot_of,
+    steps_key,
+)
+from onceward.schedule.settings import retry_pause_ms
+from onceward.schedule.states import Places, lease_place
+from onceward.schedule.waiting import (
+    become_head,
+)
+from onceward.store.transaction import Transaction
+
+# How many writes of a commit each transition takes at the most, reads that are checked
+# included. To place a job: its entry, and the gate of its limit key. To promote: the entry
+# goes, the job is written and placed. To claim: its entry goes, it is written, has an entry
+# in due, and takes a permit where there is a limit, one more; what counts for the rate is
+# shared by all claims of a commit. To end an attempt: its entry in due, the lease, the job and
+# its permit; the gate, and two jobs that get through it, each with its entries before and
+# after; and a retry is placed, or its steps are looked at, the job is listed as dead, a notice is
+# sent, and the next of its order key is placed. To complete, mostly: the entry in due, the job,
+# its steps, its permit and its dedupe record; and with an order key, the next one of that.
+_PLACE_WRITES = 2
+PROMOTE_WRITES = 2 + _PLACE_WRITES
+CLAIM_WRITES = 3
+CLAIM_WRITES_SHARED = 1
+_NOTICE_WRITES = 2
+_NEXT_WRITES = 3 + _PLACE_WRITES
+COMPLETE_WRITES = 5
+COMPLETE_ORDERED_WRITES = COMPLETE_WRITES + _NEXT_WRITES
+EXPIRE_WRITES = 1 + 4 + (1 + 2 * 3) + 2 + _NOTICE_WRITES + _NEXT_WRITES
+
+
+UNKNOWN_QUEUE: Final = "damaged"
+"""Where jobs are listed whose record cannot be read, and whose queue is not known otherwise."""
+AFTER_PAUSE: Final = "after the pause"
+"""In place of a time to retry at: after the pause that the queue's settings say."""
+RetryAt = int | Literal["after the pause"] | None
+"""A time in ms, `AFTER_PAUSE`, or None: never."""
+
+
+class Schedule(Places):
+    """The schedule of one database. `slots` was chosen when that was created."""
+
+    async def send(
+        self,
+        tx: Transaction,
+        queue: str,
+        body: Any,
+        *,
+        due_ms: int = 0,
+        order_key: str | None = None,
+        limit_key: str | None = None,
+        priority: int = PRIORITY_DEFAULT,
+        attempts_max: int | None = None,
+    ) -> str:
+        """Add a job, ready at once or due later; returns its id. Raises `BadInput`."""
+        admit_queue(queue)
+        self.admit(tx, queue)
+        id_, _ = await self.add(
+            tx,
+            queue,
+            body,
+            due_ms=due_ms,
+            order_key=order_key,
+            limit_key=limit_key,
+            priority=priority,
+            attempts_max=attempts_max,
+        )
+        return id_
+
+    async def promote(self, tx: Transaction, entry: Key) -> None:
+        """Make a job whose time has come ready. Does nothing if it is not due there any more."""
+        id_ = entry[1].split("#")[1]
+        job = await tx.get(job_key(id_), Job)
+        if job is None or job.state != "due" or job.place != entry[1]:
+            tx.delete(entry)
+        elif job.due_ms <= tx.now_ms:
+            tx.delete(entry)
+            await self._place(tx, id_, job, job.due_ms, new=job.attempt == 0)
+            tx.put(job_key(id_), job)
+
+    async def quarantine_entry(self, tx: Transaction, entry: Key) -> tuple[str, str, str] | None:
+        """End the job of an entry in ready or due whose record cannot be read; returns its id, its
+        queue and why. None if it can be read, or the entry is gone."""
+        if not await tx.has(entry):
+            return None
+        kind, _, rest = entry[0].partition("#")
+        id_ = entry[1].rpartition("#")[2] if kind == "ready" else entry[1].split("#")[1]
+        queue = rest[5:] if kind == "ready" else UNKNOWN_QUEUE
+        try:
+            await tx.get(job_key(id_), Job)
+            return None
+        except NoSuchJob as error:
+            tx.delete(entry)  # it names no job
+            return "", queue, error.message
+        except OncewardError as error:
+            if error.code != "damaged":
+                raise
+            tx.delete(entry)
+            job = await self.quarantine(tx, id_, queue, error.message)
+            return id_, job.queue, error.message
+
+    def read_to_promote(self, entry: Key) -> list[Key]:
+        return [job_key(entry[1].split("#")[1])]
+
+    async def claim(
+        self,
+        tx: Transaction,
+        entry: Key,
+        worker: str,
+        lease_ms: int,
+        permit: int | None = None,
+        *,
+        local: bool = False,
+    ) -> Claim | None:
+        """Lease a ready job to a worker; None if it is not ready there any more. A `local` one is
+        a handler of this process.
+
+        The caller asks for a `quota` beforehand, gives a permit out of it where there is a
+        limit, and calls `spend` for all it has claimed.
+        """
+        admit_worker(worker)
+        admit_lease(lease_ms)
+        if not await tx.has(entry):
+            return None
+        id_ = entry[1].rpartition("#")[2]
+        job = await tx.get(job_key(id_), Job)
+        tx.delete(entry)
+        if job is None or job.state != "ready" or job.place != entry[1]:
+            return None
+        if self.turns is not None and self.settings(job.queue).fair:
+            self.turns.started(job.queue, job.place)
+        if permit is not None:
+            job.permit = permit
+            take_permit(tx, job.queue, permit, id_)
+        claim = self._lease(tx, id_, job, worker, lease_ms, local=local)
+        tx.put(job_key(id_), job)
+        return claim
+
+    async def extend(self, tx: Transaction, id_: str, token: str, lease_ms: int) -> int:
+        """Renew a lease from now on; returns until when. Raises `StaleToken`, `NoSuchJob`.
+
+        It is never made shorter. The entry in due stays where it is: when its time comes,
+        it moves on to the new end.
+        """
+        admit_lease(lease_ms)
+        job = await self.held(tx, id_, token)
+        now_until_ms = await self._leased_until_ms(tx, id_, job)
+        until_ms = max(now_until_ms, tx.now_ms + lease_ms)
+        if until_ms > now_until_ms:
+            tx.put(lease_key(id_), Lease(token, until_ms), expires_at_ms=until_ms)
+        return until_ms
+
+    async def complete(
+        self,
+        tx: Transaction,
+        id_: str,
+        token: str,
+        result: Any = None,
+        effects: list[Effect] | None = None,
+    ) -> None:
+        """End a job well, in the same commit as its effects. Raises `StaleToken`, `NoSuchJob`.
+
+        Twice is an error, so that the effects cannot happen twice.
+        """
+        job = await self.held(tx, id_, token)
+        await self._unlease(tx, id_, job)
+        job.result, job.ended_by, job.effects = result, token, effects or []
+        await self._end(tx, id_, job, "done")
+
+    def read_to_complete(self, claim: Claim) -> list[Key]:
+        if claim.order_key is None:
+            return [job_key(claim.id)]
+        head_key = order_head_key(slot_of(claim.id), claim.queue, claim.order_key)
+        return [job_key(claim.id), head_key]
+
+    async def fail(
+        self,
+        tx: Transaction,
+        id_: str,
+        token: str,
+        reason: str,
+        retry_ms: RetryAt = AFTER_PAUSE,
+        *,
+        not_before_ms: int = 0,
+    ) -> str:
+        """End an attempt badly: the job is due again at `retry_ms` or, if that is not given,
+        after the pause its queue says, and not before `not_before_ms`; it is dead if `retry_ms` is
+        None or its attempts are used up, but in doubt if one of them was cut off in a step that is
+        to be done at most once. Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
+        admit_reason(reason)
+        for time_ms in (retry_ms, not_before_ms):
+            if time_ms is not None and time_ms != AFTER_PAUSE:
+                admit_time(time_ms)
+        job = await self.held(tx, id_, token)
+        job.cut_off, job.ended_by = False, token
+        await self._unlease(tx, id_, job)
+        await self._attempt_over(tx, id_, job, reason, retry_ms, not_before_ms)
+        return job.state
+
+    async def release(self, tx: Transaction, id_: str, token: str, due_ms: int = 0) -> None:
+        """Give a job back, at once or until a time: the attempt does not count.
+
+        Raises `StaleToken`, `NoSuchJob`.
+        """
+        admit_time(due_ms)
+        job = await self.held(tx, id_, token)
+        await self._unlease(tx, id_, job, leave=due_ms > tx.now_ms)
+        job.attempt -= 1
+        job.due_ms = max(job.due_ms, due_ms)
+        await self._place(tx, id_, job)
+        tx.put(job_key(id_), job)
+
+    async def hold(self, tx: Transaction, id_: str, token: str, reason: str) -> None:
+        """End an attempt of which nobody knows what it has done: the job stays as it is until
+        someone settles it. Raises `StaleToken`, `NoSuchJob`."""
+        job = await self.held(tx, id_, token)
+        await self._unlease(tx, id_, job)
+        self._note(tx, job, reason)
+        await self._end(tx, id_, job, "doubt")
+
+    async def cancel(self, tx: Transaction, id_: str, reason: str = "cancelled") -> None:
+        """End a job that has not ended, or forget one that is dead. A worker that holds it
+        cannot complete it any more. Raises `NoSuchJob`, `AlreadyEnded`."""
+        admit_reason(reason)
+        job = await self.get(tx, id_)
+        if job.state in ("done", "cancelled"):
+            raise AlreadyEnded(f"job {id_} is {job.state} already", id=id_, state=job.state)
+        was_in_line = job.state == "waiting"
+        await self._withdraw(tx, id_, job)
+        job.reason = reason_text(reason)
+        await self._end(tx, id_, job, "cancelled", promote=not was_in_line)
+
+    async def move(self, tx: Transaction, id_: str, due_ms: int) -> None:
+        """Let a job that waits be due at another time. Raises `NoSuchJob`, `AlreadyEnded` (or
+        being worked on)."""
+        admit_time(due_ms)
+        job = await self.get(tx, id_)
+        if job.state not in ("waiting", "due", "ready", "parked"):
+            raise AlreadyEnded(
+                f"job {id_} cannot be moved: it is {job.state}", id=id_, state=job.state
+            )
+        job.due_ms = due_ms
+        if job.state != "waiting":  # else it counts when it is the head of its order key
+            await self._withdraw(tx, id_, job)
+            await self._place(tx, id_, job)
+        tx.put(job_key(id_), job)
+
+    async def redrive(self, tx: Transaction, id_: str) -> None:
+        """Let a dead job try again from the first attempt on, behind all others of its order
+        key. Raises `NoSuchJob`, `NotDead`."""
+        job = await self.get(tx, id_)
+        if job.state not in ("dead", "doubt"):
+            raise NotDead(f"job {id_} is not dead: it is {job.state}", id=id_, state=job.state)
+        if job.quarantined:
+            raise NotDead(
+                f"the record of job {id_} could not be read, so it cannot be redriven. Send it "
+                "again, and cancel this one.",
+                id=id_,
+                state=job.state,
+            )
+        tx.delete((dead_partition(job.queue), job.place))
+        job.attempt, job.due_ms, job.ended_ms, job.cut_off = 0, 0, 0, False
+        if job.order_key is None or await become_head(tx, id_, job, job.order_key):
+            await self._place(tx, id_, job)
+        tx.put(job_key(id_), job)
+
+    async def expire(self, tx: Transaction, entry: Key) -> None:
+        """End an attempt whose lease ran out; or move the entry to where the lease now ends."""
+        _, id_, token, _ = entry[1].split("#")
+        if not await tx.has(entry):
+            return  # another owner of the slot has moved it already
+        job = await tx.get(job_key(id_), Job)
+        if job is None or job.token != token:
+            tx.delete(entry)  # left over from an attempt that has ended
+            return
+        until_ms = await self._leased_until_ms(tx, id_, job)
+        if until_ms > tx.now_ms:
+            later = (entry[0], lease_place(until_ms, id_, job))
+            if later != entry:
+                tx.delete(entry)
+                tx.add(later, LEASE_DUE)
+            return
+        await self._cut_off(tx, entry, id_, job, f"the lease of {job.worker} ran out")
+
+    def is_former(self, entry: Key) -> bool:
+        """Whether an entry in due is a lease of a handler of a process before this one."""
+        *_, token, kind = entry[1].split("#")
+        _, mark, process = token.partition("~")
+        return kind == LEASE_DUE and bool(mark) and process != self.process
+
+    async def abandon(self, tx: Transaction, entry: Key) -> None:
+        """End an attempt whose process is known to be gone, at once. Idempotent."""
+        _, id_, token, _ = entry[1].split("#")
+        job = await tx.get(job_key(id_), Job) if await tx.has(entry) else None
+        if job is not None and job.token == token:
+            await self._cut_off(tx, entry, id_, job, f"the process of {job.worker} ended")
+
+    async def _cut_off(self, tx: Transaction, entry: Key, id_: str, job: Job, reason: str) -> None:
+        tx.delete(entry)
+        await self._unlease(tx, id_, job)
+        job.cut_off = True
+        # At once: the time of a lease has passed already, or nobody was at work on it.
+        await self._attempt_over(tx, id_, job, reason, tx.now_ms)
+
+    def read_to_expire(self, entry: Key) -> list[Key]:
+        id_ = entry[1].split("#")[1]
+        return [entry, job_key(id_), lease_key(id_)]
+
+    async def held(self, tx: Transaction, id_: str, token: str) -> Job:
+        """The job, if this attempt still holds it; raises `StaleToken`, `NoSuchJob`."""
+        job = await self.get(tx, id_)
+        if job.state != "leased" or job.token != token:
+            raise StaleToken(
+                f"job {id_} is not held by this token any more: it is {job.state}",
+                id=id_,
+                state=job.state,
+            )
+        return job
+
+    async def _leased_until_ms(self, tx: Transaction, id_: str, job: Job) -> int:
+        lease = await tx.get(lease_key(id_), Lease)
+        if lease is not None and lease.token == job.token:
+            return lease.until_ms
+        return due_ms_of(job.place)
+
+    async def _attempt_over(
+        self,
+        tx: Transaction,
+        id_: str,
+        job: Job,
+        reason: str,
+        retry_ms: RetryAt,
+        not_before_ms: int = 0,
+    ) -> None:
+        self._note(tx, job, reason)
+        if retry_ms is None:
+            await self._end(tx, id_, job, "dead")
+            return
+        if job.attempts_max and job.attempt >= job.attempts_max:
+            # No attempt comes after it that would find an intent without a result.
+            await self._end(tx, id_, job, "doubt" if await _intends(tx, id_, job) else "dead")
+            return
+        if retry_ms == AFTER_PAUSE:
+            settings, fraction = self.settings(job.queue), self._ids.fraction()
+            retry_ms = tx.now_ms + retry_pause_ms(settings, job.attempt, fraction)
+        job.due_ms = max(retry_ms, not_before_ms)
+        await self._place(tx, id_, job)
+        tx.put(job_key(id_), job)
+
+
+async def _intends(tx: Transaction, id_: str, job: Job) -> bool:
+    """Whether the job was about to do something of which nobody knows whether it was done."""
+    steps = await tx.get(steps_key(id_), dict[str, Intent]) if job.stepped else None
+    return any(step.intent and not step.done for step in (steps or {}).values())

@@ -1,1 +1,0 @@
-"""What runs: the processes around the parts. Ownership is for speed, versions are for truth."""

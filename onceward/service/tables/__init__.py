@@ -1,1 +1,0 @@
-"""Tables as an application uses them: transactions, live views, connections, and requests."""

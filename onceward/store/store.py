@@ -1,0 +1,514 @@
+"""Transactions: read, decide, write, commit; run again on conflict.
+
+`await store.run(fn)` runs `async def fn(tx)` and commits what it wrote if nothing it
+read has changed; on conflict it runs `fn` again. So `fn` may run several times and must
+change nothing but `tx`. When `run` has returned, the commit is durable. What `run`
+raises or returns without writing is validated too: no one gets a stale answer.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple, TypeVar
+
+from onceward import keys, limits
+from onceward.clock import Clock
+from onceward.engine.base import (
+    ABSENT,
+    ANY,
+    Check,
+    Delete,
+    Engine,
+    Incarnation,
+    Put,
+    Record,
+    Version,
+    Write,
+)
+from onceward.errors import (
+    PASSING,
+    Conflict,
+    Contention,
+    EngineStopped,
+    OncewardError,
+    OutcomeUnknown,
+    TooLarge,
+    Unavailable,
+)
+from onceward.ids import Ids
+from onceward.keys import Key
+from onceward.meters import Meters
+from onceward.server_key import ServerKeys
+from onceward.store.cache import Heads
+from onceward.store.transaction import Transaction
+from onceward.store.values import decode
+
+T = TypeVar("T")
+
+LAST_TIME: Final = ("clock", "last")
+"""The time that a node has noted last, in ms."""
+CLOCK_AHEAD: Final = "clock_ahead"
+CLOCK_BEHIND: Final = "clock_behind"
+_COMMITTED: Final = b'"committed"'
+_FENCED: Final = b'"fenced"'
+
+
+class Commit(NamedTuple):
+    """What has become durable: given to the hooks."""
+
+    version: Version
+    writes: list[Write]
+    now_ms: int
+
+
+class Store:
+    """Runs transactions on an engine. One per process and database."""
+
+    def __init__(self, engine: Engine, clock: Clock | None = None, ids: Ids | None = None) -> None:
+        self.engine = engine
+        self.clock = clock or Clock()
+        self.ids = ids or Ids(self.clock.now_ms)
+        own_key = engine.own_key()
+        self.server_keys = ServerKeys([] if own_key is None else [own_key], self.random_bytes)
+        """What signs and encrypts; empty until a key is loaded for an engine that has none."""
+        self.meters = Meters()
+        """What this process counts and measures."""
+        self.alarms = engine.alarms
+        """Conditions that an operator should look at; the engine raises some of them."""
+        self.alarms.now_ms = self.clock.now_ms
+        self._commit_seconds = self.meters.histogram("commit_seconds")
+        self._timed = False
+        self.clock_held = False
+        """Whether the wall clock is not believed, and time goes on from the last commit."""
+        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        self._heads = Heads()
+        self._hooks: list[Callable[[Commit], None]] = []
+        self._change_hooks: dict[str, list[Callable[[Put | Delete], None]]] = {}
+        # What was applied is numbered, and what was then left by its caller is kept by number.
+        self._applied = 0
+        self._left: dict[int, tuple[Transaction, Commit]] = {}
+        self._telling: set[asyncio.Task[None]] = set()
+        self._unhook = engine.on_incarnation(self._incarnation_changed)
+
+    def random_bytes(self, count: int) -> bytes:
+        """Random bytes from the ids of this store: the same ones under one seed."""
+        return bytes.fromhex(self.ids.token(count))
+
+    def on_durable(self, hook: Callable[[Commit], None]) -> Callable[[], None]:
+        """Call `hook` with every commit of this store that changed something, once durable;
+        on an engine inside the process in the order of the commits.
+
+        Also if its caller was cancelled meanwhile, unless the engine had not applied it yet:
+        where an answer is a journey, such a commit may go unnoticed, and only a look at the
+        records tells. Returns a function that takes the hook out again. A hook must not
+        block or raise.
+        """
+        self._hooks.append(hook)
+        return lambda: self._hooks.remove(hook)
+
+    def on_change(self, kind: str, hook: Callable[[Put | Delete], None]) -> Callable[[], None]:
+        """The same for every single write to partitions of a kind, which is their first word."""
+        hooks = self._change_hooks.setdefault(kind, [])
+        hooks.append(hook)
+        return lambda: hooks.remove(hook)
+
+    def close(self) -> None:
+        """Follow the engine no longer. Idempotent."""
+        self._unhook, unhook = _nothing, self._unhook
+        unhook()
+
+    def _incarnation_changed(self, incarnation: Incarnation) -> None:
+        self._heads.clear()
+        self.meters.count("database_incarnations")
+
+    async def read_time(self) -> bool:
+        """Set `clock` to the database's, or, if it is set, keep it there; says whether the
+        database has one. Raises what the engine raises.
+
+        The first transaction sees to it. A node does it again and again.
+        """
+        for _ in range(1 if self._timed else limits.CLOCK_READS):
+            asked_ns = self.clock.elapsed_ns()
+            time_ms = await self.engine.now_ms()
+            if time_ms is None:
+                self._timed = True
+                return False
+            self.clock.follow(time_ms, asked_ns, at_once=not self._timed)
+        self._timed = True
+        return True
+
+    async def judge_time(self) -> None:
+        """Hold the clock if it is too far ahead of the last noted time. What expires by a wrong
+        clock is gone for good, such as the keys of messages that were handled: so a node does
+        this before its first transaction."""
+        [record] = await self.engine.get([LAST_TIME], 0)
+        if record is None:
+            return
+        try:
+            last_ms: int = decode(record.value, int, LAST_TIME)
+        except OncewardError as error:
+            self.alarms.damaged(LAST_TIME, error.message)
+            return
+        now_ms = self.clock.now_ms()
+        if last_ms - now_ms > limits.CLOCK_BEHIND_MS:
+            behind = timedelta(seconds=(last_ms - now_ms) // 1_000)
+            self.alarms.raise_(
+                CLOCK_BEHIND,
+                f"the clock shows {_date(now_ms)}, {behind} before the last commit "
+                f"({_date(last_ms)}). Records expire and timers fire late. Set the clock and "
+                "restart; if it is right, run `onceward clock --confirm` or call "
+                "app.confirm_clock().",
+            )
+        elif now_ms - last_ms > limits.CLOCK_AHEAD_MS:
+            self.clock.hold(last_ms)
+            self.clock_held = True
+            self.alarms.raise_(
+                CLOCK_AHEAD,
+                f"the clock shows {_date(now_ms)}, {(now_ms - last_ms) // 86_400_000} days after "
+                f"the last commit ({_date(last_ms)}). Time goes on from that commit: nothing "
+                "expires and no timer fires by the clock. If the clock is right, run `onceward "
+                "clock --confirm` or call app.confirm_clock(); if not, set it.",
+            )
+
+    def believe_clock(self) -> int:
+        """Go on by the wall clock; returns by how many ms time has moved on."""
+        self.clock_held = False
+        self.alarms.clear(CLOCK_AHEAD)
+        self.alarms.clear(CLOCK_BEHIND)
+        return self.clock.adopt() if self.clock.jump_ms > 0 else 0
+
+    async def keep_time(self) -> None:
+        """Read the time every so often, until cancelled. Trouble with the engine is waited out."""
+        while True:
+            await self.clock.sleep(limits.CLOCK_READ_S)
+            try:
+                await self.read_time()
+            except PASSING:
+                pass
+
+    async def run(
+        self,
+        fn: Callable[[Transaction], Awaitable[T]],
+        *,
+        line: str | None = None,
+        attempts_max: int = limits.TRANSACTION_ATTEMPTS_MAX,
+    ) -> T:
+        """Run `fn(tx)` until its commit finds nothing changed; returns what it returned.
+
+        With `line`, callers of the same line in this process take turns, first come
+        first served, instead of racing; a turn ends when the commit is visible. A `fn`
+        must not call `run` with the line it stands in. Raises what `fn` raised (nothing
+        is written then), `Contention` after `attempts_max` conflicts, and what
+        `Engine.commit` raises. Cancelled while it commits, the outcome is unknown.
+        """
+        if not self._timed:
+            await self.read_time()
+        if line is None:
+            return await self._attempts(fn, attempts_max, _nothing)
+        end_turn = await self._turn(line)
+        try:
+            return await self._attempts(fn, attempts_max, end_turn)
+        finally:
+            end_turn()
+
+    async def _attempts(
+        self,
+        fn: Callable[[Transaction], Awaitable[T]],
+        attempts_max: int,
+        end_turn: Callable[[], None],
+    ) -> T:
+        for attempt in range(attempts_max):
+            tx = self.begin()
+            tx.end_hooks = []
+            error: Exception | None = None
+            try:
+                try:
+                    result = await fn(tx)
+                except (EngineStopped, OutcomeUnknown, Unavailable):
+                    raise
+                except Exception as raised:
+                    error = raised
+                await self.end(tx, write=error is None, end_turn=end_turn)
+            except Conflict:
+                self.meters.count("conflicts")
+                await self.pause_before(attempt)
+                continue
+            except TooLarge as too_large:
+                raise too_large from error
+            finally:
+                if tx.end_hooks:
+                    self._lost(tx)
+            if error is not None:
+                raise error
+            return result
+        raise Contention(
+            f"{attempts_max} conflicts in a row: too many writers of one record; "
+            "give them a line (run(fn, line=...)) or spread the record"
+        )
+
+    def begin(self) -> Transaction:
+        """A transaction for those who cannot use `run`: they call `end`, and begin again with
+        another one when that raises `Conflict`."""
+        now_ns = self.clock.now_ns()
+        tx = Transaction(self.engine, now_ns // 1_000_000, self._heads, -(-now_ns // 1_000_000))
+        tx.server_keys = self.server_keys
+        return tx
+
+    async def end(
+        self, tx: Transaction, *, write: bool = True, end_turn: Callable[[], None] | None = None
+    ) -> None:
+        """Commit a transaction or, if it should not write, make sure that what it read still
+        holds. Raises `Conflict` if not: nothing is written then."""
+        if not write:
+            tx.hooks.clear()
+        try:
+            await self._commit(tx, tx.finish(write=write), end_turn or _nothing)
+        except Conflict:
+            for key in tx.seen:
+                self._heads.drop(key)
+            raise
+
+    async def pause_before(self, attempt: int) -> None:
+        """Rest after the given number of conflicts in a row, a little longer each time."""
+        pause_ms = min(2**attempt - 1, limits.TRANSACTION_PAUSE_MS_MAX)
+        await self.clock.sleep(pause_ms * self.ids.fraction() / 1000)
+
+    async def _commit(
+        self, tx: Transaction, writes: list[Write], end_turn: Callable[[], None]
+    ) -> None:
+        if not writes:
+            for hook in tx.hooks:
+                hook()
+            return
+        applied: Version | None = None
+        number = 0
+
+        def visible(version: Version) -> None:
+            nonlocal applied, number
+            applied = version
+            number = self._applied = self._applied + 1
+            self._refresh_heads(tx, writes, version)
+            end_turn()
+
+        if type(writes[0]) is Check:  # they come last: so there is nothing else
+            await self._validate(writes, tx.now_ms)
+            for hook in tx.hooks:
+                hook()
+            return
+        if len(writes) >= limits.COMMIT_WRITES_MAX:
+            raise TooLarge(
+                f"a transaction has less than {limits.COMMIT_WRITES_MAX} writes and checked "
+                f"reads, not {len(writes)}: some engines need one for the attempt record"
+            )
+        begun_ns = self.clock.elapsed_ns()
+        try:
+            if self.engine.answers_can_be_lost:
+                version = await self._commit_traced(writes, tx.now_ms, visible)
+            else:
+                version = await self.engine.commit(writes, tx.now_ms, visible)
+        except asyncio.CancelledError:
+            if applied is not None:
+                # It goes its way to the disk, though its caller waits for it no longer.
+                self._left[number] = tx, Commit(applied, writes, tx.now_ms)
+                telling = asyncio.create_task(self._tell_once_durable(number))
+                self._telling.add(telling)
+                telling.add_done_callback(self._telling.discard)
+            raise
+        self._commit_seconds.observe((self.clock.elapsed_ns() - begun_ns) / 1e9)
+        if self._left:
+            self._tell_left(number)  # they are durable with this one
+        self._tell(tx, Commit(version, writes, tx.now_ms))
+
+    def _tell(self, tx: Transaction, commit: Commit) -> None:
+        for hook in tx.hooks:
+            hook()
+        if tx.end_hooks:
+            end_hooks, tx.end_hooks = tx.end_hooks, None
+            for end_hook in end_hooks:
+                end_hook(True)
+        for commit_hook in tuple(self._hooks):  # a hook may take itself out
+            commit_hook(commit)
+        for write in commit.writes:
+            if type(write) is not Check:
+                hooks = self._change_hooks.get(keys.kind_of(write.key[0]))
+                if hooks:
+                    for change_hook in tuple(hooks):
+                        change_hook(write)  # type: ignore[arg-type]
+
+    def _lost(self, tx: Transaction) -> None:
+        """A transaction has ended, and its commit is not durable."""
+        end_hooks = tx.end_hooks
+        if end_hooks and not any(tx is left for left, _ in self._left.values()):
+            tx.end_hooks = None
+            for end_hook in end_hooks:
+                end_hook(False)
+
+    def _tell_left(self, last: int) -> None:
+        """Tell of what was left by its caller, up to a number."""
+        for number in sorted(self._left):
+            if number <= last:
+                self._tell(*self._left.pop(number))
+
+    async def _tell_once_durable(self, number: int) -> None:
+        ask = 0
+        while number in self._left:  # else it was told of with another one
+            _, commit = self._left[number]
+            try:
+                # Checks alone wait until all that is visible is durable.
+                await self._insist([Check(commit.writes[0].key, ANY)], commit.now_ms)
+                self._tell_left(number)
+            except OncewardError as error:
+                if isinstance(error, EngineStopped) or error.code == "engine_closed":
+                    # Storage failed or was closed: nobody knows whether it is there.
+                    self._left.pop(number, None)
+                    return
+                # Nobody else tells of it: so it is asked for as long as that takes.
+                await self._pause(ask)
+                ask = min(ask + 1, limits.CHECK_ASKS_MAX)
+
+    async def _commit_traced(
+        self, writes: list[Write], now_ms: int, visible: Callable[[Version], None]
+    ) -> Version:
+        """Commit with an attempt record, and find out the outcome if the answer is lost."""
+        attempt = self.ids.new()
+        key = (keys.join("attempt", attempt[-2:]), attempt)
+        began_ns = self.clock.elapsed_ns()
+        try:
+            trace = self._trace(key, _COMMITTED)
+            return await self.engine.commit([*writes, trace], now_ms, visible)
+        except OutcomeUnknown:
+            version = await self._outcome(key, now_ms)
+        if version is None:
+            if self.clock.elapsed_ns() - began_ns >= limits.ATTEMPT_RETENTION_MS * 1_000_000:
+                # The process stood still: that no record is there means nothing any more.
+                raise OutcomeUnknown("it is too late to ask what became of a commit")
+            raise Conflict("a commit whose answer was lost was not applied, and never will be")
+        self.engine.found(writes)
+        visible(version)
+        return version
+
+    def _trace(self, key: Key, value: bytes) -> Put:
+        """What tells of an attempt. It is kept from now on, not from when the transaction began:
+        after a long one it would be swept at once, and the commit could be applied twice."""
+        return Put(key, value, self.clock.now_ms() + limits.ATTEMPT_RETENTION_MS, ABSENT)
+
+    async def _outcome(self, key: Key, now_ms: int) -> Version | None:
+        """The version of a commit whose answer was lost, or None: it will never be applied.
+
+        While the engine is away it is asked again, for as long as that may reasonably take.
+        """
+        ask = 0
+        until_ms = self.clock.now_ms() + limits.OUTCOME_MS_MAX
+        while self.clock.now_ms() < until_ms:
+            try:
+                return await self._settle(key, now_ms)
+            except (OutcomeUnknown, Unavailable) as error:
+                if error.code == "engine_closed":
+                    break
+            await self._pause(ask)
+            ask += 1
+        raise OutcomeUnknown("the engine did not say what became of a commit")
+
+    async def _settle(self, key: Key, now_ms: int) -> Version | None:
+        """Writing a fence under the attempt's id settles it: if that succeeds, the lost commit
+        can only fail from now on; if it conflicts, the record there says whose it is."""
+        try:
+            await self.engine.commit([self._trace(key, _FENCED)], now_ms)
+            return None
+        except Conflict:
+            [record] = await self.engine.get([key], now_ms)
+        if record is None:
+            raise OutcomeUnknown("what the fence met was gone when it was looked at")
+        return record.version if record.value == _COMMITTED else None
+
+    async def _validate(self, checks: list[Write], now_ms: int) -> None:
+        """Make sure that there was a moment after the last read when all checks held.
+
+        More than a commit takes are made in pieces, and the moment is that of the first: a
+        version that was read and is still there later was there all the time, since none comes
+        again. What was absent may have come and gone meanwhile; so the first has all of that.
+        """
+        if len(checks) <= limits.COMMIT_WRITES_MAX:
+            await self._insist(checks, now_ms)
+            return
+        checks = sorted(checks, key=lambda check: check.expect is not ABSENT)
+        absent = sum(check.expect is ABSENT for check in checks)
+        first = max(absent, limits.COMMIT_WRITES_MAX)  # the engine refuses too many of those
+        await self._insist(checks[:first], now_ms)
+        for start in range(first, len(checks), limits.COMMIT_WRITES_MAX):
+            await self._insist(checks[start : start + limits.COMMIT_WRITES_MAX], now_ms)
+
+    async def _insist(self, checks: list[Write], now_ms: int) -> None:
+        """Checks change nothing, so one whose answer was lost is simply made again."""
+        for ask in range(limits.CHECK_ASKS_MAX):
+            try:
+                await self.engine.commit(checks, now_ms)
+                return
+            except OutcomeUnknown:
+                await self._pause(ask)
+        raise Unavailable(
+            f"the engine did not answer in {limits.CHECK_ASKS_MAX} tries",
+            code="engine_unreachable",
+        )
+
+    async def _pause(self, ask: int) -> None:
+        pause_ms = min(2**ask, limits.OUTCOME_PAUSE_MS_MAX)
+        await self.clock.sleep(pause_ms * (0.5 + self.ids.fraction() / 2) / 1000)
+
+    def _refresh_heads(self, tx: Transaction, writes: list[Write], version: Version) -> None:
+        if not self._heads and not tx.heads_used:
+            return
+        for write in writes:
+            key = write.key
+            if type(write) is not Check and (key in tx.heads_used or key in self._heads):
+                if type(write) is Put:
+                    self._heads.put(Record(key, write.value, version, write.expires_at_ms))
+                else:
+                    self._heads.drop(key)
+
+    async def _turn(self, line: str) -> Callable[[], None]:
+        """Wait for the turn in a line; returns what ends it (twice is once)."""
+        waiting = self._lines.get(line)
+        if waiting is None:
+            self._lines[line] = deque()
+        else:
+            mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waiting.append(mine)
+            try:
+                await mine
+            except BaseException:
+                if mine.done() and not mine.cancelled():
+                    self._next_turn(line)
+                elif mine in waiting:  # else the line has passed over it already
+                    waiting.remove(mine)
+                raise
+        ended = False
+
+        def end_turn() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                self._next_turn(line)
+
+        return end_turn
+
+    def _next_turn(self, line: str) -> None:
+        waiting = self._lines[line]
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._lines[line]
+
+
+def _nothing() -> None:
+    pass
+
+
+def _date(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms after 1970"

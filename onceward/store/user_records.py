@@ -1,0 +1,191 @@
+"""User records: the part of the key space that applications own.
+
+An application reads and writes records through a `UserTransaction`, which is public as
+`onceward.Transaction`. It adds the partition prefix `keys.USER` to every key and removes it
+from every key it returns, so no name that an application chooses meets an internal record.
+Internal code uses `onceward.store.transaction.Transaction`, whose keys are as they are stored.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from onceward import limits
+from onceward.errors import BadInput
+from onceward.keys import USER, Key, shown_key, user_key
+from onceward.store.transaction import Mark, Row, Transaction, admit_key
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Self_ = TypeVar("Self_")
+
+PARTITION_BYTES_MAX = limits.PARTITION_BYTES_MAX - len(USER)
+# A character has at most four bytes: a shorter partition need not be encoded to be measured.
+_PARTITION_CHARS_SAFE = PARTITION_BYTES_MAX // 4
+
+
+class UserTransaction:
+    """A transaction on the records of the application.
+
+    Reads are repeatable and see the transaction's own writes. Values are JSON: what `msgspec`
+    encodes, as plain data or as a given type. Records read by `get` are checked at the commit;
+    records returned by `scan` only with `check=True`, or if the same key is also read by `get` or
+    written. Partitions can have any name of up to `PARTITION_BYTES_MAX` bytes.
+    """
+
+    __slots__ = ("_tx",)
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    @property
+    def now_ms(self) -> int:
+        """The time of this transaction; a record that expires by then is absent."""
+        return self._tx.now_ms
+
+    @property
+    def job(self) -> str:
+        """The id of the job whose handler this is the transaction of; else empty."""
+        return self._tx.job
+
+    @property
+    def size(self) -> int:
+        """How many writes and checked reads its commit has so far."""
+        return self._tx.size
+
+    @overload
+    async def get(self, key: Key, *, cached: bool = False) -> Any: ...
+    @overload
+    async def get(self, key: Key, type: type[T], *, cached: bool = False) -> T | None: ...
+    async def get(self, key: Key, type: Any = Any, *, cached: bool = False) -> Any:
+        """Return the value under a key, or None.
+
+        With `cached`, a copy in memory is used if there is one. The commit checks it: a stale copy
+        costs one more run.
+        """
+        return await self._tx.get(_stored(key), type, cached=cached)
+
+    @overload
+    async def get_many(self, keys: Sequence[Key]) -> list[Any]: ...
+    @overload
+    async def get_many(self, keys: Sequence[Key], type: type[T]) -> list[T | None]: ...
+    async def get_many(self, keys: Sequence[Key], type: Any = Any) -> list[Any]:
+        """Return the values under several keys, with one call to the engine."""
+        return await self._tx.get_many([_stored(key) for key in keys], type)
+
+    async def fetch(self, keys: Sequence[Key]) -> None:
+        """Read several keys with one call to the engine, so that `get` finds them in memory.
+
+        A key that is fetched but not read by `get` is checked only if it is written.
+        """
+        await self._tx.fetch([_stored(key) for key in keys])
+
+    @overload
+    async def scan(
+        self,
+        partition: str,
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+        check: bool = False,
+    ) -> list[Row[Any]]: ...
+    @overload
+    async def scan(
+        self,
+        partition: str,
+        type: type[T],
+        *,
+        start: str = "",
+        end: str | None = None,
+        limit: int = limits.SCAN_RECORDS_DEFAULT,
+        reverse: bool = False,
+        check: bool = False,
+    ) -> list[Row[T]]: ...
+    async def scan(
+        self, partition: str, type: Any = Any, *, start: str = "", **options: Any
+    ) -> list[Row[Any]]:
+        """Return the records with `start <= sort key < end` in order, own writes included.
+
+        With `check`, every record returned is checked at the commit (and counts towards its
+        limit). New neighbours are never noticed: check a head record for that.
+        """
+        stored, start = _stored((partition, start))
+        rows = await self._tx.scan(stored, type, start=start, **options)
+        return [Row(shown_key(row.key), row.value) for row in rows]
+
+    def put(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
+        """Write a value; if the key was read in this transaction, only if unchanged since.
+
+        Without having read it, the write is blind: it replaces any value.
+        """
+        self._tx.put(_stored(key), value, expires_at_ms=expires_at_ms)
+
+    def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
+        """Write a value under a key that must be absent; else it is a conflict, and the function
+        runs again. Raises `BadInput` if this transaction has read or written a value there.
+
+        Cheaper than a blind `put` on engines that then need no lookup.
+        """
+        self._tx.add(_stored(key), value, expires_at_ms=expires_at_ms)
+
+    def delete(self, key: Key) -> None:
+        """Remove a record; if the key was read in this transaction, only if unchanged since."""
+        self._tx.delete(_stored(key))
+
+    def mark(self) -> Mark:
+        """A savepoint for `undo`."""
+        return self._tx.mark()
+
+    def undo(self, mark: Mark) -> None:
+        """Discard all writes since a savepoint. Reads stay checked at the commit."""
+        self._tx.undo(mark)
+
+    def on_durable(self, hook: Callable[[], None]) -> None:
+        """Call `hook` once this transaction's commit is durable, or its reads are checked if it
+        wrote nothing; never if it failed."""
+        self._tx.on_durable(hook)
+
+
+AnyTransaction = Transaction | UserTransaction
+
+
+def admit_tx(tx: Any) -> Transaction:
+    """The stored transaction of a `tx` argument. Raises `BadInput` for anything else."""
+    if type(tx) is UserTransaction:
+        return tx._tx
+    if isinstance(tx, Transaction):
+        return tx
+    raise BadInput(f"`tx` is the transaction of a function, not {type(tx).__name__}")
+
+
+def joins(
+    fn: Callable[Concatenate[Self_, Transaction, P], T],
+) -> Callable[Concatenate[Self_, AnyTransaction, P], T]:
+    """Let a public method whose first argument is `tx` take that of an application, too."""
+
+    @wraps(fn)
+    def call(self: Self_, tx: AnyTransaction, /, *args: P.args, **options: P.kwargs) -> T:
+        return fn(self, admit_tx(tx), *args, **options)
+
+    return call
+
+
+def by_user(fn: Callable[[UserTransaction], Awaitable[T]]) -> Callable[[Transaction], Awaitable[T]]:
+    """A function of an application, for a store to run."""
+    return lambda tx: fn(UserTransaction(tx))
+
+
+def _stored(key: Any) -> Key:
+    """A key as it is stored. Raises `BadInput` if it cannot be one."""
+    admit_key(key)
+    partition = key[0]
+    if not 0 < len(partition) <= _PARTITION_CHARS_SAFE:
+        size_bytes = len(partition.encode(errors="replace"))
+        if not 0 < size_bytes <= PARTITION_BYTES_MAX:
+            raise BadInput(
+                f"a partition has 1 to {PARTITION_BYTES_MAX} bytes, not {size_bytes}",
+                code="bad_key",
+            )
+    return user_key(key)

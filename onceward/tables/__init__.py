@@ -1,0 +1,36 @@
+"""Tables with named seats and a line: who plays, who waits, and who is next.
+
+One head for each table says who sits where and what is on; it is written by all who change
+anything there, so two who want the last seat exclude each other, whatever process they are in.
+Those who wait stand in lanes; nobody is overtaken in a lane.
+"""
+
+from onceward.tables.lifecycle import CLOCK_WRITES, EXPIRE_WRITES, PURGE_WRITES
+from onceward.tables.part import Seats, waiter_key
+from onceward.tables.policy import KINDS, Policy, policy_of
+from onceward.tables.records import CLOCK_DUE, PURGE_DUE, WAIT_DUE, Rating, Seat
+from onceward.tables.views import Board, Change, Ending, Leader, Place, Referee, Table, Waiter
+
+__all__ = [
+    "CLOCK_DUE",
+    "CLOCK_WRITES",
+    "EXPIRE_WRITES",
+    "KINDS",
+    "PURGE_DUE",
+    "PURGE_WRITES",
+    "WAIT_DUE",
+    "Board",
+    "Change",
+    "Ending",
+    "Leader",
+    "Place",
+    "Policy",
+    "Rating",
+    "Referee",
+    "Seat",
+    "Seats",
+    "Table",
+    "Waiter",
+    "policy_of",
+    "waiter_key",
+]

@@ -1,0 +1,94 @@
+"""What must hold between the records of matches: for `onceward check`, and for tests."""
+
+from collections.abc import Iterator
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.engine.base import Record
+from onceward.engine.invariants import Lookup, Part, Rule
+from onceward.keys import Key
+from onceward.schedule import due_partition
+from onceward.tables.games.match import Entry, Match
+from onceward.tables.games.part import LOG, MATCH_DUE, match_key, playing_key
+
+_CONFIG = ("config", "schedule")
+_entry_type: Any = Entry
+_read_entry = msgspec.json.Decoder(_entry_type).decode
+
+
+def _match(record: Record, get: Lookup) -> Iterator[str]:
+    partition, sort = record.key
+    if sort != "head":
+        # Of a match that is being removed, entries are left for a while.
+        try:
+            _read_entry(record.value)
+        except msgspec.DecodeError:
+            yield "this is no entry of the log of a match"
+        return
+    match = _read(record)
+    if match is None:
+        yield "this is not a match"
+        return
+    for number in (1, match.entries):
+        if get((partition, keys.join(LOG, number))) is None:
+            yield f"entry {number} of its log is not there"
+    place = match.begun.place
+    if place and match.outcome is None and _text(get(playing_key(place))) != match.begun.id:
+        yield f"it is on, but not at its place {place!r}"
+    entry = _entry(match, get)
+    if entry is not None and get(entry) is None:
+        yield f"it does not stand in {'/'.join(entry)}"
+
+
+def _playing(record: Record, get: Lookup) -> Iterator[str]:
+    id_ = _text(record)
+    found = None if id_ is None else get(match_key(id_))
+    match = None if found is None else _read(found)
+    if match is None:
+        yield f"there is no match {id_!r}"
+    elif match.outcome is not None or keys.join(match.begun.place) != record.key[1]:
+        yield f"the match {id_!r} is not on here"
+
+
+def _due(record: Record, get: Lookup) -> Iterator[str]:
+    words = keys.split(record.key[1])
+    if words[-1] != MATCH_DUE or len(words) != 3:
+        return
+    found = get(match_key(words[1]))
+    match = None if found is None else _read(found)
+    # Of one that is being removed there may be no head any more.
+    if match is not None and _entry(match, get) not in (None, record.key):
+        yield f"the match {words[1]!r} does not stand here"
+
+
+def _entry(match: Match, get: Lookup) -> Key | None:
+    """Where a match waits for its time; None if it does not, or that cannot be known."""
+    due_ms = match.due_ms
+    if match.outcome is not None:
+        due_ms = match.ended_ms + limits.MATCH_RETENTION_MS
+    config = get(_CONFIG)
+    if due_ms is None or config is None:
+        return None
+    slot = crc32(match.begun.id.encode()) % msgspec.json.decode(config.value)["slots"]
+    return due_partition(slot), keys.join(due_ms, match.begun.id, MATCH_DUE)
+
+
+def _text(record: Record | None) -> str | None:
+    try:
+        return None if record is None else msgspec.json.decode(record.value, type=str)
+    except msgspec.DecodeError:
+        return None
+
+
+def _read(record: Record) -> Match | None:
+    try:
+        return msgspec.json.decode(record.value, type=Match)
+    except msgspec.DecodeError:
+        return None
+
+
+RULES = [Rule("match", _match), Rule("playing", _playing), Rule("due", _due)]
+PART = Part("games", RULES, due=(MATCH_DUE,))

@@ -1,0 +1,148 @@
+"""What must hold between the records of tables: for `onceward check`, and for tests."""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import msgspec
+
+from onceward import keys
+from onceward.engine.base import Record
+from onceward.engine.invariants import Lookup, Part, Rule, decodes
+from onceward.keys import Key
+from onceward.tables.records import (
+    CLOCK_DUE,
+    PURGE_DUE,
+    TABLES,
+    WAIT_DUE,
+    Head,
+    Info,
+    Rating,
+    Stand,
+    Wait,
+    head_key,
+    info_key,
+    ladder_key,
+    listed_key,
+    rating_key,
+    stand_key,
+    wait_key,
+)
+
+T = TypeVar("T")
+
+
+def _table(record: Record, get: Lookup) -> Iterator[str]:
+    id_ = keys.split(record.key[0])[1]
+    if record.key[1] != "head":
+        if _read(record, Info) is None:
+            yield "these are not the settings of a table"
+        elif get(head_key(id_)) is None:
+            yield "the table has no head"
+        elif record.expires_at_ms is None and get(listed_key(id_)) is None:
+            yield "the table is not in the list of all"
+        return
+    head, info = _read(record, Head), _get(get, info_key(id_), Info)
+    if head is None or info is None or info.epoch != head.epoch:
+        yield "this is not the head of a table"
+        return
+    if not head.seats.keys() <= {*info.policy.seats}:
+        yield f"more seats are taken than there are: {', '.join(head.seats)}"
+    users = [seat.user for seat in head.seats.values()]
+    if len(set(users)) < len(users):
+        yield f"someone sits there twice: {', '.join(users)}"
+    for marker, seat in head.seats.items():
+        stand = _get(get, stand_key(id_, head.epoch, seat.user), Stand)
+        if not seat.bot and (stand is None or stand.role != "seated"):
+            yield f"{seat.user!r} sits there as {marker}, and is not known to"
+    for key, lane in head.lanes.items():
+        if (
+            lane.front is not None
+            and get(wait_key(id_, head.epoch, key, lane.front.number)) is None
+        ):
+            yield f"the first of lane {key!r} does not wait there"
+
+
+def _listed(record: Record, get: Lookup) -> Iterator[str]:
+    [id_] = keys.split(record.key[1])
+    info = _get(get, info_key(id_), Info)
+    if record.expires_at_ms is None and (info is None or info.epoch != _read(record, str)):
+        yield f"there is no table {id_!r} of this epoch"
+
+
+def _rating(record: Record, get: Lookup) -> Iterator[str]:
+    _, ladder = keys.split(record.key[0])
+    [user] = keys.split(record.key[1])
+    rating = _read(record, Rating)
+    if rating is None:
+        yield "this is not a rating"
+    elif get(ladder_key(ladder, rating.rating, user)) is None:
+        yield f"{user!r} does not stand in the ladder {ladder!r} with {rating.rating}"
+
+
+def _ladder(record: Record, get: Lookup) -> Iterator[str]:
+    _, ladder = keys.split(record.key[0])
+    _, user = keys.split(record.key[1])
+    rating = _get(get, rating_key(ladder, user), Rating)
+    if rating is None or ladder_key(ladder, rating.rating, user) != record.key:
+        yield f"{user!r} has another rating"
+
+
+def _lane(record: Record, get: Lookup) -> Iterator[str]:
+    _, id_, epoch = keys.split(record.key[0])
+    key, kind, number = keys.split(record.key[1])
+    head = _get(get, head_key(id_), Head)
+    if head is None or head.epoch != epoch or head.phase == "closed":
+        return  # it was closed, and this is being removed
+    if key not in head.lanes:
+        yield f"the table has no lane {key!r}"
+        return
+    if kind != "wait":
+        if _read(record, str if kind == "block" else list[int]) is None:
+            yield "this does not say which numbers have gone"
+        return
+    wait = _read(record, Wait)
+    if wait is None:
+        yield "this is not a place in a lane"
+        return
+    for user in wait.users:
+        stand = _get(get, stand_key(id_, epoch, user), Stand)
+        if stand is None or (stand.role, stand.lane, stand.number) != ("waiting", key, int(number)):
+            yield f"{user!r} waits there, and is not known to"
+
+
+def _stand(record: Record, get: Lookup) -> Iterator[str]:
+    _, id_, epoch = keys.split(record.key[0])
+    [user] = keys.split(record.key[1])
+    head, stand = _get(get, head_key(id_), Head), _read(record, Stand)
+    if head is None or head.epoch != epoch or head.phase == "closed":
+        return
+    if stand is None:
+        yield "this is nobody at a table"
+    elif stand.role == "seated" and not any(s.user == user for s in head.seats.values()):
+        yield f"{user!r} has no seat"
+    elif stand.role == "waiting" and get(wait_key(id_, epoch, stand.lane, stand.number)) is None:
+        yield f"{user!r} has no place in line"
+
+
+def _read(record: Record, type_: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(record.value, type=type_)
+    except msgspec.DecodeError:
+        return None
+
+
+def _get(get: Lookup, key: Key, type_: type[T]) -> T | None:
+    found = get(key)
+    return None if found is None else _read(found, type_)
+
+
+RULES = [
+    Rule(TABLES, _listed),
+    Rule("table", _table),
+    Rule("lane", _lane),
+    Rule("stand", _stand),
+    decodes("alive", int, "the time of a sign of life"),
+    Rule("rating", _rating),
+    Rule("ladder", _ladder),
+]
+PART = Part("tables", RULES, due=(CLOCK_DUE, WAIT_DUE, PURGE_DUE))

@@ -1,0 +1,45 @@
+"""The live view of a table is a room, which only the commits of the table write."""
+
+from onceward.errors import NoSuchRoom
+from onceward.rooms import Rooms
+from onceward.rooms import changes as op
+from onceward.rooms.names import TABLE_ROOMS
+from onceward.store.transaction import Transaction
+from onceward.tables import Change
+
+
+def room_of(table: str) -> str:
+    """The room that shows a table."""
+    return TABLE_ROOMS + table
+
+
+class LiveView:
+    """Shows tables in rooms: maps `seats`, `table`, `line`, `waitlist` and `opened`."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    async def open(self, tx: Transaction, table: str) -> None:
+        await self.close(tx, table)  # that of one that was closed
+        await self._rooms.create(tx, room_of(table), meta={"table": table})
+
+    async def show(self, tx: Transaction, table: str, changes: list[Change]) -> None:
+        await self._rooms.change(tx, room_of(table), list(map(_operation, changes)))
+
+    async def close(self, tx: Transaction, table: str) -> None:
+        try:
+            await self._rooms.remove(tx, room_of(table))
+        except NoSuchRoom:
+            pass
+
+
+def _operation(change: Change) -> op.Operation:
+    if not change.gone:
+        return op.MapSet(change.map, change.key, change.value)
+    return op.MapDelete(change.map, change.key) if change.key else op.MapDrop(change.map)
+
+
+def table_of(room: str) -> str | None:
+    """The table that a room shows, or None if it is another room."""
+    table = room.removeprefix(TABLE_ROOMS)
+    return None if table == room else table

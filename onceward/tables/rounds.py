@@ -1,0 +1,345 @@
+"""Games at tables: how they begin and end, and what follows from that. For the other modules."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import NoSuchTable, OncewardError
+from onceward.ids import Ids
+from onceward.store.transaction import Transaction
+from onceward.store.user_records import UserTransaction
+from onceward.tables import rules as seating
+from onceward.tables.policy import Then
+from onceward.tables.rating import rated
+from onceward.tables.records import (
+    PURGE_DUE,
+    Head,
+    Info,
+    Rating,
+    Seat,
+    Stand,
+    Wait,
+    head_key,
+    info_key,
+    ladder_key,
+    listed_key,
+    purge_entry,
+    rating_key,
+    stand_key,
+)
+from onceward.tables.table import OpenTable
+from onceward.tables.views import Board, Change, Ending, Reason, Referee, Table
+
+_UNPLAYED = f"{limits.SEATS_UNPLAYED_MAX} games in a row were over before anyone could move"
+# With so many writes in a commit already, as when all get up from many seats and others sit down,
+# the next game begins with another one: it may be over at once, and all would get up again.
+_BUSY_WRITES = 40
+_OPENED_MS = 3_600_000  # so long one who waited can ask which table was opened
+
+
+class Nowhere:
+    """A board that shows nothing."""
+
+    async def open(self, tx: Transaction, table: str) -> None:
+        pass
+
+    async def show(self, tx: Transaction, table: str, changes: list[Change]) -> None:
+        pass
+
+    async def close(self, tx: Transaction, table: str) -> None:
+        pass
+
+
+class Games:
+    """What happens at tables by itself, when people come and go."""
+
+    def __init__(self, ids: Ids, slots: int, board: Board | None = None) -> None:
+        self.referees: dict[str, Referee] = {}
+        """By the names of their games."""
+        self._ids = ids
+        self._slots = slots
+        self._board = board or Nowhere()
+        self._beginning: set[tuple[Transaction, str]] = set()
+        """The tables whose referees are beginning a game, and in which transaction."""
+
+    async def _load(self, tx: Transaction, id_: str, *, looks: bool = False) -> OpenTable:
+        return await OpenTable.load(tx, id_, self._board, self._slots, looks=looks)
+
+    async def _info(self, tx: Transaction, id_: str) -> Info:
+        """What was said about a table, which rarely changes."""
+        info = await tx.get(info_key(id_), Info, cached=True)
+        if info is None:
+            raise NoSuchTable(f"there is no table {id_!r}", id=id_)
+        return info
+
+    async def _make(self, tx: Transaction, id_: str, info: Info) -> OpenTable:
+        """A new table, with nobody there."""
+        head = Head(info.epoch, empty_ms=tx.now_ms)
+        tx.put(info_key(id_), info)
+        tx.put(head_key(id_), head)
+        tx.put(listed_key(id_), info.epoch)
+        await self._board.open(tx, id_)
+        return OpenTable(tx, id_, info, head, self._board, self._slots, new=True)
+
+    def _referee(self, sitting: OpenTable) -> Referee | None:
+        game = sitting.info.game
+        if not game:
+            return None
+        referee = self.referees.get(game)
+        if referee is None:
+            raise OncewardError(f"nothing here knows the game {game!r}", code="no_game")
+        return referee
+
+    # Sitting down.
+
+    async def _settle(self, sitting: OpenTable) -> None:
+        """Let sit down who can, begin a game if all is ready for it, and write it all."""
+        head, policy = sitting.head, sitting.policy
+        begins = False
+        if policy.opens and not sitting.rests:
+            await self._open(sitting)
+        elif not sitting.rests and head.phase != "playing":
+            await self._fill(sitting)
+            busy = bool(sitting.info.game) and sitting.tx.size > _BUSY_WRITES
+            if busy or (sitting.tx, sitting.id) in self._beginning:
+                # Games that nobody can play would follow each other for ever in this commit.
+                sitting.more = True
+            else:
+                begins = self._go_on(sitting)
+        if policy.ends_empty and not (sitting.rests or seating.people(head.seats) or head.waiting):
+            await self._close(sitting)
+            return
+        await sitting.save()
+        referee = self._referee(sitting) if begins else None
+        if referee is not None:
+            sitting.judged = True
+            beginning = (sitting.tx, sitting.id)
+            self._beginning.add(beginning)
+            try:
+                await referee.begin(UserTransaction(sitting.tx), sitting.table())
+            finally:
+                self._beginning.discard(beginning)
+
+    async def _fill(self, sitting: OpenTable) -> None:
+        head, policy, now_ms = sitting.head, sitting.policy, sitting.now_ms
+        came = 0
+        room_made = False
+        while True:
+            key = seating.pick(policy, head.lanes, head.seats.values(), now_ms)
+            if key is None and not room_made:
+                # Those who came together, and those who sit here without a game, would wait for
+                # each other for ever.
+                key, room_made = seating.blocked(policy, head), True
+                for marker in seating.people(head.seats) if key is not None else ():
+                    await sitting.rise(marker, "back")
+            if key is None:
+                break
+            tier = head.lanes[key].tier
+            wait = await sitting.next(key)
+            await sitting.sit(wait.users, wait.lane, tier)
+            came += len(wait.users)
+        if came:
+            took_ms = (now_ms - head.measured_ms) // came
+            head.pace_ms = seating.blended_ms(policy, head, took_ms)
+            head.paced_ms = head.measured_ms = now_ms
+
+    def _go_on(self, sitting: OpenTable) -> bool:
+        """Find the phase that fits who is seated; says whether a game begins."""
+        head, policy, now_ms = sitting.head, sitting.policy, sitting.now_ms
+        seats = head.seats.values()
+        if len(seats) < len(policy.seats):
+            before, head.phase = head.phase, "waiting"
+            head.empty_ms = head.empty_ms or now_ms
+            for seat in seats:
+                if (before != "waiting" or not seat.due_ms) and not seat.bot:
+                    _restart(seat, now_ms, policy.waiting_ms)
+            return False
+        head.empty_ms = 0
+        if not seating.people(head.seats) or now_ms < seating.starts_ms(policy, head):
+            return False
+        asked_ms = policy.rematch_ms if head.again else policy.ready_ms
+        if asked_ms:
+            for seat in seats:
+                if head.phase == "waiting" or not (seat.ready or seat.due_ms):
+                    _restart(seat, now_ms, 0 if seat.bot else asked_ms)
+                    seat.ready = seat.bot
+            head.phase = "ready"
+            if not all(seat.ready for seat in seats):
+                return False
+        head.phase, head.again = "playing", False
+        head.game += 1
+        head.began_ms = head.paced_ms = now_ms
+        for seat in seats:
+            _restart(seat, now_ms, 0 if seat.bot else policy.idle_ms)
+        return True
+
+    async def _open(self, sitting: OpenTable) -> None:
+        """Open a table for those who wait, if enough of them fit; more with the next commits."""
+        head, policy, tx = sitting.head, sitting.policy, sitting.tx
+        chosen = await self._group(sitting)
+        if chosen is None:
+            return
+        id_, epoch = self._ids.new(), self._ids.new()
+        opened = msgspec.structs.replace(policy, opens=False, ends_empty=True, line_max=0)
+        info = msgspec.structs.replace(
+            sitting.info, epoch=epoch, policy=opened, made_ms=tx.now_ms, pool=sitting.id
+        )
+        table = await self._make(tx, id_, info)
+        users: list[str] = []
+        for key in chosen:
+            tier = head.lanes[key].tier
+            wait = await sitting.next(key)
+            await table.sit(wait.users, wait.lane, tier)
+            users += wait.users
+        for user in users:
+            await sitting.forget(user)
+            stand = Stand("", tx.now_ms, opened=id_)
+            sitting.put_stand(user, stand, expires_at_ms=tx.now_ms + _OPENED_MS)
+        head.opened += 1
+        sitting.tell("opened", "last", {"table": id_, "users": users})
+        sitting.more = await self._group(sitting) is not None
+        await self._settle(table)
+
+    async def _group(self, sitting: OpenTable) -> list[str] | None:
+        waits = await self._fronts(sitting)
+        return seating.group(sitting.policy, sitting.head.lanes, waits, sitting.now_ms)
+
+    async def _fronts(self, sitting: OpenTable) -> dict[str, list[Wait]]:
+        """Those in front of each lane, as many as there are seats."""
+        seats = len(sitting.policy.seats)
+        return {
+            key: [row.value for row in await sitting.line.first(key, lane, seats)]
+            for key, lane in sitting.head.lanes.items()
+        }
+
+    async def _opened(self, sitting: OpenTable, user: str) -> str:
+        stand = await sitting.tx.get(stand_key(sitting.id, sitting.head.epoch, user), Stand)
+        return "" if stand is None else stand.opened
+
+    async def _plays_at(self, sitting: OpenTable, user: str) -> str:
+        """The table that was opened from here for one who is there still; empty: none. Or to ask
+        twice for a table would open two."""
+        opened = await self._opened(sitting, user)
+        if not opened:
+            return ""
+        try:
+            there = await self._load(sitting.tx, opened, looks=True)
+        except NoSuchTable:
+            return ""
+        return opened if there.seat_of(user) is not None else ""
+
+    # The end of a game.
+
+    async def _finish(
+        self,
+        sitting: OpenTable,
+        winners: Sequence[str],
+        reason: Reason,
+        gone: Mapping[str, Then],
+    ) -> Ending:
+        """End the game that is on. Those who are `gone` get up in any case."""
+        head, policy, table = sitting.head, sitting.policy, sitting.table()
+        ratings = await self._rate(sitting, winners, reason)
+        ending = Ending(
+            head.game,
+            table.players,
+            tuple(winners),
+            reason,
+            {user: rating.rating for user, rating in ratings.items()},
+        )
+        await self._tell_referee(sitting, table, ending)
+        sitting.tell("table", "ended", msgspec.to_builtins(ending))
+        head.unplayed = head.unplayed + 1 if (sitting.tx, sitting.id) in self._beginning else 0
+        if head.unplayed >= limits.SEATS_UNPLAYED_MAX:
+            head.paused_ms, head.paused_why = sitting.now_ms, _UNPLAYED
+        if reason == "result" and not winners:
+            head.draws += 1
+        elif winners:
+            head.draws = 0
+        for seat in head.seats.values():
+            if winners:
+                seat.wins = seat.wins + 1 if seat.user in winners else 0
+            if seat.user in ratings:
+                seat.tier = seating.tier_of(policy, ratings[seat.user].rating)
+            _restart(seat, 0, 0)
+        head.phase, head.ended_ms = "waiting", sitting.now_ms
+        waits = await self._fronts(sitting) if policy.tiers else None
+        ups = seating.get_up(policy, head, winners, gone, sitting.now_ms, waits)
+        head.again = not ups
+        if ups:
+            head.draws = 0
+        elif reason == "result" and not winners and policy.draw == "swap":
+            head.seats = seating.swapped(policy, head.seats)
+        for marker, then in ups:
+            await sitting.rise(marker, then)
+        await self._settle(sitting)
+        return ending
+
+    async def _close(self, sitting: OpenTable) -> None:
+        """End it for everyone. What is left of it is removed by what is due."""
+        tx, id_, head = sitting.tx, sitting.id, sitting.head
+        if head.phase == "playing":
+            table = sitting.table()
+            await self._tell_referee(sitting, table, Ending(head.game, table.players, (), "void"))
+        until_ms = tx.now_ms + limits.SEATS_CLOSED_MS
+        sitting.hide_line()
+        head.seats, head.lanes, head.spectators = {}, {}, 0
+        head.paused_ms, head.paused_why = 0, ""
+        head.phase = "closed"
+        await sitting.save()
+        for key, value in (
+            (info_key(id_), sitting.info),
+            (head_key(id_), head),
+            (listed_key(id_), head.epoch),
+        ):
+            tx.put(key, value, expires_at_ms=until_ms)
+        tx.put(purge_entry(id_, head.epoch, tx.now_ms, self._slots), PURGE_DUE)
+
+    async def _tell_referee(self, sitting: OpenTable, table: Table, ending: Ending) -> None:
+        referee = self._referee(sitting)
+        if referee is not None:
+            await referee.ended(UserTransaction(sitting.tx), table, ending)
+
+    # Ratings.
+
+    def _ladder(self, info: Info) -> str:
+        return info.policy.ladder or info.game or "tables"
+
+    async def _tier(self, sitting: OpenTable, users: Sequence[str]) -> int:
+        """Of one who comes, or of those who come together."""
+        policy = sitting.policy
+        if not policy.tiers:
+            return 0
+        ladder = self._ladder(sitting.info)
+        found = await sitting.tx.get_many([rating_key(ladder, user) for user in users], Rating)
+        known = [policy.rating_first if one is None else one.rating for one in found]
+        return seating.tier_of(policy, sum(known) // len(known))
+
+    async def _rate(
+        self, sitting: OpenTable, winners: Sequence[str], reason: Reason
+    ) -> dict[str, Rating]:
+        """Change the ratings of those who played, if the table is one that does."""
+        policy, tx = sitting.policy, sitting.tx
+        users = [seat.user for seat in seating.people(sitting.head.seats).values()]
+        if not policy.rated or reason == "void" or len(users) < 2:
+            return {}
+        ladder = self._ladder(sitting.info)
+        found = await tx.get_many([rating_key(ladder, user) for user in users], Rating)
+        before = {
+            user: Rating(policy.rating_first) if known is None else known
+            for user, known in zip(users, found, strict=True)
+        }
+        after = rated(before, winners, policy.rating_step, tx.now_ms)
+        for user, rating in after.items():
+            if before[user].games and before[user].rating != rating.rating:
+                tx.delete(ladder_key(ladder, before[user].rating, user))
+            tx.put(rating_key(ladder, user), rating)
+            tx.put(ladder_key(ladder, rating.rating, user), rating)
+        return after
+
+
+def _restart(seat: Seat, now_ms: int, clock_ms: int) -> None:
+    """Give someone so long for the next thing to do, whatever was before; 0: no limit."""
+    seat.due_ms = now_ms + clock_ms if clock_ms else 0
+    seat.ready = seat.turn = seat.warned = False

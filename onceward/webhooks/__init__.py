@@ -1,0 +1,1 @@
+"""Outgoing calls: timers, endpoints, delivery with retries, signatures and host limits."""

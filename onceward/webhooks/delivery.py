@@ -1,0 +1,358 @@
+"""Delivery: makes the outward calls that timers ask for, each until it is answered.
+
+A call is a job of the queue of webhooks, and `webhook-id` is its id: the same in all attempts,
+so that a receiver can tell repeats. An endpoint that is slow or dead takes few hands, and
+what waits for it is given back until later: it delays nobody else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import replace
+
+from onceward import limits
+from onceward.errors import (
+    AlreadyEnded,
+    BadInput,
+    Fail,
+    NoSuchEndpoint,
+    NoSuchTimer,
+    OncewardError,
+    Retry,
+    SecretUnreadable,
+    Unreachable,
+)
+from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.store.values import encode
+from onceward.webhooks import answers, endpoints, retries, signing, suspensions
+from onceward.webhooks.answers import Answer, Outcome, Verdict
+from onceward.webhooks.endpoints import Endpoint
+from onceward.webhooks.host_waiters import HostWaiters
+from onceward.webhooks.hosts import Hosts, Slot
+from onceward.webhooks.http.addresses import Guard
+from onceward.webhooks.http.sender import Sender
+from onceward.webhooks.receivers import HostKey, Receivers, Scope
+from onceward.webhooks.retries import RetryPolicy, admit_policy, pauses_of
+from onceward.webhooks.timers import WEBHOOKS, Timers, Webhook, open_headers
+from onceward.work.attempt import Handler
+from onceward.work.job import Asleep, Job
+
+# A call waits for the host of an endpoint that was read so long ago at the most.
+_FRESH_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outward:
+    """How outward calls are made."""
+
+    allow: Sequence[str] = ()
+    """Networks, hosts and hosts with ports that may be called though they are private."""
+    ports: Sequence[int] = (80, 443)
+    rate: float = 0.0
+    """How many calls a second are begun at the most, by all nodes together; 0: any number."""
+    pauses_s: Sequence[float] = retries.PAUSES_S
+    """The pause after each failed attempt, unless timer or endpoint specify it. The last one
+    repeats."""
+    attempts_max: int = retries.ATTEMPTS
+    """How many attempts a call has, unless timer or endpoint specify it; 0: no limit."""
+    connect_s: float = limits.OUTWARD_CONNECT_S
+    total_s: float = limits.OUTWARD_TOTAL_S
+    concurrency: int = limits.OUTWARD_CALLS_MAX
+    """How many calls a node has under way at once."""
+    concurrency_per_host: int = limits.HOST_REQUESTS_MAX
+    """How many of them to one receiver at the most: fewer while it answers slowly or badly."""
+    sender: Callable[[Guard], Sender] = Sender
+    """For tests: what makes the calls."""
+
+
+@dataclass(slots=True)
+class Rate:
+    """How many calls of an endpoint were made, and how many of them went well."""
+
+    calls: int = 0
+    delivered: int = 0
+
+
+class Pause(NamedTuple):
+    """A receiver that does not answer is left alone for a while, by one node."""
+
+    until_ms: int
+    """When the next call is made; the past, if that is under way."""
+    failures: int
+    """How many calls in a row got no answer."""
+
+
+class Entered(NamedTuple):
+    """A call that its host is ready for, with all that it is made with."""
+
+    endpoint: Endpoint
+    headers: dict[str, str]
+    host: HostKey
+    slot: Slot
+
+
+class Delivery:
+    """Makes the calls of one node."""
+
+    def __init__(self, store: Store, timers: Timers, outward: Outward) -> None:
+        """Raises `BadInput`."""
+        self._store = store
+        self._timers = timers
+        self._outward = outward
+        self.guard = Guard(outward.allow, outward.ports)
+        self._retry = RetryPolicy(pauses_of(outward.pauses_s), outward.attempts_max)
+        admit_policy(self._retry)
+        elapsed_ns, hands = store.clock.elapsed_ns, outward.concurrency
+        # Some hands are always left for hosts that answer, and for others than the busiest.
+        hosts = Hosts(
+            store.ids.fraction,
+            elapsed_ns,
+            requests_max=min(outward.concurrency_per_host, max(hands // 2, 1)),
+            doubtful_max=hands - hands // 4,
+        )
+        self._hosts = hosts
+        self._lines = HostWaiters(hosts, elapsed_ns, hands // 4)
+        self.receivers = Receivers(hosts, store.clock.now_ms)
+        self._sender = outward.sender(self.guard)
+        self.rates: dict[tuple[str, str], Rate] = {}
+        """By caller and endpoint, since this node began; not of those beyond the first many."""
+        self._known: dict[tuple[str, str], tuple[Endpoint, int]] = {}
+        for why in ("paused", "busy"):
+            store.meters.count("webhooks_postponed", 0, reason=why)
+        self._lateness = store.meters.histogram("webhook_lateness_seconds")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the queue of webhooks. Its jobs are known at least as long as their timers."""
+        # How many attempts a call has depends on its timer and endpoint, too: see `deliver`.
+        return {"rate": self._outward.rate, "attempts_max": 0, "internal": True}
+
+    @property
+    def handler(self) -> Handler:
+        """For a worker of the queue of webhooks."""
+        lease_ms = int((self._outward.total_s + limits.OUTWARD_SLACK_S) * 1_000)
+        return Handler(WEBHOOKS, self.deliver, lease_ms, self._outward.concurrency)
+
+    async def close(self) -> None:
+        await self._sender.close()
+
+    async def deliver(self, job: Job) -> dict[str, Any]:
+        """Make a call; returns what it was answered. Raises what says how to go on."""
+        webhook = msgspec.convert(job.body, Webhook)
+        id_ = webhook.call.endpoint or endpoints.DEFAULT
+        endpoint, given, host, slot = await self._enter(webhook, id_)
+        now_ms = self._store.clock.now_ms()
+        if job.attempt == 1:
+            self._lateness.observe(max(0, now_ms - webhook.due_ms) / 1_000)
+        retry = webhook.call.policy.over(endpoint.retry).over(self._retry)
+        answered: bool | None = None
+        well, reason = False, ""
+        try:
+            if retry.attempts and job.attempt > retry.attempts:
+                raise Fail("the last attempt was interrupted")
+            timeout_s = (retry.timeout_ms or 0) / 1_000 or self._outward.total_s
+            called = self._call(job.id, webhook, given, endpoint, now_ms, timeout_s)
+            verdict = answers.judge(await called)
+            answered, well, reason = verdict.answered, verdict.well, verdict.line
+        finally:
+            self._lines.leave(host, slot, answered, well=well, reason=reason)
+        await self._note(webhook.caller, id_, endpoint, verdict)
+        self._store.meters.count("webhooks", outcome=verdict.outcome)
+        self._rate(webhook.caller, id_, verdict.outcome is Outcome.DELIVERED)
+        if verdict.outcome is Outcome.DELIVERED:
+            return {"said": verdict.line}
+        if verdict.outcome is Outcome.AGAIN and not retry.is_last(job.attempt):
+            pause_s = retry.pause_s(job.attempt, self._store.ids.fraction())
+            after_s = max(pause_s, verdict.not_before_s or 0.0)
+            if not answered:
+                self._wait(webhook, id_, host, self._store.clock.now_ms() + int(after_s * 1_000))
+            raise Retry(verdict.line, after_s=after_s)
+        if verdict.outcome is Outcome.GONE:
+            await self._end(webhook)
+        raise Fail(verdict.line)
+
+    def pause_of(self, caller: str, endpoint: str, url: str = "") -> Pause | None:
+        """Whether the receiver of an endpoint, or at a URL, is left alone by this node."""
+        if not url:
+            known, _ = self._known.get((caller, endpoint), (None, 0))
+            url = "" if known is None else known.url
+        try:
+            found = self._hosts.pause(self.guard.parse(url).key)
+        except BadInput:
+            return None
+        if found is None:
+            return None
+        return Pause(self._store.clock.now_ms() + int(found.wait_s * 1_000), found.failures)
+
+    def _wait(self, webhook: Webhook, id_: str, host: HostKey, until_ms: int) -> None:
+        scope = Scope("timer", webhook.timer) if webhook.call.url else Scope("endpoint", id_)
+        self.receivers.wait(webhook.caller, host, scope, until_ms)
+
+    def _given(self, webhook: Webhook, endpoint: Endpoint) -> dict[str, str]:
+        """The headers of a call. While they or the secrets cannot be read, the call waits, and
+        that is no attempt."""
+        try:
+            if not endpoint.suspended:
+                server_keys = self._store.server_keys
+                own = open_headers(webhook.call, server_keys, webhook.caller, webhook.timer)
+                return {**endpoint.headers, **own}
+        except SecretUnreadable:
+            pass
+        raise Asleep("", self._store.clock.now_ms() + limits.SUSPENDED_MS)
+
+    async def _call(
+        self,
+        id_: str,
+        webhook: Webhook,
+        given: dict[str, str],
+        endpoint: Endpoint,
+        now_ms: int,
+        timeout_s: float,
+    ) -> Answer | OncewardError:
+        headers = {"content-type": "application/json"}
+        headers |= {name.lower(): value for name, value in given.items()}
+        body = _body(webhook, headers["content-type"])
+        headers["onceward-timer"] = quote(webhook.timer)
+        secrets = endpoint.secrets_at(now_ms)
+        headers |= signing.headers(secrets, id_, now_ms // 1_000, body)
+        try:
+            return await self._sender.post(
+                _url(webhook, endpoint),
+                headers,
+                body,
+                connect_s=min(self._outward.connect_s, timeout_s),
+                total_s=timeout_s,
+            )
+        except (Unreachable, BadInput) as error:
+            return error
+
+    async def _enter(self, webhook: Webhook, id_: str) -> Entered:
+        """Admit a call to its host. Returns the endpoint as it is after the wait for that: a change
+        that the API has acknowledged holds for every call that begins afterwards, on all nodes.
+
+        Raises `Asleep` if the host is busy, and `Fail` if there is nothing to call."""
+        key = webhook.caller, id_
+        # What is known may be out of date: it only tells at which host to wait.
+        endpoint, _ = self._known.get(key) or (await self._endpoint(*key), 0)
+        while True:
+            host = self._host(webhook, endpoint)
+            slot = await self._lines.enter(host)
+            if not isinstance(slot, Slot):
+                if self._is_fresh(key):
+                    paused = self._hosts.pause(host) is not None
+                    why = "paused" if paused else "busy"
+                    self._store.meters.count("webhooks_postponed", reason=why)
+                    until_ms = self._store.clock.now_ms() + int(slot * 1_000) + 1
+                    if paused:
+                        self._wait(webhook, id_, host, until_ms)
+                    raise Asleep("", until_ms)
+                endpoint = await self._endpoint(*key)
+                continue
+            admitted = False
+            try:
+                endpoint = await self._endpoint(*key)
+                if endpoint.disabled:
+                    raise Fail(f"the endpoint {id_} is disabled")
+                given = self._given(webhook, endpoint)
+                admitted = self._host(webhook, endpoint) == host
+                if admitted:
+                    return Entered(endpoint, given, host, slot)
+            finally:
+                if not admitted:
+                    self._lines.leave(host, slot, None)
+
+    def _is_fresh(self, key: tuple[str, str]) -> bool:
+        _, read_ns = self._known.get(key, (None, 0))
+        return self._store.clock.elapsed_ns() - read_ns < _FRESH_NS
+
+    def _host(self, webhook: Webhook, endpoint: Endpoint) -> HostKey:
+        try:
+            return self.guard.parse(_url(webhook, endpoint)).key
+        except BadInput as refused:
+            raise Fail(refused.message) from refused
+
+    async def _endpoint(self, caller: str, id_: str) -> Endpoint:
+        try:
+            endpoint = await self._store.run(lambda tx: self._find(tx, caller, id_))
+        except NoSuchEndpoint as gone:
+            raise Fail(gone.message) from gone
+        if len(self._known) >= limits.ENDPOINTS_KNOWN_MAX:
+            self._known.clear()
+        self._known[caller, id_] = endpoint, self._store.clock.elapsed_ns()
+        return endpoint
+
+    async def _find(self, tx: Transaction, caller: str, id_: str) -> Endpoint:
+        suspension = await suspensions.get(tx, caller)
+        passed = {caller}
+        while suspension is not None and suspension.to not in ("", *passed):
+            caller = suspension.to  # whoever has its endpoints now
+            passed.add(caller)
+            suspension = await suspensions.get(tx, caller)
+        endpoint = await self._known_to(tx, caller, id_)
+        return endpoint if suspension is None else replace(endpoint, suspended=True)
+
+    async def _known_to(self, tx: Transaction, caller: str, id_: str) -> Endpoint:
+        if id_ == endpoints.DEFAULT:
+            return await default_endpoint(tx, self._store, caller)
+        return await endpoints.get(tx, id_, caller=caller)
+
+    def _rate(self, caller: str, id_: str, delivered: bool) -> None:
+        rate = self.rates.get((caller, id_))
+        if rate is None:
+            if len(self.rates) >= limits.ENDPOINTS_KNOWN_MAX:
+                return
+            rate = self.rates[caller, id_] = Rate()
+        rate.calls += 1
+        rate.delivered += delivered
+
+    async def _end(self, webhook: Webhook) -> None:
+        """Let a timer repeat no more whose receiver wants no calls any more."""
+        try:
+            await self._store.run(
+                lambda tx: self._timers.cancel(tx, webhook.timer, caller=webhook.caller)
+            )
+        except (NoSuchTimer, AlreadyEnded):
+            pass  # it was there for this once
+
+    async def _note(self, caller: str, id_: str, endpoint: Endpoint, verdict: Verdict) -> None:
+        """Write down if an endpoint has begun to fail, or to answer again."""
+        failing = verdict.outcome is not Outcome.DELIVERED
+        if id_ != endpoints.DEFAULT and endpoint.health.failing != failing:
+            endpoint.health.failing = failing
+            await self._store.run(
+                lambda tx: endpoints.note(
+                    tx, id_, failing=failing, said=verdict.line, caller=caller
+                )
+            )
+
+
+async def default_endpoint(tx: Transaction, store: Store, caller: str) -> Endpoint:
+    """The one whose secrets sign what goes to a bare URL; made if it is not there."""
+    try:
+        return await endpoints.get(tx, endpoints.DEFAULT, caller=caller)
+    except NoSuchEndpoint:
+        secret = signing.new_secret(store.ids)
+        return await endpoints.put(tx, endpoints.DEFAULT, "", secret, caller=caller)
+
+
+def _url(webhook: Webhook, endpoint: Endpoint) -> str:
+    url = webhook.call.url or endpoint.url
+    if not webhook.call.append_id:
+        return url
+    path, mark, query = url.partition("?")
+    return f"{path.rstrip('/')}/{quote(webhook.timer, safe='')}{mark}{query}"
+
+
+def _body(webhook: Webhook, content_type: str) -> bytes:
+    """Text with a content type of its own is sent as it is, everything else as JSON."""
+    body = webhook.call.body
+    kind = content_type.partition(";")[0].strip().lower()
+    if isinstance(body, str) and kind != "application/json" and not kind.endswith("+json"):
+        return body.encode()
+    if body is None:
+        body = {"id": webhook.timer, "due_ms": webhook.due_ms, "number": webhook.number}
+    return encode(body, (WEBHOOKS, "body"))

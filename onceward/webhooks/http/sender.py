@@ -1,0 +1,250 @@
+"""Sends requests to endpoints, and brings back what they answer.
+
+A connection is made to an address that was judged, and to no other: there is no second lookup
+between the judgement and the connection, TLS checks the name, redirects are not followed, and no
+proxy of the environment is asked.
+
+Connections are kept for the next request to the same host. The other side may close one just when
+a request is sent on it: if it ends before any byte of an answer, the request is sent once more on
+a new one. Receivers tell messages apart by their id, so to them it is the same; how often it was
+sent is told with the answer, and counted.
+"""
+
+import asyncio
+import errno
+import ssl
+from collections.abc import Mapping
+
+from onceward import limits
+from onceward.clock import Clock
+from onceward.errors import Unreachable
+from onceward.webhooks.answers import Answer, read_retry_after
+from onceward.webhooks.http.addresses import Guard, Target
+from onceward.webhooks.http.connection import Connection, Dropped, Reply
+from onceward.webhooks.http.names import Lookup, Names, look_up
+from onceward.webhooks.http.places import Places
+from onceward.webhooks.http.pool import Key, Pool
+from onceward.webhooks.http.requests import write_post
+
+# Too many open files, no ports left, no memory: no fault of whom we call.
+_OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Sender:
+    """Sends requests, for one event loop. Limits how many are under way at once: whoever comes
+    when there are too many waits, and that counts as part of the time a request may take."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        clock: Clock | None = None,
+        lookup: Lookup = look_up,
+        tls: ssl.SSLContext | None = None,
+        sends_max: int = limits.SENDS_MAX,
+        sends_per_host_max: int = limits.SENDS_PER_HOST_MAX,
+    ) -> None:
+        """`tls` says whom to trust, by default whom the machine trusts."""
+        self._guard = guard
+        self._clock = clock or Clock()
+        self._names = Names(guard, lookup, self._clock.elapsed_ns)
+        self._tls = tls
+        self._places = Places(sends_max)
+        self._sends_per_host_max = sends_per_host_max
+        self._hosts: dict[Key, _Host] = {}
+        """Those with requests under way."""
+        self._pool = Pool(self._clock.elapsed_ns)
+        self._open: set[Connection] = set()
+        self._closed = False
+        self.connected = 0
+        """How many connections were made."""
+        self.repeated = 0
+        """How many requests were sent twice."""
+
+    @property
+    def open(self) -> int:
+        """How many connections there are."""
+        return len(self._open)
+
+    @property
+    def idle(self) -> int:
+        """How many of them are without a request."""
+        return len(self._pool)
+
+    async def post(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        connect_s: float,
+        total_s: float,
+    ) -> Answer:
+        """The answer of an endpoint, whatever its status; of its body the start.
+
+        Raises `Unreachable` if there was none within `total_s`, or no connection within
+        `connect_s`; `AddressRefused` if nobody may be sent there; `BadInput` for what is no URL
+        or no header. Only where `Unreachable.sent` is not 0 can anything have arrived.
+        """
+        target = self._guard.parse(url)
+        request = write_post(target, headers, body)
+        began_ns = self._clock.elapsed_ns()
+        host = self._hosts.get(target.key)
+        if host is None:
+            host = self._hosts[target.key] = _Host(self._sends_per_host_max)
+        host.users += 1
+        try:
+            if host.places.free and self._places.free:
+                host.places.free -= 1
+                self._places.free -= 1
+            else:
+                await self._enter(host, total_s)
+            try:
+                return await self._exchange(target, request, began_ns, connect_s, total_s)
+            finally:
+                host.places.leave()
+                self._places.leave()
+        finally:
+            host.users -= 1
+            if not host.users:
+                del self._hosts[target.key]
+
+    async def close(self) -> None:
+        """End all connections. Requests under way fail; so do new ones."""
+        self._closed = True
+        self._names.close()
+        self._pool.close()
+        for connection in list(self._open):
+            connection.drop()
+
+    async def _enter(self, host: "_Host", total_s: float) -> None:
+        try:
+            async with asyncio.timeout(total_s):
+                await host.places.enter()
+                try:
+                    await self._places.enter()
+                except BaseException:
+                    host.places.leave()
+                    raise
+        except TimeoutError:
+            why = f"too many requests are under way: none was over within {total_s:g} s"
+            raise Unreachable(why, took_s=total_s, ours=True) from None
+
+    async def _exchange(
+        self, target: Target, request: bytes, began_ns: int, connect_s: float, total_s: float
+    ) -> Answer:
+        """Send a request, twice if need be, and wait for its answer."""
+        until_ns = began_ns + int(total_s * 1e9)
+        sent = 0
+        connection = self._pool.take(target.key)
+        try:
+            while True:
+                if connection is None:
+                    async with asyncio.timeout((until_ns - self._clock.elapsed_ns()) / 1e9):
+                        connection = await self._connect(target, connect_s)
+                sent += 1
+                try:
+                    reply = await connection.ask(request, until_ns)
+                    break
+                except Dropped:
+                    if connection.asked == 1:
+                        raise Unreachable("the connection ended without an answer") from None
+                    self.repeated += 1
+                    connection = None
+        except TimeoutError:
+            # Of the limit for all: that of `_connect` is told apart there.
+            missing = "answer" if sent else "connection"
+            if connection is not None and connection.began:
+                missing = "whole answer"
+            why = f"no {missing} within {total_s:g} s"
+            raise Unreachable(why, sent=sent, took_s=self._since_s(began_ns)) from None
+        except Unreachable as error:
+            error.sent, error.took_s = sent, self._since_s(began_ns)
+            raise
+        else:
+            self._pool.keep(target.key, connection)
+            connection = None
+            took_s = self._since_s(began_ns)
+            return Answer(reply.status, self._retry_after_s(reply), reply.body, took_s, sent)
+        finally:
+            if connection is not None:
+                connection.abort()
+
+    async def _connect(self, target: Target, connect_s: float) -> Connection:
+        """A new connection, to the first of the addresses that takes one."""
+        if self._closed:
+            raise Unreachable("the sender is closed", ours=True)
+        until_ns = self._clock.elapsed_ns() + int(connect_s * 1e9)
+        try:
+            async with asyncio.timeout(connect_s):
+                addresses = await self._names.addresses(target)
+        except TimeoutError:
+            raise Unreachable(f"{target.host} was not found within {connect_s:g} s") from None
+        why = ""
+        for at, address in enumerate(addresses):
+            # Each has its share of what is left, so that a dead one does not take it all.
+            left_s = (until_ns - self._clock.elapsed_ns()) / 1e9
+            try:
+                async with asyncio.timeout(left_s / (len(addresses) - at)):
+                    return await self._connect_to(target, address)
+            except TimeoutError:
+                why = f"no connection within {connect_s:g} s"
+            except OSError as error:
+                why = _reason(target, error)
+                if error.errno in _OURS:
+                    raise Unreachable(why, ours=True) from error
+        # They may be those of yesterday.
+        self._names.forget(target.host)
+        raise Unreachable(why)
+
+    async def _connect_to(self, target: Target, address: str) -> Connection:
+        tls = None
+        if target.scheme == "https":
+            tls = self._tls = self._tls or ssl.create_default_context()
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(self._ended, self._clock.elapsed_ns),
+            address,
+            target.port,
+            ssl=tls,
+            server_hostname=target.host if tls else None,
+        )
+        if connection.is_reserved:
+            connection.abort()
+            raise OSError(errno.EMFILE, "too many files are open")
+        self._open.add(connection)
+        self.connected += 1
+        return connection
+
+    def _ended(self, connection: Connection) -> None:
+        """Called by each connection at its end."""
+        self._open.discard(connection)
+        self._pool.forget(connection)
+
+    def _since_s(self, began_ns: int) -> float:
+        return (self._clock.elapsed_ns() - began_ns) / 1e9
+
+    def _retry_after_s(self, reply: Reply) -> float | None:
+        if reply.retry_after is None:
+            return None
+        return read_retry_after(reply.retry_after, reply.date, self._clock.now_ms())
+
+
+class _Host:
+    """The requests under way to one host, and those that wait."""
+
+    __slots__ = ("places", "users")
+
+    def __init__(self, sends_max: int) -> None:
+        self.places = Places(sends_max)
+        self.users = 0
+
+
+def _reason(target: Target, error: OSError) -> str:
+    """Why there is no connection, for a person."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of {target.host} is not valid: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS connection to {target.host}: {error.reason or error}"
+    if isinstance(error, ConnectionRefusedError):
+        return f"{target.host} refused the connection to port {target.port}"
+    return f"no connection to {target.host}: {error.strerror or error}"

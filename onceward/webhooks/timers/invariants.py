@@ -1,0 +1,47 @@
+"""What must hold between the records of timers: for `onceward check`, and for tests."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from onceward import keys
+from onceward.engine.base import Record
+from onceward.engine.invariants import Lookup, Part, Rule
+from onceward.webhooks.timers.records import TIMER_DUE, Timer, entry_in, timer_partition
+
+
+def _timer(record: Record, get: Lookup) -> Iterator[str]:
+    partition, sort = record.key
+    timer = _read(record)
+    if timer is None:
+        yield "this is not a timer"
+        return
+    caller, id_ = keys.split(sort)
+    place = entry_in(int(partition.partition("#")[2]), caller, id_, timer)
+    if timer.state == "active" and get(place) is None:
+        yield f"the timer is active, but does not stand in {'/'.join(place)}"
+
+
+def _due(record: Record, get: Lookup) -> Iterator[str]:
+    partition, sort = record.key
+    words = keys.split(sort)
+    if words[-1] != TIMER_DUE or len(words) != 5:
+        return
+    slot = int(partition.partition("#")[2])
+    found = get((timer_partition(slot), keys.join(words[1], words[2])))
+    timer = None if found is None else _read(found)
+    if timer is None:
+        yield f"there is no timer {words[2]!r}"
+    elif timer.state != "active" or entry_in(slot, words[1], words[2], timer) != record.key:
+        yield f"the timer {words[2]!r} does not stand here: it is {timer.state}"
+
+
+def _read(record: Record) -> Timer | None:
+    try:
+        return msgspec.json.decode(record.value, type=Timer)
+    except msgspec.DecodeError:
+        return None
+
+
+RULES = [Rule("timer", _timer), Rule("due", _due)]
+PART = Part("timers", RULES, due=(TIMER_DUE,))

@@ -1,0 +1,428 @@
+"""What can happen to timers, each in a transaction."""
+
+from contextlib import suppress
+from heapq import heappop, heappush
+
+from msgspec.structs import replace
+
+from onceward import keys, limits, recurrence
+from onceward.errors import AlreadyEnded, KeyReused, NoSuchTimer, SecretUnreadable
+from onceward.keys import Key
+from onceward.recurrence import Interval, Repeat
+from onceward.schedule import Effect, Job, Schedule, due_partition
+from onceward.schedule import job_key as key_of_job
+from onceward.store.transaction import Transaction
+from onceward.webhooks import suspensions
+from onceward.webhooks.suspensions import suspension_key
+from onceward.webhooks.timers.records import (
+    TIMER_DUE,
+    WEBHOOKS,
+    Call,
+    Send,
+    Spec,
+    Status,
+    Timer,
+    View,
+    Webhook,
+    admit,
+    admit_due,
+    decrypted,
+    encrypted,
+    first_ms,
+    mark_of,
+    open_headers,
+    timer_entry,
+    timer_key,
+    timer_partition,
+)
+
+# What entries of timers in due end with; behind all of them; and how many are read at least.
+_TIMER = f"#{TIMER_DUE}"
+_END = "\U0010ffff"
+_SHARE = 8
+
+
+class Timers:
+    """The timers of one database. Names are scoped to callers."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    async def add(
+        self, tx: Transaction, id_: str, spec: Spec, *, caller: str = ""
+    ) -> tuple[View, bool]:
+        """Set a timer, once for its id: the same again changes nothing. Says whether it was there.
+
+        Raises `BadInput`; `KeyReused` if another one stands under the id.
+        """
+        key = timer_key(caller, id_, self._schedule.slots)
+        stored = _stored(tx, caller, id_, spec)
+        known = await tx.get(key, Timer)
+        if known is not None:
+            if not _is_same(tx, caller, id_, known, spec):
+                raise KeyReused(f"another timer has the id {id_[:200]!r}", id=id_)
+            return await self._view(tx, caller, id_, known), True
+        return self._put(tx, caller, id_, _new(stored, mark_of(spec), tx)), False
+
+    async def set(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
+        """Set a timer, in place of whatever stands under its id. Raises `BadInput`."""
+        key = timer_key(caller, id_, self._schedule.slots)
+        timer = _new(_stored(tx, caller, id_, spec), mark_of(spec), tx)
+        known = await tx.get(key, Timer)
+        if known is not None:
+            self._leave(tx, caller, id_, known)
+            timer.generation, timer.fired = known.generation + 1, known.fired
+        return self._put(tx, caller, id_, timer)
+
+    async def keep(self, tx: Transaction, id_: str, spec: Spec, *, caller: str = "") -> View:
+        """Set a timer, unless just this one is active under its id. Raises `BadInput`."""
+        known = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
+        with suppress(SecretUnreadable):  # what cannot be read is not the same
+            same = known is not None and _is_same(tx, caller, id_, known, spec)
+            if known is not None and same and known.state == "active":
+                return await self._view(tx, caller, id_, known)
+        return await self.set(tx, id_, spec, caller=caller)
+
+    async def get(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
+        """A timer, and what became of its last firing. Raises `NoSuchTimer`."""
+        return await self._view(tx, caller, id_, await self._known(tx, caller, id_))
+
+    async def move(self, tx: Transaction, id_: str, due_ms: int, *, caller: str = "") -> View:
+        """Let a timer be due at another time; one that repeats goes on from there. Raises
+        `NoSuchTimer`, `AlreadyEnded` (it has fired, or was cancelled), `BadInput`."""
+        timer = await self._active(tx, caller, id_)
+        admit_due(due_ms, tx.now_ms)
+        self._leave(tx, caller, id_, timer)
+        timer.due_ms = _begins_ms(timer.spec.repeat, due_ms, tx.now_ms)
+        timer.state = "active"
+        timer.generation += 1
+        return self._put(tx, caller, id_, timer)
+
+    async def cancel(self, tx: Transaction, id_: str, *, caller: str = "") -> View:
+        """Let a timer not fire, or no more. Twice is once. Raises `NoSuchTimer`, `AlreadyEnded`
+        (it has fired)."""
+        timer = await self._known(tx, caller, id_)
+        if timer.state != "cancelled":
+            timer = await self._active(tx, caller, id_)
+            self._leave(tx, caller, id_, timer)
+            timer.state = "cancelled"
+            timer.generation += 1
+            self._keep(tx, caller, id_, timer)
+        return await self._view(tx, caller, id_, timer)
+
+    async def find(
+        self, tx: Transaction, *, caller: str = "", prefix: str = "", after: str = "", most: int
+    ) -> list[View]:
+        """The timers of a caller whose ids begin with `prefix`, in the order of their ids, from
+        behind `after` on."""
+        start, end = _range(caller, prefix)
+        if after:
+            start = max(start, keys.after(keys.join(caller, after)))
+        found = await self._first(tx, start, end, most)
+        ids = [(keys.split(sort)[1], timer) for sort, timer in found]
+        await tx.fetch([key_of_job(timer.job) for _, timer in ids if timer.job])
+        return [await self._view(tx, caller, id_, timer) for id_, timer in ids]
+
+    async def everyones(
+        self, tx: Transaction, *, after: str = "", most: int
+    ) -> list[tuple[str, View]]:
+        """The timers of all callers in the order of their sort keys, from behind one on, each
+        with its own. For a look: nothing of it is checked at the commit."""
+        found = await self._first(tx, keys.after(after) if after else "", None, most)
+        views = await self._look(tx, [(*_names(sort), timer) for sort, timer in found])
+        return [(sort, view) for (sort, _), view in zip(found, views, strict=True)]
+
+    async def agenda(self, tx: Transaction, *, most: int) -> list[View]:
+        """The timers of all callers that are due next, the first one first. For a look, as
+        `everyones`."""
+        share = most // self._schedule.slots * 2 + _SHARE
+        while True:
+            entries, horizon = [], _END
+            for slot in range(self._schedule.slots):
+                rows = await tx.scan(due_partition(slot), limit=share)
+                if len(rows) == share:  # there are more behind them
+                    horizon = min(horizon, rows[-1].key[1])
+                entries += [row.key[1] for row in rows if row.key[1].endswith(_TIMER)]
+            found = sorted(entry for entry in entries if entry <= horizon)[:most]
+            if len(found) == most or horizon == _END or share >= limits.SCAN_RECORDS_MAX:
+                break
+            share = min(share * 8, limits.SCAN_RECORDS_MAX)
+        names = [_names(entry.partition("#")[2]) for entry in found]
+        places = [timer_key(caller, id_, self._schedule.slots) for caller, id_ in names]
+        await tx.fetch(places)
+        timers = [tx.peek(place, Timer) for place in places]
+        pairs = zip(names, timers, strict=True)
+        return await self._look(tx, [(*name, timer) for name, timer in pairs if timer is not None])
+
+    async def _look(self, tx: Transaction, timers: list[tuple[str, str, Timer]]) -> list[View]:
+        await tx.fetch([key_of_job(timer.job) for _, _, timer in timers if timer.job])
+        views = []
+        for caller, id_, timer in timers:
+            job = tx.peek(key_of_job(timer.job), Job) if timer.job else None
+            shown = _shown(tx, caller, id_, timer)
+            views.append(View(id_, caller, shown, _status(timer, job), job))
+        return views
+
+    async def fire(self, tx: Transaction, entry: Key) -> None:
+        """The time has come, or one of its times."""
+        _, caller, id_, _, _ = keys.split(entry[1])
+        tx.delete(entry)
+        timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
+        if timer is None or timer.state != "active" or self._entry(caller, id_, timer) != entry:
+            return  # it was changed or cancelled meanwhile
+        now_ms = tx.now_ms
+        if timer.due_ms > now_ms:
+            tx.put(entry, TIMER_DUE)  # not yet
+            return
+        if await suspensions.get(tx, caller) is not None:
+            timer.state = "suspended"
+            tx.put(timer_key(caller, id_, self._schedule.slots), timer)
+            return
+        repeat = timer.spec.repeat and _anchored(timer.spec.repeat, timer.due_ms)
+        due_ms = _counts(timer, repeat, now_ms)
+        if due_ms is not None:
+            timer.fired += 1
+            timer.fired_ms = now_ms
+            timer.job = await self._send(tx, caller, id_, timer, due_ms)
+        if repeat is None:
+            timer.state = "skipped" if due_ms is None else "fired"
+            self._keep(tx, caller, id_, timer)
+            return
+        next_ms = recurrence.next_ms(repeat, now_ms if due_ms is None else due_ms)
+        if next_ms is None:
+            timer.state = "ended"
+            self._keep(tx, caller, id_, timer)
+            return
+        timer.due_ms = next_ms
+        self._put(tx, caller, id_, timer)
+
+    async def reencrypt(self, tx: Transaction, id_: str, *, caller: str = "") -> bool:
+        """Encrypt what a timer has with the first server key. Returns False if it cannot be
+        read. Idempotent."""
+        key = timer_key(caller, id_, self._schedule.slots)
+        timer = await tx.get(key, Timer)
+        if timer is None or not isinstance(timer.spec.target, Call):
+            return True
+        if all(map(tx.server_keys.is_current, timer.spec.target.headers.values())):
+            return True
+        try:
+            spec = decrypted(timer.spec, tx.server_keys, caller, id_)
+        except SecretUnreadable:
+            return False
+        timer.spec = encrypted(spec, tx.server_keys, caller, id_)
+        tx.put(key, timer, expires_at_ms=tx.expiry(key))
+        return True
+
+    def read_to_fire(self, entry: Key) -> list[Key]:
+        _, caller, id_, _, _ = keys.split(entry[1])
+        place = timer_key(caller, id_, self._schedule.slots)
+        return [place, suspension_key(caller)] if caller else [place]
+
+    async def resume(self, tx: Transaction, id_: str, *, caller: str) -> bool:
+        """Let a suspended timer go on. Returns whether it was one. Idempotent."""
+        timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
+        if timer is None or timer.state != "suspended":
+            return False
+        timer.state = "active"
+        timer.generation += 1
+        self._put(tx, caller, id_, timer)
+        return True
+
+    async def transfer(self, tx: Transaction, id_: str, *, caller: str, to: str) -> bool:
+        """Give a timer to another caller; if it was suspended, it goes on. Returns whether that
+        could be done: not if the other has one with this id, or its headers cannot be read."""
+        timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
+        place = timer_key(to, id_, self._schedule.slots)
+        if timer is None or timer.state not in ("active", "suspended"):
+            return True  # it is over: nothing is left to be done
+        if await tx.get(place, Timer) is not None:
+            return False
+        try:
+            spec = decrypted(timer.spec, tx.server_keys, caller, id_)
+        except SecretUnreadable:
+            return False
+        self._leave(tx, caller, id_, timer)
+        tx.delete(timer_key(caller, id_, self._schedule.slots))
+        timer.spec, timer.state = encrypted(spec, tx.server_keys, to, id_), "active"
+        self._put(tx, to, id_, timer)
+        return True
+
+    async def _first(
+        self, tx: Transaction, start: str, end: str | None, most: int
+    ) -> list[tuple[str, Timer]]:
+        """The first timers of all slots in the order of their keys. A slot is asked for a little
+        more than its share, and for more once that is used up."""
+        share = most // self._schedule.slots + 2
+        heap: list[tuple[str, int, Timer, bool]] = []
+
+        async def ask(slot: int, start: str) -> None:
+            rows = await tx.scan(
+                timer_partition(slot), Timer, start=start, end=end, limit=share, skip_damaged=True
+            )
+            for number, row in enumerate(rows, 1):
+                heappush(heap, (row.key[1], slot, row.value, number == share))
+
+        for slot in range(self._schedule.slots):
+            await ask(slot, start)
+        found: list[tuple[str, Timer]] = []
+        while heap and len(found) < most:
+            sort, slot, timer, last = heappop(heap)
+            found.append((sort, timer))
+            if last:
+                await ask(slot, keys.after(sort))
+        return found
+
+    async def _send(self, tx: Transaction, caller: str, id_: str, timer: Timer, due_ms: int) -> str:
+        target, cause = timer.spec.target, Effect("timer", id_, caller)
+        if isinstance(target, Send):
+            job_id, _ = await self._schedule.add(
+                tx,
+                target.queue,
+                target.body,
+                order_key=target.order_key,
+                limit_key=target.limit_key,
+                priority=target.priority,
+                attempts_max=target.attempts_max,
+                ready_ms=due_ms,
+                caller=caller,
+                cause=cause,
+            )
+        else:
+            webhook = Webhook(id_, due_ms, timer.fired, target, caller)
+            job_id, _ = await self._schedule.add(
+                tx,
+                WEBHOOKS,
+                webhook,
+                attempts_max=target.policy.attempts,
+                ready_ms=due_ms,
+                caller=caller,
+                cause=cause,
+            )
+        return job_id
+
+    async def _known(self, tx: Transaction, caller: str, id_: str) -> Timer:
+        timer = None
+        if type(id_) is str and 0 < len(id_) <= limits.TIMER_ID_BYTES_MAX:
+            timer = await tx.get(timer_key(caller, id_, self._schedule.slots), Timer)
+        if timer is None:
+            shown = str(id_)[:200]
+            raise NoSuchTimer(f"there is no timer {shown!r}", id=shown)
+        return timer
+
+    async def _active(self, tx: Transaction, caller: str, id_: str) -> Timer:
+        timer = await self._known(tx, caller, id_)
+        if timer.state not in ("active", "suspended"):
+            raise AlreadyEnded(
+                f"the timer {id_[:200]!r} cannot be changed any more: it is {timer.state}",
+                id=id_,
+                state=timer.state,
+            )
+        return timer
+
+    async def _view(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> View:
+        job = await tx.get(key_of_job(timer.job), Job) if timer.job else None
+        return View(id_, caller, _shown(tx, caller, id_, timer), _status(timer, job), job)
+
+    def _put(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> View:
+        tx.put(timer_key(caller, id_, self._schedule.slots), timer)
+        tx.put(self._entry(caller, id_, timer), TIMER_DUE)
+        return View(id_, caller, _shown(tx, caller, id_, timer), "active")
+
+    def _keep(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> None:
+        """Write a timer that is over: it is known for a while."""
+        key = timer_key(caller, id_, self._schedule.slots)
+        tx.put(key, timer, expires_at_ms=tx.now_ms + limits.TIMER_RETENTION_MS)
+
+    def _leave(self, tx: Transaction, caller: str, id_: str, timer: Timer) -> None:
+        if timer.state == "active":
+            tx.delete(self._entry(caller, id_, timer))
+
+    def _entry(self, caller: str, id_: str, timer: Timer) -> Key:
+        return timer_entry(caller, id_, timer, self._schedule.slots)
+
+
+def _stored(tx: Transaction, caller: str, id_: str, spec: Spec) -> Spec:
+    """A description as it is stored. Raises `BadInput` for what cannot be a timer."""
+    admit(caller, id_, spec, tx.now_ms)
+    stored = encrypted(spec, tx.server_keys, caller, id_)
+    if stored is not spec:  # it has become larger
+        admit(caller, id_, stored, tx.now_ms)
+    return stored
+
+
+def _is_same(tx: Transaction, caller: str, id_: str, known: Timer, spec: Spec) -> bool:
+    """Whether a timer was made from a description. Raises `SecretUnreadable`."""
+    if known.mark != mark_of(spec):
+        return False
+    if not isinstance(known.spec.target, Call) or not isinstance(spec.target, Call):
+        return True
+    headers = open_headers(known.spec.target, tx.server_keys, caller, id_)
+    return headers == spec.target.headers
+
+
+def _shown(tx: Transaction, caller: str, id_: str, timer: Timer) -> Timer:
+    """A timer with its headers readable; if they are not, they say so."""
+    target = timer.spec.target
+    if not isinstance(target, Call) or not target.headers:
+        return timer
+    try:
+        return replace(timer, spec=decrypted(timer.spec, tx.server_keys, caller, id_))
+    except SecretUnreadable as error:
+        headers = dict.fromkeys(target.headers, f"unreadable: {error}")
+        return replace(timer, spec=replace(timer.spec, target=replace(target, headers=headers)))
+
+
+def _names(sort: str) -> tuple[str, str]:
+    """The caller and the id that a sort key begins with."""
+    caller, id_ = keys.split(sort)[:2]
+    return caller, id_
+
+
+def _new(spec: Spec, mark: str, tx: Transaction) -> Timer:
+    due_ms = first_ms(spec, tx.now_ms, tx.ends_ms)
+    return Timer(spec, _begins_ms(spec.repeat, due_ms, tx.now_ms), tx.now_ms, mark)
+
+
+def _begins_ms(repeat: Repeat | None, due_ms: int, now_ms: int) -> int:
+    """When a timer is due that is to begin at a time. If that has passed, the last of its times
+    counts: those before were not missed, and there may be millions of them."""
+    if repeat is None or due_ms >= now_ms:
+        return due_ms
+    [last_ms] = recurrence.missed(_anchored(repeat, due_ms), due_ms, now_ms, "last", 1)
+    return last_ms
+
+
+def _anchored(repeat: Repeat, due_ms: int) -> Repeat:
+    """How a timer repeats; an interval counts from one of its times to the next."""
+    return Interval(repeat.every_ms, due_ms) if isinstance(repeat, Interval) else repeat
+
+
+def _counts(timer: Timer, repeat: Repeat | None, now_ms: int) -> int | None:
+    """Which of the times that have come counts now, the first of them if there are several."""
+    policy = timer.spec.catch_up
+    if repeat is not None:
+        times = recurrence.missed(repeat, timer.due_ms, now_ms, policy, 1)
+        return times[0] if times else None
+    late = timer.due_ms < now_ms - limits.RECUR_GRACE_MS
+    # One that was set late is not missed: it was never meant to come in time.
+    if policy == "none" and late and timer.due_ms >= timer.made_ms:
+        return None
+    return timer.due_ms
+
+
+def _status(timer: Timer, job: Job | None) -> Status:
+    if timer.state != "fired":
+        return timer.state
+    if isinstance(timer.spec.target, Send) or job is None or job.state == "done":
+        return "success"  # a job that is known no more has ended well
+    if job.state in ("dead", "doubt"):
+        return "failed"
+    return "cancelled" if job.state == "cancelled" else "firing"
+
+
+def _range(caller: str, prefix: str) -> tuple[str, str]:
+    """The sort keys of a caller's timers whose ids begin with `prefix`."""
+    if not prefix:
+        return keys.below(caller)
+    start = keys.join(caller, prefix)
+    return start, start + "\U0010ffff"

@@ -1,0 +1,341 @@
+"""Timers of an application: set, looked at, moved and cancelled, each in a transaction."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Literal, TypeVar, overload
+
+from onceward import limits
+from onceward.callers import Caller, caller_id
+from onceward.errors import AddressRefused, AlreadyEnded, BadInput, NoSuchTimer
+from onceward.maintenance.key_source import KeySource
+from onceward.recurrence import CatchUp, Cron, Interval, Repeat
+from onceward.schedule import is_whole, milliseconds
+from onceward.schedule.dispatcher import Dispatcher
+from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.store.user_records import AnyTransaction, admit_tx
+from onceward.webhooks.http.addresses import Guard
+from onceward.webhooks.http.headers import admit_headers
+from onceward.webhooks.retries import RetryPolicy, read_policy
+from onceward.webhooks.timers import FIRE_WRITES, TIMER_DUE, Call, Send, Spec, Target, View, id_for
+from onceward.webhooks.timers import Timers as TimersPart
+
+T = TypeVar("T")
+
+_ANY = Guard()
+
+
+class Timers:
+    """The timers of one application. With `tx`, each is part of that transaction."""
+
+    def __init__(
+        self,
+        store: Store,
+        part: TimersPart,
+        dispatcher: Dispatcher,
+        guard: Guard | None,
+        key_source: KeySource | None = None,
+    ) -> None:
+        self.part = part
+        self._store = store
+        self._guard = guard
+        self._key_source = key_source or KeySource(store)
+        dispatcher.on_due(TIMER_DUE, part.fire, reads=part.read_to_fire, writes=FIRE_WRITES)
+
+    async def set(
+        self,
+        id_: str | None = None,
+        *,
+        queue: str | None = None,
+        url: str | None = None,
+        endpoint: str | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        append_id: bool = False,
+        at_ms: int | None = None,
+        delay_s: float | None = None,
+        every_s: float | None = None,
+        cron: str | None = None,
+        zone: str = "UTC",
+        catch_up: CatchUp = "all",
+        attempts_max: int | None = None,
+        retry: Mapping[str, Any] | RetryPolicy | None = None,
+        order_key: str | None = None,
+        limit_key: str | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+        caller: Caller | str = "",
+        replace: bool = True,
+        tx: AnyTransaction | None = None,
+    ) -> View:
+        """Let something happen at a time: a job in a queue, or a POST to a URL or endpoint.
+
+        When: `at_ms` or `delay_s`, once; `every_s` or `cron` (in the time zone `zone`), again and
+        again, from `at_ms` or `delay_s` on if one is given: `every_s` at that time, `cron` at its
+        first match from then on. A time that has passed is due
+        at once. `catch_up` says which times count that passed while no node ran: `all`, `last`
+        or `none`.
+
+        `retry` has the members `pauses_s`, `attempts_max` and `timeout_s`, for calls; what it
+        leaves open the endpoint decides, and then `Outward`.
+
+        With an id that is known, the timer takes the place of the one before, or with
+        `replace=False` must be the same. With `key`, an idempotency key, it is set once however
+        often that is asked for. Raises `BadInput`, `KeyReused`.
+        """
+        if headers is not None and not isinstance(headers, Mapping):
+            raise BadInput(f"headers are names with their values, not {type(headers).__name__}")
+        target = target_of(
+            queue,
+            url,
+            endpoint,
+            body=body,
+            headers=dict(headers or {}),
+            append_id=append_id,
+            attempts_max=attempts_max,
+            retry=read_policy(retry),
+            order_key=order_key,
+            limit_key=limit_key,
+            priority=priority,
+        )
+        delay_ms = None if delay_s is None else milliseconds(delay_s, "a delay")
+        repeat = _repeat(every_s, cron, zone)
+        return await self.put(
+            Spec(target, at_ms, delay_ms, repeat, catch_up),
+            id_,
+            key=key,
+            caller=caller,
+            replace=replace,
+            tx=tx,
+        )
+
+    async def put(
+        self,
+        spec: Spec,
+        id_: str | None = None,
+        *,
+        key: str | None = None,
+        caller: Caller | str = "",
+        replace: bool = True,
+        tx: AnyTransaction | None = None,
+    ) -> View:
+        """`set`, of what is described already."""
+        view, _ = await self.add(spec, id_, key=key, caller=caller, replace=replace, tx=tx)
+        return view
+
+    async def add(
+        self,
+        spec: Spec,
+        id_: str | None = None,
+        *,
+        key: str | None = None,
+        caller: Caller | str = "",
+        replace: bool = False,
+        tx: AnyTransaction | None = None,
+    ) -> tuple[View, bool]:
+        """`put`, which also says whether the same one was there before."""
+        if key is not None and id_ is not None:
+            raise BadInput("a timer has an id or an idempotency key: the id is one, too")
+        if key is not None:
+            id_, replace = self.id_for(key, caller=caller), False
+        owner = caller_id(caller)
+        if not isinstance(spec, Spec):
+            raise BadInput(f"a timer is described by a `Spec`, not {type(spec).__name__}")
+        known_id = self._store.ids.new() if id_ is None else id_
+        if isinstance(spec.target, Call):  # better now than when it is due
+            admit_headers(spec.target.headers)
+            if spec.target.url:
+                self.admit_url(spec.target.url)
+            if spec.target.headers:
+                await self._key_source.unlock()
+
+        async def fn(tx: Transaction) -> tuple[View, bool]:
+            if replace:
+                return await self.part.set(tx, known_id, spec, caller=owner), False
+            return await self.part.add(tx, known_id, spec, caller=owner)
+
+        return await self._run(fn, tx)
+
+    def admit_url(self, url: str) -> None:
+        """Raise `BadInput` for what is no URL or, where this process makes the calls, may not be
+        called. Where its name leads to is judged with each call."""
+        try:
+            (self._guard or _ANY).parse(url)
+        except AddressRefused:
+            if self._guard is not None:
+                raise
+
+    def id_for(self, key: str, *, caller: Caller | str = "") -> str:
+        """The id of a timer that is set with an idempotency key. Raises `BadInput`."""
+        if type(key) is not str:
+            raise BadInput(f"an idempotency key is text, not {type(key).__name__}", code="bad_key")
+        if not 0 < len(key) <= limits.DEDUPE_KEY_BYTES_MAX:
+            raise BadInput(
+                f"an idempotency key has 1 to {limits.DEDUPE_KEY_BYTES_MAX} characters, "
+                f"not {len(key)}",
+                code="bad_key",
+            )
+        return id_for(caller_id(caller), key)
+
+    async def get(
+        self, id_: str, *, caller: Caller | str = "", tx: AnyTransaction | None = None
+    ) -> View:
+        """A timer, and what became of its last firing. Raises `NoSuchTimer`."""
+        owner = caller_id(caller)
+        return await self._run(lambda tx: self.part.get(tx, id_, caller=owner), tx)
+
+    async def find(
+        self, *, prefix: str = "", after: str = "", most: int = 100, caller: Caller | str = ""
+    ) -> list[View]:
+        """Timers whose ids begin with `prefix`, in their order, from behind `after` on."""
+        if not is_whole(most) or not 0 < most <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most!r}")
+        owner = caller_id(caller)
+        found: list[View] = []
+        while len(found) < most:
+            page = min(most - len(found), limits.PAGE_JOBS)  # a commit checks no more
+            views = await self._store.run(
+                partial(self.part.find, caller=owner, prefix=prefix, after=after, most=page)
+            )
+            found += views
+            if len(views) < page:
+                break
+            after = views[-1].id
+        return found
+
+    async def move(
+        self,
+        id_: str,
+        *,
+        at_ms: int | None = None,
+        delay_s: float | None = None,
+        caller: Caller | str = "",
+        tx: AnyTransaction | None = None,
+    ) -> View:
+        """Let a timer be due at another time. Raises `NoSuchTimer`, `AlreadyEnded`."""
+        if (at_ms is None) == (delay_s is None):
+            raise BadInput("a timer is moved to at_ms or by delay_s, one of them")
+        delay_ms = 0 if delay_s is None else milliseconds(delay_s, "a delay")
+        owner = caller_id(caller)
+
+        async def fn(tx: Transaction) -> View:
+            due_ms = tx.ends_ms + delay_ms if at_ms is None else at_ms
+            return await self.part.move(tx, id_, due_ms, caller=owner)
+
+        return await self._run(fn, tx)
+
+    @overload
+    async def cancel(
+        self,
+        id_: str,
+        *,
+        missing_ok: Literal[False] = False,
+        caller: Caller | str = "",
+        tx: AnyTransaction | None = None,
+    ) -> View: ...
+    @overload
+    async def cancel(
+        self,
+        id_: str,
+        *,
+        missing_ok: bool,
+        caller: Caller | str = "",
+        tx: AnyTransaction | None = None,
+    ) -> View | None: ...
+    async def cancel(
+        self,
+        id_: str,
+        *,
+        missing_ok: bool = False,
+        caller: Caller | str = "",
+        tx: AnyTransaction | None = None,
+    ) -> View | None:
+        """Cancel a timer. Idempotent.
+
+        With `missing_ok`, a timer that has fired already is returned as it is, and an unknown one
+        is None: a transaction that cancels a reminder does not fail because the reminder was
+        faster. Else raises `NoSuchTimer`, `AlreadyEnded`.
+        """
+        owner = caller_id(caller)
+
+        async def fn(tx: Transaction) -> View | None:
+            try:
+                return await self.part.cancel(tx, id_, caller=owner)
+            except NoSuchTimer:
+                if not missing_ok:
+                    raise
+                return None
+            except AlreadyEnded:
+                if not missing_ok:
+                    raise
+                return await self.part.get(tx, id_, caller=owner)
+
+        return await self._run(fn, tx)
+
+    async def resume(self, caller: str) -> int:
+        """Let the suspended timers of a caller, given by its id, go on. Returns how many."""
+        resume = partial(self.part.resume, caller=caller)
+        return sum(
+            [await self._store.run(partial(resume, id_=id_)) for id_ in await self._ids(caller)]
+        )
+
+    async def transfer(self, caller: str, to: str) -> tuple[int, list[str]]:
+        """Give the timers of a caller to another one, both given by their ids. Returns how many,
+        and the ids of those that stay: the other has timers with these ids."""
+        transfer, kept, moved = partial(self.part.transfer, caller=caller, to=to), [], 0
+        for id_ in await self._ids(caller):
+            if await self._store.run(partial(transfer, id_=id_)):
+                moved += 1
+            else:
+                kept.append(id_)
+        return moved, kept
+
+    async def _ids(self, caller: str) -> list[str]:
+        """The ids of a caller's timers that are not over."""
+        ids: list[str] = []
+        after = ""
+        while True:
+            find = partial(self.part.find, caller=caller, after=after, most=limits.PAGE_JOBS)
+            views = await self._store.run(find)
+            ids += [v.id for v in views if v.timer.state in ("active", "suspended")]
+            if len(views) < limits.PAGE_JOBS:
+                return ids
+            after = views[-1].id
+
+    async def _run(self, fn: Callable[[Transaction], Awaitable[T]], tx: AnyTransaction | None) -> T:
+        return await (self._store.run(fn) if tx is None else fn(admit_tx(tx)))
+
+
+def target_of(
+    queue: str | None,
+    url: str | None,
+    endpoint: str | None,
+    *,
+    body: Any,
+    headers: dict[str, str],
+    append_id: bool,
+    attempts_max: int | None,
+    retry: RetryPolicy | None,
+    order_key: str | None,
+    limit_key: str | None,
+    priority: int | None,
+) -> Target:
+    """What a timer is to do. Raises `BadInput` for what does not go together."""
+    if queue is None:
+        if (order_key, limit_key, priority) != (None, None, None):
+            raise BadInput("order_key, limit_key and priority are for timers that send to a queue")
+        return Call(url or "", endpoint or "", headers, body, append_id, attempts_max, retry)
+    if url is not None or endpoint is not None:
+        raise BadInput("a timer sends to a queue or calls a url or endpoint, one of them")
+    if headers or append_id or retry is not None:
+        raise BadInput("headers, append_id and retry are for timers that call a url or endpoint")
+    given = {} if priority is None else {"priority": priority}
+    return Send(queue, body, order_key, limit_key, attempts_max=attempts_max, **given)
+
+
+def _repeat(every_s: float | None, cron: str | None, zone: str) -> Repeat | None:
+    if every_s is not None and cron is not None:
+        raise BadInput("a timer repeats by every_s or by cron, not both")
+    if cron is not None:
+        return Cron(cron, zone)
+    return None if every_s is None else Interval(milliseconds(every_s, "an interval"), 0)

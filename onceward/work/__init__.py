@@ -1,0 +1,1 @@
+"""Jobs: the inbox, queues, handlers, attempts, steps, leases and results."""

@@ -1,0 +1,380 @@
+"""An attempt: a handler at work on one job, or on a batch of them, until each has ended.
+
+The handler runs again, within the same attempt, on the jobs for which what it read has
+changed, and on those of a batch that another one has spoiled. Only while it runs can it be
+cut off, by a lost lease or the end of the worker: how it ended is then committed in peace.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import CoroutineType
+from typing import Any
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import (
+    BadInput,
+    Conflict,
+    Contention,
+    Fail,
+    InDoubt,
+    NoSuchJob,
+    NotDone,
+    OncewardError,
+    Retry,
+    StaleToken,
+)
+from onceward.keys import shown_key
+from onceward.schedule import (
+    COMPLETE_ORDERED_WRITES,
+    COMPLETE_WRITES,
+    Claim,
+    Schedule,
+    job_key,
+    milliseconds,
+)
+from onceward.store import Store
+from onceward.store.sharing import SharedCommits
+from onceward.store.transaction import Transaction
+from onceward.work import steps as steps_part
+from onceward.work.effects import effects_of
+from onceward.work.intake import Intake
+from onceward.work.job import Asleep, Job, later_ms
+from onceward.work.lease import Lease
+from onceward.work.outcome import failures_of, leaves, principal, reason_of, results_of
+from onceward.work.steps import Step, Steps
+
+logger = logging.getLogger("onceward")
+
+# After so many runs in a row that were in vain the log says so.
+_CONFLICTS_TOLD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """What to run on the jobs of a queue, and how."""
+
+    queue: str
+    fn: Callable[..., Awaitable[Any]]
+    lease_ms: int
+    concurrency: int
+    """How many jobs a worker has at hand at once."""
+    batch: int = 0
+    """How many jobs `fn` gets at once, as a list; 0: one, by itself."""
+
+
+@dataclass(eq=False, slots=True)
+class Held:
+    """A job at hand."""
+
+    claim: Claim
+    body: bytes
+    """As JSON: the handler may change what it gets."""
+    lease: Lease
+    steps: Steps | None = None
+    ended: bool = False
+
+
+class Attempt:
+    """One attempt at the jobs of some claims. Run it once, in a task of its own."""
+
+    def __init__(
+        self,
+        store: Store,
+        schedule: Schedule,
+        intake: Intake,
+        sharing: SharedCommits,
+        handler: Handler,
+        claims: list[Claim],
+    ) -> None:
+        self.handler = handler
+        self._store = store
+        self._schedule = schedule
+        self._intake = intake
+        self._sharing = sharing
+        self._task: asyncio.Task[None] | None = None
+        self._handling = False
+        self._interrupts = 0
+        self._conflict: Conflict | None = None
+        self.giving_up = False
+        self._held = [
+            Held(
+                claim,
+                msgspec.json.encode(claim.body),
+                Lease(store, schedule, claim, handler.lease_ms, self._interrupt),
+            )
+            for claim in claims
+        ]
+
+    async def run(self) -> None:
+        """Run the handler until each job has ended in some way, each for itself."""
+        self._task = asyncio.current_task()
+        conflicts = 0
+        try:
+            while held := [one for one in self._held if self._goes_on(one)]:
+                if self.giving_up:
+                    await self.give_back()
+                    return
+                if await self._round(held, conflicts):
+                    conflicts = 0
+                else:
+                    await self._store.pause_before(conflicts)
+                    conflicts += 1
+                    if conflicts == _CONFLICTS_TOLD:
+                        self._tell_of_conflicts(held[0])
+        finally:
+            for one in self._held:
+                one.lease.close()
+
+    def give_up(self) -> None:
+        """End the handler, if it runs, and give back what it holds; twice is once."""
+        if not self.giving_up:
+            self.giving_up = True
+            self._interrupt()
+
+    async def give_back(self) -> None:
+        """Let others have the jobs that are still held; the attempt does not count."""
+        for one in self._held:
+            if self._goes_on(one):
+                await self._quietly(one, self._store.run(self._release(one.claim)))
+                one.ended = True
+                one.lease.close()
+
+    def _interrupt(self) -> None:
+        if self._handling:
+            assert self._task is not None
+            self._interrupts += 1
+            self._task.cancel()
+
+    def _goes_on(self, one: Held) -> bool:
+        if one.lease.over and not one.ended:
+            logger.warning("job %s: its lease was lost in attempt %d", *_name(one))
+            one.ended = True
+        return not one.ended
+
+    async def _round(self, held: list[Held], conflicts: int) -> bool:
+        """Run the handler once, and commit what came of it; says whether anything did."""
+        jobs = [self._job(one) for one in held]
+        results, error, cut_off = await self._handle(jobs)
+        for one, job in zip(held, jobs, strict=True):
+            one.steps = job.steps
+        if cut_off:
+            return True  # those that are still held go on, or back
+        failures = failures_of(jobs, error)
+        if not self.handler.batch:
+            results = [results]
+        elif error is None:
+            failures, results = results_of(jobs, results, failures)
+        else:
+            results = [None] * len(jobs)
+        ends = [
+            self._end(one, job, failures.get(job.id), result)
+            for one, job, result in zip(held, jobs, results, strict=True)
+            if error is None or job.id in failures
+        ]
+        ended = [await ends[0]] if len(ends) == 1 else await asyncio.gather(*ends)
+        if any(ended):
+            return True
+        if conflicts + 1 >= limits.TRANSACTION_ATTEMPTS_MAX:
+            too_many = Contention(f"{conflicts + 1} conflicts in a row: too many write one record")
+            for one, job in zip(held, jobs, strict=True):
+                await self._fail(one, job, too_many)
+        return False
+
+    def _job(self, one: Held) -> Job:
+        return Job(
+            self._store,
+            self._schedule,
+            self._intake,
+            one.claim,
+            body=msgspec.json.decode(one.body),
+            steps=one.steps,
+            insist=one.lease.insist,
+        )
+
+    async def _handle(self, jobs: list[Job]) -> tuple[Any, BaseException | None, bool]:
+        """Run the handler: what it returned, what it raised, and whether it was cut off."""
+        task = self._task
+        assert task is not None
+        results: Any = None
+        error: BaseException | None = None
+        cut_off = False
+        self._handling = True
+        try:
+            results = self.handler.fn(jobs if self.handler.batch else jobs[0])
+            if type(results) is CoroutineType or inspect.isawaitable(results):
+                results = await results
+        except asyncio.CancelledError as cancelled:
+            if self._interrupts:
+                cut_off = True
+            elif task.cancelling():
+                raise
+            else:
+                error = RuntimeError("the handler awaited something that was cancelled")
+                error.__cause__ = cancelled
+        except (Exception, Asleep) as raised:
+            error = raised
+        except BaseExceptionGroup as group:
+            if not all(isinstance(leaf, Exception | Asleep) for leaf in leaves(group)):
+                raise
+            error = group
+        finally:
+            self._handling = False
+        for _ in range(self._interrupts):
+            task.uncancel()
+            cut_off = cut_off or error is not None  # whatever it made of that
+        self._interrupts = 0
+        return results, error, cut_off
+
+    async def _end(self, one: Held, job: Job, error: BaseException | None, result: Any) -> bool:
+        """Commit how the handler ended for a job; False if it must run again."""
+        try:
+            if error is None:
+                await self._complete(job, one.claim, result)
+                one.ended = True
+                one.lease.close()
+                return True
+            if job.begun is not None:
+                # An error that comes from what has changed meanwhile is no error.
+                await self._store.end(job.begun, write=False)
+        except Conflict as conflict:
+            self._conflict = conflict
+            if job_key(job.id) in conflict.details.get("keys", ()):  # type: ignore[operator]
+                return await self._moved_on(one)
+            return False
+        except (StaleToken, NoSuchJob) as stale:
+            return self._over(one, stale)
+        except BadInput as refused:
+            error = error or refused
+        except OncewardError as trouble:
+            # The lease runs out, and another attempt finds out what became of this one.
+            return self._over(one, trouble)
+        except Exception as bug:
+            error = error or bug
+        await self._fail(one, job, error)
+        return True
+
+    async def _complete(self, job: Job, claim: Claim, result: Any) -> None:
+        tx = job.begun
+        effects = effects_of(list(job.steps or ()), tx.written if tx is not None else [])
+        if tx is not None:
+            await self._schedule.complete(tx, claim.id, claim.token, result, effects)
+            await self._store.end(tx)
+        else:  # no effects here: many can end in one commit
+            await self._sharing.run(
+                lambda tx: self._schedule.complete(tx, claim.id, claim.token, result, effects),
+                writes=COMPLETE_ORDERED_WRITES if claim.order_key else COMPLETE_WRITES,
+                reads=self._schedule.read_to_complete(claim),
+            )
+        self._store.meters.count("ended", queue=claim.queue, state="done")
+
+    async def _moved_on(self, one: Held) -> bool:
+        """Whether the job is not held any more; then there is no use in another run."""
+        claim = one.claim
+        try:
+            await self._store.run(lambda tx: self._schedule.held(tx, claim.id, claim.token))
+        except Exception as stale:
+            return self._over(one, stale)
+        return False
+
+    def _tell_of_conflicts(self, one: Held) -> None:
+        """Whoever wonders why a handler runs again and again should find out."""
+        found: Any = self._conflict.details.get("keys", ()) if self._conflict is not None else ()
+        logger.warning(
+            "job %s in attempt %d: its handler has run %d times, since what it had read was "
+            "changed each time before its commit: %s",
+            *_name(one),
+            _CONFLICTS_TOLD,
+            [shown_key(key) for key in found],
+        )
+
+    def _over(self, one: Held, why: Exception) -> bool:
+        one.ended = True
+        one.lease.close()
+        level = logging.INFO if isinstance(why, StaleToken | NoSuchJob) else logging.WARNING
+        logger.log(level, "job %s in attempt %d: %s", *_name(one), why)
+        return True
+
+    async def _fail(self, one: Held, job: Job, error: BaseException) -> None:
+        error = principal(error)
+        try:
+            state = await self._store.run(self._failure(one.claim, error))
+        except (StaleToken, NoSuchJob) as stale:
+            self._over(one, stale)
+            return
+        except BadInput as refused:
+            if isinstance(error, Asleep | Retry | NotDone):  # until when cannot be meant
+                await self._fail(one, job, refused)
+            else:
+                self._over(one, refused)
+            return
+        except Exception as trouble:
+            self._over(one, trouble)
+            return
+        one.ended = True
+        one.lease.close()
+        self._store.meters.count("ended", queue=one.claim.queue, state=state)
+        if state == "asleep":
+            return
+        logger.log(
+            logging.ERROR if state in ("dead", "doubt") else logging.WARNING,
+            "job %s failed in attempt %d and is %s: %s",
+            *_name(one),
+            state,
+            reason_of(error),
+            exc_info=None if isinstance(error, OncewardError) else error,
+        )
+
+    def _failure(
+        self, claim: Claim, error: BaseException
+    ) -> Callable[[Transaction], Awaitable[str]]:
+        id_, token, reason = claim.id, claim.token, reason_of(error)
+
+        async def fail(tx: Transaction) -> str:
+            if isinstance(error, Asleep):
+                if error.name:
+                    step = Step(until_ms=error.until_ms)
+                    await steps_part.record(tx, self._schedule, id_, token, error.name, step)
+                await self._schedule.release(tx, id_, token, error.until_ms)
+                return "asleep"
+            if isinstance(error, InDoubt):
+                await self._schedule.hold(tx, id_, token, reason)
+                return "doubt"
+            if isinstance(error, Fail):
+                return await self._schedule.fail(tx, id_, token, reason, None)
+            when = self._when(error) if isinstance(error, Retry | NotDone) else {}
+            return await self._schedule.fail(tx, id_, token, reason, **when)
+
+        return fail
+
+    def _when(self, retry: Retry | NotDone) -> dict[str, int]:
+        """When to try again, if it says so. Raises `BadInput`."""
+        at_ms = retry.at_ms if isinstance(retry, Retry) else None
+        if retry.after_s is not None:
+            return {"retry_ms": later_ms(self._store, milliseconds(retry.after_s, "after_s"))}
+        if at_ms is not None:
+            if not isinstance(at_ms, int):
+                raise BadInput(f"at_ms is a number of ms since 1970, not {at_ms!r}")
+            return {"retry_ms": at_ms}
+        if retry.not_before_s is None:
+            return {}
+        least_ms = milliseconds(retry.not_before_s, "not_before_s")
+        return {"not_before_ms": later_ms(self._store, least_ms)}
+
+    def _release(self, claim: Claim) -> Callable[[Transaction], Awaitable[None]]:
+        return lambda tx: self._schedule.release(tx, claim.id, claim.token)
+
+    async def _quietly(self, one: Held, work: Awaitable[None]) -> None:
+        """Do what may come too late: then the lease runs out, or has."""
+        try:
+            await work
+        except OncewardError as error:
+            self._over(one, error)
+
+
+def _name(one: Held) -> tuple[str, int]:
+    return f"{one.claim.id} of {one.claim.queue}", one.claim.attempt

@@ -1,0 +1,154 @@
+"""The queue as its operators see it: settings, dead letters, and what happens to many jobs.
+
+What happens to one job is in the schedule. Here each function does as much as one commit
+holds, and says where to go on.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from onceward import limits
+from onceward.errors import BadInput, OncewardError
+from onceward.keys import after, number
+from onceward.schedule import (
+    Job,
+    Schedule,
+    Settings,
+    admit_queue,
+    admit_settings,
+    dead_partition,
+    job_key,
+    job_partition,
+    settings_key,
+)
+from onceward.store.transaction import Transaction
+
+# What ending one job takes at the most; no further one is begun when less is left.
+_END_WRITES = 20
+_PAGE = 100
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A job that has died, or whose outcome is in doubt."""
+
+    id: str
+    job: Job
+    place: str
+    """Where to go on after it."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What one commit of a longer work has done, and where the next one begins."""
+
+    done: int
+    next: str | None
+    """None: there is no more."""
+    in_doubt: int = 0
+    """How many of them have steps in doubt."""
+
+
+async def configure(tx: Transaction, queue: str, **changes: Any) -> Settings:
+    """Change some settings of a queue; the others stay. Raises `BadInput`."""
+    admit_queue(queue)
+    before = await tx.get(settings_key(queue), Settings) or Settings()
+    after_ = changed(queue, before, changes)
+    if after_ != before:
+        tx.put(settings_key(queue), after_)
+    return after_
+
+
+def changed(queue: str, before: Settings, changes: dict[str, Any]) -> Settings:
+    """Settings with some changes. Raises `BadInput`."""
+    unknown = changes.keys() - set(Settings.__struct_fields__)
+    if unknown:
+        raise BadInput(f"a queue has no setting {', '.join(sorted(unknown))}")
+    try:
+        plain = msgspec.to_builtins(msgspec.structs.replace(before, **changes))
+        after_ = msgspec.convert(plain, Settings)
+    except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as error:
+        raise BadInput(f"the settings of {queue!r}: {error}") from error
+    admit_settings(after_)
+    if after_.notice:
+        admit_queue(after_.notice)
+    return after_
+
+
+async def dead_letters(
+    tx: Transaction, queue: str, *, start: str = "", limit: int = _PAGE
+) -> list[DeadLetter]:
+    """The dead jobs of a queue, the first that died first."""
+    admit_queue(queue)
+    sorts = await tx.sorts(dead_partition(queue), limit, start)
+    ids = [sort.split("#")[1] for sort in sorts]
+    for first in range(0, len(ids), limits.GET_KEYS_MAX):
+        await tx.fetch([job_key(id_) for id_ in ids[first : first + limits.GET_KEYS_MAX]])
+    jobs = [await _dead(tx, queue, id_) for id_ in ids]
+    return [
+        DeadLetter(id_, job, sort)
+        for sort, id_, job in zip(sorts, ids, jobs, strict=True)
+        if job is not None
+    ]
+
+
+async def _dead(tx: Transaction, queue: str, id_: str) -> Job | None:
+    try:
+        return await tx.get(job_key(id_), Job)
+    except OncewardError as error:
+        if error.code != "damaged":
+            raise
+        return Job(queue, None, "dead", 0, reason=error.message, quarantined=True)
+
+
+async def redrive_dead(
+    tx: Transaction,
+    schedule: Schedule,
+    queue: str,
+    *,
+    start: str = "",
+    before_ms: int = limits.KEY_NUMBER_MAX,
+    chosen: Callable[[Job], bool] = lambda job: True,
+) -> Page:
+    """Let dead jobs of a queue try again, as many as fit into a commit; not those that died at
+    `before_ms` or later."""
+    admit_queue(queue)
+    end = number(before_ms)
+    rows = await tx.scan(dead_partition(queue), str, start=start, end=end, limit=_PAGE)
+    redriven = held = 0
+    for row in rows:
+        if tx.size > limits.COMMIT_WRITES_MAX - _END_WRITES:
+            return Page(redriven, row.key[1], held)
+        id_ = row.key[1].split("#")[1]
+        job = await _dead(tx, queue, id_)
+        # It may have left since the scan, by someone else.
+        movable = job is not None and job.place == row.key[1] and not job.quarantined
+        if job is not None and movable and chosen(job):
+            await schedule.redrive(tx, id_)
+            redriven += 1
+            held += job.state == "doubt"
+    return Page(redriven, after(rows[-1].key[1]) if len(rows) == _PAGE else None, held)
+
+
+async def purge(tx: Transaction, schedule: Schedule, queue: str, *, start: str = "") -> Page:
+    """Cancel the jobs of a queue that wait, as many as fit into a commit; those that are
+    worked on are left alone. Looks through all jobs, slot by slot."""
+    admit_queue(queue)
+    slot_text, _, sort = start.partition("/")
+    slot = int(slot_text or 0)
+    partition = job_partition(slot)
+    rows = await tx.scan(partition, start=sort, limit=_PAGE, skip_damaged=True)
+    purged = 0
+    for row in rows:
+        if tx.size > limits.COMMIT_WRITES_MAX - _END_WRITES:
+            return Page(purged, f"{slot}/{row.key[1]}")
+        if row.key[1].endswith("#job") and row.value.get("queue") == queue and _waits(row.value):
+            await schedule.cancel(tx, row.key[1].removesuffix("#job"), "purged")
+            purged += 1
+    if len(rows) == _PAGE:
+        return Page(purged, f"{slot}/{after(rows[-1].key[1])}")
+    return Page(purged, f"{slot + 1}/" if slot + 1 < schedule.slots else None)
+
+
+def _waits(job: Any) -> bool:
+    return job.get("state") in ("waiting", "due", "parked", "ready")

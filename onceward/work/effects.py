@@ -1,0 +1,45 @@
+"""What the commit of a job has made, told in the job's record: for who asks what became of it."""
+
+from collections.abc import Iterable, Sequence
+
+from onceward import keys, limits
+from onceward.keys import Key
+from onceward.schedule import Effect
+from onceward.store.values import encode
+
+# Records that belong to what is told already, or by which nobody would find anything.
+_BESIDE = {
+    *("due", "ready", "line", "order", "limit", "parked", "permit", "rate", "dead", "inbox"),
+    *("lock", "ask", "fence", "gate", "attempt", "rooms", "roomsnap"),
+}
+
+
+def effects_of(steps: Iterable[str], written: Sequence[Key]) -> list[Effect]:
+    """The steps of a job, and what its transaction has put beside them: the first few."""
+    found = dict.fromkeys(Effect("step", name) for name in steps)
+    for partition, sort in written:
+        effect = _effect(partition, sort)
+        if effect is not None:
+            found[effect] = None
+    kept: list[Effect] = []
+    left_bytes = limits.EFFECTS_BYTES_MAX
+    for effect in list(found)[: limits.EFFECTS_MAX]:
+        left_bytes -= len(encode(effect, ("job", "effects")))
+        if left_bytes < 0:
+            break
+        kept.append(effect)
+    return kept
+
+
+def _effect(partition: str, sort: str) -> Effect | None:
+    kind = keys.kind_of(partition)
+    if kind in _BESIDE:
+        return None
+    if kind == "job":
+        return Effect("job", sort.removesuffix("#job")) if sort.endswith("#job") else None
+    if kind == "timer":
+        caller, id_ = keys.split(sort)
+        return Effect("timer", id_, caller)
+    if kind in ("room", "roomlog"):
+        return Effect("room", keys.split(partition)[1])
+    return Effect("record", " ".join(keys.shown_key((partition, sort))))

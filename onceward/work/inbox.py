@@ -1,0 +1,217 @@
+"""The inbox: a message is taken in once, however often it is sent.
+
+`accept` writes the record of its dedupe key, the job and its entry on the schedule in one
+commit. Whoever sends the same key again gets the first one's receipt, with its state and
+result. A key is known for the whole life of its job, and for as long as its queue says
+after the end. Keys are apart for each queue and each caller.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.errors import BadInput, KeyReused
+from onceward.keys import Key
+from onceward.schedule import (
+    PRIORITY_DEFAULT,
+    Accepted,
+    Dedupe,
+    Job,
+    Schedule,
+    admit_queue,
+    job_key,
+)
+from onceward.schedule.settings import Settings
+from onceward.store.transaction import Transaction
+from onceward.store.user_records import joins
+from onceward.store.values import encode
+
+# How many writes of a commit `accept` takes at the most: the dedupe record, the job, its
+# entry, the head of its order key and the gate of its limit key.
+ACCEPT_WRITES = 5
+# The same without order key and limit key.
+PLAIN_WRITES = 3
+_SPREADS = [f"{number:02x}" for number in range(256)]
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What a sender gets, the first time and each time after."""
+
+    id: str
+    """The job's."""
+    key: str
+    state: str
+    """waiting, due, parked, ready, leased, done, dead, doubt or cancelled."""
+    duplicate: bool
+    result: Any = None
+    """What the handler returned, once the job is done."""
+    reason: str = ""
+    """Why the last attempt failed."""
+    same_body: bool = True
+    """Whether the body was that of the first one, where another one is only recorded."""
+
+
+class Inbox:
+    """Takes messages in. Its settings are those of the queues."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    @joins
+    async def accept(
+        self,
+        tx: Transaction,
+        queue: str,
+        body: Any,
+        *,
+        key: str | None = None,
+        caller: str = "",
+        due_ms: int = 0,
+        order_key: str | None = None,
+        limit_key: str | None = None,
+        priority: int = PRIORITY_DEFAULT,
+        attempts_max: int | None = None,
+    ) -> Receipt:
+        """Take a message in, once for its key. Without a key it is made from the fields that
+        the queue's settings name.
+
+        Raises `BadInput`; `QueueFull`; `KeyReused` if the key is known with another body, unless
+        the queue only records that. When it raises, it has written nothing.
+        """
+        admit_queue(queue)
+        settings = self._schedule.settings(queue)
+        if key is None:
+            key = derived_key(body, settings.key_fields, queue)
+        admit_key(key, caller)
+        record_key = dedupe_key(queue, caller, key)
+        mark = fingerprint(body, settings.fingerprint)
+        known = await tx.get(record_key, Accepted)
+        if known is not None:
+            return await self._again(tx, record_key, known, key, mark, settings)
+        self._schedule.admit(tx, queue)
+        id_, job = await self._schedule.add(
+            tx,
+            queue,
+            body,
+            due_ms=due_ms,
+            order_key=order_key,
+            limit_key=limit_key,
+            priority=priority,
+            attempts_max=attempts_max,
+            dedupe=Dedupe(*record_key, mark),
+            caller=caller,
+        )
+        tx.put(record_key, Accepted(id_, mark))
+        return Receipt(id_, key, job.state, duplicate=False)
+
+    @joins
+    async def find(
+        self, tx: Transaction, queue: str, key: str, *, caller: str = ""
+    ) -> Receipt | None:
+        """The receipt for a key, if it is known."""
+        admit_queue(queue)
+        admit_key(key, caller)
+        known = await tx.get(dedupe_key(queue, caller, key), Accepted)
+        return None if known is None else await self._receipt(tx, known, key, same_body=True)
+
+    async def _again(
+        self,
+        tx: Transaction,
+        record_key: Key,
+        known: Accepted,
+        key: str,
+        mark: str,
+        settings: Settings,
+    ) -> Receipt:
+        if known.fingerprint == mark:
+            return await self._receipt(tx, known, key, same_body=True)
+        if settings.mismatch == "refuse":
+            raise KeyReused(
+                f"the key {key[:200]!r} was sent before with another body; a new message needs "
+                "a new key",
+                id=known.id,
+            )
+        known.differences += 1
+        record = tx.seen[record_key]  # None if the first one is of this transaction
+        tx.put(record_key, known, expires_at_ms=record.expires_at_ms if record else None)
+        return await self._receipt(tx, known, key, same_body=False)
+
+    async def _receipt(
+        self, tx: Transaction, known: Accepted, key: str, *, same_body: bool
+    ) -> Receipt:
+        job = await tx.get(job_key(known.id), Job)
+        if job is None:  # its queue keeps keys longer than jobs
+            return Receipt(known.id, key, known.state, True, same_body=same_body)
+        return Receipt(known.id, key, job.state, True, job.result, job.reason, same_body)
+
+
+def dedupe_key(queue: str, caller: str, key: str) -> Key:
+    """Where the record of a dedupe key stands; the partitions spread the load."""
+    sort = keys.join(caller, key)
+    spread = _SPREADS[crc32(sort.encode()) & 0xFF]
+    if len(sort) > limits.SORT_BYTES_MAX // 4:
+        # Any text of four bytes a character fits; what is longer stands under its digest,
+        # which no shorter key can be: those have no "!" at the front.
+        sort = "!" + blake2b(sort.encode(), digest_size=32).hexdigest()
+    return f"inbox#{spread}#{queue}", sort
+
+
+def derived_key(body: Any, fields: Sequence[str], queue: str) -> str:
+    """The dedupe key of a message whose sender gives none: the values of the named fields,
+    which may be paths such as `order.id`."""
+    if not fields:
+        raise BadInput(
+            f"a message for {queue!r} needs a key: give one, or name the fields that make it up "
+            "in the queue's settings (key_fields)",
+            code="missing_key",
+        )
+    values = [_field(body, name) for name in fields]
+    if any(value is msgspec.UNSET or value is None or value == "" for value in values):
+        missing = [n for n, v in zip(fields, values, strict=True) if v in (msgspec.UNSET, None, "")]
+        raise BadInput(
+            f"the message has no {', '.join(missing)}, which its key is made from",
+            code="missing_key",
+            fields=missing,
+        )
+    if len(values) == 1 and isinstance(values[0], str):
+        return values[0]
+    return _canonical(values).decode()
+
+
+def fingerprint(body: Any, fields: Sequence[str] | None) -> str:
+    """A digest of the fields that must be the same for the same key; of all if that is None."""
+    if fields is not None:
+        values = [_field(body, name) for name in fields]
+        body = [None if value is msgspec.UNSET else [value] for value in values]
+    return blake2b(_canonical(body), digest_size=16).hexdigest()
+
+
+def admit_key(key: str, caller: str) -> None:
+    _admit_bytes("a dedupe key", key, 1, limits.DEDUPE_KEY_BYTES_MAX)
+    if caller != "":
+        _admit_bytes("a caller's id", caller, 0, limits.CALLER_ID_BYTES_MAX)
+
+
+def _admit_bytes(what: str, text: Any, least: int, most: int) -> None:
+    if not isinstance(text, str):
+        raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_key")
+    size_bytes = len(text.encode(errors="surrogatepass"))
+    if not least <= size_bytes <= most:
+        raise BadInput(f"{what} has {least} to {most} bytes, not {size_bytes}", code="bad_key")
+
+
+def _field(body: Any, path: str) -> Any:
+    for name in path.split("."):
+        if not isinstance(body, dict) or name not in body:
+            return msgspec.UNSET
+        body = body[name]
+    return body
+
+
+def _canonical(value: Any) -> bytes:
+    """The same text for the same JSON, whatever the order of its members."""
+    return encode(value, ("message", "body"), order="sorted")

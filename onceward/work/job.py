@@ -1,0 +1,325 @@
+"""A job as its handler sees it."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from onceward import keys, limits
+from onceward.callers import caller_id
+from onceward.errors import BadInput, InDoubt, NotDone, OncewardError
+from onceward.schedule import Claim, Schedule, milliseconds
+from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.store.user_records import UserTransaction
+from onceward.work import steps as steps_part
+from onceward.work.inbox import Receipt
+from onceward.work.steps import Step, Steps, done_step, result_of
+
+if TYPE_CHECKING:
+    from onceward.work.intake import Intake
+
+SEND_OPTIONS = frozenset(
+    ("delay_s", "due_ms", "order_key", "limit_key", "priority", "attempts_max")
+)
+ACCEPT_OPTIONS = SEND_OPTIONS | {"key", "caller"}
+
+
+class Asleep(BaseException):
+    """The handler sleeps: its worker gives the job back until then, and records that under a
+    name, if it has one. Not an `Exception`, so that a handler that catches its own errors does
+    not catch this."""
+
+    def __init__(self, name: str, until_ms: int) -> None:
+        super().__init__(f"asleep until {until_ms}")
+        self.name = name
+        self.until_ms = until_ms
+
+
+class Job:
+    """One attempt at a job.
+
+    What the handler writes on `tx` is committed together with the end of the job, or not at
+    all. If what it read has changed meanwhile, the handler runs again, within the same
+    attempt; recorded steps are not run again. So whatever acts on the outside belongs into a
+    step, and steps come before the first use of `tx`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        schedule: Schedule,
+        intake: "Intake",
+        claim: Claim,
+        *,
+        body: Any,
+        steps: Steps | None = None,
+        insist: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`steps` are those known already; `insist` raises if the lease is over."""
+        self.id = claim.id
+        """One for ever, also for all attempts: what receivers can tell repeats by."""
+        self.queue = claim.queue
+        self.body = body
+        self.attempt = claim.attempt
+        """1 for the first."""
+        self.order_key = claim.order_key
+        self.due_ms = claim.due_ms
+        self.made_ms = claim.made_ms
+        self.reason = claim.reason
+        """Why the attempt before this one failed."""
+        self.token = claim.token
+        self.steps = {} if steps is None and not claim.stepped else steps
+        """The steps recorded so far; None while nobody has looked."""
+        self.failure: BaseException | None = None
+        self.raised: BaseException | None = None
+        """What its last step or sleep has raised."""
+        self._store = store
+        self._schedule = schedule
+        self._intake = intake
+        self._insist = insist
+        self._tx: Transaction | None = None
+        self._user_tx: UserTransaction | None = None
+        self._names: set[str] = set()
+        self._stepping = 0
+        self._sleeps = 0
+
+    @property
+    def tx(self) -> UserTransaction:
+        """The transaction that ends the job. It begins with its first use, after all steps."""
+        if self._user_tx is None or self._stepping:
+            self._user_tx = UserTransaction(self._begin())
+        return self._user_tx
+
+    def _begin(self) -> Transaction:
+        if self._stepping:
+            raise BadInput(
+                "job.tx was used inside a step: a step that is recorded is not run again, and "
+                "what it wrote there would be missing. Return it from the step, and write it later."
+            )
+        if self._tx is None:
+            self._tx = self._store.begin()
+            self._tx.job = self.id
+        return self._tx
+
+    @property
+    def begun(self) -> Transaction | None:
+        """The transaction, if the handler has used it."""
+        return self._tx
+
+    def fail(self, error: Exception | str) -> None:
+        """In a handler of batches: let this job fail, and the others not. An error counts as
+        if the handler had raised it: `Retry` and `Fail` say what happens next. Raises
+        `BadInput`."""
+        if not isinstance(error, Exception | str):
+            raise BadInput(f"a job fails with an error or a text, not {type(error).__name__}")
+        self.failure = RuntimeError(error) if isinstance(error, str) else error
+
+    async def send(self, queue: str, body: Any, **options: Any) -> str:
+        """Send a job in the same commit; options as for `App.send`. Returns its id."""
+        return await self._schedule.send(
+            self._begin(), queue, body, **send_options(self._store, options)
+        )
+
+    async def accept(self, queue: str, body: Any, **options: Any) -> Receipt:
+        """Send a message in the same commit, once for its key; options as for `App.accept`."""
+        options = send_options(self._store, options, ACCEPT_OPTIONS)
+        return await self._intake.accept_within(self._begin(), queue, body, options)
+
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        at_most_once: bool = False,
+        ask: Callable[[], Any] | None = None,
+    ) -> Any:
+        """Run `fn(*args)` and record what it returns, as JSON; a later attempt gets that instead.
+
+        A step that was cut off before it was recorded runs again. With `at_most_once` it does
+        not: its intent is recorded before, and an intent without a result is in doubt. Then
+        `ask`, if given, finds out: it returns the result, or raises `NotDone` if nothing was
+        done and nothing will be: a call of an earlier attempt, whose process may only stand
+        still, can still be on its way, and is to be refused from then on by who was asked.
+        If it cannot be found out the job is held for someone to settle. Also `fn` may
+        raise `NotDone`; any other error of an `at_most_once` step leaves it in doubt, and `ask`
+        finds out at once.
+
+        Raises what `fn` raises, `InDoubt`, `StaleToken` if this attempt is over, and `BadInput`.
+        """
+        self._admit(name)
+        for call in (fn,) if ask is None else (fn, ask):
+            if not callable(call):  # better now than when an intent is recorded
+                raise BadInput(f"the step {name!r} runs a function, not {type(call).__name__}")
+        with self._blamed():
+            steps = await self._load()
+            known = steps.get(name)
+            if known is not None and known.done:
+                return result_of(known)
+            if not at_most_once:
+                self._insist()
+                return await self._done(name, await self._call(fn, *args))
+            if known is not None:
+                try:
+                    return await self._find_out(name, known, ask)
+                except NotDone:
+                    pass
+            return await self._once(name, ask, fn, *args)
+
+    async def reopen(self, name: str, why: str) -> NoReturn:
+        """Put a step in doubt whose recorded result cannot be right, such as one that somebody
+        has entered by mistake: the job is held until the step is settled anew.
+
+        Raises `InDoubt`, `StaleToken` if this attempt is over, and `BadInput` if the step has no
+        result.
+        """
+        with self._blamed():
+            known = (await self._load()).get(name) if type(name) is str else None
+            if known is None or not known.done:
+                raise BadInput(f"the step {str(name)[:100]!r} has no result that could be wrong")
+            intent = Step(intent=self.attempt, token=self.token, why=why[: limits.REASON_CHARS_MAX])
+            await self._record(name, intent)
+            raise InDoubt(f"the step {name!r} is to be settled anew: {why}")
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for so long, without a worker, through restarts. The handler starts again from
+        its beginning afterwards, and recorded steps are not run again."""
+        sleep_ms = milliseconds(seconds, "a sleep")
+        self._sleeps += 1
+        name = f"sleep {self._sleeps}"
+        self._admit(name)
+        now_ms = self._store.clock.now_ms()
+        known = (await self._load()).get(name)
+        until_ms = now_ms + sleep_ms if known is None else known.until_ms
+        if until_ms > now_ms:
+            self.raised = Asleep(name, until_ms)
+            raise self.raised
+
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Note what is raised as this job's own failure: others of its batch go on."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self.raised = error
+            raise
+
+    async def _once(
+        self, name: str, ask: Callable[[], Any] | None, fn: Callable[..., Any], *args: Any
+    ) -> Any:
+        intent = Step(intent=self.attempt, token=self.token)
+        await self._record(name, intent)
+        # Whoever was stopped for longer than the lease finds here that others have gone on. That
+        # is no doubt: nothing was done, nor will be.
+        self._insist()
+        try:
+            try:
+                result = await self._call(fn, *args)
+            except NotDone:
+                raise
+            except Exception as error:
+                if ask is not None:
+                    return await self._find_out(name, intent, ask)
+                why = f"{type(error).__name__}: {error}"[: limits.REASON_CHARS_MAX]
+                with suppress(OncewardError):  # what is in doubt stays so without it
+                    await self._record(name, msgspec.structs.replace(intent, why=why))
+                raise InDoubt(f"the step {name!r} may or may not have been done: {why}") from error
+        except NotDone:
+            await self._record(name, None)
+            raise
+        return await self._done(name, result)
+
+    async def _find_out(self, name: str, known: Step, ask: Callable[[], Any] | None) -> Any:
+        if ask is None and known.why:
+            raise InDoubt(f"the step {name!r} may or may not have been done: {known.why}")
+        if ask is None:
+            raise InDoubt(
+                f"attempt {known.intent} was cut off in the step {name!r}, which may or may not "
+                "have been done"
+            )
+        self._insist()
+        try:
+            result = await self._call(ask)
+        except NotDone:
+            raise
+        except Exception as error:
+            raise InDoubt(
+                f"what became of the step {name!r} could not be found out: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        return await self._done(name, result)
+
+    async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
+        self._stepping += 1
+        try:
+            result = fn(*args)
+            return await result if inspect.isawaitable(result) else result
+        finally:
+            self._stepping -= 1
+
+    def _admit(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise BadInput(f"a step's name is text, not {type(name).__name__}")
+        if not 0 < len(name.encode(errors="replace")) <= limits.STEP_BYTES_MAX:
+            raise BadInput(f"a step's name has 1 to {limits.STEP_BYTES_MAX} bytes")
+        keys.join(name)  # raises for what cannot be stored, before the step is run
+        if self._tx is not None:
+            raise BadInput(
+                f"the step {name!r} comes after the first use of job.tx: what that read might be "
+                "out of date by the time the step is done. Make all steps first."
+            )
+        if name in self._names:
+            raise BadInput(f"there are two steps {name!r}: give each its own name")
+        self._names.add(name)
+
+    async def _load(self) -> Steps:
+        if self.steps is None:
+            found = await self._store.run(lambda tx: steps_part.load(tx, self.id))
+            if self.steps is None:  # else a step beside this one was quicker, and may know more
+                self.steps = found
+        return self.steps
+
+    async def _done(self, name: str, result: Any) -> Any:
+        step = done_step(result)
+        await self._record(name, step)
+        return result_of(step)
+
+    async def _record(self, name: str, step: Step | None) -> None:
+        await self._store.run(
+            lambda tx: steps_part.record(tx, self._schedule, self.id, self.token, name, step)
+        )
+        steps = await self._load()
+        if step is None:
+            steps.pop(name, None)
+        else:
+            steps[name] = step
+
+
+def send_options(
+    store: Store, options: dict[str, Any], known: frozenset[str] = SEND_OPTIONS
+) -> dict[str, Any]:
+    """The options of a job to be sent, as the schedule takes them. Raises `BadInput`."""
+    if options and not options.keys() <= known:
+        unknown = ", ".join(sorted(str(name)[:100] for name in options.keys() - known))
+        raise BadInput(f"a job has no option {unknown}: there are {', '.join(sorted(known))}")
+    if "caller" in options:
+        options = {**options, "caller": caller_id(options["caller"])}
+    if "delay_s" not in options:
+        return options
+    if "due_ms" in options:
+        raise BadInput("a job has a delay_s or a due_ms, not both")
+    options = {**options, "due_ms": 0}
+    delay_ms = milliseconds(options.pop("delay_s"), "a delay")
+    if delay_ms:
+        options["due_ms"] = later_ms(store, delay_ms)
+    return options
+
+
+def later_ms(store: Store, delay_ms: int) -> int:
+    """The time after a delay: never early, so from the end of this millisecond on."""
+    return -(-store.clock.now_ns() // 1_000_000) + delay_ms

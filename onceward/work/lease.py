@@ -1,0 +1,102 @@
+"""The lease of a job at hand: renewed until its end, or lost."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from onceward import limits
+from onceward.errors import NoSuchJob, OncewardError, StaleToken
+from onceward.schedule import Claim, Schedule
+from onceward.store import Store
+from onceward.store.transaction import Transaction
+
+logger = logging.getLogger("onceward")
+
+
+class Lease:
+    """Renews itself when a third of its time has passed, and calls `on_lost` when it is lost:
+    because it could not be renewed in time, or the job has moved on.
+
+    Counts its time by this node's own clock, from before the claim was made.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        schedule: Schedule,
+        claim: Claim,
+        lease_ms: int,
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.claim = claim
+        self.lost = False
+        self._store = store
+        self._schedule = schedule
+        self._lease_ms = lease_ms
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._renewing: asyncio.Task[None] | None = None
+        left_ms = claim.lease_until_ms - store.clock.now_ms()
+        self._until_ns = store.clock.elapsed_ns() + left_ms * 1_000_000
+        self._timer = self._later(left_ms - lease_ms * 2 / 3)
+
+    @property
+    def over(self) -> bool:
+        """Whether others may be at work on the job by now."""
+        return self.lost or self._store.clock.elapsed_ns() >= self._until_ns
+
+    def insist(self) -> None:
+        """Raise `StaleToken` if it is over."""
+        if self.over:
+            id_ = self.claim.id
+            raise StaleToken(f"the lease of job {id_} is over: others may work on it", id=id_)
+
+    def close(self) -> None:
+        """Renew no more; twice is once."""
+        self._closed = True
+        self._on_lost = _nothing  # whoever has it, has this one: no collector has to look for them
+        self._timer.cancel()
+        if self._renewing is not None:
+            self._renewing.cancel()
+
+    def _later(self, delay_ms: float) -> asyncio.TimerHandle:
+        return self._loop.call_later(max(delay_ms, 0) / 1000, self._renew)
+
+    def _renew(self) -> None:
+        if self.over:
+            self._lose()
+        else:
+            self._renewing = self._loop.create_task(self._extend(), name="onceward-lease")
+
+    async def _extend(self) -> None:
+        begun_ns = self._store.clock.elapsed_ns()
+
+        async def extend(tx: Transaction) -> int:
+            return await self._schedule.extend(tx, self.claim.id, self.claim.token, self._lease_ms)
+
+        pause_ms = self._lease_ms / 3
+        try:
+            async with asyncio.timeout((self._until_ns - begun_ns) / 1e9):
+                await self._store.run(extend)
+            self._until_ns = begun_ns + self._lease_ms * 1_000_000
+        except (StaleToken, NoSuchJob):
+            self._lose()
+        except Exception as error:
+            if not isinstance(error, OncewardError | TimeoutError):
+                logger.error("job %s: its lease: %s", self.claim.id, error, exc_info=error)
+            # Once more soon, as long as the lease lasts; and at its end in any case.
+            left_ms = (self._until_ns - self._store.clock.elapsed_ns()) / 1e6
+            pause_ms = min(self._lease_ms / limits.RENEWALS_PER_LEASE, left_ms)
+        if not self._closed:
+            self._timer = self._later(pause_ms)
+
+    def _lose(self) -> None:
+        if not self._closed:
+            self.lost = True
+            self._closed = True
+            self._on_lost()
+
+
+def _nothing() -> None:
+    pass

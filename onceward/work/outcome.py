@@ -1,0 +1,77 @@
+"""The outcome of a handler's run: for which of its jobs it has failed, and why."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from onceward.errors import BadInput, InDoubt, OncewardError
+from onceward.work.job import Asleep, Job
+
+_ODD = "backslashreplace"
+
+
+def failures_of(jobs: list[Job], error: BaseException | None) -> dict[str, BaseException]:
+    """Which jobs have failed, and why.
+
+    What a job's own step has raised is that job's failure alone, if the handler has let it
+    pass; any other error is everyone's.
+    """
+    failures = {job.id: job.failure for job in jobs if job.failure is not None}
+    if error is None:
+        return failures
+    blamed = {id(job.raised): job for job in jobs if job.raised is not None}
+    if all(id(leaf) in blamed for leaf in leaves(error)):
+        for leaf in leaves(error):
+            failures.setdefault(blamed[id(leaf)].id, leaf)
+    else:
+        for job in jobs:
+            failures.setdefault(job.id, error)
+    return failures
+
+
+def results_of(
+    jobs: list[Job], results: Any, failures: dict[str, BaseException]
+) -> tuple[dict[str, BaseException], list[Any]]:
+    """The results of a batch, one for each job."""
+    if results is None:
+        return failures, [None] * len(jobs)
+    if isinstance(results, list | tuple) and len(results) == len(jobs):
+        return failures, list(results)
+    error = BadInput(
+        f"the handler of a batch returns None or a list with one result for each of its "
+        f"{len(jobs)} jobs, not {str(results)[:100]}"
+    )
+    return {**{job.id: error for job in jobs}, **failures}, [None] * len(jobs)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from leaves(part)
+    else:
+        yield error
+
+
+def principal(error: BaseException) -> BaseException:
+    """What counts of several errors: doubt first, then failures, and sleep last."""
+    all_ = list(leaves(error))
+    for leaf in all_:
+        if isinstance(leaf, InDoubt):
+            return leaf
+    errors = [leaf for leaf in all_ if not isinstance(leaf, Asleep)]
+    if len(errors) > 1:
+        return error
+    return errors[0] if errors else all_[0]
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error says, as text that can be stored and written anywhere."""
+    return "; ".join(_says(leaf) for leaf in leaves(error)).encode(errors=_ODD).decode()
+
+
+def _says(error: BaseException) -> str:
+    if isinstance(error, OncewardError):
+        return error.message
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, which does not say more"

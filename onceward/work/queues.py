@@ -1,0 +1,137 @@
+"""What operators do with queues and with many jobs at once."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from onceward.errors import BadInput
+from onceward.schedule import Job, Schedule, Settings
+from onceward.schedule.settings_cache import SettingsCache
+from onceward.store import Store
+from onceward.store.transaction import Transaction
+from onceward.store.user_records import AnyTransaction, admit_tx
+from onceward.work import bulk as queue_part
+from onceward.work import steps as steps_part
+from onceward.work.bulk import DeadLetter, Page
+from onceward.work.depths import Depths
+
+
+class Queues:
+    """The queues of a database."""
+
+    def __init__(
+        self,
+        store: Store,
+        schedule: Schedule,
+        queue_settings: SettingsCache,
+        depths: Depths | None = None,
+    ) -> None:
+        self._store = store
+        self._schedule = schedule
+        self._queue_settings = queue_settings
+        self._depths = depths
+
+    async def configure(self, queue: str, **settings: Any) -> Settings:
+        """Change some settings of a queue, on all nodes; see `Settings`. They hold on this one
+        when this returns. Raises `BadInput`."""
+        wanted = await self._store.run(lambda tx: queue_part.configure(tx, queue, **settings))
+        if self._queue_settings(queue) != wanted:
+            await (
+                self._queue_settings.load()
+            )  # another node was faster, and it was not heard of yet
+        if self._depths is not None:
+            await self._depths.follow()
+        return wanted
+
+    async def pause(self, queue: str) -> None:
+        """Hand out no more jobs of a queue; those at work go on."""
+        await self.configure(queue, paused=True)
+
+    async def resume(self, queue: str) -> None:
+        await self.configure(queue, paused=False)
+
+    async def dead(self, queue: str, *, start: str = "", limit: int = 100) -> list[DeadLetter]:
+        """The dead jobs of a queue and those in doubt, the first that died first; go on with
+        `start=letters[-1].place + "!"`."""
+        return await self._store.run(
+            lambda tx: queue_part.dead_letters(tx, queue, start=start, limit=limit)
+        )
+
+    async def redrive(self, id_: str) -> None:
+        """Let a dead job try again, behind all others of its order key. Raises `NotDead`."""
+        await self._store.run(lambda tx: self._schedule.redrive(tx, id_))
+
+    async def redrive_all(
+        self,
+        queue: str,
+        *,
+        where: Callable[[Job], bool] = lambda job: True,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> int:
+        """Let all dead jobs of a queue try again, or those chosen; returns how many. Those that
+        die again meanwhile stay dead. A commit holds some of them: `progress` hears after each
+        how many it has been so far."""
+        before_ms = self._store.clock.now_ms() + 1
+        return await self._pages(
+            lambda start, tx: queue_part.redrive_dead(
+                tx, self._schedule, queue, start=start, before_ms=before_ms, chosen=where
+            ),
+            progress,
+        )
+
+    async def purge(
+        self, queue: str, *, progress: Callable[[int], None] = lambda done: None
+    ) -> int:
+        """Cancel all jobs of a queue that wait, but not those at work; returns how many."""
+        return await self._pages(
+            lambda start, tx: queue_part.purge(tx, self._schedule, queue, start=start), progress
+        )
+
+    async def settle(
+        self,
+        id_: str,
+        step: str,
+        *,
+        result: Any = None,
+        done: bool,
+        token: str | None = None,
+        by: str = "",
+        reason: str = "",
+        tx: AnyTransaction | None = None,
+    ) -> None:
+        """Say what became of a step in doubt; the job goes on from there. Its record keeps the
+        time, `by` and `reason` of the last settlements. An attempt that hears of it too late gives
+        its `job.token`: then it counts only if nobody has tried again since. With `tx`, it is part
+        of that transaction. Raises `NotDead` if it is not in doubt, or not by that attempt,
+        `BadInput` if there is no such step."""
+
+        async def settle(tx: Transaction) -> None:
+            await steps_part.settle(
+                tx,
+                self._schedule,
+                id_,
+                step,
+                result=result,
+                done=done,
+                token=token,
+                by=by,
+                reason=reason,
+            )
+
+        await (self._store.run(settle) if tx is None else settle(admit_tx(tx)))
+
+    async def _pages(
+        self,
+        page: Callable[[str, Transaction], Awaitable[Page]],
+        progress: Callable[[int], None],
+    ) -> int:
+        if not callable(progress):
+            raise BadInput(f"`progress` is a function, not {type(progress).__name__}")
+        done, start = 0, ""
+        while True:
+            found = await self._store.run(partial(page, start))
+            done += found.done
+            progress(done)
+            if found.next is None:
+                return done
+            start = found.next

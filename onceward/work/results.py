@@ -1,0 +1,172 @@
+"""Results: lets callers wait until a job has ended."""
+
+import asyncio
+
+import msgspec
+
+from onceward import limits
+from onceward.engine.base import Delete, Put, Record
+from onceward.errors import OncewardError, Unavailable
+from onceward.keys import Key
+from onceward.schedule import Job, Schedule, admit_id, job_key
+from onceward.store import Store
+from onceward.store.values import decode
+
+ENDED = ("done", "dead", "doubt", "cancelled")
+
+
+class _Glance(msgspec.Struct):
+    """What matters of a job to those who wait."""
+
+    state: str
+
+
+class _Waiter:
+    """One who waits. Each has news of its own: what one has seen, another may not have. It is
+    the job as it ended, or None: better look."""
+
+    __slots__ = ("_loop", "_news", "_timer", "late")
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self.late = False
+        """Whether the time is over."""
+        self._loop = asyncio.get_running_loop()
+        self._news: asyncio.Future[Job | None] = self._loop.create_future()
+        # A timer of its own costs a fraction of `asyncio.timeout`.
+        self._timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._expire)
+
+    async def news(self) -> Job | None:
+        """What it is told next, or was told since it asked last."""
+        told = await self._news
+        if told is None:
+            self._news = self._loop.create_future()
+        return told
+
+    def tell(self, job: Job | None) -> None:
+        if not self._news.done():
+            self._news.set_result(job)
+
+    def fail(self, error: Exception) -> None:
+        if not self._news.done():
+            self._news.set_exception(error)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._news.cancel() and not self._news.cancelled():
+            self._news.exception()  # has been seen, also if it came too late to be told
+
+    def _expire(self) -> None:
+        self.late = True
+        self.tell(None)
+
+
+class Results:
+    """Those who wait for the ends of jobs, on this node.
+
+    They hear of the ends that this node's own commits bring. For others one task looks now
+    and then, for all of them together.
+    """
+
+    def __init__(self, store: Store, schedule: Schedule) -> None:
+        self._store = store
+        self._schedule = schedule
+        self._waiting: dict[Key, set[_Waiter]] = {}
+        self._polling: asyncio.Task[None] | None = None
+        self._closed = False
+        self._unhook = store.on_change("job", self._saw)
+
+    async def wait(self, id_: str, timeout_s: float | None = None) -> Job:
+        """The job as it is once it has ended, or as it is when the time is over.
+
+        Raises `NoSuchJob`, and `Unavailable` when the node stops meanwhile.
+        """
+        admit_id(id_)
+        key = job_key(id_)
+        self._must_be_open()
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll(), name="onceward-results")
+        waiter = _Waiter(timeout_s)
+        waiting = self._waiting.setdefault(key, set())
+        waiting.add(waiter)
+        try:
+            [record] = await self._store.engine.get([key], self._store.clock.now_ms())
+            if _may_have_ended(record):
+                waiter.tell(None)
+            while True:
+                if (ended := await waiter.news()) is not None:
+                    return ended
+                # This answer counts, so it has to be durable.
+                job = await self._look(id_)
+                if job.state in ENDED or waiter.late:
+                    return job
+        finally:
+            waiter.close()
+            waiting.discard(waiter)
+            if not waiting and self._waiting.get(key) is waiting:
+                del self._waiting[key]
+
+    def close(self) -> None:
+        """Let nobody wait any longer; twice is once."""
+        if not self._closed:
+            self._closed = True
+            self._unhook()
+            if self._polling is not None:
+                self._polling.cancel()
+            for waiting in self._waiting.values():
+                for waiter in waiting:
+                    waiter.fail(self._stopped())
+
+    async def _poll(self) -> None:
+        """Look for what other nodes have ended, and whether the engine still works."""
+        engine, clock = self._store.engine, self._store.clock
+        while True:
+            await clock.sleep(limits.POLL_RESULT_S if engine.shared else limits.POLL_ALONE_S)
+            keys = list(self._waiting)
+            for start in range(0, len(keys), limits.GET_KEYS_MAX):
+                piece = keys[start : start + limits.GET_KEYS_MAX]
+                try:
+                    records = await engine.get(piece, clock.now_ms())
+                except OncewardError:
+                    records = [None] * len(piece)  # let each find out
+                for key, record in zip(piece, records, strict=True):
+                    if _may_have_ended(record):
+                        for waiter in self._waiting.get(key, ()):
+                            waiter.tell(None)
+
+    async def _look(self, id_: str) -> Job:
+        self._must_be_open()
+        return await self._store.run(lambda tx: self._schedule.get(tx, id_))
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise self._stopped()
+
+    def _stopped(self) -> Unavailable:
+        return Unavailable("the node is stopping: ask another one", code="node_stopped")
+
+    def _saw(self, write: Put | Delete) -> None:
+        waiting = self._waiting.get(write.key)
+        if waiting and type(write) is Put and _may_have_ended(write):
+            for waiter in waiting:
+                waiter.tell(_job(write))
+
+
+def _may_have_ended(record: Record | Put | None) -> bool:
+    """Whether it is worth a proper look; also if it is gone, or cannot be read."""
+    if record is None:
+        return True
+    try:
+        return decode(record.value, _Glance, record.key).state in ENDED
+    except OncewardError:
+        return True
+
+
+def _job(write: Put) -> Job | None:
+    """A job that has ended, from the commit itself: the record may be gone already, if it is
+    not to be kept."""
+    try:
+        job: Job = decode(write.value, Job, write.key)
+    except OncewardError:
+        return None
+    return job

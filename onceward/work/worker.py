@@ -1,0 +1,144 @@
+"""A worker: takes the jobs of one queue and runs their handler on them.
+
+While a handler runs its lease is renewed. A lease that is lost, because it could not be
+renewed in time or somebody cancelled the job, ends the handler; and whatever it would
+still commit is refused. A handler's effects and the end of its job are one commit.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from onceward import limits
+from onceward.errors import EngineStopped
+from onceward.node import Node
+from onceward.schedule import Claim
+from onceward.schedule.local_workers import Capacity
+from onceward.work.attempt import Attempt, Handler
+from onceward.work.intake import Intake
+from onceward.work.quarantine import Quarantine
+
+logger = logging.getLogger("onceward")
+
+
+class Worker:
+    """Runs one handler on one node."""
+
+    def __init__(
+        self, node: Node, intake: Intake, handler: Handler, name: str, quarantine: Quarantine
+    ) -> None:
+        self.name = name
+        self.handler = handler
+        self.running: dict[asyncio.Task[None], Attempt] = {}
+        self._node = node
+        self._intake = intake
+        self._quarantine = quarantine
+        self._hurry = asyncio.Event()
+        self._capacity = Capacity(
+            name,
+            handler.lease_ms,
+            free=self._free,
+            take=self._begin,
+            failed=self._failed,
+            batch=handler.batch,
+        )
+        self._resting = False
+        self._pause_s = limits.CLAIM_PAUSE_S
+        self._leave: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        self._leave = self._node.claims.enrol(self.handler.queue, self._capacity)
+        self._quarantine.on_open(self._capacity.freed)
+
+    def hurry(self) -> None:
+        """Let `stop` wait no longer for handlers."""
+        self._hurry.set()
+
+    async def stop(self, drain_s: float) -> None:
+        """Take no more jobs, and wait for those at hand; those that take longer are ended, and
+        given back for others. Twice is once."""
+        if self._leave is not None:
+            self._leave()
+        await self._drain(drain_s)
+        for attempt in self.running.values():
+            attempt.give_up()
+        self._quarantine.look()
+        if self.running:
+            await asyncio.wait(self.running, timeout=limits.HANDLER_END_S)
+        for task, attempt in list(self.running.items()):
+            logger.error("%s: %s does not end when cancelled", self.name, task.get_name())
+            await attempt.give_back()
+
+    async def _drain(self, drain_s: float) -> None:
+        if self.running:
+            drained = asyncio.ensure_future(asyncio.wait(list(self.running)))
+            hurried = asyncio.ensure_future(self._hurry.wait())
+            await asyncio.wait(
+                [drained, hurried], timeout=drain_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            drained.cancel()
+            hurried.cancel()
+
+    def _free(self) -> int:
+        """How many more jobs there are hands for."""
+        if self._resting or self._quarantine.closed:
+            return 0
+        return self.handler.concurrency - len(self.running) * max(self.handler.batch, 1)
+
+    def _failed(self, error: Exception) -> None:
+        """No jobs could be claimed: try again after a while, longer each time."""
+        if isinstance(error, EngineStopped):
+            self._resting = True
+            return
+        logger.warning("%s could not claim jobs: %s", self.name, error)
+        self._resting = True
+        asyncio.get_running_loop().call_later(self._pause_s, self._rested)
+        self._pause_s = min(2 * self._pause_s, limits.POLL_S)
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._capacity.freed()
+
+    def _begin(self, claims: list[Claim]) -> None:
+        self._pause_s = limits.CLAIM_PAUSE_S
+        suspect = next((claim for claim in claims if claim.suspect), None)
+        if suspect is not None or self._quarantine.closed:
+            # A suspect has the process to itself: what else is at hand must not die with it.
+            mine = None if self._quarantine.closed else suspect
+            others = [claim for claim in claims if claim is not mine]
+            if others:
+                self._spawn(others).give_up()
+            if mine is not None:
+                self._quarantine.close(mine.token)
+                self._spawn([mine], alone=True)
+        elif self.handler.batch and claims:
+            self._spawn(claims)
+        else:
+            for claim in claims:
+                self._spawn([claim])
+
+    def _spawn(self, claims: list[Claim], *, alone: bool = False) -> Attempt:
+        node = self._node
+        attempt = Attempt(
+            node.store, node.schedule, self._intake, node.sharing, self.handler, claims
+        )
+        run = self._run_alone(attempt, claims[0]) if alone else attempt.run()
+        task = asyncio.create_task(run, name=f"onceward-job-{claims[0].id}")
+        self.running[task] = attempt
+        self._quarantine.begun()
+        task.add_done_callback(self._ended)
+        return attempt
+
+    async def _run_alone(self, attempt: Attempt, claim: Claim) -> None:
+        try:
+            await self._quarantine.alone(lambda: attempt.giving_up)
+            await attempt.run()
+        finally:
+            self._quarantine.open(claim.token)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self.running[task]
+        self._quarantine.ended()
+        self._capacity.freed()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("%s: %s", self.name, error, exc_info=error)

@@ -1,0 +1,152 @@
+"""Operators find jobs, and read the story of one."""
+
+from typing import Any
+
+import onceward
+from onceward import limits
+from tests.schedule.cluster import virtual
+from tests.web.asgi import Caller, keyed, serving
+from tests.work.apps import Apps
+
+
+def names(page: Any) -> list[str]:
+    return [job["key"] for job in page["jobs"]]
+
+
+@virtual
+async def test_jobs_are_found_by_queue_state_and_text_the_newest_first() -> None:
+    apps = Apps(shared=False)
+    async with serving(apps.make()) as caller:
+        for number in range(30):
+            queue = "a" if number % 2 else "b"
+            message = {"body": "x" * 1_000, "key": f"order-{number:02d}", "order_key": f"o{number}"}
+            await caller.ok("POST", f"/v1/inbox/{queue}", message)
+        page = await caller.ok("GET", "/v1/jobs?limit=5")
+        assert names(page) == [f"order-{number}" for number in range(29, 24, -1)]
+        assert "body" not in page["jobs"][0]
+        page = await caller.ok("GET", f"/v1/jobs?limit=5&before={page['next']}")
+        assert names(page)[0] == "order-24"
+        assert len(names(await caller.ok("GET", "/v1/jobs?queue=a"))) == 15
+        found = await caller.ok("GET", "/v1/jobs?queue=a&text=order-0")
+        assert names(found) == [f"order-0{number}" for number in (9, 7, 5, 3, 1)]
+        assert names(await caller.ok("GET", "/v1/jobs?text=o17")) == ["order-17"]
+        id_ = found["jobs"][0]["id"]
+        assert names(await caller.ok("GET", f"/v1/jobs?text={id_[4:]}")) == ["order-09"]
+        await caller.ok("DELETE", f"/v1/jobs/{id_}")
+        assert names(await caller.ok("GET", "/v1/jobs?state=cancelled")) == ["order-09"]
+
+
+@virtual
+async def test_a_key_is_found_of_whoever_has_sent_it() -> None:
+    auth, keys = keyed(ann="send:*", bob="send:*", op="manage:a")
+    async with serving(auth=auth) as caller:
+        ann, bob, op = (Caller(caller.server, keys[name]) for name in ("ann", "bob", "op"))
+        for sender, queue in ((ann, "a"), (bob, "a"), (ann, "b")):
+            await sender.ok("POST", f"/v1/inbox/{queue}", {"body": 1, "key": "k"})
+        found = await op.ok("GET", "/v1/jobs?key=k")
+        assert sorted(job["caller"] for job in found["jobs"]) == ["key:ann", "key:bob"]
+        assert {job["queue"] for job in found["jobs"]} == {"a"}
+        assert (await op.ok("GET", "/v1/jobs?key=other"))["jobs"] == []
+        assert (await op.ok("GET", "/v1/jobs?key=k&queue=b"))["jobs"] == []
+        assert (await ann.ok("GET", "/v1/jobs"))["jobs"] == []
+        assert {job["queue"] for job in (await op.ok("GET", "/v1/jobs"))["jobs"]} == {"a"}
+
+
+@virtual
+async def test_what_cannot_be_asked_for_is_refused() -> None:
+    async with serving() as caller:
+        for query, code in (
+            ("state=alive", "bad_parameter"),
+            ("limit=0", "bad_parameter"),
+            (f"limit={limits.LIST_MAX + 1}", "bad_parameter"),
+            ("before=a/b", "bad_parameter"),
+            ("other=1", "bad_parameter"),
+            ("key=", "bad_key"),
+            ("key=a%00", "bad_key"),
+            (f"key={'x' * 5_000}", "bad_key"),
+        ):
+            assert (await caller("GET", f"/v1/jobs?{query}")).verdict == (422, code), query
+
+
+@virtual
+async def test_a_story_tells_what_was_tried_and_caused() -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+
+    @app.handler("orders", attempts=3, retry_first_ms=1, retry_max_ms=1)
+    async def order(job: onceward.Job) -> str:
+        await job.step("pay", lambda: {"paid": 7})
+        if job.attempt == 1:
+            raise RuntimeError("the warehouse is asleep")
+        await job.send("mail", "hello")
+        await app.timers.set("ask", queue="mail", delay_s=60, tx=job.tx)
+        return "sent"
+
+    async with serving(app) as caller:
+        sent = await caller.ok("POST", "/v1/inbox/orders?wait_ms=60000", {"body": 1, "key": "k"})
+        story = await caller.ok("GET", f"/v1/jobs/{sent['id']}/story")
+        assert story["caller"] == "user:developer"
+        assert story["job"]["result"] == "sent"
+        [failed] = story["job"]["history"]
+        assert "asleep" in failed["reason"]
+        assert [(one["kind"], one["name"]) for one in story["effects"] if one["kind"] != "job"] == [
+            ("step", "pay"),
+            ("timer", "ask"),
+        ]
+        [mail] = [one for one in story["effects"] if one["kind"] == "job"]
+        assert (mail["queue"], mail["state"]) == ("mail", "ready")
+        told = await caller.ok("GET", f"/v1/jobs/{mail['name']}/story")
+        assert (told["cause"]["kind"], told["cause"]["name"]) == ("job", sent["id"])
+        assert told["cause"]["queue"] == "orders"
+
+
+@virtual
+async def test_a_story_tells_of_a_lease_and_of_steps_in_doubt() -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+
+    @app.handler("pay", attempts=1)
+    async def pay(job: onceward.Job) -> None:
+        await job.step("look", lambda: 5)
+        await job.step("charge", _lost, at_most_once=True)
+
+    async with serving(app) as caller:
+        sent = await caller.ok("POST", "/v1/inbox/pay?wait_ms=60000", {"body": 1, "key": "k"})
+        assert sent["state"] == "doubt"
+        story = await caller.ok("GET", f"/v1/jobs/{sent['id']}/story")
+        assert [(one["name"], one["state"]) for one in story["steps"]] == [
+            ("look", "done"),
+            ("charge", "intended"),
+        ]
+        other = await caller.ok("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
+        [claim] = (await caller.ok("POST", "/v1/queues/q/claim", {"lease_ms": 5_000}))["jobs"]
+        story = await caller.ok("GET", f"/v1/jobs/{other['id']}/story")
+        assert story["lease_until_ms"] == claim["lease_until"]
+        longer = {"token": claim["token"], "lease_ms": 60_000}
+        until = await caller.ok("POST", f"/v1/jobs/{other['id']}/extend", longer)
+        story = await caller.ok("GET", f"/v1/jobs/{other['id']}/story")
+        assert story["lease_until_ms"] == until["lease_until"]
+
+
+def _lost() -> None:
+    raise TimeoutError("the bank has not answered")
+
+
+@virtual
+async def test_stories_are_for_those_who_may_see_the_job_and_tell_senders_less() -> None:
+    app = Apps(shared=False).make()
+
+    @app.handler("q")
+    async def handle(job: onceward.Job) -> None:
+        job.tx.put(("secret", "record"), 1)
+
+    auth, keys = keyed(ann="send:q", bob="send:q", op="manage:q")
+    async with serving(app, auth) as caller:
+        ann, bob, op = (Caller(caller.server, keys[name]) for name in ("ann", "bob", "op"))
+        sent = await ann.ok("POST", "/v1/inbox/q?wait_ms=60000", {"body": 1, "key": "k"})
+        path = f"/v1/jobs/{sent['id']}/story"
+        assert (await bob("GET", path)).verdict == (404, "no_such_job")
+        assert (await ann.ok("GET", path))["effects"] == []
+        [effect] = (await op.ok("GET", path))["effects"]
+        assert (effect["kind"], effect["name"]) == ("record", "secret record")
+        assert (await op("GET", "/v1/jobs/nothing/story")).verdict == (404, "no_such_job")

@@ -1,0 +1,137 @@
+"""What is declared is checked when it is declared, not when it is too late."""
+
+from typing import Any
+
+import pytest
+
+from onceward.app import App
+from onceward.engine.memory import MemoryEngine
+from onceward.errors import BadInput
+from tests.tables.games.playing import Nim
+
+
+async def nothing(job: Any) -> None: ...
+
+
+BAD: dict[str, Any] = {
+    "queue: name": lambda app: app.queue("no such name"),
+    "queue: setting": lambda app: app.queue("q", nonsense=1),
+    "queue: value": lambda app: app.queue("q", limit=-1),
+    "queue: kind": lambda app: app.queue("q", paused=object()),
+    "handler: queue": lambda app: app.handler("")(nothing),
+    "handler: lease": lambda app: app.handler("q", lease_s=0)(nothing),
+    "handler: no lease": lambda app: app.handler("q", lease_s=float("nan"))(nothing),
+    "handler: long lease": lambda app: app.handler("q", lease_s=10**9)(nothing),
+    "handler: concurrency": lambda app: app.handler("q", concurrency=0)(nothing),
+    "handler: batch": lambda app: app.handler("q", batch=17)(nothing),
+    "handler: negative batch": lambda app: app.handler("q", batch=-1)(nothing),
+    "handler: attempts": lambda app: app.handler("q", attempts=-1)(nothing),
+    "handler: setting": lambda app: app.handler("q", nonsense=1)(nothing),
+    "handler: no function": lambda app: app.handler("q")("nothing"),
+    "handler: list of queues": lambda app: app.handler(["q"])(nothing),
+    "handler: true lease": lambda app: app.handler("q", lease_s=True)(nothing),
+    "handler: any concurrency": lambda app: app.handler("q", concurrency=None)(nothing),
+    "handler: half a concurrency": lambda app: app.handler("q", concurrency=1.5)(nothing),
+    "handler: endless concurrency": lambda app: app.handler("q", concurrency=float("inf"))(nothing),
+    "handler: concurrency in words": lambda app: app.handler("q", concurrency="two")(nothing),
+    "handler: true batch": lambda app: app.handler("q", batch=True)(nothing),
+    "handler: half a batch": lambda app: app.handler("q", batch=1.5)(nothing),
+    "handler: half a character": lambda app: app.handler("q", notice="\ud800")(nothing),
+    "outbox: no function": lambda app: app.outbox("q")("nothing"),
+    "outbox: asks nothing": lambda app: app.outbox("q", policy="hold", ask=5)(nothing),
+    "outbox: policy": lambda app: app.outbox("q", policy="never")(nothing),
+    "outbox: ask": lambda app: app.outbox("q", ask=nothing)(nothing),
+    "outbox: batch": lambda app: app.outbox("q", batch=5)(nothing),
+    "outbox: setting": lambda app: app.outbox("q", nonsense=5)(nothing),
+    "every: queue": lambda app: app.every(1, "no such name"),
+    "every: time": lambda app: app.every(0, "q"),
+    "every: no time": lambda app: app.every(float("nan"), "q"),
+    "every: long time": lambda app: app.every(10**12, "q"),
+    "every: body": lambda app: app.every(1, "q", object()),
+    "every: order key": lambda app: app.every(1, "q", order_key=""),
+    "every: name": lambda app: app.every(1, "q", name="x" * 1_000),
+    "every: half a character": lambda app: app.every(1, "q", name="\ud800"),
+    "every: number for a name": lambda app: app.every(1, "q", name=5),
+    "every: bytes for a name": lambda app: app.every(1, "q", name=b"x"),
+    "every: true": lambda app: app.every(True, "q"),
+    "cron: list for a name": lambda app: app.cron("@daily", "q", name=["x"]),
+    "game: late": lambda app: app.game(Nim(), late=5),
+    "mount: prefix": lambda app: app.mount(None, nothing),
+    "mount: bytes": lambda app: app.mount(b"/shop", nothing),
+    "mount: nothing": lambda app: app.mount("/shop", None),
+    "cron: nonsense": lambda app: app.cron("at noon", "q"),
+    "cron: zone": lambda app: app.cron("@daily", "q", zone="Nowhere"),
+    "cron: queue": lambda app: app.cron("@daily", "no such name"),
+}
+
+
+@pytest.mark.parametrize("declare", BAD.values(), ids=BAD)
+async def test_what_cannot_be_meant_is_refused_and_the_rest_still_starts(declare: Any) -> None:
+    app = App(MemoryEngine())
+    with pytest.raises(BadInput):
+        declare(app)
+    app.handler("q")(nothing)
+    async with app:
+        assert app.node.queue_settings.names() == []
+
+
+def test_a_queue_has_one_handler() -> None:
+    app = App(MemoryEngine())
+    app.handler("q", limit=1)(nothing)
+    with pytest.raises(BadInput, match="has a handler already"):
+        app.handler("q", limit=2)
+    with pytest.raises(BadInput, match="has a handler already"):
+        app.outbox("q")
+    later = app.handler("r")
+    app.handler("r")(nothing)
+    with pytest.raises(BadInput, match="has a handler already"):
+        later(nothing)
+    assert app._settings["q"] == {"limit": 1}
+
+
+def test_a_name_recurs_once() -> None:
+    app = App(MemoryEngine())
+    app.every(1, "q")
+    app.every(1, "q", name="other")
+    with pytest.raises(BadInput, match="two jobs recur as every:q"):
+        app.every(2, "q")
+
+
+async def test_settings_come_together_and_those_not_named_stay() -> None:
+    engine = MemoryEngine()
+    app = App(engine)
+    app.queue("q", limit=1, rate=5)
+    app.queue("q", rate=6)
+    app.handler("q", attempts=7)(nothing)
+    async with app:
+        settings = app.node.queue_settings("q")
+        assert (settings.limit, settings.rate, settings.attempts_max) == (1, 6, 7)
+        await app.queues.pause("q")
+    other = App(MemoryEngine(engine.memory))
+    other.queue("q", limit=2)
+    async with other:
+        settings = other.node.queue_settings("q")
+        assert (settings.limit, settings.rate, settings.paused) == (2, 6, True)
+
+
+async def test_nothing_can_be_declared_while_the_application_runs() -> None:
+    app = App(MemoryEngine())
+    later = app.handler("q")
+    async with app:
+        for declare in (
+            lambda: app.queue("q"),
+            lambda: app.handler("r"),
+            lambda: app.outbox("r"),
+            lambda: app.every(1, "q"),
+            lambda: app.cron("@daily", "q"),
+            lambda: later(nothing),
+        ):
+            with pytest.raises(BadInput, match="is running"):
+                declare()
+    app.queue("q")
+
+
+def test_a_function_that_is_declared_can_still_be_called() -> None:
+    app = App(MemoryEngine())
+    assert app.handler("q")(nothing) is nothing
+    assert app.outbox("r")(nothing) is nothing

@@ -1,0 +1,352 @@
+"""A handler's steps are recorded, so that no attempt does again what was done."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onceward.app import App
+from onceward.errors import BadInput
+from onceward.work.job import Job
+from tests.schedule.cluster import virtual
+from tests.work.apps import Apps
+from tests.work.one_job import run_one
+
+EFFECT = ("effect", "x")
+
+
+@virtual
+async def test_a_retry_continues_after_the_recorded_steps() -> None:
+    ran: list[str] = []
+
+    async def act(name: str) -> str:
+        ran.append(name)
+        return name.upper()
+
+    async def work(job: Job) -> list[str]:
+        done = [await job.step(name, act, name) for name in ("a", "b")]
+        if job.attempt < 3:
+            raise ValueError("between the steps")
+        return [*done, await job.step("c", act, "c")]
+
+    job = await run_one(work)
+    assert (job.state, job.attempt, job.result) == ("done", 3, ["A", "B", "C"])
+    assert ran == ["a", "b", "c"]
+
+
+@virtual
+async def test_what_is_no_step_is_told_before_an_intent_is_recorded() -> None:
+    said: list[str] = []
+
+    async def work(job: Job) -> None:
+        bad: list[Any] = [
+            *(job.step(name, print) for name in (None, 5, b"s", ["s"])),
+            *(job.step(f"{n}", fn, at_most_once=True) for n, fn in enumerate((None, 5, "print"))),
+            job.step("ask", print, at_most_once=True, ask=5),  # type: ignore[arg-type]
+            job.reopen(["s"], "why"),  # type: ignore[arg-type]
+        ]
+        for step in bad:
+            with pytest.raises(BadInput) as refused:
+                await step
+            said.append(refused.value.message)
+        for error in (None, 5, BaseException()):
+            with pytest.raises(BadInput, match="an error or a text"):
+                job.fail(error)  # type: ignore[arg-type]
+        for options in ({"colour": 1}, {"key": "k"}):
+            with pytest.raises(BadInput, match="a job has no option"):
+                await job.send("q", 1, **options)
+        with pytest.raises(BadInput, match="a job has no option colour"):
+            await job.accept("q", 1, key="k", colour=1)
+
+    job = await run_one(work)
+    assert (job.state, job.stepped, len(said)) == ("done", False, 9)
+    assert said[0] == "a step's name is text, not NoneType"
+    assert said[4] == "the step '0' runs a function, not NoneType"
+
+
+@virtual
+async def test_a_step_may_be_a_plain_function_and_return_nothing() -> None:
+    ran: list[int] = []
+
+    async def work(job: Job) -> None:
+        assert await job.step("plain", ran.append, 1) is None
+        if job.attempt == 1:
+            raise ValueError("again")
+
+    assert (await run_one(work)).state == "done"
+    assert ran == [1]
+
+
+@virtual
+async def test_a_step_answers_the_same_the_first_time_and_from_its_record() -> None:
+    answers: list[Any] = []
+
+    async def work(job: Job) -> None:
+        answer = await job.step("s", lambda: {"pair": (1, 2), 3: None})
+        answers.append(answer)
+        if job.attempt == 1:
+            raise ValueError("again")
+
+    await run_one(work)
+    assert answers == [{"pair": [1, 2], "3": None}] * 2
+
+
+@virtual
+async def test_a_step_that_failed_or_was_not_recorded_runs_again() -> None:
+    ran: list[int] = []
+
+    async def act(job: Job) -> Any:
+        ran.append(job.attempt)
+        if job.attempt == 1:
+            raise ValueError("no")
+        return object() if job.attempt == 2 else "yes"
+
+    async def work(job: Job) -> Any:
+        return await job.step("s", act, job)
+
+    job = await run_one(work)
+    assert (job.result, ran) == ("yes", [1, 2, 3])
+    assert "cannot be stored" in job.history[1].reason
+
+
+@virtual
+async def test_steps_side_by_side_are_all_recorded() -> None:
+    ran: list[int] = []
+
+    async def act(n: int) -> int:
+        ran.append(n)
+        await asyncio.sleep(0)
+        return n
+
+    async def work(job: Job) -> int:
+        found = await asyncio.gather(*[job.step(f"s{n}", act, n) for n in range(10)])
+        if job.attempt == 1:
+            raise ValueError("again")
+        return sum(found)
+
+    assert (await run_one(work)).result == 45
+    assert ran == list(range(10))
+
+
+@virtual
+async def test_a_step_after_the_first_use_of_the_transaction_is_refused() -> None:
+    ran: list[str] = []
+    for use in ("get", "put", "send", "accept"):
+
+        async def work(job: Job, use: str = use) -> None:
+            if use == "get":
+                await job.tx.get(EFFECT)
+            elif use == "put":
+                job.tx.put(EFFECT, 1)
+            elif use == "send":
+                await job.send("other", None)
+            else:
+                await job.accept("other", None, key="k")
+            await job.step("late", ran.append, use)
+
+        job = await run_one(work, attempts=1)
+        assert job.state == "dead"
+        assert "comes after the first use of job.tx" in job.reason
+    assert ran == []
+
+
+@virtual
+async def test_a_sleep_after_the_first_use_of_the_transaction_is_refused() -> None:
+    async def work(job: Job) -> None:
+        await job.tx.get(EFFECT)
+        await job.sleep(1)
+
+    job = await run_one(work, attempts=1)
+    assert "comes after the first use of job.tx" in job.reason
+
+
+@virtual
+async def test_the_transaction_cannot_be_used_inside_a_step() -> None:
+    async def act(job: Job) -> None:
+        job.tx.put(EFFECT, 1)
+
+    async def work(job: Job) -> None:
+        await job.step("s", act, job)
+
+    job = await run_one(work, attempts=1)
+    assert job.state == "dead"
+    assert "inside a step" in job.reason
+
+
+@virtual
+async def test_two_steps_of_one_name_are_refused() -> None:
+    ran: list[int] = []
+
+    async def work(job: Job) -> None:
+        await job.step("s", ran.append, 1)
+        await job.step("s", ran.append, 2)
+
+    job = await run_one(work, attempts=1)
+    assert "two steps 's'" in job.reason
+    assert ran == [1]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257, "\ud800"])
+@virtual
+async def test_a_name_that_cannot_be_stored_is_refused_before_the_step_runs(name: str) -> None:
+    ran: list[int] = []
+
+    async def work(job: Job) -> None:
+        with pytest.raises(BadInput):
+            await job.step(name, ran.append, 1)
+
+    assert (await run_one(work, attempts=1)).state == "done"
+    assert ran == []
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), 10**12, "5", None])
+@virtual
+async def test_a_time_to_sleep_that_cannot_be_meant_is_refused(seconds: Any) -> None:
+    async def work(job: Job) -> None:
+        with pytest.raises(BadInput, match="a sleep is 0 to"):
+            await job.sleep(seconds)
+
+    assert (await run_one(work, attempts=1)).state == "done"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delay_s": -1},
+        {"delay_s": float("nan")},
+        {"delay_s": 10**12},
+        {"delay_s": 1, "due_ms": 1},
+        {"priority": 10},
+        {"order_key": ""},
+        {"limit_key": "\ud800"},
+    ],
+)
+@virtual
+async def test_bad_options_of_what_a_handler_sends_are_refused(options: dict[str, Any]) -> None:
+    async def work(job: Job) -> None:
+        with pytest.raises(BadInput):
+            await job.send("other", None, **options)
+        with pytest.raises(BadInput):
+            await job.accept("other", None, key="k", **options)
+        with pytest.raises(BadInput):
+            await job.send("no such name", None)
+
+    assert (await run_one(work, attempts=1)).state == "done"
+
+
+@virtual
+async def test_what_a_handler_sends_comes_in_the_same_commit_with_all_options() -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+    got: list[tuple[Any, float]] = []
+
+    @app.handler("q")
+    async def work(job: Job) -> list[str]:
+        first = await job.accept("other", "a", key="k", delay_s=10)
+        again = await job.accept("other", "a", key="k")
+        sent = await job.send("other", "b", delay_s=20, order_key="o")
+        assert (first.id, again.duplicate) == (again.id, True)
+        return [first.id, sent]
+
+    @app.handler("other")
+    async def other(job: Job) -> None:
+        got.append((job.body, round(apps.loop.time())))
+
+    async with app:
+        job = await app.wait(await app.send("q", None))
+        for id_ in job.result:
+            await app.wait(id_)
+    assert got == [("a", 10), ("b", 20)]
+
+
+@virtual
+async def test_a_sleep_takes_no_worker_and_no_attempt() -> None:
+    apps = Apps(shared=False)
+    app = apps.make()
+    ran: list[tuple[str, float]] = []
+
+    @app.handler("q", concurrency=1, attempts=1)
+    async def work(job: Job) -> str:
+        await job.step("before", lambda: ran.append(("before", round(apps.loop.time()))))
+        await job.sleep(1_000)
+        await job.step("between", lambda: ran.append(("between", round(apps.loop.time()))))
+        await job.sleep(0)
+        await job.sleep(500)
+        return "slept"
+
+    @app.handler("other")
+    async def other(job: Job) -> str:
+        return "meanwhile"
+
+    async with app:
+        id_ = await app.send("q", None)
+        await apps.sleep(10)
+        assert (await app.job(id_)).state == "due"
+        assert (await app.wait(await app.send("other", None))).result == "meanwhile"
+        job = await app.wait(id_)
+    assert (job.result, job.attempt, job.history) == ("slept", 1, [])
+    assert ran == [("before", 0), ("between", 1_000)]
+    assert round(apps.loop.time()) == 1_500
+
+
+@virtual
+async def test_a_sleep_goes_on_through_a_restart_and_is_not_begun_again() -> None:
+    apps = Apps(shared=False)
+    runs = 0
+
+    def declared() -> App:
+        app = apps.make()
+
+        @app.handler("q")
+        async def work(job: Job) -> float:
+            nonlocal runs
+            runs += 1
+            await job.sleep(100)
+            return apps.loop.time()
+
+        return app
+
+    app = declared()
+    process = await apps.start(app)
+    id_ = await app.send("q", None)
+    await apps.sleep(60)
+    process.kill()
+    await apps.sleep(20)
+    async with declared() as app:
+        job = await app.wait(id_)
+    assert job.result == pytest.approx(100, abs=0.1)
+    assert runs == 2
+
+
+@virtual
+async def test_a_handler_that_catches_its_own_errors_still_sleeps() -> None:
+    async def work(job: Job) -> str:
+        try:
+            await job.sleep(10)
+        except Exception:
+            return "never"
+        return "slept"
+
+    assert (await run_one(work)).result == "slept"
+
+
+@virtual
+async def test_sleeping_in_a_group_of_tasks_is_sleeping() -> None:
+    async def work(job: Job) -> str:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(job.sleep(10))
+        return "slept"
+
+    job = await run_one(work, attempts=1)
+    assert (job.state, job.result) == ("done", "slept")
+
+
+@virtual
+async def test_steps_that_no_later_attempt_looks_at_go_with_their_job() -> None:
+    async def work(job: Job) -> None:
+        if job.attempt == 1:
+            await job.step("s", lambda: 1)
+            raise ValueError("another way next time")
+
+    job = await run_one(work)
+    assert (job.state, job.attempt) == ("done", 2)
