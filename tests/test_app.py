@@ -287,7 +287,7 @@ async def test_a_start_that_fails_leaves_nothing_running_and_can_be_tried_again(
             await app.stop()
         engine.commit = commit  # type: ignore[method-assign]
     async with app:
-        assert app.node.book("q").limit == 3
+        assert app.node.queue_settings("q").limit == 3
 
 
 @virtual
@@ -302,7 +302,7 @@ async def test_handlers_can_be_left_out() -> None:
     id_ = await app.send("q", 1)
     await apps.sleep(100)
     assert (await app.job(id_)).state == "ready"
-    assert app.node.book("q").limit == 7
+    assert app.node.queue_settings("q").limit == 7
     await app.stop()
 
 

@@ -135,7 +135,7 @@ async def test_queues_are_set_paused_and_resumed(client: Client) -> None:
 
 async def test_queues_say_how_many_jobs_they_have(client: Client, served: Served) -> None:
     await client.accept("q", 1, key="k")
-    await served.server.census.count()
+    await served.server.counts.count()
     [queue] = await client.queues()
     assert isinstance(queue, Queue)
     assert queue.jobs == {"ready": 1}

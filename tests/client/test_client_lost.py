@@ -205,5 +205,5 @@ async def test_one_who_is_not_patient_hears_that_nobody_answers(
 
 
 def metrics(served: Served) -> list[str]:
-    app, census = served.app, served.server.census
+    app, census = served.app, served.server.counts
     return text(app.store.meters, census, app.store.clock.now_ms()).decode().splitlines()

@@ -58,7 +58,7 @@ async def measured(served: Served) -> dict[str, set[str]]:
         served.server._rates = Rates(1e-3, 1, app.store.clock, app.store.meters)
         statuses = [await _status(session, "/v1/queues") for _ in range(2)]
         assert statuses == [200, 429]
-        await served.server.census.count()
+        await served.server.counts.count()
         async with session.get("/metrics") as answer:
             return _read(await answer.text())
 
