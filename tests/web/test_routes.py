@@ -6,7 +6,7 @@ import pytest
 
 from onceward.errors import BadInput
 from onceward.web.http import Request, Response
-from onceward.web.routes import Route, Routes, words_of
+from onceward.web.routes import FORM, Route, Routes, words_of
 
 
 async def nothing(server: Any, request: Request) -> Response:
@@ -152,3 +152,9 @@ def test_two_routes_cannot_have_the_same_address() -> None:
     twice = Route("GET", "/a", nothing, "")
     with pytest.raises(AssertionError):
         Routes([twice, twice])
+
+
+def test_a_route_takes_json_and_needs_credentials_by_default() -> None:
+    [route, *_] = TABLE
+    assert (route.forms, route.public, route.signs_in) == (False, False, False)
+    assert FORM == "application/x-www-form-urlencoded"

@@ -324,3 +324,43 @@ class Calls(RuleBasedStateMachine):
 
 
 TestCalls = Calls.TestCase
+
+
+def test_a_pause_tells_how_long_why_and_since_when(hosts: Hosts, time: Time) -> None:
+    assert hosts.pause("a") is None
+    answer(hosts, 1)
+    assert hosts.pause("a") is None
+    slot(hosts).give_back(False, reason="refused")
+    assert hosts.pause("a") == (limits.HOST_PAUSE_S_MIN / 2, 1, 0.0, "refused")
+    time.now_ns += 500_000_000
+    trouble = hosts.pause("a")
+    assert trouble == (0.0, 1, 0.5, "refused")
+    time.now_ns += 1_500_000_000
+    again = slot(hosts)
+    assert hosts.pause("a") == (0.0, 1, 2.0, "refused")
+    again.give_back(False)
+    assert hosts.pause("a") == (limits.HOST_PAUSE_S_MAX / 2, 2, 2.0, "")
+    time.now_ns += 2_000_000_000
+    answer(hosts, 1)
+    assert hosts.pause("a") is None
+    slot(hosts).give_back(False, reason="timed out")
+    assert hosts.pause("a") == (limits.HOST_PAUSE_S_MIN / 2, 1, 0.0, "timed out")
+
+
+def test_the_turn_of_a_request_depends_on_what_others_take(hosts: Hosts, time: Time) -> None:
+    assert hosts.turn_s("a", 5) == 0.0
+    taken = slot(hosts)
+    time.now_ns += 2_000_000_000
+    taken.give_back(True)
+    assert hosts.turn_s("a", 5) == pytest.approx(2.0)
+    assert hosts.turn_s("a", 0) == 0.0
+    taken = slot(hosts)
+    assert hosts.turn_s("a", 5) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("under_way", "limit"), [(MANY // 2, MANY + 1), (MANY // 2 - 1, MANY)])
+def test_a_limit_grows_only_if_half_of_it_is_used(hosts: Hosts, under_way: int, limit: int) -> None:
+    answer(hosts, 100)
+    taken = [slot(hosts) for _ in range(under_way)]
+    taken[0].give_back(True)
+    assert len(slots(hosts)) == limit - under_way + 1

@@ -6,6 +6,11 @@ from hypothesis import strategies as st
 
 from onceward.apps.rps.spelling import fold, is_nick, letters_of, plain, words_of
 
+# The first and the last of each row of characters that have no glyph.
+UNSEEN = [
+    *[(0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x3164, 0x3164)],
+    *[(0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF)],
+]
 NICKS = st.text(st.characters(categories=["L", "N", "Mn", "Mc"]), min_size=1, max_size=32)
 
 
@@ -65,6 +70,16 @@ def test_a_nickname_is_in_any_script(nick: str) -> None:
 )
 def test_a_nickname_has_nothing_that_is_no_letter_or_not_seen(word: str) -> None:
     assert not is_nick(word)
+
+
+@pytest.mark.parametrize("first_last", UNSEEN, ids=lambda one: f"{one[0]:x}-{one[1]:x}")
+def test_only_characters_without_a_glyph_are_left_out(first_last: tuple[int, int]) -> None:
+    first, last = first_last
+    for code in (first, last):
+        assert plain(f"a{chr(code)}b") == "ab", hex(code)
+        assert not is_nick(f"a{chr(code)}"), hex(code)
+    for code in (first - 1, last + 1):
+        assert plain(f"a{chr(code)}b") != "ab", hex(code)
 
 
 @pytest.mark.parametrize(
