@@ -189,7 +189,7 @@ def test_every_module_that_is_tried_is_there_and_has_tests_of_its_own() -> None:
         assert (ROOT / module).exists()
         assert mutated.tests_of(ROOT, module), module
     assert mutated.tests_of(ROOT, "onceward/keys.py") == ["tests/test_keys.py"]
-    assert mutated.dotted("onceward/parts/locks/__init__.py") == "onceward.locks"
+    assert mutated.dotted("onceward/locks/__init__.py") == "onceward.locks"
 
 
 def result(module: str, **verdicts: str) -> Result:
