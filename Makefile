@@ -41,7 +41,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-crash test coverage check lint types tidy deps audit size bench bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help demo demo-crash test coverage check lint types tidy deps audit bundle size bench bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
 
@@ -79,6 +79,10 @@ deps: $(DEV) ## dependencies are declared and used
 
 audit: $(DEV) ## known vulnerabilities in what is locked
 	@$(PY) scripts/audit.py $(AUDIT:%=--%) $(wildcard requirements/*.lock)
+
+bundle: ## build onceward/web/js from clients/js with esbuild
+	@scripts/npm.sh
+	@node scripts/bundle.mjs
 
 size: $(DEV) ## how many bytes a page loads for the client for browsers
 	@$(PY) scripts/size.py

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what tests of types, packs and hooks take from npm into .venv-npm, where that is possible. Without it they
-# are skipped, or fail in CI.
+# Installs esbuild, TypeScript and React into .venv-npm, if npm is here. Without them `make bundle` fails, and tests that
+# use them are skipped, or fail in CI.
 cd "$(dirname "$0")/.." || exit 1
 lock=tests/js/types/package-lock.json
 cmp -s "$lock" .venv-npm/package-lock.json && [ -d .venv-npm/node_modules ] && exit 0

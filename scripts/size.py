@@ -1,7 +1,7 @@
-"""How many bytes a page loads for the client for browsers, as the server gives it."""
+"""Prints how many bytes a page loads for the browser client."""
 
-from onceward.web.scripts import NAMES, packed
+from onceward.web.scripts import NAMES, bundled
 
 for name in NAMES:
-    script = packed(name)
+    script = bundled(name)
     print(f"{name:16}{len(script.text):8} bytes{len(script.small):8} by gzip")

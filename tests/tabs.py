@@ -11,6 +11,7 @@ from tests.browser import NAMES
 from tests.needs import need, need_program
 
 SCRIPTS = Path(__file__).parent / "js"
+MODULES = Path(__file__).parents[1] / "clients" / "js"
 # What Chromium says of connections that are refused, cut or offline.
 LOST = r"WebSocket connection to|net::ERR_"
 
@@ -42,7 +43,8 @@ async def launched(*, hides: bool = False) -> AsyncIterator[Any]:
 @asynccontextmanager
 async def tabs(browser: Any, url: str, count: int = 1, forgive: str = LOST) -> AsyncIterator[Any]:
     """Pages of a server, each like one in a browser of its own. The scripts of `tests/js` are below
-    /tests/. At the end nothing on them may have failed but for what `forgive` matches."""
+    /tests/, the modules of the client below /modules/. At the end nothing on them may have failed
+    but for what `forgive` matches."""
     wrong: list[str] = []
     async with AsyncExitStack() as stack:
         pages = []
@@ -54,6 +56,7 @@ async def tabs(browser: Any, url: str, count: int = 1, forgive: str = LOST) -> A
             context.on("console", lambda said: said.type == "error" and wrong.append(said.text))
             page = await context.new_page()
             await page.route("**/tests/*", _script)
+            await page.route("**/modules/**", _module)
             await page.goto(f"{url}/healthz")  # any page that is really its own
             pages.append(page)
         yield pages
@@ -63,3 +66,8 @@ async def tabs(browser: Any, url: str, count: int = 1, forgive: str = LOST) -> A
 async def _script(route: Any) -> None:
     name = route.request.url.rpartition("/")[2]
     await route.fulfill(path=SCRIPTS / name, content_type="text/javascript")
+
+
+async def _module(route: Any) -> None:
+    path = route.request.url.partition("/modules/")[2]
+    await route.fulfill(path=MODULES / path, content_type="text/javascript")

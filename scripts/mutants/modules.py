@@ -26,7 +26,7 @@ NAMES = (
     "apps/credit/application apps/credit/decision apps/credit/record_id apps/credit/soap",
     "apps/rps/numbers apps/rps/rules apps/rps/sns_signature apps/rps/spelling apps/rps/words",
     "apps/tictactoe/rules",
-    "web/auth web/grants web/handshake web/metrics web/packing web/rates web/routes",
+    "web/auth web/grants web/handshake web/metrics web/rates web/routes",
     "web/text_frames web/api/timer_views",
     "testing/locks testing/simulation/history testing/simulation/linear",
     "testing/simulation/schedule/replay testing/simulation/schedule/verdict",

@@ -457,7 +457,7 @@ test("what the types say is there", async () => {
       }
       const types = new Set(found);
       for (const member of Object.getOwnPropertyNames(Object.getPrototypeOf(things[name]))) {
-        if (!/^(constructor|_.*|[A-Z]?[a-zA-Z])$/.test(member)) assert.ok(types.has(member), `${name}.${member} is not in the types`);
+        if (!/^(constructor|_.*|[$\w]{1,2})$/.test(member)) assert.ok(types.has(member), `${name}.${member} is not in the types`);
       }
     }
   }

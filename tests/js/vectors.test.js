@@ -1,4 +1,4 @@
-// The vectors, played by the modules as they are and as the server packs them.
+// The vectors, played by the modules.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -16,10 +16,6 @@ const vectors = Object.fromEntries(
 test("the modules do as the vectors say", async () => {
   assert.ok(count(vectors) > 50);
   assert.deepEqual(play(Object.assign({}, ...(await Promise.all(modules))), vectors), []);
-});
-
-test("so they do when they are packed", async () => {
-  assert.deepEqual(play(await import(process.env.PACKED), vectors), []);
 });
 
 test("what goes otherwise is told", () => {

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import os
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -10,28 +11,22 @@ from pathlib import Path
 import pytest
 
 from onceward.app import App
-from onceward.web.packing import pack
-from onceward.web.scripts import NAMES, folder, modules, packed
+from onceward.web.scripts import FOLDER, NAMES, bundled
 from tests.client.served import Served
-from tests.needs import need, need_program
+from tests.needs import missing, need, need_program
 from tests.schedule.cluster import virtual
 from tests.tables.games.playing import Guess
 from tests.web.asgi import Caller, serving_to
 
 BYTES_MAX = 12_000
-# What plays the vectors, as the entry of a pack.
-PLAYED = """\
-export { between, stepped } from "./client/positions.js";
-export { State } from "./client/state.js";
-export { Replica } from "./client/replica.js";
-"""
+ROOT = FOLDER.parents[2]
 
 
 def test_the_client_is_small() -> None:
     for name in NAMES:
-        script = packed(name)
+        script = bundled(name)
         print(f"{name}: {len(script.text)} bytes, {len(script.small)} by gzip")
-    assert len(packed("client.js").small) < BYTES_MAX
+    assert len(bundled("client.js").small) < BYTES_MAX
 
 
 @virtual
@@ -53,27 +48,37 @@ async def test_a_page_gets_it_as_small_as_it_can_read_it_and_once() -> None:
         assert (again.status, again.body) == (304, b"")
 
 
-def test_an_installed_copy_has_the_same_modules(tmp_path: Path) -> None:
-    builder = need("hatchling.builders.wheel").WheelBuilder(str(folder().parents[1]))
+def test_a_wheel_has_the_same_scripts(tmp_path: Path) -> None:
+    builder = need("hatchling.builders.wheel").WheelBuilder(str(ROOT))
     (wheel,) = builder.build(directory=str(tmp_path), versions=["standard"])
-    with zipfile.ZipFile(wheel) as packed:
-        names = [name for name in packed.namelist() if name.startswith("onceward/web/js/")]
+    with zipfile.ZipFile(wheel) as opened:
         installed = {
-            name.removeprefix("onceward/web/js/"): packed.read(name).decode()
-            for name in names
-            if name.endswith(".js")
+            name.removeprefix("onceward/web/js/"): opened.read(name)
+            for name in opened.namelist()
+            if name.startswith("onceward/web/js/")
         }
-    assert installed == modules()
-    assert "onceward/web/js/client.d.ts" in names
+    assert installed == {name: bundled(name).text for name in NAMES}
+
+
+def test_the_bundles_are_those_of_the_modules(tmp_path: Path) -> None:
+    assert _built(ROOT / "clients" / "js", tmp_path) == {
+        name: bundled(name).text for name in NAMES
+    }, "clients/js has changed: run `make bundle` and commit onceward/web/js"
+
+
+def test_another_module_makes_another_bundle(tmp_path: Path) -> None:
+    source = shutil.copytree(ROOT / "clients" / "js", tmp_path / "source")
+    errors = source / "client" / "errors.js"
+    errors.write_text(errors.read_text().replace('"bad_request"', '"bad_requests"'))
+    built = _built(source, tmp_path / "target")
+    assert [name for name in NAMES if built[name] != bundled(name).text] == ["client.js"]
 
 
 def test_node_runs_the_tests_of_the_modules(tmp_path: Path) -> None:
-    packed = tmp_path / "played.mjs"
-    packed.write_text(pack({**modules(), "all.js": PLAYED}, "all.js", {}))
     tests = sorted(str(path) for path in Path("tests/js").glob("*.test.js"))
     run = subprocess.run(
         [_node(), "--test", *tests],
-        env={**_packed(tmp_path), "PACKED": packed.as_uri()},
+        env=_served(tmp_path),
         capture_output=True,
         text=True,
         timeout=50,
@@ -89,7 +94,7 @@ async def test_node_runs_programs_against_a_server(tmp_path: Path, script: str) 
     async with Served(app) as served:
         run = await asyncio.create_subprocess_exec(
             *(_node(), "--experimental-websocket", f"tests/js/{script}", served.url),
-            env=_packed(tmp_path),
+            env=_served(tmp_path),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -97,11 +102,26 @@ async def test_node_runs_programs_against_a_server(tmp_path: Path, script: str) 
     assert said == b"well\n", wrong.decode()[-5_000:]
 
 
-def _packed(folder: Path) -> dict[str, str]:
-    """An environment that says where the scripts are, as the server gives them."""
+def _built(source: Path, target: Path) -> dict[str, bytes]:
+    """The bundles of some modules, made by esbuild."""
+    if not (ROOT / ".venv-npm" / "node_modules" / "esbuild").is_dir():
+        missing("esbuild is not installed: scripts/npm.sh installs it")
+    done = subprocess.run(
+        [_node(), ROOT / "scripts" / "bundle.mjs", source, target],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return {path.name: path.read_bytes() for path in target.iterdir()}
+
+
+def _served(folder: Path) -> dict[str, str]:
+    """An environment that points the tests at the scripts as the server serves them."""
     (folder / "package.json").write_text('{"type": "module"}')
     for name in ("client.js", "http.js"):
-        (folder / name).write_bytes(packed(name).text)
+        (folder / name).write_bytes(bundled(name).text)
     places = {"CLIENT": folder / "client.js", "HTTP": folder / "http.js"}
     return {**os.environ, **{name: path.as_uri() for name, path in places.items()}}
 

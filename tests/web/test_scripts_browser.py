@@ -21,13 +21,10 @@ from onceward.client.rooms.live import Live
 from onceward.client.rooms.room import Room
 from onceward.clock import Clock
 from onceward.errors import TABLE
-from onceward.web.packing import pack
-from onceward.web.scripts import modules
 from tests.client.served import Served
 from tests.server_process import ServerProcess
 from tests.tabs import launched, tabs
 from tests.web.editor import Editor, Hasty
-from tests.web.test_scripts import PLAYED
 
 pytestmark = [
     pytest.mark.browser,
@@ -53,10 +50,11 @@ RATE, SECONDS, SOAK_SECONDS = 1_000, 2, 300
 # So much more a tab may have in the end than when it had all keys: noise, and not what it received.
 GROWTH_BYTES = 1_500_000
 
-PLAY = """async ([text, vectors]) => {
-    const packed = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+PLAY = """async ([vectors]) => {
+    const names = ["positions", "state", "replica"];
+    const modules = await Promise.all(names.map((name) => import(`/modules/client/${name}.js`)));
     const { count, play } = await import("/tests/vectors.js");
-    return [count(vectors), play(await import(packed), vectors)];
+    return [count(vectors), play(Object.assign({}, ...modules), vectors)];
 }"""
 WATCH = """async () => {
     const { Live } = await import("/client.js");
@@ -88,9 +86,8 @@ async def test_the_vectors_are_played_as_they_should(browser: Any) -> None:
         name: json.loads((folder / f"{name}.json").read_text())
         for name in ("positions", "steps", "replica")
     }
-    packed = pack({**modules(), "all.js": PLAYED}, "all.js", {})
     async with Served() as served, tabs(browser, served.url) as [page]:
-        count, wrong = await page.evaluate(PLAY, [packed, vectors])
+        count, wrong = await page.evaluate(PLAY, [vectors])
     assert count > 50
     assert wrong == []
 
