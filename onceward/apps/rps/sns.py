@@ -7,6 +7,7 @@ doubt, for a person to settle.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from html import unescape
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -25,7 +26,16 @@ from onceward.work.job import Job
 
 CONFIRMATIONS = "rps-sns-confirmations"
 _PLAIN = "text/plain"
-_NOT_NOW = ("Throttled", "Throttling", "ThrottlingException", "KMSThrottling")
+# Codes of requests that were not carried out because there are too many, mostly with status 400:
+# those of SNS, and those that the AWS SDKs retry for every service.
+_NOT_NOW = (
+    *("Throttled", "Throttling", "ThrottlingException", "ThrottledException", "KMSThrottling"),
+    *("RequestThrottled", "RequestThrottledException", "TooManyRequestsException", "SlowDown"),
+    *("RequestLimitExceeded", "BandwidthLimitExceeded", "LimitExceededException"),
+    *("ProvisionedThroughputExceededException", "TransactionInProgressException"),
+    *("PriorRequestNotComplete", "EC2ThrottledException", "RequestTimeout"),
+    "RequestTimeoutException",
+)
 # Codes that speak of our key, our clock or our rights: some of them come with status 400.
 _NOT_US = (
     *("AccessDenied", "AccessDeniedException", "AuthFailure", "AuthorizationError"),
@@ -191,4 +201,4 @@ def _element(xml: str, name: str) -> str:
     """The text of an element of an answer. These are flat and come from Amazon: no need for a
     parser, which could be led astray."""
     found = re.search(f"<{name}>([^<]*)</{name}>", xml)
-    return found[1] if found else ""
+    return unescape(found[1]) if found else ""

@@ -105,16 +105,25 @@ class FakeSns(Fake):
     async def answer(
         self, request: web.Request, headers: dict[str, str], form: dict[str, str]
     ) -> web.StreamResponse:
-        said = f"<PublishResponse><PublishResult><MessageId>m{len(self.requests)}</MessageId>"
-        return web.Response(text=f"{said}</PublishResult></PublishResponse>")
+        said = f"<PublishResult><MessageId>m{len(self.requests)}</MessageId></PublishResult>"
+        request_id = "<ResponseMetadata><RequestId>d74b8436</RequestId></ResponseMetadata>"
+        return _xml("PublishResponse", said + request_id)
 
 
 def sns_error(status: int, code: str, message: str = "because") -> Callable[[web.Request], Any]:
     def answer(request: web.Request) -> web.StreamResponse:
-        said = f"<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message></Error>"
-        return web.Response(text=f"{said}</ErrorResponse>", status=status)
+        said = f"<Type>Sender</Type><Code>{code}</Code><Message>{message}</Message>"
+        whole = f"<Error>{said}</Error><RequestId>d74b8436</RequestId>"
+        return _xml("ErrorResponse", whole, status)
 
     return answer
+
+
+def _xml(name: str, inner: str, status: int = 200) -> web.StreamResponse:
+    """An answer of SNS, in its namespace."""
+    space = "http://sns.amazonaws.com/doc/2010-03-31/"
+    text = f'<{name} xmlns="{space}">{inner}</{name}>'
+    return web.Response(text=text, status=status, content_type="text/xml")
 
 
 @asynccontextmanager
