@@ -82,7 +82,7 @@ async def test_a_step_under_way_at_the_node_before_is_taken_once_by_both(
     async with cluster() as (nodes, one, two):
         room = nodes.room_of(one)
         ann, epoch = await made(one, room)
-        ledger = one.hub.rooms[room].ledger
+        ledger = one.hub.rooms[room].loaded
         attempt, under_way, may_end = ledger.attempt, asyncio.Event(), asyncio.Event()
 
         async def slow(tx: Transaction, batch: Any) -> Any:
@@ -115,7 +115,7 @@ async def test_a_step_that_the_node_before_commits_late_is_told_by_the_next_one_
         ann, epoch = await made(one, room)
         ben = await enter(two, "ben")
         await ben.join(room, "b")
-        ledger = two.hub.rooms[room].ledger
+        ledger = two.hub.rooms[room].loaded
         attempt = ledger.attempt
         tries = 0
 
@@ -173,7 +173,7 @@ async def test_conflicts_without_end_make_members_join_again(
         async def never(tx: Transaction, batch: Any) -> Any:
             raise Contention("others are always faster")
 
-        monkeypatch.setattr(one.hub.rooms[room].ledger, "attempt", never)
+        monkeypatch.setattr(one.hub.rooms[room].loaded, "attempt", never)
         ann.step(room, 1, ADD)
         assert (await ann.next("left"))["code"] == "contention"
         assert await ann.join(room)

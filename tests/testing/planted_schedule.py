@@ -220,7 +220,7 @@ class TrustsCursor(Dispatcher):
     def _placed(self, gained, lost):
         super()._placed(gained, lost)
         for number in gained & self._slots.keys():
-            self._slots[number].agenda = self.agenda()
+            self._slots[number].due_entries = self.agenda()
 
 
 class DeadNotBuried(Placement):
@@ -275,9 +275,9 @@ class TakenFromTheLiving(Placement):
 class HandedBeforeDurable(Claims):
     """Workers get their jobs before the claim is committed."""
 
-    def _desk(self, queue):
-        desk = super()._desk(queue)
-        desk._picker.__class__ = _TooSoon
+    def _claim_queue(self, queue):
+        desk = super()._claim_queue(queue)
+        desk._claimer.__class__ = _TooSoon
         desk.give_back = lambda claims: None
         return desk
 

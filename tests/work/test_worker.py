@@ -221,7 +221,7 @@ async def test_a_worker_survives_an_error_that_nobody_expects(
         return "done"
 
     await app.start()
-    picker = app.node.claims._desk("q")._picker
+    picker = app.node.claims._claim_queue("q")._claimer
     claim, failed = picker.claim, 0
 
     async def fails(*args: Any) -> Any:
