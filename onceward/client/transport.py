@@ -21,6 +21,11 @@ T = TypeVar("T")
 
 _PAUSE_S_MIN = 0.05
 _PAUSE_S_MAX = 2.0
+AWAY_S_MAX = 0.8
+"""The longest pause while nothing answers. Such attempts cost little, and with the time to connect
+a server is found within a second of its return. Clients spread theirs over the whole pause."""
+PROXY_STATUSES = frozenset((502, 503, 504))
+"""What proxies answer whose server is away."""
 # How long a single request may take beyond the time that the server is asked to wait.
 _ANSWER_S = 30.0
 _PIECE_BYTES = 1 << 16
@@ -117,12 +122,13 @@ class Transport:
         tries = 0
         while True:
             error: OncewardError
-            after_s = 0.0
+            away, after_s = True, 0.0
             try:
                 status, raw, after = await self._once(method, address, data, sent, wait_s)
                 if status < 300:
                     return msgspec.json.decode(raw, type=type)
                 error, after_s = problem(status, raw), after
+                away = status in PROXY_STATUSES and not after
                 if not error.kind.retry or error.code in _TOLD:
                     raise error
                 course.lost = True  # a proxy answers in place of a server that may have done it
@@ -133,12 +139,17 @@ class Transport:
                 raise OncewardError(
                     f"{self._url} gave an answer that is not understood: {odd}", code="internal"
                 ) from odd
-            pause_s = min(_PAUSE_S_MIN * 2**tries, _PAUSE_S_MAX) * (0.5 + self.ids.fraction() / 2)
-            pause_s = max(pause_s, after_s if tries else 0.0)
+            pause_s = max(self._pause_s(tries, away=away), after_s if tries else 0.0)
             tries += 1
             if self.clock.elapsed_ns() + pause_s * 1e9 >= until_ns:
                 raise error
             await self.clock.sleep(pause_s)
+
+    def _pause_s(self, tries: int, *, away: bool) -> float:
+        pause_s: float = _PAUSE_S_MIN * 2 ** min(tries, 30)
+        if away:
+            return min(pause_s, AWAY_S_MAX) * self.ids.fraction()
+        return min(pause_s, _PAUSE_S_MAX) * (0.5 + self.ids.fraction() / 2)
 
     async def _once(
         self, method: str, address: str, data: bytes | None, headers: dict[str, str], wait_s: float

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from onceward import limits
+from onceward.client.transport import AWAY_S_MAX
 from onceward.client.views import Claim
-from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken
+from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken, Unavailable
 from onceward.schedule import milliseconds
 from onceward.schedule.records import reason_text
 from onceward.work.outcome import reason_of
@@ -102,7 +103,8 @@ class Worker:
                         raise
                     logger.warning("no jobs of %s: %s", self._queue, error)
                     await self._client.clock.sleep(pause_s)
-                    pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+                    away = error.code == Unavailable.default_code
+                    pause_s = min(2 * pause_s, AWAY_S_MAX if away else _PAUSE_S_MAX)
                     continue
                 for claim in claims:
                     task = asyncio.create_task(self._run(claim))

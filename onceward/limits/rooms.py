@@ -46,7 +46,8 @@ PRESENCE_BYTES_MAX = 16_000
 PRESENCE_MS = 60_000
 PRESENCE_MS_MAX = 24 * 3_600_000
 SAID_BYTES_MAX = 64_000
-# The client connects again after a pause that doubles, and asks for a sign of life this often.
+# The client connects again after a pause that doubles, up to this while a server refuses, and asks
+# for a sign of life this often.
 ROOM_PAUSE_S_MIN = 0.2
 ROOM_PAUSE_S_MAX = 15.0
 ROOM_BEAT_S = 15.0

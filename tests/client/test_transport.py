@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from onceward.client import Client
-from onceward.client.transport import problem
+from onceward.client.transport import AWAY_S_MAX, problem
 from onceward.errors import (
     TABLE,
     BadInput,
@@ -164,10 +164,27 @@ async def test_pauses_grow_and_patience_ends() -> None:
     async with Script(None) as script, Client(script.url, clock=clock, patience_s=60) as client:
         with pytest.raises(Unavailable, match=f"{script.url} does not answer: "):
             await client.accept("q", 1, key="k")
-    assert 0.02 < clock.slept_s[0] <= 0.05
-    assert max(clock.slept_s) <= 2.0
-    assert 55 < sum(clock.slept_s) < 60
+    assert clock.slept_s[0] <= 0.05
+    assert 0.4 < max(clock.slept_s) <= AWAY_S_MAX, "so it is found soon when it is back"
+    assert 59 < sum(clock.slept_s) < 60
     assert len(script.requests) == len(clock.slept_s) + 1
+
+
+async def test_a_server_that_is_away_for_long_is_asked_all_the_time() -> None:
+    clock = Sprinting()
+    async with Client("http://127.0.0.1:9", clock=clock, patience_s=600) as client:
+        with pytest.raises(Unavailable):
+            await client.accept("q", 1, key="k")
+    assert len(clock.slept_s) > 1_200, "which is more than a float can be doubled"
+    assert max(clock.slept_s) <= AWAY_S_MAX
+
+
+async def test_a_server_that_answers_is_asked_less_and_less_often() -> None:
+    clock = Sprinting()
+    answers = [answer(429, b"")] * 9
+    async with Script(*answers, RECEIPT) as script, Client(script.url, clock=clock) as client:
+        await client.accept("q", 1, key="k")
+    assert 1.0 <= clock.slept_s[-1] <= 2.0
 
 
 async def test_a_server_that_names_a_time_is_given_it() -> None:

@@ -106,18 +106,99 @@ test("it goes on at once when there is a network again, or when it is told to", 
   assert.equal(world.sockets.length, 3, "it is connecting");
 });
 
-test("pauses grow, and are partly at random", async () => {
+// How long it takes until the next attempt to connect.
+async function pause() {
+  const [count, begun] = [world.sockets.length, world.ms];
+  while (world.sockets.length === count) await world.pass(10);
+  return world.ms - begun;
+}
+
+test("a server that closes each connection is tried after pauses that grow", async () => {
   const live = await connected();
   const at = [];
   for (let attempt = 0; attempt < 10; attempt++) {
-    world.socket.onclose({ code: 1006, reason: "" });
-    const [count, begun] = [world.sockets.length, world.ms];
-    while (world.sockets.length === count) await world.pass(10);
-    at.push(world.ms - begun);
+    if (attempt) world.socket.onopen();
+    world.socket.onclose({ code: 1013, reason: "" });
+    at.push(await pause());
   }
   assert.ok(at[0] <= 210 && at[9] >= 3000 && at[9] <= 15_010, String(at));
   live.close();
 });
+
+test("a server that was away for ten minutes is found within a second", async () => {
+  const live = await connected();
+  world.socket.onclose({ code: 1006, reason: "" });
+  const until = world.ms + 600_000;
+  const at = [];
+  while (world.ms < until) {
+    at.push(await pause());
+    world.socket.onerror({}); // as Node 20 reports it, after which nothing follows
+    await world.pass(50);
+  }
+  assert.ok(at[0] <= 210 && Math.max(...at) <= 810, String(Math.max(...at)));
+  const counts = [0, 0, 0, 0]; // attempts by the quarter of the longest pause: over all of it
+  for (const ms of at.slice(1)) counts[Math.min(Math.floor(ms / 200), 3)]++;
+  assert.ok(Math.min(...counts) > at.length / 8, String(counts));
+  const back = world.ms;
+  await pause();
+  await world.welcome();
+  assert.ok(live.state === "connected" && world.ms - back <= 1000, String(world.ms - back));
+  live.close();
+});
+
+test("calls find a server that was away within a second, and spare one that answers", async (t) => {
+  const [at, answer] = [[], { answers: null }];
+  t.mock.method(globalThis, "fetch", async () => {
+    at.push(world.ms);
+    if (answer.answers) return answer.answers;
+    throw new TypeError("fetch failed");
+  });
+  const client = new http.Client("http://here", { patienceS: 120 });
+  const found = client.roomInfo("r");
+  await world.pass(50_000);
+  const pauses = at.slice(1).map((ms, n) => ms - at[n]);
+  assert.ok(at.length > 60 && Math.max(...pauses) <= 800, String(pauses));
+  answer.answers = new Response('{"id": "r"}', { status: 200 });
+  await world.pass(1000);
+  assert.equal((await found).id, "r");
+  at.length = 0;
+  answer.answers = { ok: false, status: 429, text: async () => "", headers: new Headers() };
+  const refused = assert.rejects(client.roomInfo("r"), (error) => error.code === "unreachable");
+  await world.pass(120_000);
+  await refused;
+  assert.ok(at.at(-1) - at.at(-2) >= 1000, String(at));
+});
+
+test("a client that was never connected tries a server that is away less and less often", async () => {
+  const live = new Live("https://here", { token: "t" });
+  await world.pass(0);
+  let at = 0;
+  for (let attempt = 0; attempt < 10; attempt++) {
+    world.socket.onclose({ code: 1006, reason: "" });
+    at = await pause();
+  }
+  assert.ok(at >= 3000 && at <= 15_010, String(at));
+  live.close();
+});
+
+for (const [error, most] of [[new TypeError("fetch failed"), 810], [new Error("auth answers 500"), 15_010]]) {
+  test(`while ${error.message}, a token is asked for every ${most} ms at the most`, async () => {
+    let [asked, fails] = [0, false];
+    const token = () => (asked++, fails ? Promise.reject(error) : "t");
+    const live = await connected({ token });
+    fails = true;
+    world.socket.onclose({ code: 1006, reason: "" });
+    const at = [];
+    for (let attempt = 0; attempt < 12; attempt++) {
+      const [count, begun] = [asked, world.ms];
+      while (asked === count) await world.pass(10);
+      at.push(world.ms - begun);
+    }
+    const last = Math.max(...at.slice(8));
+    assert.ok(last <= most && (most < 1000 || last > 1000), String(at));
+    live.close();
+  });
+}
 
 for (const [code, reason, state] of [
   [4401, "no_credentials", "closed"],
@@ -372,9 +453,7 @@ test("who says of a room what cannot be is connected to again after pauses that 
   const spoil = async () => {
     await world.joined("r", { reset: "new" });
     await world.hear({ t: "change", room: "r", seq: 9, ops: [] }, { t: "change", room: "r", seq: 9, ops: [] });
-    const [count, begun] = [world.sockets.length, world.ms];
-    while (world.sockets.length === count) await world.pass(10);
-    const took = world.ms - begun;
+    const took = await pause();
     await world.welcome();
     return took;
   };

@@ -5,6 +5,7 @@ import gzip
 import os
 import shutil
 import subprocess
+import time
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from onceward.web.scripts import FOLDER, NAMES, bundled
 from tests.client.served import Served
 from tests.needs import missing, need, need_program
 from tests.schedule.cluster import virtual
+from tests.server_process import ServerProcess
 from tests.tables.games.playing import Guess
 from tests.web.asgi import Caller, serving_to
 
@@ -77,7 +79,7 @@ def test_another_module_makes_another_bundle(tmp_path: Path) -> None:
 def test_node_runs_the_tests_of_the_modules(tmp_path: Path) -> None:
     tests = sorted(str(path) for path in Path("tests/js").glob("*.test.js"))
     run = subprocess.run(
-        [_node(), "--test", *tests],
+        [_node(), "--test", "--test-reporter=tap", *tests],
         env=_served(tmp_path),
         capture_output=True,
         text=True,
@@ -87,7 +89,7 @@ def test_node_runs_the_tests_of_the_modules(tmp_path: Path) -> None:
     assert "# fail 0" in run.stdout
 
 
-@pytest.mark.parametrize("script", ["calls.js", "compares.js", "tables.js"])
+@pytest.mark.parametrize("script", ["calls.js", "compares.js", "presences.js", "tables.js"])
 async def test_node_runs_programs_against_a_server(tmp_path: Path, script: str) -> None:
     app = App("memory://", slots=4)
     app.game(Guess())
@@ -100,6 +102,42 @@ async def test_node_runs_programs_against_a_server(tmp_path: Path, script: str) 
         )
         said, wrong = await run.communicate()
     assert said == b"well\n", wrong.decode()[-5_000:]
+
+
+async def test_node_finds_a_server_that_was_away_for_long(tmp_path: Path) -> None:
+    """It tries so often in vain as would take minutes with pauses that grow."""
+    with ServerProcess(tmp_path) as server:
+        async with asyncio.timeout(120):
+            run = await asyncio.create_subprocess_exec(
+                *(_node(), "--experimental-websocket", "tests/js/away.js", server.url),
+                env=_served(tmp_path),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            assert run.stdout is not None
+            try:
+                await _said(run.stdout, b"live")
+                for number in range(2):
+                    server.kill()
+                    await _said(run.stdout, b"away")
+                    for _ in range(20 if number else 2):
+                        await _said(run.stdout, b"attempt")
+                    server.start()
+                    await asyncio.to_thread(server.until_ready)
+                    ready_s = time.monotonic()
+                    await _said(run.stdout, b"live")
+                    took_s = time.monotonic() - ready_s
+                    await _said(run.stdout, b"saved")
+                    print(f"connected again {took_s:.2f} s after the server was ready")
+            finally:
+                run.kill()
+                await run.wait()
+
+
+async def _said(lines: asyncio.StreamReader, word: bytes) -> None:
+    """Read until a line is this word."""
+    while (line := await lines.readline()).strip() != word:
+        assert line, f"it has ended without {word.decode()}"
 
 
 def _built(source: Path, target: Path) -> dict[str, bytes]:

@@ -3,7 +3,7 @@
 import { reconnects } from "./errors.js";
 import { Replica } from "./replica.js";
 import { Room } from "./room.js";
-import { addressOf, admitName, admitSize, call, fault, hidden, hooked, newId, plain } from "./values.js";
+import { AWAY_MS, addressOf, admitName, admitSize, call, fault, hidden, hooked, newId, plain } from "./values.js";
 
 const PAUSE_MS = 200;
 const PAUSE_MS_MAX = 15_000;
@@ -37,6 +37,7 @@ export class Live {
   #hooks = new Set();
   #socket = null;
   #trying = null; // which attempt to connect is under way
+  #opened; // whether a server has answered the last attempt
   #attempts = 0;
   #spoiled = 0; // how many connections in a row have said of a room what cannot be
   #pause = null;
@@ -174,6 +175,7 @@ export class Live {
   async #connect() {
     clearTimeout(this.#pause);
     this.#pause = null;
+    this.#opened = false;
     const trying = (this.#trying = {});
     const now = (hook) => (event) => this.#trying === trying && hook(event);
     let token = null;
@@ -181,7 +183,10 @@ export class Live {
       token = await this.#token();
       if (this.#trying !== trying) return;
       const socket = (this.#socket = new WebSocket(this.#address, ["onceward.rooms.1"]));
-      socket.onopen = now(() => socket.send(JSON.stringify({ t: "hello", token })));
+      socket.onopen = now(() => {
+        this.#opened = true;
+        socket.send(JSON.stringify({ t: "hello", token }));
+      });
       socket.onmessage = now(({ data }) => this.#receive(data));
       socket.onclose = now(({ code, reason }) => this.#closed(code, reason));
       // Node 20 reports a refused connection by `error` only. Where `close` follows, it has the code.
@@ -193,6 +198,7 @@ export class Live {
       // Who has no network gets no token, and that passes. What is said to be final does not, nor
       // that one may not connect there at all, or has nothing to do so with.
       const barred = token !== null && fault("not_allowed", error.message);
+      this.#opened = !(error instanceof TypeError); // as `fetch` says that nobody answers
       if (this.#trying === trying) this.#lost(error.retry === false ? error : barred);
     }
   }
@@ -236,7 +242,7 @@ export class Live {
     if (frame.t === "welcome") this.#welcome(frame);
     else if (/done|failed/.test(frame.t)) this.#acted(frame);
     else if (frame.t === "error") {
-      console.warn(`the server refused something: ${frame.detail} [${frame.code}]`);
+      console.warn(`refused by the server: ${frame.detail} [${frame.code}]`);
       if (frame.name) this.rooms.get(frame.room)?._presenceRefused(frame);
     } else if (this.rooms.has(frame.room)) {
       this.rooms.get(frame.room)._receive(frame);
@@ -292,7 +298,7 @@ export class Live {
       const token = await this.#token();
       if (this.#trying === trying) this.#send({ t: "token", token });
     } catch (error) {
-      console.warn("no new token was to be had:", error);
+      console.warn("no new token:", error);
     }
   }
 
@@ -322,7 +328,11 @@ export class Live {
     }
     if (final) return this.#end(final);
     this.#spoiled = spoiled ? this.#spoiled + 1 : 0;
-    this.#pause = setTimeout(() => this.#connect(), this.#pauseMs(Math.max(this.#attempts++, this.#spoiled - 1)));
+    // A refused handshake looks like a server that is away. Only a client that was connected before
+    // takes it for that.
+    const away = this.user && !this.#opened;
+    const pauseMs = away ? AWAY_MS * Math.random() : this.#pauseMs(Math.max(this.#attempts++, this.#spoiled - 1));
+    this.#pause = setTimeout(() => this.#connect(), pauseMs);
     this.#setState("connecting");
   }
 

@@ -1,7 +1,7 @@
 // Requests to a server, made again until it answers or patience ends.
 
 import { OncewardError } from "./errors.js";
-import { addressOf, encode, refuse } from "./values.js";
+import { AWAY_MS, addressOf, encode, refuse } from "./values.js";
 
 const PAUSE_MS = 50;
 const PAUSE_MS_MAX = 2000;
@@ -113,6 +113,7 @@ export class Transport {
     for (let tries = 0; ; tries++) {
       let error;
       let afterMs = 0;
+      let away = true;
       const timeout = AbortSignal.timeout(waitMs + ANSWER_MS);
       try {
         const limit = signal ? AbortSignal.any([signal, timeout]) : timeout;
@@ -121,6 +122,7 @@ export class Transport {
         if (answer.ok) return shown(JSON.parse(text || "{}"));
         error = problem(answer.status, text);
         afterMs = Number(answer.headers.get("Retry-After")) * 1000 || 0;
+        away = /^50[234]$/.test(answer.status) && !afterMs; // a proxy's, whose server is away
       } catch (lost) {
         if (signal?.aborted) throw signal.reason;
         const why = `${this._url} does not answer: ${lost.message}`;
@@ -128,7 +130,10 @@ export class Transport {
       }
       if (!error.retry || TOLD.includes(error.code)) throw error;
       course.lost = true;
-      const pauseMs = Math.min(PAUSE_MS * 2 ** tries, PAUSE_MS_MAX) * (0.5 + Math.random() / 2);
+      const doubledMs = PAUSE_MS * 2 ** tries;
+      const pauseMs = away
+        ? Math.min(doubledMs, AWAY_MS) * Math.random()
+        : Math.min(doubledMs, PAUSE_MS_MAX) * (0.5 + Math.random() / 2);
       const leftMs = Math.max(pauseMs, tries ? afterMs : 0);
       if (performance.now() + leftMs >= until) throw error;
       await sleep(leftMs, signal);

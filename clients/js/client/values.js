@@ -2,6 +2,9 @@
 
 import { OncewardError } from "./errors.js";
 
+// The longest pause while nothing answers. Such attempts cost little, and with the time to connect a
+// server is found within a second of its return. Clients spread theirs over the whole pause.
+export const AWAY_MS = 800;
 // A server takes 100 arrays and objects in each other, some of which are the frame's.
 const DEPTH_MAX = 90;
 // With the flag, a pair that belongs together is no surrogate.

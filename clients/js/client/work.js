@@ -1,7 +1,7 @@
 // A worker over HTTP: claims jobs, runs a function on them, and says how they ended.
 
 import { milliseconds, sleep } from "./transport.js";
-import { refuse } from "./values.js";
+import { AWAY_MS, refuse } from "./values.js";
 
 const IDLE_MS_MAX = 5000;
 
@@ -80,7 +80,7 @@ export class Worker {
         if (signal.aborted) break;
         if (!error.retry) throw error;
         await sleep(pauseMs, signal);
-        pauseMs = Math.min(2 * pauseMs, IDLE_MS_MAX);
+        pauseMs = Math.min(2 * pauseMs, error.code === "unreachable" ? AWAY_MS : IDLE_MS_MAX);
       }
     }
     await Promise.all(running);

@@ -24,6 +24,7 @@ from onceward.client.rooms.acts import Acts
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.room import Room
 from onceward.client.rooms.steps import error_of
+from onceward.client.transport import AWAY_S_MAX, PROXY_STATUSES
 from onceward.clock import Clock
 from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
 from onceward.ids import Ids
@@ -209,6 +210,7 @@ class Live:
     async def _run(self) -> None:
         while True:
             error: OncewardError
+            away, after_s = False, 0.0
             try:
                 close, reason = await self._connection()
                 error = _closed(close, reason)
@@ -218,8 +220,11 @@ class Live:
                     final = False
             except aiohttp.WSServerHandshakeError as refused:
                 error, final = _refused(refused.status)
+                after_s = _retry_after_s(refused)
+                away = refused.status in PROXY_STATUSES and not after_s
             except (aiohttp.ClientError, OSError, TimeoutError) as lost:
                 error, final = Unavailable(f"{self._address} does not answer: {lost}"), False
+                away = isinstance(lost, aiohttp.ClientConnectorError)
             except OncewardError as raised:
                 error, final = raised, not raised.kind.retry
             except Exception as raised:
@@ -229,16 +234,23 @@ class Live:
             if final:
                 self._end(error)
                 return
+            if away:
+                _log.debug("%s", error)
+                await self.clock.sleep(AWAY_S_MAX * self.ids.fraction())
+                continue
             _log.info("the connection to %s is lost: %s", self._address, error)
-            await self._pause(max(self._attempt, self._spoiled_before if self._spoiled else 0))
+            await self._pause(
+                max(self._attempt, self._spoiled_before if self._spoiled else 0), after_s
+            )
             self._attempt += 1
             self._spoiled_before = self._spoiled_before + 1 if self._spoiled else 0
 
-    async def _pause(self, tries: int) -> None:
+    async def _pause(self, tries: int, after_s: float = 0.0) -> None:
         doubled = min(tries, 30)  # more would count until nothing holds the power
         pause_s = min(limits.ROOM_PAUSE_S_MIN * 2**doubled, limits.ROOM_PAUSE_S_MAX)
         # Whoever lost the connection at the same moment should not come back at the same one.
-        await self.clock.sleep(pause_s * (0.2 + 0.8 * self.ids.fraction()))
+        pause_s *= 0.2 + 0.8 * self.ids.fraction()
+        await self.clock.sleep(max(pause_s, min(after_s, limits.ROOM_PAUSE_S_MAX)))
 
     async def _connection(self) -> tuple[int, str]:
         """One connection, from its beginning to its end; returns why it was closed."""
@@ -440,6 +452,11 @@ def _closed(close: int, reason: str) -> OncewardError:
     if reason in TABLE:
         return error_of(reason, f"the server has closed the connection: {TABLE[reason].title}")
     return Unavailable(f"the connection was closed with {close}: {reason or 'no reason'}")
+
+
+def _retry_after_s(refused: aiohttp.WSServerHandshakeError) -> float:
+    text = refused.headers.get("Retry-After", "") if refused.headers else ""
+    return float(text) if text.isdecimal() else 0.0
 
 
 def _refused(status: int) -> tuple[OncewardError, bool]:

@@ -1,6 +1,7 @@
 """Rooms over real connections to a real server, which are cut, closed and refused."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any
@@ -12,9 +13,11 @@ from onceward.app import App
 from onceward.client.client import Client
 from onceward.client.rooms.live import Live
 from onceward.client.rooms.room import Room
+from onceward.client.transport import AWAY_S_MAX
 from onceward.clock import Clock
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.errors import BadInput, NoSuchRoom, OncewardError, Unavailable
+from onceward.ids import Ids
 from tests.client.served import Script, Served, Sprinting, answer
 from tests.web.peer import join_large_rooms
 
@@ -315,9 +318,9 @@ async def test_closing_ends_what_waits(served: Served) -> None:
 # Servers that are away, or no servers of rooms.
 
 
-async def test_a_server_that_is_away_is_tried_again_with_pauses_that_grow() -> None:
+async def test_a_server_that_refuses_is_tried_again_with_pauses_that_grow() -> None:
     clock = Sprinting()
-    answers = [answer(503, b"")] * 4 + [answer(404, b"")]
+    answers = [answer(500, b"")] * 4 + [answer(404, b"")]
     async with Script(*answers) as script, Live(script.url, clock=clock) as live:
         with pytest.raises(BadInput) as refused:
             await live.join("board")
@@ -328,6 +331,38 @@ async def test_a_server_that_is_away_is_tried_again_with_pauses_that_grow() -> N
         0.2 * 0.2 * 2**number <= slept_s <= 0.2 * 2**number
         for number, slept_s in enumerate(clock.slept_s)
     )
+
+
+@pytest.mark.parametrize("after_s", [0, 3, 99])
+async def test_a_refusal_is_waited_out_and_a_proxy_without_its_server_is_not(after_s: int) -> None:
+    clock = Sprinting()
+    more = [f"Retry-After: {after_s}"] if after_s else []
+    answers = [answer(503, b"", *more)] * 12 + [answer(404, b"")]
+    async with Script(*answers) as script, Live(script.url, clock=clock) as live:
+        with pytest.raises(BadInput):
+            await live.join("board")
+    assert len(clock.slept_s) == 12
+    if after_s:
+        assert min(clock.slept_s) >= min(after_s, limits.ROOM_PAUSE_S_MAX)
+    assert max(clock.slept_s) <= (limits.ROOM_PAUSE_S_MAX if after_s else AWAY_S_MAX)
+
+
+async def test_a_server_that_was_away_for_long_is_found_within_a_second() -> None:
+    clock, many = Sprinting(), asyncio.Event()
+
+    class Fractions(Ids):
+        def fraction(self) -> float:
+            if len(clock.slept_s) == 500:
+                many.set()
+            return super().fraction()
+
+    ids = Fractions(clock.now_ms)
+    async with Live("http://127.0.0.1:9", clock=clock, ids=ids) as live:  # nobody listens there
+        await many.wait()
+        assert live.state == "connecting"
+    assert max(clock.slept_s) <= AWAY_S_MAX
+    quarters = Counter(int(slept_s / AWAY_S_MAX * 4) for slept_s in clock.slept_s)
+    assert min(quarters[n] for n in range(4)) > 60, "they are spread over the whole pause"
 
 
 async def test_a_server_that_refuses_credentials_is_not_asked_again() -> None:
