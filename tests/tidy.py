@@ -54,6 +54,7 @@ LAYERS = (
     "alarms callers",
     "server_key",
     "clock file_descriptors ids keys meters redaction strict_json",
+    "api",  # operations as data, shared with clients
     "errors limits",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.

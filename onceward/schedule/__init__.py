@@ -14,6 +14,7 @@ States: waiting (in line) -> due -> parked -> ready -> leased -> done, dead, dou
 knows what an attempt has done) or cancelled; a failed or lost attempt goes back to due.
 """
 
+from onceward.api.queues import QueueSettings
 from onceward.schedule.quota import Quota, quota, spend
 from onceward.schedule.records import (
     JOB_DUE,
@@ -49,14 +50,7 @@ from onceward.schedule.records import (
     slot_of_ready,
     steps_key,
 )
-from onceward.schedule.settings import (
-    DEFAULT,
-    SETTINGS,
-    Settings,
-    admit_settings,
-    is_internal,
-    settings_key,
-)
+from onceward.schedule.settings import DEFAULT, SETTINGS, admit_settings, is_internal, settings_key
 from onceward.schedule.transitions import (
     CLAIM_WRITES,
     CLAIM_WRITES_SHARED,
@@ -87,9 +81,9 @@ __all__ = [
     "Job",
     "Lease",
     "Order",
+    "QueueSettings",
     "Quota",
     "Schedule",
-    "Settings",
     "admit_id",
     "admit_job",
     "admit_lease",

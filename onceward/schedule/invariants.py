@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from onceward.api.queues import QueueSettings
 from onceward.engine.base import Record
 from onceward.engine.invariants import Lookup, Part, Rule, decodes
 from onceward.errors import OncewardError
@@ -28,7 +29,7 @@ from onceward.schedule.records import (
     ready_partition,
     slot_of,
 )
-from onceward.schedule.settings import SETTINGS, Settings
+from onceward.schedule.settings import SETTINGS
 
 T = TypeVar("T")
 
@@ -178,6 +179,6 @@ RULES = [
     Rule("inbox", _inbox),
     Rule("limit", _gate),
     decodes("rate", float, "the time of the next job of a queue"),
-    decodes(SETTINGS, Settings, "the settings of a queue"),
+    decodes(SETTINGS, QueueSettings, "the settings of a queue"),
 ]
 PART = Part("schedule", RULES, due=(JOB_DUE, LEASE_DUE))

@@ -8,8 +8,8 @@ with nobody.
 from typing import NamedTuple
 
 from onceward import limits
+from onceward.api.queues import QueueSettings
 from onceward.schedule.records import permit_key, permit_partition, rate_key
-from onceward.schedule.settings import Settings
 from onceward.store.transaction import Transaction
 
 
@@ -22,7 +22,7 @@ class Quota(NamedTuple):
     again_ms: int = 0
 
 
-async def quota(tx: Transaction, queue: str, settings: Settings, wanted: int) -> Quota:
+async def quota(tx: Transaction, queue: str, settings: QueueSettings, wanted: int) -> Quota:
     """How many of the jobs wanted may be claimed in this transaction. Call `spend` for them."""
     if settings.paused:
         return Quota(0, [])
@@ -43,7 +43,7 @@ async def quota(tx: Transaction, queue: str, settings: Settings, wanted: int) ->
     return Quota(len(permits), permits, again_ms)
 
 
-async def spend(tx: Transaction, queue: str, settings: Settings, jobs: int) -> None:
+async def spend(tx: Transaction, queue: str, settings: QueueSettings, jobs: int) -> None:
     """So many jobs were claimed in this transaction."""
     if settings.rate and jobs:
         next_ms = _not_long_ago(await tx.get(rate_key(queue), float) or 0.0, tx.now_ms)

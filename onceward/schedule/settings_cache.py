@@ -6,7 +6,7 @@ from collections.abc import Callable
 from onceward import keys, limits
 from onceward.engine.base import Delete, Put, Record
 from onceward.errors import OncewardError, Unavailable
-from onceward.schedule import DEFAULT, SETTINGS, Settings
+from onceward.schedule import DEFAULT, SETTINGS, QueueSettings
 from onceward.store import Store
 from onceward.store.values import decode
 
@@ -16,14 +16,14 @@ class SettingsCache:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._settings: dict[str, Settings] = {}
+        self._settings: dict[str, QueueSettings] = {}
         self._hooks: list[Callable[[str], None]] = []
         self._changed = asyncio.Event()
         self._own_changes = 0
         self._own: dict[str, int] = {}
         self._unhook = store.on_change(SETTINGS, self._saw)
 
-    def __call__(self, queue: str, /) -> Settings:
+    def __call__(self, queue: str, /) -> QueueSettings:
         return self._settings.get(queue, DEFAULT)
 
     def on_change(self, hook: Callable[[str], None]) -> None:
@@ -36,7 +36,7 @@ class SettingsCache:
 
     async def load(self) -> None:
         """Read all settings anew."""
-        found: dict[str, Settings] = {}
+        found: dict[str, QueueSettings] = {}
         begun = self._own_changes
         start, page = "", [Record(("", ""), b"", 0)] * limits.SCAN_RECORDS_MAX
         while len(page) == limits.SCAN_RECORDS_MAX:
@@ -84,7 +84,7 @@ class SettingsCache:
             settings = _settings(Record(write.key, write.value, 0))
         self._note(queue, settings)
 
-    def _note(self, queue: str, settings: Settings | None) -> None:
+    def _note(self, queue: str, settings: QueueSettings | None) -> None:
         if self._settings.get(queue) == settings:
             return
         if settings is None:
@@ -95,11 +95,11 @@ class SettingsCache:
             hook(queue)
 
 
-def _settings(record: Record) -> Settings:
+def _settings(record: Record) -> QueueSettings:
     try:
-        settings: Settings = decode(record.value, Settings, record.key)
+        settings: QueueSettings = decode(record.value, QueueSettings, record.key)
         return settings
     except OncewardError:
         # Damaged, or of a newer version. Better nothing is handed out or taken in than against its
         # rules: it may be internal.
-        return Settings(paused=True, internal=True)
+        return QueueSettings(paused=True, internal=True)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from onceward import limits
+from onceward.api.operation import Operation
 from onceward.errors import BadInput
 from onceward.web.http import Request, Response, Scope
 
@@ -41,6 +42,27 @@ class Route(NamedTuple):
     """Whether it is answered without credentials."""
     signs_in: bool = False
     """Whether its body has the credentials."""
+    operation: Operation | None = None
+
+    @classmethod
+    def of(cls, operation: Operation, handle: Handle) -> "Route":
+        """The route of an operation."""
+        return cls(
+            operation.method,
+            operation.path,
+            handle,
+            operation.summary,
+            takes=operation.body,
+            gives=operation.response,
+            statuses=operation.statuses,
+            problems=operation.errors,
+            query=operation.query.__struct_fields__ if operation.query is not None else (),
+            headers=operation.headers,
+            public=operation.public,
+            signs_in=operation.signs_in,
+            operation=operation,
+        )
+
     forms: bool = False
     """Whether its body may also be a form with the members of `takes`."""
 

@@ -14,8 +14,8 @@ from onceward.errors import BadInput, OncewardError
 from onceward.keys import after, number
 from onceward.schedule import (
     Job,
+    QueueSettings,
     Schedule,
-    Settings,
     admit_queue,
     admit_settings,
     dead_partition,
@@ -49,24 +49,24 @@ class Page(msgspec.Struct, frozen=True):
     """How many of them have steps in doubt."""
 
 
-async def configure(tx: Transaction, queue: str, **changes: Any) -> Settings:
+async def configure(tx: Transaction, queue: str, **changes: Any) -> QueueSettings:
     """Change some settings of a queue; the others stay. Raises `BadInput`."""
     admit_queue(queue)
-    before = await tx.get(settings_key(queue), Settings) or Settings()
+    before = await tx.get(settings_key(queue), QueueSettings) or QueueSettings()
     after_ = changed(queue, before, changes)
     if after_ != before:
         tx.put(settings_key(queue), after_)
     return after_
 
 
-def changed(queue: str, before: Settings, changes: dict[str, Any]) -> Settings:
+def changed(queue: str, before: QueueSettings, changes: dict[str, Any]) -> QueueSettings:
     """Settings with some changes. Raises `BadInput`."""
-    unknown = changes.keys() - set(Settings.__struct_fields__)
+    unknown = changes.keys() - set(QueueSettings.__struct_fields__)
     if unknown:
         raise BadInput(f"a queue has no setting {', '.join(sorted(unknown))}")
     try:
         plain = msgspec.to_builtins(msgspec.structs.replace(before, **changes))
-        after_ = msgspec.convert(plain, Settings)
+        after_ = msgspec.convert(plain, QueueSettings)
     except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as error:
         raise BadInput(f"the settings of {queue!r}: {error}") from error
     admit_settings(after_)

@@ -14,6 +14,7 @@ from zlib import crc32
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.queues import QueueSettings
 from onceward.errors import BadInput, KeyReused
 from onceward.keys import Key
 from onceward.schedule import (
@@ -25,7 +26,6 @@ from onceward.schedule import (
     admit_queue,
     job_key,
 )
-from onceward.schedule.settings import Settings
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
 from onceward.store.values import encode
@@ -125,7 +125,7 @@ class Inbox:
         known: Accepted,
         key: str,
         mark: str,
-        settings: Settings,
+        settings: QueueSettings,
     ) -> Receipt:
         if known.fingerprint == mark:
             return await self._receipt(tx, known, key, same_body=True)

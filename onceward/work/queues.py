@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from onceward.errors import BadInput
-from onceward.schedule import Job, Schedule, Settings
+from onceward.schedule import Job, QueueSettings, Schedule
 from onceward.schedule.settings_cache import SettingsCache
 from onceward.store import Store
 from onceward.store.transaction import Transaction
@@ -31,8 +31,8 @@ class Queues:
         self._queue_settings = queue_settings
         self._depths = depths
 
-    async def configure(self, queue: str, **settings: Any) -> Settings:
-        """Change some settings of a queue, on all nodes; see `Settings`. They hold on this one
+    async def configure(self, queue: str, **settings: Any) -> QueueSettings:
+        """Change some settings of a queue, on all nodes; see `QueueSettings`. They hold on this one
         when this returns. Raises `BadInput`."""
         wanted = await self._store.run(lambda tx: queue_part.configure(tx, queue, **settings))
         if self._queue_settings(queue) != wanted:

@@ -13,7 +13,7 @@ import pytest
 
 from onceward import cli
 from onceward.cli.remote import QUEUE_SETTINGS
-from onceward.schedule.settings import Settings
+from onceward.schedule.settings import QueueSettings
 from tests.cli.commands import KEY, Command
 from tests.server_process import ONCEWARD, ServerProcess
 
@@ -245,7 +245,7 @@ def test_a_lock_is_shown_with_who_holds_it_and_who_waits(
 
 def test_the_help_names_every_setting() -> None:
     by_code_only = {"internal", "remote_work"}
-    assert {*QUEUE_SETTINGS, "paused"} | by_code_only == {*Settings.__struct_fields__}
+    assert {*QUEUE_SETTINGS, "paused"} | by_code_only == {*QueueSettings.__struct_fields__}
 
 
 @pytest.mark.parametrize(

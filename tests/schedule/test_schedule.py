@@ -3,9 +3,9 @@
 import pytest
 
 from onceward import limits
+from onceward.api.queues import DAY_MS
 from onceward.errors import NoSuchJob, StaleToken
 from onceward.schedule import Schedule, slot_of
-from onceward.schedule.settings import DAY_MS
 from onceward.store.transaction import Transaction
 from tests.quick import START_MS
 from tests.schedule.jobs import new_jobs, problems

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward import limits
+from onceward.api.queues import QueueSettings
 from onceward.errors import BadInput
 from onceward.schedule.settings import (
     DEFAULT,
-    Settings,
     admit_settings,
     default_settings,
     retry_pause_ms,
@@ -22,8 +22,8 @@ DAY_MS = 86_400_000
 
 
 def test_what_a_record_does_not_say_is_what_it_was_when_it_was_written() -> None:
-    assert msgspec.to_builtins(msgspec.json.decode(b"{}", type=Settings)) == {}
-    assert {name: getattr(DEFAULT, name) for name in Settings.__struct_fields__} == {
+    assert msgspec.to_builtins(msgspec.json.decode(b"{}", type=QueueSettings)) == {}
+    assert {name: getattr(DEFAULT, name) for name in QueueSettings.__struct_fields__} == {
         "paused": False,
         "limit": 0,
         "limit_per_key": 0,
@@ -86,11 +86,11 @@ def test_what_has_ended_may_be_kept_for_ever(name: str) -> None:
 
 
 def test_a_rate_is_none_or_one_that_can_be_counted_with() -> None:
-    admit_settings(Settings(rate=limits.QUEUE_RATE_MIN))
-    admit_settings(Settings(rate=0.5))
+    admit_settings(QueueSettings(rate=limits.QUEUE_RATE_MIN))
+    admit_settings(QueueSettings(rate=0.5))
     for rate in (limits.QUEUE_RATE_MIN * 0.999, 5e-324, float("nan"), float("inf")):
         with pytest.raises(BadInput, match="rate is"):
-            admit_settings(Settings(rate=rate))
+            admit_settings(QueueSettings(rate=rate))
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_a_rate_is_none_or_one_that_can_be_counted_with() -> None:
 )
 def test_the_longest_pause_is_not_shorter_than_the_first(options: Any, admitted: bool) -> None:
     if admitted:
-        admit_settings(Settings(**options))
+        admit_settings(QueueSettings(**options))
     else:
         with pytest.raises(BadInput, match="retry_max_ms at least that"):
-            admit_settings(Settings(**options))
+            admit_settings(QueueSettings(**options))
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,12 @@ def test_pauses_double_up_to_the_longest_and_spread_over_their_second_half(
 def test_a_pause_is_never_longer_than_the_longest_nor_shorter_than_half(
     first_ms: int, max_ms: int, attempt: int, fraction: float
 ) -> None:
-    settings = Settings(retry_first_ms=min(first_ms, max_ms), retry_max_ms=max_ms)
+    settings = QueueSettings(retry_first_ms=min(first_ms, max_ms), retry_max_ms=max_ms)
     whole_ms = min(settings.retry_first_ms * 2 ** (attempt - 1), max_ms)
     assert whole_ms // 2 <= retry_pause_ms(settings, attempt, fraction) <= whole_ms
 
 
 def test_an_odd_pause_is_spread_over_its_larger_half() -> None:
-    settings = Settings(retry_first_ms=5, retry_max_ms=5)
+    settings = QueueSettings(retry_first_ms=5, retry_max_ms=5)
     pauses = {retry_pause_ms(settings, 1, hundredth / 100) for hundredth in range(101)}
     assert pauses == {2, 3, 4, 5}

@@ -93,7 +93,7 @@ def test_every_operation_has_a_name_of_its_own() -> None:
 def test_what_is_referred_to_is_there() -> None:
     schemas = set(DOCUMENT["components"]["schemas"])
     assert references(DOCUMENT) == schemas
-    assert {"Message", "Accepted", "Problem", "Settings"} <= schemas
+    assert {"Message", "Receipt", "Problem", "QueueSettings"} <= schemas
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -119,8 +119,8 @@ def test_problems_stand_under_their_status(name: str) -> None:
 
 def test_limits_are_in_the_document() -> None:
     schemas = DOCUMENT["components"]["schemas"]
-    assert schemas["Ask"]["properties"]["max"]["minimum"] == 1
-    assert schemas["Batch"]["properties"]["messages"]["maxItems"] == 1_000
+    assert schemas["ClaimJobs"]["properties"]["max"]["minimum"] == 1
+    assert schemas["MessageBatch"]["properties"]["messages"]["maxItems"] == 1_000
     assert schemas["Message"]["required"] == ["body"]
     assert schemas["Message"]["additionalProperties"] is False
     accept = OPERATIONS["POST /v1/inbox/{queue}"]

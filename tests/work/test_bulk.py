@@ -6,7 +6,7 @@ import pytest
 
 from onceward import limits
 from onceward.errors import AlreadyEnded, BadInput, NoSuchJob, NotDead, StaleToken
-from onceward.schedule import Claim, Settings, quota, spend
+from onceward.schedule import Claim, QueueSettings, quota, spend
 from onceward.schedule.settings import retry_pause_ms
 from onceward.store.transaction import Transaction
 from onceward.work import bulk as queue_part
@@ -15,7 +15,9 @@ from tests.schedule.jobs import Jobs, problems
 
 async def jobs_with(**settings: Any) -> Jobs:
     jobs = Jobs()
-    jobs.schedule.settings = lambda queue: Settings(**settings) if queue == "q" else Settings()
+    jobs.schedule.settings = lambda queue: (
+        QueueSettings(**settings) if queue == "q" else QueueSettings()
+    )
     return await jobs.open()
 
 
@@ -72,7 +74,7 @@ async def test_a_released_job_keeps_its_place_and_a_lost_lease_gives_it_up() -> 
 async def test_a_raised_limit_lets_two_in_where_one_has_left() -> None:
     limit = 1
     jobs = await jobs_with()
-    jobs.schedule.settings = lambda queue: Settings(limit_per_key=limit)
+    jobs.schedule.settings = lambda queue: QueueSettings(limit_per_key=limit)
     ids = [await jobs.send(limit_key="k") for _ in range(5)]
     limit = 3
     await jobs.complete(await jobs.claimed())
@@ -169,7 +171,7 @@ async def test_in_no_second_are_there_more_jobs_than_the_rate_allows() -> None:
 async def test_a_limit_that_was_lowered_counts_all_that_is_at_work() -> None:
     jobs = await jobs_with()
     limit = 4
-    jobs.schedule.settings = lambda queue: Settings(limit=limit)
+    jobs.schedule.settings = lambda queue: QueueSettings(limit=limit)
     for _ in range(8):
         await jobs.send()
     claims = await Desk(jobs).claim(10)
@@ -184,7 +186,7 @@ async def test_a_limit_that_was_lowered_counts_all_that_is_at_work() -> None:
 async def test_a_limit_of_a_key_that_was_lowered_lets_nobody_in_before_there_is_room() -> None:
     jobs = await jobs_with()
     limit = 3
-    jobs.schedule.settings = lambda queue: Settings(limit_per_key=limit)
+    jobs.schedule.settings = lambda queue: QueueSettings(limit_per_key=limit)
     ids = [await jobs.send(limit_key="k") for _ in range(6)]
     limit = 1
     for ready in (2, 1, 1, 1):
@@ -418,7 +420,7 @@ async def test_settings_that_cannot_be_meant_are_refused(changes: dict[str, Any]
 
 
 def test_pauses_double_up_to_the_longest_and_are_never_all_the_same() -> None:
-    settings = Settings(retry_first_ms=100, retry_max_ms=1_000)
+    settings = QueueSettings(retry_first_ms=100, retry_max_ms=1_000)
     assert [retry_pause_ms(settings, n, 0.0) for n in (1, 2, 3, 4, 5, 99)] == [
         *(50, 100, 200, 400, 500, 500)
     ]

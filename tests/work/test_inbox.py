@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward import limits
+from onceward.api.queues import DAY_MS
 from onceward.errors import BadInput, KeyReused
-from onceward.schedule import Settings
-from onceward.schedule.settings import DAY_MS
+from onceward.schedule import QueueSettings
 from onceward.store.transaction import Transaction
 from onceward.work.inbox import Inbox, Receipt, dedupe_key, derived_key, fingerprint
 from tests.schedule.jobs import Jobs, problems
@@ -20,7 +20,7 @@ class Letters(Jobs):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
-        self.schedule.settings = lambda queue: Settings(**settings)
+        self.schedule.settings = lambda queue: QueueSettings(**settings)
         self.inbox = Inbox(self.schedule)
 
     async def accept(self, body: Any = None, queue: str = "q", **options: Any) -> Receipt:

@@ -18,14 +18,12 @@ from onceward.web.api import (
     tables,
     timers,
 )
-from onceward.web.api import job_search as jobs_found
 from onceward.web.api import room_contents as rooms_inside
 from onceward.web.api import simple_timers as timers_plain
 
 ROUTES = [
     *inbox.ROUTES,
     *jobs.ROUTES,
-    *jobs_found.ROUTES,
     *queues.ROUTES,
     *locks.ROUTES,
     *timers.ROUTES,

@@ -1,110 +1,42 @@
-"""Messages in: once for each key, durable before the answer."""
+"""Messages over HTTP: sent once for each idempotency key, durable before the response."""
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
-from onceward import limits
+from onceward.api import messages as api
 from onceward.errors import TABLE, BadInput, OncewardError
-from onceward.web.bodies import parse
+from onceward.web.calls import Call, binder
 from onceward.web.http import Request, Response
-from onceward.web.internal_queues import insist_on_entry
 from onceward.web.routes import Route
 from onceward.work.inbox import Receipt
 from onceward.work.results import ENDED
 
-if TYPE_CHECKING:
-    from onceward.web.server import Server
-
 # In a quoted string, as the header Idempotency-Key may be.
 _ESCAPED = re.compile(r'\\(["\\])')
 
-Milliseconds = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
+ROUTES: list[Route] = []
+answers = binder(ROUTES)
 
 
-class Message(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A message."""
-
-    body: Any
-    key: str | None = None
-    """What is the same message; may come as the header Idempotency-Key instead, or be made from
-    fields of the body, if the queue's settings say so."""
-    delay_ms: Milliseconds | None = None
-    due_ms: Milliseconds | None = None
-    order_key: str | None = None
-    limit_key: str | None = None
-    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
-    attempts_max: Annotated[int, Meta(ge=0)] | None = None
-
-
-class Batch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Messages, each accepted or refused for itself."""
-
-    messages: Annotated[list[Message], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
-
-
-class Accepted(msgspec.Struct, omit_defaults=True):
-    """The receipt: the same for the first one and for all that repeat it."""
-
-    id: str
-    key: str
-    state: str
-    duplicate: bool
-    result: Any = UNSET
-    """What the handler returned, once it is done."""
-    reason: str | UnsetType = UNSET
-    """Why the last attempt failed, if one did."""
-    same_body: bool = True
-
-
-class Refused(msgspec.Struct):
-    """A message of a batch that was not accepted."""
-
-    code: str
-    detail: str
-    status: int
-
-
-class Verdict(msgspec.Struct, omit_defaults=True):
-    """Of a message of a batch: it was either accepted or refused."""
-
-    accepted: Accepted | None = None
-    refused: Refused | None = None
-
-
-class Verdicts(msgspec.Struct):
-    """One for each message, in their order."""
-
-    results: list[Verdict]
-
-
-async def accept(server: "Server", request: Request) -> Response:
-    queue = request.parameters["queue"]
-    caller = server.caller(request)
-    insist_on_entry(server, caller, "send", queue)
-    wait_ms = request.number("wait_ms", limits.WAIT_MS_MAX)
-    message = parse(await request.body(), Message)
-    message.key = idempotency_key(request, message.key)
-    receipt = await server.app.accept(
-        queue, message.body, **_options(message), caller=caller.caller
-    )
-    accepted = _accepted(receipt)
-    if wait_ms and receipt.state not in ENDED:
-        job = await server.patiently(request, server.app.wait(receipt.id, wait_ms / 1000))
+@answers(api.SEND)
+async def send(call: Call, queue: str, asked: api.Wait, message: api.Message) -> Response:
+    message.key = idempotency_key(call.request, message.key)
+    options = _options(message)
+    receipt = await call.app.accept(queue, message.body, **options, caller=call.caller.caller)
+    shown = _receipt(receipt)
+    if asked.wait_ms and receipt.state not in ENDED:
+        job = await call.patiently(call.app.wait(receipt.id, asked.wait_ms / 1000))
         if job is not None:
-            accepted.state, accepted.reason = job.state, job.reason or UNSET
+            shown.state, shown.reason = job.state, job.reason or UNSET
             if job.state == "done":
-                accepted.result = job.result
-    return Response.of(accepted, 200 if receipt.duplicate else 202)
+                shown.result = job.result
+    return Response.of(shown, 200 if receipt.duplicate else 202)
 
 
-async def accept_batch(server: "Server", request: Request) -> Response:
-    queue = request.parameters["queue"]
-    caller = server.caller(request)
-    insist_on_entry(server, caller, "send", queue)
-    batch = parse(await request.body(limits.MESSAGES_BYTES_MAX), Batch)
+@answers(api.SEND_MANY)
+async def send_many(call: Call, queue: str, batch: api.MessageBatch) -> api.MessageVerdicts:
     verdicts: list[Receipt | OncewardError | None] = []
     messages: list[dict[str, Any]] = []
     for message in batch.messages:
@@ -114,9 +46,9 @@ async def accept_batch(server: "Server", request: Request) -> Response:
             verdicts.append(refused)
             continue
         verdicts.append(None)
-        messages.append({"body": message.body, **_options(message), "caller": caller.caller})
-    found = iter(await server.app.accept_many(queue, messages))
-    return Response.of(Verdicts([_verdict(verdict or next(found)) for verdict in verdicts]))
+        messages.append({"body": message.body, **_options(message), "caller": call.caller.caller})
+    found = iter(await call.app.accept_many(queue, messages))
+    return api.MessageVerdicts([_verdict(verdict or next(found)) for verdict in verdicts])
 
 
 def idempotency_key(request: Request, key: str | None) -> str | None:
@@ -137,7 +69,7 @@ def _admit_key(key: str | None) -> None:
         raise BadInput("a dedupe key has no NUL in it", code="bad_key")
 
 
-def _options(message: Message) -> dict[str, Any]:
+def _options(message: api.Message) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name in ("key", "due_ms", "order_key", "limit_key", "priority", "attempts_max"):
         value = getattr(message, name)
@@ -148,43 +80,20 @@ def _options(message: Message) -> dict[str, Any]:
     return options
 
 
-def _accepted(receipt: Receipt) -> Accepted:
-    accepted = Accepted(receipt.id, receipt.key, receipt.state, receipt.duplicate)
-    if receipt.state == "done":
-        accepted.result = receipt.result
-    if receipt.reason:
-        accepted.reason = receipt.reason
-    accepted.same_body = receipt.same_body
-    return accepted
+def _receipt(receipt: Receipt) -> api.Receipt:
+    return api.Receipt(
+        receipt.id,
+        receipt.key,
+        receipt.state,
+        receipt.duplicate,
+        receipt.result if receipt.state == "done" else UNSET,
+        receipt.reason or UNSET,
+        receipt.same_body,
+    )
 
 
-def _verdict(verdict: Receipt | OncewardError) -> Verdict:
+def _verdict(verdict: Receipt | OncewardError) -> api.MessageVerdict:
     if isinstance(verdict, Receipt):
-        return Verdict(accepted=_accepted(verdict))
-    refused = Refused(verdict.code, verdict.message, TABLE[verdict.code].status)
-    return Verdict(refused=refused)
-
-
-ROUTES = [
-    Route(
-        "POST",
-        "/v1/inbox/{queue}",
-        accept,
-        "Accept a message, once for its key",
-        takes=Message,
-        gives=Accepted,
-        statuses=(202, 200),
-        problems=("bad_name", "bad_key", "missing_key", "key_reused", "value_too_large"),
-        query=("wait_ms",),
-        headers=("Idempotency-Key",),
-    ),
-    Route(
-        "POST",
-        "/v1/inbox/{queue}/batch",
-        accept_batch,
-        "Accept many messages, with a verdict for each",
-        takes=Batch,
-        gives=Verdicts,
-        problems=("bad_name", "bad_key"),
-    ),
-]
+        return api.MessageVerdict(accepted=_receipt(verdict))
+    status = TABLE[verdict.code].status
+    return api.MessageVerdict(refused=api.RejectedMessage(verdict.code, verdict.message, status))

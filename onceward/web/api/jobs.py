@@ -1,141 +1,35 @@
-"""Jobs: claimed by workers, ended by whoever holds their token, and looked at by their senders."""
+"""Jobs over HTTP: claimed and ended by workers, found and settled by operators."""
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
+from msgspec.structs import asdict
 
 from onceward import limits
-from onceward.errors import NoSuchJob
-from onceward.schedule import COMPLETE_WRITES, Attempt, Claim, Job, job_key
-from onceward.schedule.records import Settlement
+from onceward.api import jobs as api
+from onceward.api.messages import Wait
+from onceward.callers import Caller
+from onceward.errors import BadInput, NoSuchJob
+from onceward.observe import search
+from onceward.observe.search import Line
+from onceward.schedule import COMPLETE_WRITES, Accepted, Claim, Effect, Job, job_key, lease_key
+from onceward.schedule.records import Lease, due_ms_of
 from onceward.schedule.transitions import AFTER_PAUSE, RetryAt
-from onceward.store.transaction import Transaction
-from onceward.web.auth import Access
-from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
-from onceward.web.internal_queues import insist_on_entry, may_enter
+from onceward.store import Transaction
+from onceward.web.calls import Call, binder
+from onceward.web.internal_queues import may_enter
 from onceward.web.routes import Route
+from onceward.work import steps
+from onceward.work.inbox import admit_key, dedupe_key
 from onceward.work.job import later_ms
-from onceward.work.steps import in_doubt as steps_in_doubt
-from onceward.work.steps import settle as settle_step
 
-if TYPE_CHECKING:
-    from onceward.web.server import Server
+_REASON_CHARS = 300
 
-Token = Annotated[str, Meta(min_length=1)]
-LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
+ROUTES: list[Route] = []
+answers = binder(ROUTES)
 
 
-class Ask(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A worker asks for jobs."""
-
-    max: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 1
-    lease_ms: LeaseMs = 30_000
-    wait_ms: Annotated[int, Meta(ge=0, le=limits.WAIT_MS_MAX)] = 0
-    worker: str = ""
-
-
-class Claimed(msgspec.Struct):
-    """A job at hand. Whoever completes, fails or extends it shows its token."""
-
-    id: str
-    key: str | None
-    body: Any
-    attempt: int
-    token: str
-    lease_until: int
-    order_key: str | None
-    made_ms: int
-    reason: str
-    """Why the attempt before this one failed."""
-
-
-class Claims(msgspec.Struct):
-    """Jobs for a worker; none if there were none in time."""
-
-    jobs: list[Claimed]
-
-
-class Complete(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The job is done."""
-
-    token: Token
-    result: Any = None
-
-
-class Fail(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The attempt has failed."""
-
-    token: Token
-    reason: str
-    retry_after_ms: Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)] | None = None
-    """When to try again; if not given, after the pause that the queue's settings say."""
-    not_before_ms: Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)] = 0
-    """That pause is to be no shorter than this."""
-    final: bool = False
-    """Whether not to try again at all."""
-
-
-class Extend(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The worker needs more time."""
-
-    token: Token
-    lease_ms: LeaseMs
-
-
-class Settle(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Someone has found out what became of a step in doubt."""
-
-    step: Annotated[str, Meta(min_length=1)]
-    done: bool
-    """Whether it was done; else it is tried again."""
-    result: Any = None
-    """What it would have returned, if it was done."""
-    reason: Annotated[str, Meta(max_length=limits.SETTLEMENT_REASON_CHARS_MAX)] = ""
-    """How that was found out: it goes on the job's record, with the caller and the time."""
-
-
-class Ended(msgspec.Struct, omit_defaults=True):
-    """What a job has become."""
-
-    id: str
-    state: str
-    in_doubt: list[str] = []
-    """Its steps in doubt, if it was redriven with any: its handler can only find out what became
-    of them; else the job is in doubt again until they are settled."""
-
-
-class Extended(msgspec.Struct):
-    lease_until: int
-
-
-class JobView(msgspec.Struct, omit_defaults=True):
-    """A job as it is now."""
-
-    id: str
-    queue: str
-    state: str
-    body: Any
-    made_ms: int
-    due_ms: int
-    attempt: int
-    attempts_max: int
-    priority: int
-    key: str | None = None
-    order_key: str | None = None
-    result: Any = UNSET
-    reason: str | UnsetType = UNSET
-    ended_ms: int | UnsetType = UNSET
-    worker: str | UnsetType = UNSET
-    history: list[dict[str, Any]] = []
-    settled: list[dict[str, Any]] = []
-    """The last settlements of steps in doubt: when, which step, done or not, by whom and why."""
-
-
-def view(id_: str, job: Job) -> JobView:
-    """What callers are shown of a job."""
-    return JobView(
+def view(id_: str, job: Job) -> api.Job:
+    """A job as callers see it."""
+    return api.Job(
         id_,
         job.queue,
         job.state,
@@ -151,158 +45,217 @@ def view(id_: str, job: Job) -> JobView:
         job.reason or UNSET,
         job.ended_ms or UNSET,
         job.worker or UNSET,
-        [_past(attempt) for attempt in job.history],
-        [_past(settlement) for settlement in job.settled],
+        [asdict(attempt) for attempt in job.history],
+        [asdict(settlement) for settlement in job.settled],
     )
 
 
-async def claim(server: "Server", request: Request) -> Response:
-    queue = request.parameters["queue"]
-    caller = server.caller(request)
-    insist_on_entry(server, caller, "work", queue)
-    ask = parse(await request.body(), Ask)
-    claiming = server.app.claim(
+@answers(api.CLAIM)
+async def claim(call: Call, queue: str, asked: api.ClaimJobs) -> api.ClaimedJobs:
+    claiming = call.app.claim(
         queue,
-        ask.worker or caller.user,
-        lease_s=ask.lease_ms / 1000,
-        most=ask.max,
-        wait_s=ask.wait_ms / 1000,
+        asked.worker or call.caller.user,
+        lease_s=asked.lease_ms / 1000,
+        most=asked.max,
+        wait_s=asked.wait_ms / 1000,
     )
-    claims = await (server.patiently(request, claiming) if ask.wait_ms else claiming)
-    return Response.of(Claims([_claimed(claim) for claim in claims or ()]))
+    claims = await (call.patiently(claiming) if asked.wait_ms else claiming)
+    return api.ClaimedJobs([_claimed(claim) for claim in claims or ()])
 
 
-async def complete(server: "Server", request: Request) -> Response:
-    id_, caller = request.parameters["id"], server.caller(request)
-    said = parse(await request.body(), Complete)
-
+@answers(api.COMPLETE)
+async def complete(call: Call, id_: str, asked: api.CompleteJob) -> api.JobOutcome:
     async def fn(tx: Transaction) -> str | None:
-        job = await _workable(server, caller, tx, id_)
-        if job.state == "done" and job.ended_by == said.token:
-            return None  # whoever asks again has not heard the answer
-        await server.app.node.schedule.complete(tx, id_, said.token, said.result)
+        job = await _workable(call, tx, id_)
+        if job.state == "done" and job.ended_by == asked.token:
+            return None  # a repeat after a lost response
+        await call.app.node.schedule.complete(tx, id_, asked.token, asked.result)
         return job.queue
 
-    sharing = server.app.node.sharing
+    sharing = call.app.node.sharing
     queue = await sharing.run(fn, writes=COMPLETE_WRITES, reads=[job_key(id_)])
     if queue is not None:
-        server.app.store.meters.count("ended", queue=queue, state="done")
-    return Response.of(Ended(id_, "done"))
+        call.app.store.meters.count("ended", queue=queue, state="done")
+    return api.JobOutcome(id_, "done")
 
 
-async def fail(server: "Server", request: Request) -> Response:
-    id_, caller = request.parameters["id"], server.caller(request)
-    said = parse(await request.body(), Fail)
+@answers(api.FAIL)
+async def fail(call: Call, id_: str, asked: api.FailJob) -> api.JobOutcome:
+    store = call.app.store
     when: RetryAt = AFTER_PAUSE
-    if said.final:
+    if asked.final:
         when = None
-    elif said.retry_after_ms is not None:
-        when = later_ms(server.app.store, said.retry_after_ms)
-    least_ms = said.not_before_ms and later_ms(server.app.store, said.not_before_ms)
+    elif asked.retry_after_ms is not None:
+        when = later_ms(store, asked.retry_after_ms)
+    least_ms = asked.not_before_ms and later_ms(store, asked.not_before_ms)
 
     async def fn(tx: Transaction) -> tuple[str, str | None]:
-        job = await _workable(server, caller, tx, id_)
-        if job.state not in ("leased", "done") and job.ended_by == said.token:
+        job = await _workable(call, tx, id_)
+        if job.state not in ("leased", "done") and job.ended_by == asked.token:
             return job.state, None
-        schedule = server.app.node.schedule
-        state = await schedule.fail(tx, id_, said.token, said.reason, when, not_before_ms=least_ms)
+        schedule = call.app.node.schedule
+        state = await schedule.fail(
+            tx, id_, asked.token, asked.reason, when, not_before_ms=least_ms
+        )
         return state, job.queue
 
-    state, queue = await server.app.store.run(fn)
+    state, queue = await store.run(fn)
     if queue is not None:
-        server.app.store.meters.count("ended", queue=queue, state=state)
-    return Response.of(Ended(id_, state))
+        store.meters.count("ended", queue=queue, state=state)
+    return api.JobOutcome(id_, state)
 
 
-async def extend(server: "Server", request: Request) -> Response:
-    id_, caller = request.parameters["id"], server.caller(request)
-    said = parse(await request.body(), Extend)
-
+@answers(api.EXTEND)
+async def extend(call: Call, id_: str, asked: api.ExtendJob) -> api.JobLease:
     async def fn(tx: Transaction) -> int:
-        await _workable(server, caller, tx, id_)
-        return await server.app.node.schedule.extend(tx, id_, said.token, said.lease_ms)
+        await _workable(call, tx, id_)
+        return await call.app.node.schedule.extend(tx, id_, asked.token, asked.lease_ms)
 
-    return Response.of(Extended(await server.app.store.run(fn)))
-
-
-async def get(server: "Server", request: Request) -> Response:
-    id_, caller = request.parameters["id"], server.caller(request)
-    wait_ms = request.number("wait_ms", limits.WAIT_MS_MAX)
-    job = await server.app.store.run(lambda tx: visible(server, caller, tx, id_))
-    if wait_ms and not job.ended_ms:
-        job = await server.patiently(request, server.app.wait(id_, wait_ms / 1000)) or job
-    return Response.of(view(id_, job))
+    return api.JobLease(await call.app.store.run(fn))
 
 
-async def cancel(server: "Server", request: Request) -> Response:
-    id_, caller = request.parameters["id"], server.caller(request)
+@answers(api.GET)
+async def get(call: Call, id_: str, asked: Wait) -> api.Job:
+    job = await call.app.store.run(lambda tx: _visible(call, tx, id_))
+    if asked.wait_ms and not job.ended_ms:
+        job = await call.patiently(call.app.wait(id_, asked.wait_ms / 1000)) or job
+    return view(id_, job)
 
+
+@answers(api.CANCEL)
+async def cancel(call: Call, id_: str) -> api.JobOutcome:
     async def fn(tx: Transaction) -> None:
-        job = await visible(server, caller, tx, id_)
-        if job.caller != caller.id:
-            caller.insist("manage", job.queue)
-        await server.app.node.schedule.cancel(tx, id_, f"cancelled by {caller.user}")
+        job = await _visible(call, tx, id_)
+        if job.caller != call.caller.id:
+            call.caller.insist("manage", job.queue)
+        await call.app.node.schedule.cancel(tx, id_, f"cancelled by {call.caller.user}")
 
-    await server.app.store.run(fn)
-    return Response.of(Ended(id_, "cancelled"))
-
-
-async def redrive(server: "Server", request: Request) -> Response:
-    id_, caller = request.parameters["id"], server.caller(request)
-
-    async def fn(tx: Transaction) -> Ended:
-        job = await visible(server, caller, tx, id_)
-        caller.insist("manage", job.queue)
-        held = await steps_in_doubt(tx, id_) if job.state == "doubt" else []
-        await server.app.node.schedule.redrive(tx, id_)
-        return Ended(id_, (await server.app.node.schedule.get(tx, id_)).state, held)
-
-    return Response.of(await server.app.store.run(fn))
+    await call.app.store.run(fn)
+    return api.JobOutcome(id_, "cancelled")
 
 
-async def settle(server: "Server", request: Request) -> Response:
-    id_, caller = request.parameters["id"], server.caller(request)
-    said = parse(await request.body(), Settle)
+@answers(api.RETRY)
+async def retry(call: Call, id_: str) -> api.JobOutcome:
+    async def fn(tx: Transaction) -> api.JobOutcome:
+        job = await _managed(call, tx, id_)
+        held = await steps.in_doubt(tx, id_) if job.state == "doubt" else []
+        schedule = call.app.node.schedule
+        await schedule.redrive(tx, id_)
+        return api.JobOutcome(id_, (await schedule.get(tx, id_)).state, held)
 
+    return await call.app.store.run(fn)
+
+
+@answers(api.SETTLE)
+async def settle(call: Call, id_: str, asked: api.SettleJob) -> api.JobOutcome:
     async def fn(tx: Transaction) -> str:
-        job = await visible(server, caller, tx, id_)
-        caller.insist("manage", job.queue)
-        schedule = server.app.node.schedule
-        await settle_step(
+        await _managed(call, tx, id_)
+        schedule = call.app.node.schedule
+        await steps.settle(
             tx,
             schedule,
             id_,
-            said.step,
-            result=said.result,
-            done=said.done,
-            by=caller.id,
-            reason=said.reason,
+            asked.step,
+            result=asked.result,
+            done=asked.done,
+            by=call.caller.id,
+            reason=asked.reason,
         )
         return (await schedule.get(tx, id_)).state
 
-    return Response.of(Ended(id_, await server.app.store.run(fn)))
+    return api.JobOutcome(id_, await call.app.store.run(fn))
 
 
-async def visible(server: "Server", caller: Access, tx: Transaction, id_: str) -> Job:
-    """A job that a caller may see; others' are not there for it. Raises `NoSuchJob`."""
-    job = await server.app.node.schedule.get(tx, id_)
-    own = job.caller == caller.id and may_enter(server, caller, "send", job.queue)
-    works = may_enter(server, caller, "work", job.queue)
-    if own or works or caller.may("manage", job.queue):
+@answers(api.LIST)
+async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
+    caller, queue = call.caller, asked.queue
+    before = call.unseal("before", asked.before) or None
+    if not caller.grants.for_any("manage") or (queue and not caller.may("manage", queue)):
+        return api.JobPage([], 0, None)
+    if asked.key is not UNSET:
+        return await _by_key(call, asked.key, queue)
+    looked = 0
+
+    def fits(id_: str, line: Line) -> bool:
+        nonlocal looked
+        if not caller.may("manage", line.queue):
+            return False
+        looked += 1  # jobs that the caller may not see are not counted
+        return (
+            queue in ("", line.queue)
+            and asked.state in ("", line.state)
+            and any(asked.text in (part or "") for part in (line.key, line.order_key, id_))
+        )
+
+    store = call.app.store
+    page = await search.newest(
+        store,
+        call.app.node.schedule.slots,
+        fits,
+        before=before,
+        most=asked.limit,
+        until_ns=store.clock.elapsed_ns() + limits.PAGE_MS * 1_000_000,
+    )
+    await store.run(_nothing)  # what was seen is durable when this has returned
+    found = [_summary(id_, line) for id_, line in page.found]
+    return api.JobPage(found, looked, call.seal(page.next))
+
+
+@answers(api.HISTORY)
+async def history(call: Call, id_: str) -> api.JobHistory:
+    async def fn(tx: Transaction) -> api.JobHistory:
+        job = await _visible(call, tx, id_)
+        until_ms = 0
+        if job.state == "leased":
+            lease = await tx.get(lease_key(id_), Lease)
+            renewed = lease is not None and lease.token == job.token
+            until_ms = lease.until_ms if lease is not None and renewed else due_ms_of(job.place)
+        known = None
+        if job.dedupe is not None:
+            known = await tx.get((job.dedupe.partition, job.dedupe.sort), Accepted)
+        differences = known.differences if known else 0
+        shown = api.JobHistory(view(id_, job), job.caller, until_ms, differences, [], None, [])
+        if _works(call, job.queue):
+            # Steps and effects of a handler are not for everyone who may send to it.
+            shown.steps = await _steps(tx, id_, job)
+            shown.cause = await _effect(call, tx, job.cause) if job.cause else None
+            shown.effects = [await _effect(call, tx, effect) for effect in job.effects]
+        return shown
+
+    return await call.app.store.run(fn)
+
+
+async def _visible(call: Call, tx: Transaction, id_: str) -> Job:
+    """A job that the caller may see. Raises `NoSuchJob`."""
+    job = await call.app.node.schedule.get(tx, id_)
+    own = job.caller == call.caller.id and may_enter(call.server, call.caller, "send", job.queue)
+    if own or _works(call, job.queue):
         return job
     raise NoSuchJob(f"there is no job {id_}", id=id_)
 
 
-async def _workable(server: "Server", caller: Access, tx: Transaction, id_: str) -> Job:
-    """A job that a caller may work on. Raises `NoSuchJob`."""
-    job = await server.app.node.schedule.get(tx, id_)
-    if not may_enter(server, caller, "work", job.queue):
+async def _managed(call: Call, tx: Transaction, id_: str) -> Job:
+    """A job that the caller may manage. Raises `NoSuchJob`, `not_allowed`."""
+    job = await _visible(call, tx, id_)
+    call.caller.insist("manage", job.queue)
+    return job
+
+
+async def _workable(call: Call, tx: Transaction, id_: str) -> Job:
+    """A job that the caller may work on. Raises `NoSuchJob`."""
+    job = await call.app.node.schedule.get(tx, id_)
+    if not may_enter(call.server, call.caller, "work", job.queue):
         raise NoSuchJob(f"there is no job {id_}", id=id_)
     return job
 
 
-def _claimed(claim: Claim) -> Claimed:
-    return Claimed(
+def _works(call: Call, queue: str) -> bool:
+    """Whether the caller may work on a queue or manage it."""
+    return call.caller.may("manage", queue) or may_enter(call.server, call.caller, "work", queue)
+
+
+def _claimed(claim: Claim) -> api.ClaimedJob:
+    return api.ClaimedJob(
         claim.id,
         claim.dedupe.key if claim.dedupe else None,
         claim.body,
@@ -315,82 +268,72 @@ def _claimed(claim: Claim) -> Claimed:
     )
 
 
-def _past(entry: Attempt | Settlement) -> dict[str, Any]:
-    return msgspec.structs.asdict(entry)
+async def _by_key(call: Call, key: str, queue: str) -> api.JobPage:
+    """The jobs of an idempotency key, of all known senders: each sender has keys of its own."""
+    server, app, caller = call.server, call.app, call.caller
+    names = {*app.node.queue_settings.names(), *server.counts.queues}
+    names.update(its_queue for its_queue, _, _ in app.senders)
+    senders = {"", caller.id, *server.auth.ids()}
+    senders.update(Caller("key", "", key.name).id for key in server.keyring.keys.values())
+    senders.update(name for _, name, _ in app.senders)
+    queues = [name for name in sorted(names) if queue in ("", name) and caller.may("manage", name)]
+    admit_key(key, "")
+    if "\x00" in key:
+        raise BadInput("an idempotency key cannot contain NUL", code="bad_key")
+    places = [dedupe_key(name, sender, key) for name in queues for sender in sorted(senders)]
+    found: list[api.JobSummary] = []
+    for first in range(0, min(len(places), limits.LIST_MAX), limits.PAGE_JOBS):
+        some = places[first : first + limits.PAGE_JOBS]
+
+        async def fn(tx: Transaction, some: list[tuple[str, str]] = some) -> list[api.JobSummary]:
+            known = [one for one in await tx.get_many(some, Accepted) if one is not None]
+            jobs = await tx.get_many([job_key(one.id) for one in known], Line)
+            pairs = zip(known, jobs, strict=True)
+            return [_summary(one.id, job) for one, job in pairs if job is not None]
+
+        found += await app.store.run(fn)
+    found.sort(key=lambda job: job.id, reverse=True)
+    return api.JobPage(found, len(found), None)
 
 
-_OWN = ("no_such_job",)
-_HELD = ("no_such_job", "stale_token")
+async def _steps(tx: Transaction, id_: str, job: Job) -> list[api.JobStep]:
+    if not job.stepped:
+        return []
+    shown = []
+    for name, step in (await steps.load(tx, id_)).items():
+        state = "done" if step.done else "asleep" if step.until_ms else "intended"
+        shown.append(api.JobStep(name, state, step.result, step.until_ms, step.intent))
+    return shown
 
-ROUTES = [
-    Route(
-        "POST",
-        "/v1/queues/{queue}/claim",
-        claim,
-        "Claim ready jobs, or wait for some",
-        takes=Ask,
-        gives=Claims,
-        problems=("bad_name",),
-    ),
-    Route(
-        "POST",
-        "/v1/jobs/{id}/complete",
-        complete,
-        "End a job well",
-        takes=Complete,
-        gives=Ended,
-        problems=_HELD,
-    ),
-    Route(
-        "POST",
-        "/v1/jobs/{id}/fail",
-        fail,
-        "Fail an attempt",
-        takes=Fail,
-        gives=Ended,
-        problems=_HELD,
-    ),
-    Route(
-        "POST",
-        "/v1/jobs/{id}/extend",
-        extend,
-        "Renew the lease of a job",
-        takes=Extend,
-        gives=Extended,
-        problems=_HELD,
-    ),
-    Route(
-        "GET",
-        "/v1/jobs/{id}",
-        get,
-        "A job as it is",
-        gives=JobView,
-        problems=_OWN,
-        query=("wait_ms",),
-    ),
-    Route(
-        "DELETE",
-        "/v1/jobs/{id}",
-        cancel,
-        "Cancel a job",
-        gives=Ended,
-        problems=("no_such_job", "already_ended"),
-    ),
-    Route(
-        "POST",
-        "/v1/jobs/{id}/redrive",
-        redrive,
-        "Let a dead job try again",
-        gives=Ended,
-        problems=("no_such_job", "not_dead"),
-    ),
-    Route(
-        "POST",
-        "/v1/jobs/{id}/settle",
-        settle,
-        "Say what became of a step in doubt",
-        takes=Settle,
-        gives=Ended,
-        problems=("no_such_job", "not_dead"),
-    ),
-]
+
+async def _effect(call: Call, tx: Transaction, effect: Effect) -> api.JobEffect:
+    shown = api.JobEffect(effect.kind, effect.name, effect.caller)
+    if effect.kind == "job":
+        job = await tx.get(job_key(effect.name), Line)
+        if job is None:
+            shown.state = "gone"
+        elif _works(call, job.queue):
+            shown.queue, shown.state = job.queue, job.state
+    return shown
+
+
+def _summary(id_: str, line: Line) -> api.JobSummary:
+    return api.JobSummary(
+        id_,
+        line.queue,
+        line.state,
+        line.key,
+        line.order_key,
+        line.caller,
+        line.made_ms,
+        line.due_ms,
+        line.ended_ms,
+        line.attempt,
+        line.attempts_max,
+        line.worker,
+        line.reason[:_REASON_CHARS],
+    )
+
+
+async def _nothing(tx: Transaction) -> None:
+    await tx.get(("probe", "roll"))

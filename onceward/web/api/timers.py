@@ -10,11 +10,12 @@ import msgspec
 from msgspec import Meta
 
 from onceward import limits
+from onceward.api.messages import Milliseconds
 from onceward.callers import APPLICATION, Caller
 from onceward.errors import BadInput, NoSuchTimer, NotDead
 from onceward.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.store.transaction import Transaction
-from onceward.web.api.inbox import Milliseconds, idempotency_key
+from onceward.web.api.inbox import idempotency_key
 from onceward.web.api.timer_views import PauseView, TimerView, shown
 from onceward.web.auth import Access
 from onceward.web.bodies import parse

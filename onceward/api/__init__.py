@@ -1,0 +1,15 @@
+"""The API as data: the operations of a server, and the structs of their requests and responses.
+
+The package imports nothing that runs, so that clients can share it with the server.
+"""
+
+from onceward.api import jobs, messages, queues
+from onceward.api.operation import Operation
+
+OPERATIONS: dict[str, Operation] = {
+    operation.name: operation
+    for module in (messages, jobs, queues)
+    for operation in vars(module).values()
+    if isinstance(operation, Operation)
+}
+"""All operations by name."""

@@ -1,0 +1,319 @@
+"""Jobs: claimed and ended by workers, found and settled by operators."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from onceward import limits
+from onceward.api.messages import Wait, WaitMs
+from onceward.api.operation import Body, Operation, Query
+
+Token = Annotated[str, Meta(min_length=1)]
+LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
+DelayMs = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
+State = Literal["waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled"]
+
+
+class ClaimJobs(Body):
+    """Which jobs a worker claims, and for how long."""
+
+    max: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 1
+    lease_ms: LeaseMs = 30_000
+    wait_ms: WaitMs = 0
+    worker: str = ""
+
+
+class ClaimedJob(msgspec.Struct):
+    """A job that is leased to a worker. To complete, fail or extend it, send its token."""
+
+    id: str
+    key: str | None
+    body: Any
+    attempt: int
+    token: str
+    lease_until: int
+    order_key: str | None
+    made_ms: int
+    reason: str
+    """The error of the attempt before this one."""
+
+
+class ClaimedJobs(msgspec.Struct):
+    """Jobs for a worker; empty if none was ready in time."""
+
+    jobs: list[ClaimedJob]
+
+
+class CompleteJob(Body):
+    """The result of a job that has succeeded."""
+
+    token: Token
+    result: Any = None
+
+
+class FailJob(Body):
+    """The error of an attempt that has failed."""
+
+    token: Token
+    reason: str
+    retry_after_ms: DelayMs | None = None
+    """The pause before the next attempt. By default, the backoff of the queue."""
+    not_before_ms: DelayMs = 0
+    """The shortest pause before the next attempt."""
+    final: bool = False
+    """Whether the job fails without further attempts."""
+
+
+class ExtendJob(Body):
+    """A longer lease."""
+
+    token: Token
+    lease_ms: LeaseMs
+
+
+class SettleJob(Body):
+    """The outcome of a step in doubt, as found out by an operator."""
+
+    step: Annotated[str, Meta(min_length=1)]
+    done: bool
+    """Whether the step was done. If not, it runs again."""
+    result: Any = None
+    """The result of the step, if it was done."""
+    reason: Annotated[str, Meta(max_length=limits.SETTLEMENT_REASON_CHARS_MAX)] = ""
+    """How the outcome was found out. It is stored with the job, the caller and the time."""
+
+
+class JobOutcome(msgspec.Struct, omit_defaults=True):
+    """The state of a job after a change."""
+
+    id: str
+    state: str
+    in_doubt: list[str] = []
+    """The steps of a retried job that are in doubt. If the handler cannot find out their outcome,
+    the job is in doubt again until they are settled."""
+
+
+class JobLease(msgspec.Struct):
+    """The end of a lease."""
+
+    lease_until: int
+
+
+class Job(msgspec.Struct, omit_defaults=True):
+    """A job."""
+
+    id: str
+    queue: str
+    state: str
+    body: Any
+    made_ms: int
+    due_ms: int
+    attempt: int
+    attempts_max: int
+    priority: int
+    key: str | None = None
+    order_key: str | None = None
+    result: Any = UNSET
+    reason: str | UnsetType = UNSET
+    ended_ms: int | UnsetType = UNSET
+    worker: str | UnsetType = UNSET
+    history: list[dict[str, Any]] = []
+    settled: list[dict[str, Any]] = []
+    """The last settlements of steps in doubt, each with `settled_ms`, `step`, `done`, `by` and
+    `reason`."""
+
+
+class FindJobs(Query):
+    """Which jobs to list."""
+
+    queue: str = ""
+    state: State | Literal[""] = ""
+    key: str | UnsetType = UNSET
+    """The idempotency key of the job."""
+    text: str = ""
+    """A part of the id, the key or the order key."""
+    before: str = ""
+    """The cursor of the next page."""
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 50
+
+
+class JobSummary(msgspec.Struct):
+    """A job in a list."""
+
+    id: str
+    queue: str
+    state: str
+    key: str | None
+    order_key: str | None
+    caller: str
+    made_ms: int
+    due_ms: int
+    ended_ms: int
+    attempt: int
+    attempts_max: int
+    worker: str
+    reason: str
+    """The beginning of the last error."""
+
+
+class JobPage(msgspec.Struct):
+    """Jobs, the newest first."""
+
+    jobs: list[JobSummary]
+    looked: int
+    """The number of jobs that were scanned."""
+    next: str | None
+    """The cursor of the next page, for the parameter `before`."""
+
+
+class JobStep(msgspec.Struct):
+    """A step of a job that has not ended."""
+
+    name: str
+    state: str
+    """done, asleep, or intended: the outcome is unknown."""
+    result: Any = None
+    until_ms: int = 0
+    attempt: int = 0
+
+
+class JobEffect(msgspec.Struct):
+    """What a job has created, or what has created it."""
+
+    kind: str
+    """step, job, timer, room or record."""
+    name: str
+    caller: str = ""
+    queue: str = ""
+    state: str = ""
+    """The current state of a job; gone, if it was removed."""
+
+
+class JobHistory(msgspec.Struct):
+    """A job with its steps, its cause and its effects."""
+
+    job: Job
+    caller: str
+    """The sender."""
+    lease_until_ms: int
+    """The end of its lease, while it runs."""
+    differences: int
+    """How often its key was sent with another body."""
+    steps: list[JobStep]
+    cause: JobEffect | None
+    effects: list[JobEffect]
+
+
+_TOKEN = ("no_such_job", "stale_token")
+
+CLAIM = Operation(
+    name="jobs.claim",
+    method="POST",
+    path="/v1/queues/{queue}/claim",
+    summary="Claim jobs, or wait for some",
+    scope="work:{queue}",
+    body=ClaimJobs,
+    response=ClaimedJobs,
+    errors=("bad_name",),
+    waits=True,
+)
+
+COMPLETE = Operation(
+    name="jobs.complete",
+    method="POST",
+    path="/v1/jobs/{id}/complete",
+    summary="Complete a job",
+    scope="work:{queue of the job}",
+    body=CompleteJob,
+    response=JobOutcome,
+    errors=_TOKEN,
+)
+
+FAIL = Operation(
+    name="jobs.fail",
+    method="POST",
+    path="/v1/jobs/{id}/fail",
+    summary="Fail an attempt of a job",
+    scope="work:{queue of the job}",
+    body=FailJob,
+    response=JobOutcome,
+    errors=_TOKEN,
+)
+
+EXTEND = Operation(
+    name="jobs.extend",
+    method="POST",
+    path="/v1/jobs/{id}/extend",
+    summary="Renew the lease of a job",
+    scope="work:{queue of the job}",
+    body=ExtendJob,
+    response=JobLease,
+    errors=_TOKEN,
+)
+
+GET = Operation(
+    name="jobs.get",
+    method="GET",
+    path="/v1/jobs/{id}",
+    summary="Show a job, or wait for its end",
+    scope="send | work | manage:{queue of the job}",
+    query=Wait,
+    response=Job,
+    errors=("no_such_job",),
+    waits=True,
+)
+
+CANCEL = Operation(
+    name="jobs.cancel",
+    method="DELETE",
+    path="/v1/jobs/{id}",
+    summary="Cancel a job",
+    scope="send | manage:{queue of the job}",
+    response=JobOutcome,
+    errors=("no_such_job", "already_ended"),
+)
+
+RETRY = Operation(
+    name="jobs.retry",
+    method="POST",
+    path="/v1/jobs/{id}/redrive",
+    summary="Retry a failed job",
+    scope="manage:{queue of the job}",
+    response=JobOutcome,
+    errors=("no_such_job", "not_dead"),
+    done_errors=("not_dead",),
+)
+
+SETTLE = Operation(
+    name="jobs.settle",
+    method="POST",
+    path="/v1/jobs/{id}/settle",
+    summary="Settle a step in doubt",
+    scope="manage:{queue of the job}",
+    body=SettleJob,
+    response=JobOutcome,
+    errors=("no_such_job", "not_dead"),
+    done_errors=("not_dead",),
+)
+
+LIST = Operation(
+    name="jobs.list",
+    method="GET",
+    path="/v1/jobs",
+    summary="List jobs, the newest first",
+    scope="manage:{queue of each job}",
+    query=FindJobs,
+    response=JobPage,
+    errors=("bad_key",),
+)
+
+HISTORY = Operation(
+    name="jobs.history",
+    method="GET",
+    path="/v1/jobs/{id}/story",
+    summary="Show a job with its steps and effects",
+    scope="send | work | manage:{queue of the job}",
+    response=JobHistory,
+    errors=("no_such_job",),
+)

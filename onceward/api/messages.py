@@ -1,0 +1,103 @@
+"""Messages: sent once for each idempotency key, durable before the response."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from onceward import limits
+from onceward.api.operation import Body, Operation, Query
+
+Milliseconds = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
+WaitMs = Annotated[int, Meta(ge=0, le=limits.WAIT_MS_MAX)]
+
+
+class Message(Body):
+    """A message to send."""
+
+    body: Any
+    key: str | None = None
+    """The idempotency key. It can come as the header Idempotency-Key instead, or be made from
+    fields of the body by the settings of the queue."""
+    delay_ms: Milliseconds | None = None
+    due_ms: Milliseconds | None = None
+    order_key: str | None = None
+    limit_key: str | None = None
+    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
+    attempts_max: Annotated[int, Meta(ge=0)] | None = None
+
+
+class MessageBatch(Body):
+    """Messages, each accepted or rejected on its own."""
+
+    messages: Annotated[list[Message], Meta(max_length=limits.BATCH_MESSAGES_MAX)]
+
+
+class Wait(Query):
+    """How long to wait for the end of the job."""
+
+    wait_ms: WaitMs = 0
+
+
+class Receipt(msgspec.Struct, omit_defaults=True):
+    """The receipt of a message: the same for the first request and for its repeats."""
+
+    id: str
+    key: str
+    state: str
+    duplicate: bool
+    result: Any = UNSET
+    """The return value of the handler, once the job has succeeded."""
+    reason: str | UnsetType = UNSET
+    """The error of the last attempt, if one failed."""
+    same_body: bool = True
+
+
+class RejectedMessage(msgspec.Struct):
+    """A message of a batch that was not accepted."""
+
+    code: str
+    detail: str
+    status: int
+
+
+class MessageVerdict(msgspec.Struct, omit_defaults=True):
+    """The outcome of one message of a batch: accepted or rejected."""
+
+    accepted: Receipt | None = None
+    refused: RejectedMessage | None = None
+
+
+class MessageVerdicts(msgspec.Struct):
+    """One verdict for each message, in the order of the request."""
+
+    results: list[MessageVerdict]
+
+
+SEND = Operation(
+    name="messages.send",
+    method="POST",
+    path="/v1/inbox/{queue}",
+    summary="Send a message",
+    description="The message is durable when the response arrives. The same key takes effect once.",
+    scope="send:{queue}",
+    body=Message,
+    query=Wait,
+    headers=("Idempotency-Key",),
+    response=Receipt,
+    statuses=(202, 200),
+    errors=("bad_name", "bad_key", "missing_key", "key_reused", "value_too_large"),
+    waits=True,
+)
+
+SEND_MANY = Operation(
+    name="messages.send_many",
+    method="POST",
+    path="/v1/inbox/{queue}/batch",
+    summary="Send many messages",
+    scope="send:{queue}",
+    body=MessageBatch,
+    body_bytes_max=limits.MESSAGES_BYTES_MAX,
+    response=MessageVerdicts,
+    errors=("bad_name", "bad_key"),
+)

@@ -1,0 +1,96 @@
+"""Operations: what callers can ask a server for, as data.
+
+An operation is declared once. The server binds it to a function; routes, the OpenAPI document,
+clients, commands and the tests of scopes are made from the declaration.
+"""
+
+import types
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The base of request bodies."""
+
+
+class Query(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The base of query parameters.
+
+    No parameter is optional by `None`: the text "null" would be read as `None`. Use a default.
+    """
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation: one method of one path."""
+
+    name: str
+    """A noun and a verb: jobs.retry."""
+    method: str
+    path: str
+    """With parameters in braces: /v1/jobs/{id}."""
+    summary: str
+    """An imperative of at most 60 characters."""
+    description: str = ""
+    scope: str = ""
+    """The scope that a caller needs, as `manage:{queue}`. If it has a parameter of the path, the
+    server checks it before the function runs. With alternatives (` | `) or other names, the
+    function checks it. Empty: any caller with credentials."""
+    body: Any = None
+    """The struct of the request body."""
+    body_optional: bool = False
+    """Whether an empty body means the defaults."""
+    body_bytes_max: int = 0
+    """0: the limit of all requests."""
+    form: bool = False
+    """Whether the body can be a form."""
+    query: Any = None
+    """The struct of the query parameters."""
+    headers: tuple[str, ...] = ()
+    response: Any = None
+    """The struct of the response body."""
+    statuses: tuple[int, ...] = (200,)
+    """Of responses that are not problems."""
+    errors: tuple[str, ...] = ()
+    """The codes of its own problems, beside those of all operations."""
+    done_errors: tuple[str, ...] = ()
+    """The errors that mean success if the response to an earlier request was lost."""
+    waits: bool = False
+    """Whether it can wait on purpose, as long as `wait_ms` says."""
+    kind: Literal["call", "stream", "page"] = "call"
+    """`call`: a request with JSON and a response with JSON. `stream`: a WebSocket or a long body.
+    `page`: for browsers and monitoring. Clients and commands are made from calls."""
+    public: bool = False
+    """Whether it is answered without credentials."""
+    signs_in: bool = False
+    """Whether its body has the credentials."""
+
+    def __post_init__(self) -> None:
+        if self.query is not None:
+            for name, type_ in get_type_hints(self.query, include_extras=False).items():
+                assert not _can_be_none(type_), f"{self.name}: {name} can be None"
+
+    @property
+    def noun(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def verb(self) -> str:
+        return self.name.partition(".")[2]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the parameters in the path."""
+        return [word[1:-1] for word in self.path.split("/") if word.startswith("{")]
+
+    @property
+    def enforced(self) -> tuple[str, str] | None:
+        """The action and the path parameter that the server checks before the function runs."""
+        action, _, name = self.scope.partition(":")
+        if " | " in self.scope or not name.startswith("{") or name[1:-1] not in self.parameters:
+            return None
+        return action, name[1:-1]
+
+
+def _can_be_none(type_: Any) -> bool:
+    return get_origin(type_) in (Union, types.UnionType) and types.NoneType in get_args(type_)

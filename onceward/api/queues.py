@@ -1,0 +1,205 @@
+"""Queues: their settings, their failed jobs, and changes to many jobs."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from onceward import limits
+from onceward.api.jobs import Job
+from onceward.api.operation import Body, Operation, Query
+
+DAY_MS = 24 * 3_600_000
+
+
+class QueueSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How the jobs of one queue are treated."""
+
+    paused: bool = False
+    """While it is, no job is handed out."""
+    limit: int = 0
+    """How many of its jobs may be worked on at once, on all nodes together; 0: any number."""
+    limit_per_key: int = 0
+    """How many jobs of one `limit_key` may be ready or worked on at once; 0: any number."""
+    rate: float = 0.0
+    """How many jobs a second are handed out at the most; 0: any number."""
+    attempts_max: int = 5
+    """After how many attempts a failure is final; 0: never."""
+    retry_first_ms: int = 1_000
+    """The pause after the first failure; it doubles each time, up to `retry_max_ms`."""
+    retry_max_ms: int = 3_600_000
+    dead_blocks: bool = False
+    """Whether a dead job holds up its order key until it is redriven or discarded."""
+    notice: str = ""
+    """The queue that gets a job for each job that died here."""
+    key_fields: tuple[str, ...] = ()
+    """The fields of the body that make up the dedupe key, if the sender gives none."""
+    fingerprint: tuple[str, ...] | None = None
+    """The fields that must be the same for the same key; None: the whole body."""
+    mismatch: Literal["refuse", "record"] = "refuse"
+    """What happens to another body under a known key."""
+    key_retention_ms: int | None = 7 * DAY_MS
+    """How long a dedupe key is known after its job has ended; None: for ever."""
+    job_retention_ms: int | None = 7 * DAY_MS
+    """How long a job that has ended is kept, with its result; None: for ever."""
+    depth_max: int = 0
+    """How many jobs it may hold that have not ended; 0: any number. A full queue refuses further
+    messages (`queue_full`); jobs of timers and notices are still added."""
+    fair: bool = False
+    """Whether senders take turns: a backlog of one sender does not delay jobs of another one. The
+    sender is the `caller` of a message."""
+    internal: bool = False
+    """Whether only code of the application sends to it: no caller over HTTP does, whatever the
+    scopes, and none claims its jobs. Set by the application's code, not over HTTP."""
+    remote_work: bool = False
+    """Whether callers with the scope `work` may claim jobs of an internal queue over HTTP."""
+
+
+class Queue(msgspec.Struct):
+    """A queue: its settings, and the number of its jobs by state."""
+
+    name: str
+    jobs: dict[str, int]
+    oldest_ready_ms: int | None
+    counted_ms: int | None
+    """When the jobs were counted; None before the first count."""
+    settings: QueueSettings
+
+
+class QueueList(msgspec.Struct):
+    """The queues that have jobs or settings."""
+
+    queues: list[Queue]
+
+
+class FailedJobsQuery(Query):
+    """Which failed jobs to list."""
+
+    start: str = ""
+    """The member `next` of the last page."""
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+
+
+class FailedJobs(msgspec.Struct):
+    """Jobs that have failed or are in doubt, the oldest failure first."""
+
+    jobs: list[Job]
+    next: str | None
+    """Where the next page starts; None if there is none."""
+
+
+class RedriveJobs(Body):
+    """Which failed jobs to retry."""
+
+    start: str = ""
+    """Where to continue: the member `next` of the last response."""
+    reason: str | None = None
+    """A part of the error of the last attempt."""
+    order_key: str | None = None
+    since_ms: Annotated[int, Meta(ge=0)] | None = None
+    """The earliest time of the failure."""
+
+
+class PurgeJobs(Body):
+    """Where to continue a purge."""
+
+    start: str = ""
+    """The member `next` of the last response."""
+
+
+class ChangedJobs(msgspec.Struct, omit_defaults=True):
+    """The number of changed jobs. A request does a part of a large change."""
+
+    jobs: int
+    next: str | None
+    """Where to continue; None if the change is complete."""
+    in_doubt: int = 0
+    """The number of retried jobs with steps in doubt."""
+
+
+_NAME = ("bad_name",)
+
+LIST = Operation(
+    name="queues.list",
+    method="GET",
+    path="/v1/queues",
+    summary="List queues",
+    scope="manage:{each queue}",
+    response=QueueList,
+)
+
+GET = Operation(
+    name="queues.get",
+    method="GET",
+    path="/v1/queues/{queue}",
+    summary="Show a queue",
+    scope="manage:{queue}",
+    response=Queue,
+    errors=_NAME,
+)
+
+CONFIGURE = Operation(
+    name="queues.configure",
+    method="PUT",
+    path="/v1/queues/{queue}",
+    summary="Change some settings of a queue",
+    scope="manage:{queue}",
+    body=QueueSettings,
+    response=Queue,
+    errors=_NAME,
+)
+
+PAUSE = Operation(
+    name="queues.pause",
+    method="POST",
+    path="/v1/queues/{queue}/pause",
+    summary="Pause a queue",
+    scope="manage:{queue}",
+    response=Queue,
+    errors=_NAME,
+)
+
+RESUME = Operation(
+    name="queues.resume",
+    method="POST",
+    path="/v1/queues/{queue}/resume",
+    summary="Resume a queue",
+    scope="manage:{queue}",
+    response=Queue,
+    errors=_NAME,
+)
+
+FAILED = Operation(
+    name="queues.failed",
+    method="GET",
+    path="/v1/queues/{queue}/dead",
+    summary="List failed jobs and jobs in doubt",
+    scope="manage:{queue}",
+    query=FailedJobsQuery,
+    response=FailedJobs,
+    errors=_NAME,
+)
+
+REDRIVE = Operation(
+    name="queues.redrive",
+    method="POST",
+    path="/v1/queues/{queue}/redrive",
+    summary="Retry failed jobs",
+    scope="manage:{queue}",
+    body=RedriveJobs,
+    body_optional=True,
+    response=ChangedJobs,
+    errors=_NAME,
+)
+
+PURGE = Operation(
+    name="queues.purge",
+    method="POST",
+    path="/v1/queues/{queue}/purge",
+    summary="Cancel all waiting jobs of a queue",
+    scope="manage:{queue}",
+    body=PurgeJobs,
+    body_optional=True,
+    response=ChangedJobs,
+    errors=_NAME,
+)

@@ -1,0 +1,111 @@
+"""Calls: binds operations to the functions that answer them.
+
+A function gets the call, the parameters of the path, and the body and the query as the structs
+that its operation declares. It returns a struct, or a whole response.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from onceward import limits
+from onceward.api.operation import Operation
+from onceward.app import App
+from onceward.errors import BadInput
+from onceward.strict_json import decoder, parse_by
+from onceward.web.auth import Access
+from onceward.web.cursors import seal, unseal
+from onceward.web.http import Request, Response
+from onceward.web.internal_queues import insist_on_entry
+from onceward.web.routes import Handle, Route
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+
+
+class Call:
+    """One call of an operation."""
+
+    __slots__ = ("app", "caller", "raw", "request", "server")
+
+    def __init__(self, server: "Server", request: Request, caller: Access, raw: bytes) -> None:
+        self.server = server
+        self.app: App = server.app
+        self.request = request
+        self.caller = caller
+        self.raw = raw
+        """The body as it was sent."""
+
+    async def patiently(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Wait for something long; None if the client disconnects or the server stops first."""
+        return await self.server.patiently(self.request, work)
+
+    def seal(self, position: str | None) -> str | None:
+        """The cursor of the next page, from the position where it begins."""
+        return seal(self.server, self.request, position)
+
+    def unseal(self, name: str, cursor: str) -> str:
+        """The position of a cursor in the parameter `name`. Raises `bad_parameter`."""
+        return unseal(self.server, self.request, name, cursor)
+
+
+def binder(routes: list[Route]) -> Callable[[Operation], Callable[[F], F]]:
+    """A decorator that binds a function to an operation, and adds its route to a list."""
+
+    def binds(operation: Operation) -> Callable[[F], F]:
+        def bind(function: F) -> F:
+            routes.append(Route.of(operation, _handle(operation, function)))
+            return function
+
+        return bind
+
+    return binds
+
+
+def _handle(operation: Operation, function: Callable[..., Awaitable[Any]]) -> Handle:
+    body, optional = operation.body, operation.body_optional
+    decode = decoder(body) if body is not None else None
+    most_bytes = operation.body_bytes_max or limits.REQUEST_BYTES_MAX
+    query = operation.query
+    names = query.__struct_fields__ if query is not None else ()
+    enforced = operation.enforced
+
+    async def handle(server: "Server", request: Request) -> Response:
+        caller = server.caller(request)
+        parameters = request.parameters
+        if enforced is not None:
+            insist(server, caller, enforced[0], parameters[enforced[1]])
+        arguments: list[Any] = [*parameters.values()]
+        if query is not None:
+            arguments.append(_query(request.query(names), query))
+        raw = b""
+        if decode is not None:
+            raw = await request.body(most_bytes)
+            arguments.append(body() if optional and not raw else parse_by(decode, raw))
+        found = await function(Call(server, request, caller, raw), *arguments)
+        return found if type(found) is Response else Response.of(found)
+
+    return handle
+
+
+def insist(server: "Server", caller: Access, action: Any, name: str) -> None:
+    """Raise `not_allowed` for a caller without a scope. Internal queues are closed to callers."""
+    if action in ("send", "work"):
+        insist_on_entry(server, caller, action, name)
+    else:
+        caller.insist(action, name)
+
+
+def _query(given: dict[str, str], type_: type[T]) -> T:
+    """The query parameters of a request. Raises `bad_parameter`."""
+    if not given:
+        return type_()
+    try:
+        return msgspec.convert(given, type_, strict=False)
+    except msgspec.ValidationError as error:
+        told = str(error).replace(" - at `$.", " for the parameter `")
+        raise BadInput(f"a parameter is not valid: {told}", code="bad_parameter") from error
