@@ -41,7 +41,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-crash test coverage check lint types tidy deps audit bundle size bench bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help demo demo-crash test coverage check lint types tidy deps audit bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
 
@@ -49,7 +49,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' Makefile | expand -t 18
 
 demo: $(RUN) ## run all systems with a page to try them on, and to break them (PORT=8080)
-	@$(PY) -m onceward demo --port $(PORT)
+	@$(PY) -m apps.demo --port $(PORT)
 
 demo-crash: $(RUN) ## commit, be killed, and show that nothing was lost
 	@$(PY) examples/crash.py
@@ -68,14 +68,14 @@ lint: $(DEV) ## ruff: rules and format
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --quiet --check . || { $(PY) -m ruff format --diff .; exit 1; }
 
-types: $(DEV) ## mypy --strict on the package
+types: $(DEV) ## mypy --strict on the package and the applications
 	@$(PY) -m mypy
 
 tidy: $(DEV) ## imports point down; drivers, time and randomness stay in their places
 	@$(PYTEST) -q tests/test_tidy.py
 
 deps: $(DEV) ## dependencies are declared and used
-	@$(PY) -m deptry onceward
+	@$(PY) -m deptry onceward apps
 
 audit: $(DEV) ## known vulnerabilities in what is locked
 	@$(PY) scripts/audit.py $(AUDIT:%=--%) $(wildcard requirements/*.lock)
@@ -90,40 +90,43 @@ size: $(DEV) ## how many bytes a page loads for the client for browsers
 # Sides that could not be installed do not take part, and the table says so.
 bench: $(BENCH) ## ours and others in turns, a selection in 10 minutes; writes docs/benchmarks.md
 	@scripts/npm-bench.sh
-	@.venv-bench/bin/python benchmarks
+	@.venv-bench/bin/python -m benchmarks
 
 bench-peers: $(BENCH) ## all cases and all others, in 40 minutes; writes docs/benchmarks.md
 	@-$(MAKE) -s $(TEMPORAL)
 	@-$(MAKE) -s $(RESTATE)
 	@scripts/npm-bench.sh
-	@.venv-bench/bin/python benchmarks --full
+	@.venv-bench/bin/python -m benchmarks --full
+
+bench-local: $(DEV) ## ours against the limits of this machine, in 3 minutes
+	@$(PY) -m benchmarks.local
 
 bench-engine: $(DEV) ## the engine against row-by-row SQLite, side by side
-	@$(PY) benchmarks/engine.py
+	@$(PY) -m benchmarks.engine
 
 bench-schedule: $(DEV) ## a million jobs that wait, on both engines
-	@$(PY) benchmarks/schedule.py
+	@$(PY) -m benchmarks.schedule
 
 bench-postgres: $(DEV) ## the PostgreSQL engine against the usual ways to use PostgreSQL
-	@$(PY) benchmarks/postgres.py
+	@$(PY) -m benchmarks.postgres
 
 bench-rooms: $(BENCH) ## rooms with many readers, against Socket.IO and node's ws (needs node, npm, cc)
-	@.venv-bench/bin/python benchmarks/rooms
+	@.venv-bench/bin/python -m benchmarks.rooms
 
 bench-timers: $(BENCH) ## timers that come due while 100,000 wait, against APScheduler and DBOS
-	@.venv-bench/bin/python benchmarks/timers.py
+	@.venv-bench/bin/python -m benchmarks.timers
 
 bench-seats: $(DEV) ## a line of 100,000 at a table, against one in PostgreSQL
-	@$(PY) benchmarks/seats.py
+	@$(PY) -m benchmarks.seats
 
 bench-poison: $(DEV) ## healthy jobs beside as many that fail
-	@$(PY) benchmarks/poison.py
+	@$(PY) -m benchmarks.poison
 
 bench-work: $(BENCH) ## jobs accepted and done, against huey, DBOS, procrastinate and pgmq
-	@.venv-bench/bin/python benchmarks --only accept,work --seconds 5 --minutes 60 --no-page
+	@.venv-bench/bin/python -m benchmarks --only accept,work --seconds 5 --minutes 60 --no-page
 
 bench-http: $(BENCH) ## over HTTP on one core, against FastAPI, and Celery with Valkey behind it
-	@.venv-bench/bin/python benchmarks/http
+	@.venv-bench/bin/python -m benchmarks.http
 
 soak-kill: $(DEV) ## kill real processes under load, 1,000 times
 	@$(SOAK) -m kill

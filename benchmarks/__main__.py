@@ -1,9 +1,9 @@
 """All benchmarks as one program: ours and others in turns, round by round.
 
-    python benchmarks                       a selection, in 10 minutes (`make bench`)
-    python benchmarks --full                all of it, in 40 minutes (`make bench-peers`)
-    python benchmarks --only work,locks     only these families or cases
-    python benchmarks --of benchmarks/results/bench.json    only the page, of what was measured
+    python -m benchmarks                       a selection, in 10 minutes (`make bench`)
+    python -m benchmarks --full                all of it, in 40 minutes (`make bench-peers`)
+    python -m benchmarks --only work,locks     only these families or cases
+    python -m benchmarks --of benchmarks/results/bench.json    only the page, of what was measured
 
 Prints a table and verdicts, saves the figures as JSON, and writes docs/benchmarks.md with its
 plots. Cases and sides are in plan.py. A side that is not installed, or fails, is told of and delays
@@ -17,13 +17,13 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from plan import PACKAGES, Contender, Entry, entries, peers
 from rich.console import Console
-from workshop import ROOT, Workshop
 
-from onceward.bench import page, table, targets
-from onceward.bench.figures import FORMAT, RUNS_MIN, Report, Run, load, run_of, save
-from onceward.bench.machine import limits_case, measure_limit, this_machine
+from benchmarks import page, table, targets
+from benchmarks.figures import FORMAT, RUNS_MIN, Report, Run, load, run_of, save
+from benchmarks.machine import limits_case, measure_limit, this_machine
+from benchmarks.plan import PACKAGES, Contender, Entry, entries, peers
+from benchmarks.workshop import ROOT, Workshop
 from onceward.errors import OncewardError
 
 RESULTS = Path(__file__).parent / "results" / "bench.json"
@@ -107,7 +107,9 @@ def write_page(report: Report, path: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--full", action="store_true", help="all cases and sides")
     parser.add_argument("--only", default="", help="families, cases or sides, separated by commas")
     parser.add_argument("--list", action="store_true", help="say what there is, and run nothing")

@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 
-from onceward.bench.measure import summary
+from benchmarks.measure import summary
 from onceward.engine.sqlite.disk import Disk, aligned
 
 FILE_BYTES = 64 << 20

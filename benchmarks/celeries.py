@@ -10,9 +10,8 @@ import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
-from servers import Server
-
-from onceward.bench.measure import BODY
+from benchmarks.measure import BODY
+from benchmarks.servers import Server
 
 WAIT_S = 60
 POOL = 40
@@ -71,7 +70,7 @@ class Celery:
             self.heard = redis.Redis.from_url(self.url).pubsub()
             self.heard.psubscribe("celery-task-meta-*")
             threading.Thread(target=self._listen, daemon=True).start()
-            command = [sys.executable, str(Path(__file__)), self.url]
+            command = [sys.executable, "-m", "benchmarks.celeries", self.url]
             environment = {"PYTHONPATH": str(Path(__file__).parent.parent)}
             self.worker = Server(command, self.folder, self.server.port, environment, "worker")
             self.work("ready-0")  # it takes tasks

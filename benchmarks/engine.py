@@ -30,12 +30,12 @@ from typing import Any
 
 import apsw
 import uvloop
-from bare import TimedDisk, stalls
 from rich.console import Console
 from rich.table import Table
-from rows import RowEngine, fill
 
-from onceward.bench.machine import fdatasync_rate
+from benchmarks.bare import TimedDisk, stalls
+from benchmarks.machine import fdatasync_rate
+from benchmarks.rows import RowEngine, fill
 from onceward.engine.base import ABSENT, Delete, Put
 from onceward.engine.sqlite import SQLiteEngine
 from onceward.errors import Conflict
@@ -241,7 +241,16 @@ class Bench:
         if large:
             shutil.copyfile(self._large(), path)
             os.sync()
-        command = [sys.executable, __file__, "--work", side, workload, path, str(callers)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.engine",
+            "--work",
+            side,
+            workload,
+            path,
+            str(callers),
+        ]
         environment = {**os.environ, **({"LD_PRELOAD": preload} if preload else {})}
         done = subprocess.run(
             [*command, str(seconds)], env=environment, stdout=subprocess.PIPE, check=True

@@ -5,9 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
-from servers import Server, free_port
-
-from onceward.bench.measure import caller_number
+from benchmarks.measure import caller_number
+from benchmarks.servers import Server, free_port
 
 WAIT_S = 60
 LEASE_S = 30

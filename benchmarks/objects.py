@@ -8,10 +8,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from servers import Server, free_port
-
-from onceward.bench import punctual
-from onceward.bench.measure import BODY, ORDER_KEYS, caller_number
+from benchmarks import punctual
+from benchmarks.measure import BODY, ORDER_KEYS, caller_number
+from benchmarks.servers import Server, free_port
 
 HERE = Path(__file__).parent
 NODE_MODULES = HERE.parent / ".venv-node" / "node_modules"

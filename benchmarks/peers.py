@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from onceward.bench.measure import BODY
+from benchmarks.measure import BODY
 
 CONNECTIONS_MAX = 16
 POLL_S = 0.0005

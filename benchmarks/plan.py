@@ -10,10 +10,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from workshop import GRACE_S, HERE, ROOT, Figures, Workshop, last_json, python_of, run, step
-
-from onceward.bench.figures import Case, Side
-from onceward.bench.machine import ECHO_MANY, SYNCS
+from benchmarks.figures import Case, Side
+from benchmarks.machine import ECHO_MANY, SYNCS
+from benchmarks.workshop import (
+    GRACE_S,
+    ROOT,
+    Figures,
+    Workshop,
+    last_json,
+    python_of,
+    run,
+    step,
+)
 
 PACKAGES = (
     *("onceward", "apsw", "uvloop", "asyncpg", "huey", "dbos", "procrastinate", "pgmq", "celery"),
@@ -102,7 +110,7 @@ class Program(Contender):
     def run(self, workshop: Workshop, entry: "Entry", seconds: float) -> Figures:
         with tempfile.TemporaryDirectory(dir=workshop.folder) as own:
             saved = Path(own) / "figures.json"
-            command = [str(python_of("bench")), str(HERE / self.program), *self.arguments]
+            command = [str(python_of("bench")), "-m", self.program, *self.arguments]
             command += ["--sides", self.name, "--seconds", str(seconds), "--rounds", "1"]
             command += ["--folder", own, "--save", str(saved)]
             out = run(command, seconds * 3 + GRACE_S, alone=False)
@@ -121,7 +129,7 @@ class Engine(Contender):
 
     def run(self, workshop: Workshop, entry: "Entry", seconds: float) -> Figures:
         with workshop.place("folder") as own:
-            command = [str(python_of("bench")), str(HERE / "engine.py"), "--work", self.side]
+            command = [str(python_of("bench")), "-m", "benchmarks.engine", "--work", self.side]
             command += ["short", f"{own}/bench.db", str(entry.callers), str(seconds)]
             figures = last_json(run(command, seconds * 3 + GRACE_S))
             return {**figures, "mib": figures.get("memory_mib")}
@@ -139,9 +147,9 @@ class Entry:
 
 
 def ours(name: str = "onceward", where: str = "sqlite") -> Stepped:
-    from onceward.bench.ours import Onceward
+    from benchmarks.ours import Onceward
 
-    return Stepped(name, Onceward.durable, side="onceward.bench.ours:Onceward", where=where)
+    return Stepped(name, Onceward.durable, side="benchmarks.ours:Onceward", where=where)
 
 
 def side(
@@ -153,7 +161,9 @@ def side(
     ahead: str = "",
     quick: bool = True,
 ) -> Stepped:
-    """One that step.py runs; what it can be relied on for is told by its class."""
+    """One that step.py runs: a class of a module beside this one, which tells what it can be relied
+    on for."""
+    reference = f"benchmarks.{reference}"
     module, _, made = reference.partition(":")
     durable = getattr(importlib.import_module(module), made).durable
     return Stepped(name, durable, ahead, quick, reference, where, python)
@@ -248,7 +258,7 @@ def http() -> list[Contender]:
     arguments = ("--measures", "accept", "--connections", "64")
 
     def one(name: str, durable: str, *, quick: bool = True) -> Contender:
-        return Program(name, durable, "", quick, "http", arguments, pick)
+        return Program(name, durable, "", quick, "benchmarks.http", arguments, pick)
 
     return [
         one(
@@ -277,7 +287,7 @@ def rooms(readers: int) -> list[Contender]:
     def one(
         name: str, durable: str, needs: str = "", ahead: str = "", quick: bool = True
     ) -> Contender:
-        return Program(name, durable, ahead, quick, "rooms", arguments, pick, needs)
+        return Program(name, durable, ahead, quick, "benchmarks.rooms", arguments, pick, needs)
 
     return [
         one("onceward, map", "a change is synced before anybody hears of it"),

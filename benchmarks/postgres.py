@@ -296,7 +296,14 @@ class Bench:
                 )
                 asyncio.run(clean(self.server.url))
                 used = cpu_seconds(self.server.pid)
-                command = [sys.executable, __file__, "--work", side, self.server.url]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "benchmarks.postgres",
+                    "--work",
+                    side,
+                    self.server.url,
+                ]
                 done = subprocess.run(
                     [*command, str(callers), str(seconds)], stdout=subprocess.PIPE, check=True
                 )

@@ -11,10 +11,9 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from servers import Server, free_port
-
-from onceward.bench import punctual
-from onceward.bench.measure import BODY, ORDER_KEYS, caller_number
+from benchmarks import punctual
+from benchmarks.measure import BODY, ORDER_KEYS, caller_number
+from benchmarks.servers import Server, free_port
 
 CALLERS = 64
 # Of the service, when nothing is to be worked on: a day.

@@ -200,7 +200,13 @@ class Bench:
 
     def step(self, engine: str, name: str, *arguments: Any) -> dict[str, float]:
         self.console.print(f"[dim]{engine}: {name} {' '.join(map(str, arguments[1:]))}[/]")
-        command = [sys.executable, __file__, "--step", json.dumps([name, *arguments])]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.schedule",
+            "--step",
+            json.dumps([name, *arguments]),
+        ]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
         return json.loads(done.stdout)
 

@@ -1,7 +1,7 @@
 """One run of one side, in a process of its own: prints its figures as JSON on the last line.
 
-    python benchmarks/step.py '{"side": "peers:Huey", "measure": "work", "url": "sqlite:///…",
-        "callers": 100, "seconds": 2, "size": 0}'
+    python -m benchmarks.step '{"side": "benchmarks.peers:Huey", "measure": "work",
+        "url": "sqlite:///…", "callers": 100, "seconds": 2, "size": 0}'
 
 A side is a class that takes a URL and the number of callers. It has `open(measure)` and `close()`,
 and one method for each measure it knows; all are coroutines, or none, and then callers are threads.
@@ -14,13 +14,10 @@ import inspect
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # in environments without the package
-
-from onceward.bench.measure import Figures, measure_tasks, measure_threads, memory_mib
-from onceward.bench.punctual import measure_punctuality
+from benchmarks.measure import Figures, measure_tasks, measure_threads, memory_mib
+from benchmarks.punctual import measure_punctuality
 
 TIMERS_PER_SECOND = 200
 # What a measure calls, where it is not of the same name.

@@ -10,10 +10,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from servers import Server, free_port
-
-from onceward.bench import punctual
-from onceward.bench.measure import BODY, ORDER_KEYS, caller_number
+from benchmarks import punctual
+from benchmarks.measure import BODY, ORDER_KEYS, caller_number
+from benchmarks.servers import Server, free_port
 
 CALLERS = 64
 READY_S = 30.0

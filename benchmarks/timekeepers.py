@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from onceward.bench import punctual
-from onceward.bench.punctual import Timer
+from benchmarks import punctual
+from benchmarks.punctual import Timer
 
 FAR_S = 365 * 24 * 3_600
 CALLERS = 64
@@ -136,7 +136,9 @@ class APScheduler:
 
         for number, due_ms in timers:
             due = datetime.fromtimestamp(due_ms / 1_000, UTC)
-            self.scheduler.add_job("timekeepers:fire", "date", run_date=due, args=[number])
+            self.scheduler.add_job(
+                "benchmarks.timekeepers:fire", "date", run_date=due, args=[number]
+            )
 
     async def close(self) -> None:
         self.scheduler.shutdown()

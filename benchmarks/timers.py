@@ -21,13 +21,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import timekeepers
 import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from onceward.bench.machine import fdatasync_rate, installed
-from onceward.bench.punctual import WARM, Keeper
+from benchmarks import timekeepers
+from benchmarks.machine import fdatasync_rate, installed
+from benchmarks.punctual import WARM, Keeper
 
 HERE = Path(__file__).parent
 PACKAGES = ("apscheduler", "dbos", "sqlalchemy", "onceward")
@@ -89,7 +89,7 @@ class Bench:
         self.load.append(os.getloadavg()[0])
 
     def _call(self, what: str, arguments: list[Any]) -> Run:
-        command = [sys.executable, __file__, what, json.dumps(arguments)]
+        command = [sys.executable, "-m", "benchmarks.timers", what, json.dumps(arguments)]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=RUN_S, check=False

@@ -86,7 +86,7 @@ class Workshop:
     def _fill(self, python: str, side: str, where: str, size: int) -> Path | str:
         folder = Path(tempfile.mkdtemp(dir=self.folder, prefix="filled-"))
         url = f"sqlite:///{folder}/bench.db" if where == "sqlite" else str(folder)
-        bound_s = OUR_FILL_S if side.startswith("onceward.") else FILL_S
+        bound_s = OUR_FILL_S if side.startswith("benchmarks.ours:") else FILL_S
         result = step(python, side, "fill", url, 1, 0.0, size, bound_s)
         return (
             folder if "failed" not in result else f"{size:,} could not be made: {result['failed']}"
@@ -115,7 +115,7 @@ def step(
     that uses a server of ours is on the same network."""
     options = {"side": side, "measure": measure, "url": url, "callers": callers}
     options |= {"seconds": seconds, "size": size}
-    command = [str(python_of(python)), str(HERE / "step.py"), json.dumps(options)]
+    command = [str(python_of(python)), "-m", "benchmarks.step", json.dumps(options)]
     try:
         out = run(
             command, bound_s or seconds * 3 + GRACE_S, alone=not url.startswith("postgresql:")

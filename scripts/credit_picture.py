@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from onceward.apps.credit.storm import Course, Plan, Storm
-from onceward.cli.demo import Sight, print_course
+from apps.credit.storm import Course, Plan, Storm
+from apps.credit.storm_display import Sight, print_course
 from onceward.testing.postgres import PostgresServer
 
 WIDTH = 100
@@ -35,10 +35,10 @@ def main() -> None:
             with Sight(plan, Console(stderr=True)) as sight:
                 course = asyncio.run(blow(plan, f"{server.url}?schema=keys_{int(keys)}", sight))
             options = f"--lease-s {LEASE_S:g}{'' if keys else ' --no-keys'}"
-            out.print(f"[bold]$[/] onceward demo credit-storm {options}")
+            out.print(f"[bold]$[/] python -m apps.credit storm {options}")
             out.print(sight.progress.get_renderable())
             print_course(course, out)
-    svg = out.export_svg(title="onceward demo credit-storm")
+    svg = out.export_svg(title="python -m apps.credit storm")
     # No fonts from elsewhere: what the reader has will do.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)

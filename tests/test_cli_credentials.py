@@ -32,7 +32,7 @@ def commands(parser: argparse.ArgumentParser, *words: str) -> Iterator[tuple[tup
 
 ALL = dict(commands(cli._parser()))
 # They go on for long, or ask nothing of a server.
-LONG = {"bench", "demo", "storm", "credit", "console"}
+LONG = {"console"}
 
 
 def printed(capsys: Capture, *arguments: str) -> str:

@@ -19,10 +19,9 @@ Tree = dict[str, str]
 # Of a capability, the modules that are not in the row of processes are pure: records, rules, and
 # functions of a transaction.
 LAYERS = (
+    "apps",  # the only row that is not in the package
     "onceward __main__",  # the front door: the version, and names for users of the package
     "cli",
-    "bench",  # measures what is below
-    "apps",
     "web",
     "client",
     "= app app_state",
@@ -90,16 +89,18 @@ RANDOM = (
 )
 
 LINES_MAX = 700
+# Our packages: `benchmarks` stands in no row, so nothing else imports it.
+OURS = ("onceward", "apps", "benchmarks")
 SOURCE_SUFFIXES = {".py", ".js", ".ts", ".css", ".html", ".sql"}
 # Tests of the repository itself, its examples and its pages.
 NO_MIRROR = {"chaos", "docs", "examples"}
 
 
 def read_tree(root: Path) -> Tree:
-    """The source files of the package and of its tests."""
+    """The source files of the package, of the applications and benchmarks, and of their tests."""
     return {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
-        for folder in ("onceward", "tests")
+        for folder in ("onceward", "apps", "benchmarks", "tests")
         for path in sorted((root / folder).rglob("*"))
         if path.is_file() and path.suffix in SOURCE_SUFFIXES
     }
@@ -111,8 +112,9 @@ def imports_point_down(tree: Tree) -> Iterator[str]:
             yield f"{path}: {name} is in no layer: add it to the table in tests/tidy.py"
             continue
         for line, target in _imports(path, tree[path]):
-            package, _, inner = target.partition(".")
-            if package == "onceward" and not _may_import(name, inner or package):
+            package = target.partition(".")[0]
+            inner = target.removeprefix("onceward.")
+            if package in OURS and not _may_import(name, inner):
                 yield f"{path}:{line}: {name} may not import {target}"
 
 
@@ -157,13 +159,15 @@ def tests_do_not_sleep(tree: Tree) -> Iterator[str]:
 
 
 def tests_mirror_the_folders(tree: Tree) -> Iterator[str]:
-    """A folder of tests has the name of a folder of the package, or is named in `NO_MIRROR`."""
-    folders = {str(PurePosixPath(path).parent) for path, _ in _modules(tree)}
+    """A folder of tests has the name of a folder of the package, of `apps` or of `benchmarks`, or
+    is named in `NO_MIRROR`."""
+    folders = {str(PurePosixPath(path).parent) for path in tree if path.endswith(".py")}
     for path in tree:
         folder = PurePosixPath(path).parent
         if not fnmatchcase(path, "tests/*/test_*.py") or folder.parts[1] in NO_MIRROR:
             continue
-        mirrored = PurePosixPath("onceward", *folder.parts[1:])
+        top = () if folder.parts[1] in OURS else ("onceward",)
+        mirrored = PurePosixPath(*top, *folder.parts[1:])
         if str(mirrored) not in folders:
             yield f"{path}: tests no folder: there is no {mirrored}"
 
@@ -171,7 +175,7 @@ def tests_mirror_the_folders(tree: Tree) -> Iterator[str]:
 def _modules(tree: Tree) -> Iterator[tuple[str, str]]:
     """(path, module name), without "onceward." in front; the package itself is "onceward"."""
     for path in tree:
-        if fnmatchcase(path, "onceward/*.py"):
+        if fnmatchcase(path, "onceward/*.py") or fnmatchcase(path, "apps/*.py"):
             name = path.removesuffix(".py").removesuffix("/__init__")
             yield path, name.removeprefix("onceward/").replace("/", ".")
 

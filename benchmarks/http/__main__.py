@@ -7,7 +7,7 @@ with 1 and with 64 connections, each with one request at a time. The server has 
 itself, and the load another one. Every run has a server and a database of its own; the sides
 alternate. sides.py tells how each is set up, and what its answers mean.
 
-    python benchmarks/http [--profile]
+    python -m benchmarks.http [--profile]
 """
 
 import argparse
@@ -25,9 +25,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from sides import SIDES, running
 
-from onceward.bench.machine import installed
+from benchmarks.http.sides import SIDES, running
+from benchmarks.machine import installed
 
 HERE = Path(__file__).parent
 MEASURES = ("accept", "work")
@@ -94,7 +94,7 @@ class Bench:
             seconds = self.options.seconds
             arguments = json.dumps([port, [pid, *pids], measure, connections, seconds])
             done = subprocess.run(
-                [sys.executable, HERE / "load.py", arguments],
+                [sys.executable, "-m", "benchmarks.http.load", arguments],
                 capture_output=True,
                 text=True,
                 timeout=seconds * 3 + GRACE_S,
@@ -109,7 +109,7 @@ class Bench:
         """Where the server's time goes, while it accepts."""
         with tempfile.TemporaryDirectory(dir=self.folder) as own:
             found = Path(own) / "profile.json"
-            command = [sys.executable, str(HERE / "sampler.py"), str(found)]
+            command = [sys.executable, "-m", "benchmarks.http.sampler", str(found)]
             command.append(f"sqlite:///{own}/bench.db")
             result = self._load(command, own, [], {}, "accept", int(MANY))
             counts: dict[str, int] = json.loads(found.read_text())["layers"]
@@ -215,7 +215,9 @@ def row(runs: list[Run]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks/http", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.http", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--measures", default=",".join(MEASURES))
     parser.add_argument("--connections", default=f"1,{MANY}")
     parser.add_argument("--sides", default="", help="only these, separated by semicolons")

@@ -1,7 +1,7 @@
 """Runs our server and looks, a thousand times a second of its running, at what it does: so the
 picture is hardly changed by being taken.
 
-    python benchmarks/http/sampler.py FILE DATABASE
+    python -m benchmarks.http.sampler FILE DATABASE
 
 The counts go to the file as JSON when the server stops.
 """

@@ -45,7 +45,13 @@ class FastAPIApp(Onceward):
     durable = "the same: App.accept, App.claim and App.complete are called"
 
     def command(self, folder: str) -> list[str]:
-        return [sys.executable, __file__, "application", f"sqlite:///{folder}/bench.db"]
+        return [
+            sys.executable,
+            "-m",
+            "benchmarks.http.sides",
+            "application",
+            f"sqlite:///{folder}/bench.db",
+        ]
 
 
 class Celery(Onceward):
@@ -59,7 +65,7 @@ class Celery(Onceward):
     route = "thread"
 
     def command(self, folder: str) -> list[str]:
-        return [sys.executable, __file__, "celery", self.route]
+        return [sys.executable, "-m", "benchmarks.http.sides", "celery", self.route]
 
     @contextmanager
     def beside(self, folder: str, core: int) -> Iterator[tuple[list[int], dict[str, str]]]:

@@ -11,7 +11,8 @@ The server has a core for itself, and the readers another one. One program, read
 all servers and counts what arrives; the processor time of the server is measured meanwhile.
 Rates are per second of the server's processor. targets.py says what is wanted of us.
 
-    python benchmarks/rooms [--quick] [--measures "fan-out,many rooms"] [--seconds 4] [--rounds 3]
+    python -m benchmarks.rooms [--quick] [--measures "fan-out,many rooms"] [--seconds 4]
+        [--rounds 3]
 
 All of it takes about 20 minutes; one measure with `--quick` less than two.
 """
@@ -36,10 +37,10 @@ from typing import IO
 
 from rich.console import Console
 from rich.table import Table
-from sides import SIDES, Side, compile_reader, install, large, packages, running
-from targets import MAP, OURS, Run, judged, ratio
 
-from onceward.bench.measure import below, memory_mib
+from benchmarks.measure import below, memory_mib
+from benchmarks.rooms.sides import SIDES, Side, compile_reader, install, large, packages, running
+from benchmarks.rooms.targets import MAP, OURS, Run, judged, ratio
 
 HERE = Path(__file__).parent
 # The others take part when they are named, and in `make bench-peers`.
@@ -182,7 +183,7 @@ class Bench:
             pid, port = first.enter_context(running(side, own, self.server_core))
             guests = stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, str(HERE / "returning.py"), str(port), str(many)],
+                    [sys.executable, "-m", "benchmarks.rooms.returning", str(port), str(many)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
@@ -327,7 +328,9 @@ def peak_bytes(pid: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks/rooms", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.rooms", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--measures", default=",".join(MEASURES))
     parser.add_argument("--sides", default=";".join(USUAL), help="separated by semicolons")
     parser.add_argument("--readers", type=int, nargs="+", default=[100, 1_000])

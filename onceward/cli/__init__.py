@@ -17,9 +17,6 @@ from typing import NoReturn
 
 from onceward import __version__
 from onceward.cli import (
-    bench,
-    credit,
-    demo,
     endpoints,
     files,
     remote,
@@ -96,9 +93,6 @@ def _parser() -> argparse.ArgumentParser:
     rooms.add_commands(commands)
     tables.add_commands(commands)
     files.add_commands(commands)
-    credit.add_commands(commands)
-    demo.add_commands(commands)
-    bench.add_commands(commands)
     names = ", ".join(commands.choices)
     parser.set_defaults(run=lambda _: parser.error(f"say what to do: {names}"))
     return parser

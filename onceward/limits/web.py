@@ -89,8 +89,3 @@ FRAMES_RELAYED_PER_S = 1_000_000  # the other node has its own limits
 # For the first message, with credentials if the request had none.
 HELLO_S = 10.0
 HELLO_BYTES_MAX = 16 << 10  # all that comes before it, and an unfinished one
-
-# `onceward bench`: beyond these it is no benchmark of one machine any more.
-BENCH_SECONDS_MAX = 600.0
-BENCH_ROUNDS_MAX = 100
-BENCH_CALLERS_MAX = 1_000

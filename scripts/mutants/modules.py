@@ -38,16 +38,16 @@ LEFT_OUT = re.compile(
 
 def modules() -> list[str]:
     """The paths of the modules, as in the repository."""
-    return sorted(f"onceward/{name}.py" for names in NAMES for name in names.split())
+    names = [name for line in NAMES for name in line.split()]
+    return sorted(f"{'' if name.startswith('apps/') else 'onceward/'}{name}.py" for name in names)
 
 
 def tests_of(root: Path, module: str) -> list[str]:
     """The paths of the tests of a module."""
-    first, *folders, name = Path(module).with_suffix("").parts
+    *folders, name = Path(module.removeprefix("onceward/")).with_suffix("").parts
     folder = root.joinpath("tests", *folders)
     found = {*folder.glob(f"test_{name}.py"), *folder.glob(f"test_{name}_*.py")}
     found |= {*folder.parent.glob(f"test_{folder.name}_{name}.py")}
-    assert first == "onceward"
     return sorted(
         path.relative_to(root).as_posix() for path in found if not LEFT_OUT.search(path.name)
     )

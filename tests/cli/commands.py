@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 from unittest.mock import patch
@@ -27,7 +28,15 @@ scopes = ["all"]
 class Command:
     """Runs commands against a server: here, which is quick, or as processes of their own."""
 
-    def __init__(self, server: ServerProcess) -> None:
+    def __init__(
+        self,
+        server: ServerProcess,
+        main: Callable[[Sequence[str]], int] = cli.main,
+        name: str = "onceward",
+    ) -> None:
+        """`main` is the program that runs here, and `name` is how its errors begin."""
+        self.main = main
+        self.name = name
         self.environment = {**environment(), "ONCEWARD_SERVER": server.url, "ONCEWARD_KEY": KEY}
 
     def run(self, *arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
@@ -38,7 +47,7 @@ class Command:
             redirect_stdout(out),
             redirect_stderr(err),
         ):
-            code = cli.main(arguments)
+            code = self.main(arguments)
         return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
     def start(self, *arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
@@ -64,7 +73,7 @@ class Command:
         """The one line and the exit code of a command that fails."""
         shown = self.run(*arguments)
         assert shown.stdout == ""
-        assert shown.stderr.startswith("onceward: ")
+        assert shown.stderr.startswith(f"{self.name}: ")
         assert shown.stderr.count("\n") == 1
         return shown.stderr.strip(), shown.returncode
 

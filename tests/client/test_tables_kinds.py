@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from apps.tictactoe.rules import TicTacToe
 from onceward import tokens
 from onceward.app import App
-from onceward.apps.tictactoe.rules import TicTacToe
 from onceward.client import Client, Live, Room
 from onceward.errors import BadInput, OncewardError
 from onceward.tables.games import Outcome, Rules, won

@@ -43,7 +43,7 @@ def paths() -> dict[str, Path]:
         if path.relative_to(folder).parts[0] != MADE
     }
     others = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("clients/*/*.md"))]
-    others += sorted(ROOT.glob("onceward/apps/*/README.md"))
+    others += sorted(ROOT.glob("apps/*/README.md"))
     return {**{str(path.relative_to(ROOT)): path for path in others}, **found}
 
 

@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 LOADED = (
     *("onceward.app", "onceward.cli", "onceward.client", "onceward.web.serve"),
-    *("onceward.apps.rps.twilio", "onceward.apps.rps.sns", "onceward.apps.board", "fastapi"),
-    *("onceward.apps.tictactoe", "onceward.testing.simulation.handlers", "uvicorn", "uvloop"),
+    *("apps.rps.twilio", "apps.rps.sns", "apps.board", "fastapi"),
+    *("apps.tictactoe", "onceward.testing.simulation.handlers", "uvicorn", "uvloop"),
 )
 READY = b"ready"
 # As short as it gets: it starts for each command.

@@ -57,8 +57,8 @@ COMPARED = {
     "onceward/server_key.py": 1,
     "onceward/web/sessions.py": 1,
     "onceward/rooms/owners.py": 1,
-    "onceward/apps/rps/twilio.py": 1,
-    "onceward/apps/credit/intake.py": 2,
+    "apps/rps/twilio.py": 1,
+    "apps/credit/intake.py": 2,
 }
 SECRET = re.compile(r"secret|token|mark$|signature")
 

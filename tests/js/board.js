@@ -1,4 +1,4 @@
-// What must hold of the board without a browser, onceward/apps/board/page/model.js, for numbers at
+// What must hold of the board without a browser, apps/board/page/model.js, for numbers at
 // random from one seed.
 
 const ROUNDS = 300;

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from apps.tictactoe.rules import TicTacToe
 from onceward import limits
 from onceward.app import App
-from onceward.apps.tictactoe.rules import TicTacToe
 from onceward.errors import BadInput, OncewardError
 from onceward.tables.games import Late, Left, Outcome, Rules, Stopped, View, replay
 from onceward.tables.live_view import room_of

@@ -29,8 +29,8 @@ GAMES = 20 if SOAK else 1
 X_WINS = [("X", 0), ("O", 3), ("X", 1), ("O", 4), ("X", 2)]
 MODULE = """\
 import onceward
-from onceward.apps.rps import Game, Phones, Web
-from onceward.apps.tictactoe import Club
+from apps.rps import Game, Phones, Web
+from apps.tictactoe import Club
 
 app = onceward.App("{url}", slots=8, node_lease_s=2.0)
 policy = {{"turn_ms": 600_000, "grace_ms": 600_000, "max_wins": 0}}

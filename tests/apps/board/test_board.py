@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onceward.apps.board import Board, limits
+from apps.board import Board, limits
 from onceward.errors import OncewardError
 from onceward.limits import TOKEN_SLACK_MS
 from onceward.web.auth import Auth, JwtKey
@@ -21,7 +21,7 @@ from tests.web.asgi import Caller, serving
 from tests.work.apps import Apps
 
 KEY = JwtKey("HS256", "s" * 32, "boards", issuer="board", id="one")
-PAGE = Path(__file__).parents[3] / "onceward" / "apps" / "board" / "page"
+PAGE = Path(__file__).parents[3] / "apps" / "board" / "page"
 
 
 @asynccontextmanager
@@ -264,7 +264,7 @@ def test_the_page_knows_the_limits_and_colours_that_the_room_has() -> None:
         name: json.loads(value.replace("_", ""))
         for name, value in re.findall(r"^export const ([A-Z_]+) = (.+?);", text, re.MULTILINE)
     }
-    from onceward.apps.board.shapes import COLOURS
+    from apps.board.shapes import COLOURS
 
     assert said["COLOURS"] == list(COLOURS)
     assert said["TEXT_MAX"] == limits.TEXT_CHARS_MAX

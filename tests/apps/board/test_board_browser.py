@@ -15,7 +15,7 @@ LOST = "net::ERR_|WebSocket connection to"
 SCRIPT = ROOT / "tests" / "js" / "board.js"
 MODULE = """\
 import onceward
-from onceward.apps.board import Board
+from apps.board import Board
 
 app = onceward.App("sqlite:///board.db")
 app.mount("/board", Board(app).site())

@@ -12,7 +12,7 @@ from tests.console import blocks
 from tests.server_process import ROOT
 
 GUIDE = ROOT / "docs" / "board.md"
-FOLDER = ROOT / "onceward" / "apps" / "board"
+FOLDER = ROOT / "apps" / "board"
 
 
 @pytest.mark.parametrize("number", range(2))

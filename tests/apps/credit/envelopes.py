@@ -1,7 +1,7 @@
 """Envelopes, good and bad."""
 
-from onceward.apps.credit.outbound import write
-from onceward.apps.credit.record_id import long_id
+from apps.credit.outbound import write
+from apps.credit.record_id import long_id
 
 ORGANISATION = long_id("00D000000000001")
 SESSION = "00D000000000001!this-is-the-session"

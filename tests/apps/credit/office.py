@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from apps.credit import calls
+from apps.credit.bureau import make_report
+from apps.credit.credit import PULLS, Credit
+from apps.credit.settings import Settings
+from apps.credit.soap import read
 from onceward.app import App
-from onceward.apps.credit import calls
-from onceward.apps.credit.bureau import make_report
-from onceward.apps.credit.credit import PULLS, Credit
-from onceward.apps.credit.settings import Settings
-from onceward.apps.credit.soap import read
 from onceward.clock import Clock
 from onceward.schedule import Job
 from onceward.testing.clock import VirtualClock
@@ -28,7 +28,7 @@ SETTINGS = Settings(
     bureau_authorization="Bearer of pulls",
     salesforce="http://salesforce.example/results",
     salesforce_authorization="Bearer of results",
-    decide="onceward.apps.credit.decision:decide",
+    decide="apps.credit.decision:decide",
     lease_s=2,
     concurrency=8,
 )

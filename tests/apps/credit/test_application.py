@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onceward.apps.credit import limits
-from onceward.apps.credit.application import (
+from apps.credit import limits
+from apps.credit.application import (
     DIFFERENCE_BYTES_MAX,
     DIFFERENCES_BYTES_MAX,
     PULL_BYTES_MAX,
@@ -16,7 +16,7 @@ from onceward.apps.credit.application import (
     body_of,
     key_of,
 )
-from onceward.apps.credit.soap import Notification
+from apps.credit.soap import Notification
 from onceward.keys import join
 from onceward.limits import VALUE_BYTES_MAX
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from onceward.apps.credit.bureau import Bureau
+from apps.credit.bureau import Bureau
 from onceward.testing.clock import VirtualClock
 from onceward.web.site import Site
 from tests.schedule.cluster import virtual

@@ -8,8 +8,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from onceward.apps.credit import calls, limits
-from onceward.apps.credit.bureau import make_report
+from apps.credit import calls, limits
+from apps.credit.bureau import make_report
 from onceward.errors import Fail, NotDone, Retry
 from tests.apps.credit.served import answering, plain
 

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from apps.credit import credit as credit_module
+from apps.credit.application import Pull
+from apps.credit.bureau import make_report
+from apps.credit.calls import Refused
+from apps.credit.credit import PULLS, RESULTS, Credit
+from apps.credit.soap import read
 from onceward.app import App
-from onceward.apps.credit import credit as credit_module
-from onceward.apps.credit.application import Pull
-from onceward.apps.credit.bureau import make_report
-from onceward.apps.credit.calls import Refused
-from onceward.apps.credit.credit import PULLS, RESULTS, Credit
-from onceward.apps.credit.soap import read
 from onceward.engine.base import Put
 from onceward.errors import AlreadyEnded, NotDone, Retry
 from onceward.schedule import Job
@@ -432,4 +432,4 @@ async def test_queues_of_the_application_are_closed_to_callers(
     World(patched)
     async with open_office() as (_, credit):
         for queue in (PULLS, RESULTS):
-            assert credit.app.node.book(queue).internal
+            assert credit.app.node.queue_settings(queue).internal

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from onceward.apps.credit.bureau import make_report
-from onceward.apps.credit.calls import Refused
-from onceward.apps.credit.credit import KINDS, PULLS
-from onceward.apps.credit.soap import read
+from apps.credit.bureau import make_report
+from apps.credit.calls import Refused
+from apps.credit.credit import KINDS, PULLS
+from apps.credit.soap import read
 from onceward.errors import (
     AlreadyEnded,
     BadInput,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from onceward.apps.credit.credit import Credit
-from onceward.apps.credit.decision import Decision, Report
+from apps.credit.credit import Credit
+from apps.credit.decision import Decision, Report
 from onceward.schedule import Job
 from tests.apps.credit.envelopes import ORGANISATION, opportunity
 from tests.apps.credit.office import SETTINGS, World, ended, take
@@ -89,7 +89,7 @@ async def test_what_is_no_decision_fails_the_pull_with_the_reason(
     async with credit.app:
         job = await pulled(credit)
         assert job.state == "dead"
-        assert "onceward.apps.credit.decision:decide" in job.reason
+        assert "apps.credit.decision:decide" in job.reason
         # Once it is mended, the job goes on with the report that it has.
         id_ = (await credit.find(ORGANISATION, FIRST)).pulls[0].job
         await credit.app.queues.redrive(id_)

@@ -8,19 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from onceward.apps.credit import decision
-from onceward.apps.credit.bureau import Ask
-from onceward.apps.credit.credit import KINDS
-from onceward.apps.credit.decision import decide, read_report
-from onceward.apps.credit.salesforce import Result
-from onceward.apps.credit.settings import PREFIX, Settings
+from apps.credit import decision
+from apps.credit.__main__ import _parser as credit_parser
+from apps.credit.bureau import Ask
+from apps.credit.credit import KINDS
+from apps.credit.decision import decide, read_report
+from apps.credit.salesforce import Result
+from apps.credit.settings import PREFIX, Settings
 from onceward.cli import _parser
 from tests.console import blocks, commands
 from tests.quotes import links, statements
 from tests.server_process import ROOT
 
 GUIDE = ROOT / "docs" / "credit.md"
-FOLDER = ROOT / "onceward" / "apps" / "credit"
+FOLDER = ROOT / "apps" / "credit"
 
 
 def test_what_goes_out_and_comes_back_has_the_form_that_the_guide_shows() -> None:
@@ -55,17 +56,20 @@ def typed(path: Path) -> Iterator[list[str]]:
     for block in blocks(path, "console"):
         for command, _ in commands(block):
             words = shlex.split(command.replace("\\\n", " "), comments=True)
-            if words[0] == "onceward":
-                yield [word for word in words[1:] if word != "&"]
+            if words[0] == "onceward" or words[:3] == ["python", "-m", "apps.credit"]:
+                yield [word for word in words if word != "&"]
 
 
 def test_the_commands_of_the_guide_are_understood() -> None:
-    found = list(typed(GUIDE))
-    for words in found:
-        _parser().parse_args(words)
-    assert {words[0] for words in found} == {"demo", "serve", "credit", "dead"}
-    with pytest.raises(SystemExit):
-        _parser().parse_args([*found[0], "--no-such-option"])
+    ours = [words[1:] for words in typed(GUIDE) if words[0] == "onceward"]
+    app = [words[3:] for words in typed(GUIDE) if words[0] == "python"]
+    for parser, found in ((_parser(), ours), (credit_parser(), app)):
+        for words in found:
+            parser.parse_args(words)
+        with pytest.raises(SystemExit):
+            parser.parse_args([*found[0], "--no-such-option"])
+    assert {words[0] for words in ours} == {"serve", "dead"}
+    assert {words[0] for words in app} == {"storm", "show", "settle", "pull-again", "senders"}
 
 
 def test_the_lines_in_the_readme_are_lines_of_the_code() -> None:

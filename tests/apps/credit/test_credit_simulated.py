@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from onceward.apps.credit.bureau import make_report
-from onceward.apps.credit.credit import KINDS, NOTICES, PULLS, RESULTS, STATUS, Credit
-from onceward.apps.credit.soap import Envelope, Notification
+from apps.credit.bureau import make_report
+from apps.credit.credit import KINDS, NOTICES, PULLS, RESULTS, STATUS, Credit
+from apps.credit.soap import Envelope, Notification
 from onceward.errors import Unavailable
 from onceward.testing.simulation import SimulationFailed, simulate, simulate_many, violated
 from onceward.testing.simulation.handlers import Handlers, Outcome

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from onceward.apps.credit.bureau import make_report
-from onceward.apps.credit.calls import Refused
-from onceward.apps.credit.credit import NOTICES, STEP, Credit
+from apps.credit.bureau import make_report
+from apps.credit.calls import Refused
+from apps.credit.credit import NOTICES, STEP, Credit
 from onceward.errors import BadInput, NotDead, NotDone, Retry
 from tests.apps.credit.envelopes import ORGANISATION, opportunity
 from tests.apps.credit.office import World, ended, open_office, take

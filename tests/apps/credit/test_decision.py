@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceward.apps.credit import limits
-from onceward.apps.credit.decision import (
+from apps.credit import limits
+from apps.credit.decision import (
     Report,
     Tradeline,
     Verification,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from onceward.apps.credit import limits
-from onceward.apps.credit.deliveries import Deliveries, outcome_of
-from onceward.apps.credit.intake import Intake
-from onceward.apps.credit.outbound import write
+from apps.credit import limits
+from apps.credit.deliveries import Deliveries, outcome_of
+from apps.credit.intake import Intake
+from apps.credit.outbound import write
 from onceward.errors import Unavailable
 from tests.apps.credit.envelopes import ORGANISATION, envelope, notification, opportunity
 from tests.apps.credit.office import World, make
@@ -168,6 +168,6 @@ async def test_what_is_stored_is_acknowledged_though_counting_fails(
             async def fail(*_: Any, **__: Any) -> None:
                 raise Unavailable("away")
 
-            monkeypatch.setattr(f"onceward.apps.credit.credit.Credit.{name}", fail)
+            monkeypatch.setattr(f"apps.credit.credit.Credit.{name}", fail)
         apps.engines[0].latency_s = 61
         assert is_ack(await post(caller, envelope(1)))

@@ -18,10 +18,11 @@ import msgspec
 import pytest
 import zeep
 
+from apps.credit.__main__ import main as credit_main
+from apps.credit.bureau import make_report
+from apps.credit.outbound import write
+from apps.credit.soap import ACK
 from onceward import limits
-from onceward.apps.credit.bureau import make_report
-from onceward.apps.credit.outbound import write
-from onceward.apps.credit.soap import ACK
 from onceward.errors import OncewardError
 from tests.apps.credit.envelopes import BAD, ORGANISATION, envelope, notification, opportunity
 from tests.apps.credit.office import SECRET
@@ -83,11 +84,11 @@ def server(world: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
             "SECRET": SECRET,
             "BUREAU": f"{world}/bureau",
             "SALESFORCE": f"{world}/salesforce",
-            "DECIDE": "onceward.apps.credit.decision:decide",
+            "DECIDE": "apps.credit.decision:decide",
             "RETRY_FIRST_MS": "10",
         }.items():
             patched.setenv(f"CREDIT_{name}", text)
-        with ServerProcess(folder, "--app", "onceward.apps.credit.deployed:app") as server:
+        with ServerProcess(folder, "--app", "apps.credit.deployed:app") as server:
             yield server
 
 
@@ -126,7 +127,7 @@ def test_a_client_of_others_is_acknowledged(server: ServerProcess) -> None:
     assert client.service.notifications(**message, Notification=records) is True
     # A sender that repeats what was acknowledged in time is told of as such.
     assert client.service.notifications(**message, Notification=records) is True
-    said = Command(server).said("credit", "senders")
+    said = credit_command(server).said("senders")
     assert "(maximum)" in said
     assert "acknowledged 100" in said
     path = f"/credit/applications/{ORGANISATION}/{opportunity(number)}"
@@ -189,7 +190,7 @@ def _stream(server: ServerProcess, size_bytes: int) -> int:
 
 
 def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
-    command = Command(server)
+    command, credit = Command(server), credit_command(server)
     number = next(_numbers) + 1_000
     World.statuses[opportunity(number)] = 500
     assert post(server, envelope(number)) == (200, ACK)
@@ -204,21 +205,21 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     said = command.said("dead", "credit", "--redrive")
     assert said.startswith("1 job redriven\n1 of them had a step in doubt")
     assert _ended(server, place) == (id_, "doubt")
-    shown = command.said("credit", "show", ORGANISATION, opportunity(number))
+    shown = credit.said("show", ORGANISATION, opportunity(number))
     assert "the bureau answered 500" in " ".join(shown.split())
     [status] = [one for one in World.results if one["opportunity"] == opportunity(number)]
     assert (status["kind"], status["value"]["state"]) == ("status", "in_doubt")
     assert "the bureau answered 500" in status["value"]["reason"]
     # The bureau's office knows of the pull: so its report is entered.
-    settle = ("credit", "settle", ORGANISATION, opportunity(number), "--reason", "ticket 7")
-    line, _ = command.refused(*settle, "--done", '{"number": "B7"}')
+    settle = ("settle", ORGANISATION, opportunity(number), "--reason", "ticket 7")
+    line, _ = credit.refused(*settle, "--done", '{"number": "B7"}')
     assert "this is not a report" in line
-    said = command.said(*settle, "--done", REPORT.decode())
+    said = credit.said(*settle, "--done", REPORT.decode())
     assert said == f"Settled {id_} as made: ticket 7\n"
     assert _ended(server, place) == (id_, "done")
     assert World.pulls.count(opportunity(number)) == 1
     assert command.said("dead", "credit") == "credit has no dead letters\n"
-    shown = command.said("credit", "show", ORGANISATION, opportunity(number))
+    shown = credit.said("show", ORGANISATION, opportunity(number))
     assert "B7" in shown
     assert "as done by" in shown
     assert "ticket 7" in shown
@@ -227,23 +228,27 @@ def test_a_case_in_doubt_is_settled_by_a_person(server: ServerProcess) -> None:
     # What came later is shown beside it.
     fresher = [notification(number, "04l000000099999", Name="Another")]
     assert post(server, write(ORGANISATION, fresher)) == (200, ACK)
-    shown = command.said("credit", "show", ORGANISATION, opportunity(number))
+    shown = credit.said("show", ORGANISATION, opportunity(number))
     assert "other fields came, and were not acted on" in shown
     assert "Another" in shown
 
     # On purpose, and with a reason, it is pulled again.
-    again = ("credit", "pull-again", ORGANISATION, opportunity(number), "--reason", "wrong address")
-    assert "asked for" in command.said(*again, "--key", "ticket-9")
-    assert command.json(*again, "--key", "ticket-9")["reason"] == "wrong address"
+    again = ("pull-again", ORGANISATION, opportunity(number), "--reason", "wrong address")
+    assert "asked for" in credit.said(*again, "--key", "ticket-9")
+    assert credit.json(*again, "--key", "ticket-9")["reason"] == "wrong address"
     second, state = _ended(server, place, pulls=2)
     assert (second != id_, state) == (True, "done")
     assert World.pulls.count(opportunity(number)) == 2
-    shown = command.said("credit", "show", ORGANISATION, opportunity(number))
+    shown = credit.said("show", ORGANISATION, opportunity(number))
     assert "wrong address" in shown
-    found = command.json("credit", "show", ORGANISATION, opportunity(number))
+    found = credit.json("show", ORGANISATION, opportunity(number))
     assert found["states"] == ["done", "done"]
-    line, code = command.refused("credit", "show", ORGANISATION, opportunity(9))
+    line, code = credit.refused("show", ORGANISATION, opportunity(9))
     assert (line.endswith("[no_such_job]"), code) == (True, 2)
+
+
+def credit_command(server: ServerProcess) -> Command:
+    return Command(server, credit_main, "apps.credit")
 
 
 def get(server: ServerProcess, path: str) -> Any:
@@ -266,4 +271,4 @@ def test_settings_that_are_missing_are_told_of(tmp_path: Path) -> None:
             if name.startswith("CREDIT_"):
                 patched.delenv(name)
         with pytest.raises(OncewardError, match="CREDIT_"):
-            __import__("onceward.apps.credit.deployed")
+            __import__("apps.credit.deployed")

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from onceward.apps.credit import soap
-from onceward.apps.credit.intake import Intake
+from apps.credit import soap
+from apps.credit.intake import Intake
 from onceward.errors import BadInput, Unavailable
 from onceward.web.connections import Connections
 from tests.apps.credit.envelopes import BAD, GOOD, ORGANISATION, SESSION, envelope, opportunity

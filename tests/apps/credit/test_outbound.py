@@ -2,8 +2,8 @@
 
 from xml.etree import ElementTree
 
-from onceward.apps.credit.outbound import write, wsdl
-from onceward.apps.credit.soap import OUTBOUND
+from apps.credit.outbound import write, wsdl
+from apps.credit.soap import OUTBOUND
 
 
 def test_texts_are_escaped() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from onceward.apps.credit.processes import Child
+from apps.credit.processes import Child
 from onceward.clock import Clock
 from onceward.errors import OncewardError
 

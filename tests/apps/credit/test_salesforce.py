@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from onceward.apps.credit.salesforce import Salesforce
+from apps.credit.salesforce import Salesforce
 from onceward.web.site import Site
 from tests.web.asgi import Answer, Caller
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from onceward.apps.credit import sender, soap
-from onceward.apps.credit.sender import Answered, Chance, Plan, opportunity, send_all
+from apps.credit import sender, soap
+from apps.credit.sender import Answered, Chance, Plan, opportunity, send_all
 from tests.apps.credit.envelopes import ORGANISATION
 from tests.apps.credit.served import answering, plain
 

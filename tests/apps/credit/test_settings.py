@@ -2,10 +2,10 @@
 
 import pytest
 
+from apps.credit.credit import Credit
+from apps.credit.decision import decide
+from apps.credit.settings import Settings, load, load_decide
 from onceward import limits
-from onceward.apps.credit.credit import Credit
-from onceward.apps.credit.decision import decide
-from onceward.apps.credit.settings import Settings, load, load_decide
 from onceward.errors import OncewardError
 
 ENOUGH = {
@@ -87,7 +87,7 @@ def test_a_process_that_stops_waits_for_pulls_that_nobody_could_repeat() -> None
 
 
 def test_the_function_that_decides_is_named_by_a_setting() -> None:
-    settings = load({**ENOUGH, "CREDIT_DECIDE": "onceward.apps.credit.decision:decide"})
+    settings = load({**ENOUGH, "CREDIT_DECIDE": "apps.credit.decision:decide"})
     assert load_decide(settings.decide) is decide
 
 
@@ -96,9 +96,9 @@ def test_the_function_that_decides_is_named_by_a_setting() -> None:
     [
         ("", "set CREDIT_DECIDE to your function"),
         ("no.such.module:decide", "No module named"),
-        ("onceward.apps.credit.decision:no_such", "no attribute 'no_such'"),
-        ("onceward.apps.credit.decision", "cannot be loaded"),
-        ("onceward.apps.credit.decision:SCORE_GOOD", "is not a function"),
+        ("apps.credit.decision:no_such", "no attribute 'no_such'"),
+        ("apps.credit.decision", "cannot be loaded"),
+        ("apps.credit.decision:SCORE_GOOD", "is not a function"),
     ],
 )
 def test_a_process_that_works_needs_a_function_that_decides(path: str, why: str) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onceward.apps.credit import limits, soap
-from onceward.apps.credit.outbound import write
+from apps.credit import limits, soap
+from apps.credit.outbound import write
 from onceward.errors import BadInput, OncewardError
 from tests.apps.credit.envelopes import (
     BAD,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onceward.apps.credit import soap
+from apps.credit import soap
 from onceward.errors import BadInput
 from tests.apps.credit.envelopes import GOOD, SESSION, envelope, replaced
 

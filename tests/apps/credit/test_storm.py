@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from apps.credit.application import Application, key_of
+from apps.credit.sender import opportunity
+from apps.credit.storm import ACK_S_MAX, ORGANISATION, Course, Plan, Storm
 from onceward.app import App
-from onceward.apps.credit.application import Application, key_of
-from onceward.apps.credit.sender import opportunity
-from onceward.apps.credit.storm import ACK_S_MAX, ORGANISATION, Course, Plan, Storm
 from onceward.errors import BadInput, OncewardError
 from onceward.store.transaction import Transaction
 

@@ -1,4 +1,4 @@
-"""The demonstration, as it runs in this process or as `onceward demo` runs it."""
+"""The demonstration, as it runs in this process or as `make demo` runs it."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -16,9 +17,9 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from onceward.apps.demo.stage import Stage
-from onceward.apps.demo.storm import Plan
-from tests.server_process import ONCEWARD, environment, free_port
+from apps.demo.stage import Stage
+from apps.demo.storm import Plan
+from tests.server_process import environment, free_port
 
 
 class Shown:
@@ -80,14 +81,14 @@ def staged(folder: Path, plan: Plan) -> Iterator[Shown]:
 
 
 class Demo(Shown):
-    """One as `onceward demo` runs it, once it says that it is there."""
+    """One as `make demo` runs it, once it says that it is there."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         port = free_port()
         self.log = folder / "demo.log"
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*ONCEWARD, "demo", "--port", str(port), *options],
+                [sys.executable, "-m", "apps.demo", "--port", str(port), *options],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

@@ -5,7 +5,7 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceward.apps.demo.book import Book, Counts
+from apps.demo.book import Book, Counts
 
 KEYS = st.sampled_from("abcde")
 IDS = st.sampled_from(["1", "2"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onceward.apps.demo.crew import Kept
+from apps.demo.crew import Kept
 from onceward.clock import Clock
 from onceward.errors import OncewardError
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceward.apps.demo.crowd import choose
-from onceward.apps.tictactoe import TicTacToe
+from apps.demo.crowd import choose
+from apps.tictactoe import TicTacToe
 from onceward.tables.games import won
 
 RULES = TicTacToe()

@@ -1,7 +1,7 @@
 """The landing page is for this machine, in dev mode, and says so when its stage does not answer."""
 
+from apps.demo.landing import Landing
 from onceward.app import App
-from onceward.apps.demo.landing import Landing
 from onceward.web.auth import Auth
 from onceward.web.server import Server
 from tests.web.asgi import Caller, keyed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onceward.apps.demo.settings import Settings, load
+from apps.demo.settings import Settings, load
 from onceward.errors import OncewardError
 
 TOLD = Settings(
@@ -24,6 +24,6 @@ def test_settings_go_through_an_environment() -> None:
     "environment", [{}, {**TOLD.environment(), "DEMO_PORT": "http"}, {"DEMO_NONE": "1"}]
 )
 def test_who_starts_a_process_by_hand_is_told_what_does(environment: dict[str, str]) -> None:
-    with pytest.raises(OncewardError, match="only `onceward demo` starts this") as refused:
+    with pytest.raises(OncewardError, match="only `make demo` starts this") as refused:
         load(environment)
     assert refused.value.code == "bad_settings"

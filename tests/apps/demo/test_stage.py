@@ -12,8 +12,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from apps.demo.storm import Plan
 from onceward import cli
-from onceward.apps.demo.storm import Plan
 from tests.apps.demo.running import Demo, Shown, is_there, staged
 from tests.browser import grievances, launched, visiting
 from tests.console import blocks, commands, printed

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from onceward.apps.demo.switch import Switch
+from apps.demo.switch import Switch
 from onceward.clock import Clock
 from onceward.errors import Unavailable
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from onceward.apps.demo.settings import ORDERS, PARCELS, PULLS, Settings
-from onceward.apps.demo.systems import Pullers, declare, make_app
+from apps.demo.settings import ORDERS, PARCELS, PULLS, Settings
+from apps.demo.systems import Pullers, declare, make_app
 from onceward.errors import NotDone
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps

@@ -4,8 +4,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from onceward.apps.demo.switch import Switch
-from onceward.apps.demo.traffic import Traffic
+from apps.demo.switch import Switch
+from apps.demo.traffic import Traffic
 from onceward.client.views import Job
 from onceward.clock import Clock
 from onceward.errors import NoSuchJob, NoSuchTimer, Unavailable

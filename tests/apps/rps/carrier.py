@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
+from apps.rps.game import Game
+from apps.rps.provider import Provider, Reply
 from onceward.app import App
-from onceward.apps.rps.game import Game
-from onceward.apps.rps.provider import Provider, Reply
 from onceward.errors import NotDone
 from tests.work.apps import Apps
 

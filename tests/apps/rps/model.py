@@ -6,7 +6,7 @@ it need not read texts.
 
 from collections import Counter
 
-from onceward.apps.rps import words
+from apps.rps import words
 
 Says = list[tuple[str, str]]
 

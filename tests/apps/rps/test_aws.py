@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from onceward.apps.rps.aws import Credentials, sign
+from apps.rps.aws import Credentials, sign
 
 KEY = Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 NOW_MS = int(datetime(2015, 8, 30, 12, 36, tzinfo=UTC).timestamp() * 1_000)

@@ -4,9 +4,9 @@ from itertools import permutations
 
 import pytest
 
+from apps.rps import deliveries
+from apps.rps.deliveries import STAGE
 from onceward.app import App
-from onceward.apps.rps import deliveries
-from onceward.apps.rps.deliveries import STAGE
 from onceward.store.user_records import UserTransaction
 
 TO, SID = "+12025550101", "SM0"

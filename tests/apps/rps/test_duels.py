@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from onceward.apps.rps import words
-from onceward.apps.rps.game import Game
+from apps.rps import words
+from apps.rps.game import Game
 from onceward.tables.games import Late, Left, Moved, Outcome
 from tests.apps.rps.carrier import Carrier, Table
 from tests.schedule.cluster import virtual

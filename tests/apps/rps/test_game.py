@@ -2,7 +2,7 @@
 
 import pytest
 
-from onceward.apps.rps import words
+from apps.rps import words
 from tests.apps.rps.carrier import table
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
@@ -300,7 +300,7 @@ async def test_many_games_of_one_who_quits_are_cleared_in_several_commits() -> N
 async def test_queues_of_the_game_are_closed_to_callers() -> None:
     """A job there says by itself whose text it is, or which number is to be texted."""
     async with table() as game:
-        book = game.app.node.book
+        book = game.app.node.queue_settings
         ours = [name for name in book.names() if name.startswith("rps-")]
         assert len(ours) >= 3
         assert [name for name in ours if not book(name).internal] == []

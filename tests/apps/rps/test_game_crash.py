@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from apps.rps.game import Game
 from onceward.app import App
-from onceward.apps.rps.game import Game
 from onceward.engine.base import Engine
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.ids import Ids

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from apps.rps import rules
+from apps.rps.rules import Wrong
 from onceward.app import App
-from onceward.apps.rps import rules
-from onceward.apps.rps.rules import Wrong
 from tests.console import blocks
 from tests.quotes import links, statements
 from tests.server_process import ROOT
 
 GUIDE = ROOT / "docs" / "rps.md"
-FOLDER = ROOT / "onceward" / "apps" / "rps"
+FOLDER = ROOT / "apps" / "rps"
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onceward.apps.rps import game as game_module
-from onceward.apps.rps import rules, words
-from onceward.apps.rps.game import FAREWELLS, TEXTS, Game, outbox_of
-from onceward.apps.rps.records import ALL, scores_of, thrown_by
+from apps.rps import game as game_module
+from apps.rps import rules, words
+from apps.rps.game import FAREWELLS, TEXTS, Game, outbox_of
+from apps.rps.records import ALL, scores_of, thrown_by
 from onceward.errors import BadInput
 from tests.apps.rps.carrier import NUMBERS, Carrier, Table, table
 from tests.schedule.cluster import virtual

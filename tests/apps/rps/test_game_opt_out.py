@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from apps.rps import aws, limits, words
+from apps.rps.game import Game, outbox_of
+from apps.rps.provider import Reply
+from apps.rps.sns import Sns
+from apps.rps.twilio import Twilio
+from apps.rps.web import Web
 from onceward.app import App
-from onceward.apps.rps import aws, limits, words
-from onceward.apps.rps.game import Game, outbox_of
-from onceward.apps.rps.provider import Reply
-from onceward.apps.rps.sns import Sns
-from onceward.apps.rps.twilio import Twilio
-from onceward.apps.rps.web import Web
 from tests.apps.rps.amazon import TOPIC
 from tests.apps.rps.carrier import NUMBERS, Carrier, Table, table
 from tests.apps.rps.fakes import (

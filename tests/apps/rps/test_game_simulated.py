@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from apps.rps.game import FAREWELLS, TEXTS, Game, Text
+from apps.rps.provider import Provider, Reply
+from apps.rps.records import Line
 from onceward.app import App
-from onceward.apps.rps.game import FAREWELLS, TEXTS, Game, Text
-from onceward.apps.rps.provider import Provider, Reply
-from onceward.apps.rps.records import Line
 from onceward.keys import shown_key
 from onceward.testing.simulation import History, simulate, simulate_many, violated
 from onceward.testing.simulation.handlers import Handlers, Outcome, Outside

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceward.apps.rps import words
-from onceward.apps.rps.matching import is_same
+from apps.rps import words
+from apps.rps.matching import is_same
 
 TRIAL = "Sent from your Twilio trial account - "
 REPLIES = [

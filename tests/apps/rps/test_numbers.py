@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceward.apps.rps.numbers import normalise
+from apps.rps.numbers import normalise
 from onceward.errors import BadInput
 
 

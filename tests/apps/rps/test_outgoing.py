@@ -6,8 +6,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from onceward.apps.rps import limits
-from onceward.apps.rps.outgoing import call, fetch
+from apps.rps import limits
+from apps.rps.outgoing import call, fetch
 from onceward.errors import NotDone, Unreachable
 from tests.apps.rps.fakes import Fake, hang_up, standing
 

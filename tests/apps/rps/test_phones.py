@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from onceward.apps.rps import limits, words
-from onceward.apps.rps.game import Game
-from onceward.apps.rps.phones import OURS, Phones
-from onceward.apps.rps.provider import Reply
+from apps.rps import limits, words
+from apps.rps.game import Game
+from apps.rps.phones import OURS, Phones
+from apps.rps.provider import Reply
 from onceward.errors import NotDone
 from tests.browser import browsing, grievances
 from tests.schedule.cluster import virtual
@@ -25,7 +25,7 @@ TEXTS = "/rps/phones/texts"
 
 MODULE = """\
 import onceward
-from onceward.apps.rps import Game, Phones
+from apps.rps import Game, Phones
 
 app = onceward.App("sqlite:///rps.db")
 app.mount("/rps", Game(app, [Phones()]).site())

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceward.apps.rps import rules, words
-from onceward.apps.rps.records import Line, Player, Score, top_key, top_wins
-from onceward.apps.rps.rules import BEATS, PLAYS, Command, Wrong
-from onceward.apps.rps.spelling import fold, is_nick, plain, words_of
+from apps.rps import rules, words
+from apps.rps.records import Line, Player, Score, top_key, top_wins
+from apps.rps.rules import BEATS, PLAYS, Command, Wrong
+from apps.rps.spelling import fold, is_nick, plain, words_of
 
 ANN = Player("01A", "Ann", Line("+12025550101", "carrier"))
 BOB = Player("01B", "Bob", Line("+12025550102", "carrier"))

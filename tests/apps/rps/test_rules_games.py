@@ -2,8 +2,8 @@
 
 import pytest
 
-from onceward.apps.rps import rules, words
-from onceward.apps.rps.records import (
+from apps.rps import rules, words
+from apps.rps.records import (
     Awaited,
     Line,
     Player,
@@ -13,7 +13,7 @@ from onceward.apps.rps.records import (
     player_key,
     top_key,
 )
-from onceward.apps.rps.rules import Command, Outcome, RockPaperScissors
+from apps.rps.rules import Command, Outcome, RockPaperScissors
 from onceward.tables.games import DRAW, won
 from onceward.tables.games import match as referee
 from onceward.tables.games.match import Begun

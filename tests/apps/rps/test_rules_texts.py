@@ -2,8 +2,8 @@
 
 import pytest
 
-from onceward.apps.rps import rules, words
-from onceward.apps.rps.rules import Command, Wrong, quoted, read
+from apps.rps import rules, words
+from apps.rps.rules import Command, Wrong, quoted, read
 
 OPT_OUT = ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "REVOKE", "OPTOUT")
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from apps.rps import aws, limits, outgoing, words
+from apps.rps.game import Game
+from apps.rps.provider import Reply
+from apps.rps.sns import CONFIRMATIONS, Sns, refused
 from onceward.app import App
-from onceward.apps.rps import aws, limits, outgoing, words
-from onceward.apps.rps.game import Game
-from onceward.apps.rps.provider import Reply
-from onceward.apps.rps.sns import CONFIRMATIONS, Sns, refused
 from onceward.errors import BadInput, NotDone, Unreachable
 from tests.apps.rps.amazon import (
     CERTIFICATE,

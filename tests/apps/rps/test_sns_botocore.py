@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 
 import pytest
 
+from apps.rps import aws, outgoing
+from apps.rps.game import Game
+from apps.rps.provider import Reply
+from apps.rps.sns import Sns, refused
 from onceward.app import App
-from onceward.apps.rps import aws, outgoing
-from onceward.apps.rps.game import Game
-from onceward.apps.rps.provider import Reply
-from onceward.apps.rps.sns import Sns, refused
 from onceward.errors import NotDone
 from tests.apps.rps.amazon import TOPIC
 from tests.apps.rps.fakes import FakeSns, sns_error, standing

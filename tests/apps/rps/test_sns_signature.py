@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from onceward.apps.rps.sns_signature import (
+from apps.rps.sns_signature import (
     Envelope,
     insist_amazon,
     insist_certificate,

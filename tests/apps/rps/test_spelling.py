@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onceward.apps.rps.spelling import fold, is_nick, letters_of, plain, words_of
+from apps.rps.spelling import fold, is_nick, letters_of, plain, words_of
 
 # The first and the last of each row of characters that have no glyph.
 UNSEEN = [

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceward.apps.rps import limits
-from onceward.apps.rps.game import Game
-from onceward.apps.rps.records import nick_key
-from onceward.apps.rps.spelling import fold
-from onceward.apps.rps.twilio import FORM, Twilio, signature, spellings
+from apps.rps import limits
+from apps.rps.game import Game
+from apps.rps.records import nick_key
+from apps.rps.spelling import fold
+from apps.rps.twilio import FORM, Twilio, signature, spellings
 from onceward.errors import BadInput
 from tests.apps.rps.fakes import ACCOUNT, TOKEN
 from tests.needs import need

@@ -12,12 +12,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from apps.rps import limits, words
+from apps.rps.game import Game
+from apps.rps.outgoing import call
+from apps.rps.provider import Reply
+from apps.rps.twilio import Twilio
 from onceward.app import App
-from onceward.apps.rps import limits, words
-from onceward.apps.rps.game import Game
-from onceward.apps.rps.outgoing import call
-from onceward.apps.rps.provider import Reply
-from onceward.apps.rps.twilio import Twilio
 from onceward.errors import NotDone
 from tests.apps.rps.fakes import ACCOUNT, TOKEN, FakeTwilio, error, hang_up, standing
 from tests.needs import need
@@ -212,7 +212,7 @@ async def test_where_twilio_cannot_be_asked_a_reply_is_not_sent_again(
                 url = "http://127.0.0.1:1/"
             return await call(method, url, **options)
 
-        monkeypatch.setattr("onceward.apps.rps.twilio.call", calling)
+        monkeypatch.setattr("apps.rps.twilio.call", calling)
         twilio.answers = [twilio.keep_and_hang_up]
         job = await reply_to(app, game, "1")
         assert asked == limits.SETTLE_ASKS

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from apps.rps import limits, words
+from apps.rps.game import Game
+from apps.rps.matching import open_
+from apps.rps.provider import Reply
+from apps.rps.twilio import Twilio
 from onceward.app import App
-from onceward.apps.rps import limits, words
-from onceward.apps.rps.game import Game
-from onceward.apps.rps.matching import open_
-from onceward.apps.rps.provider import Reply
-from onceward.apps.rps.twilio import Twilio
 from onceward.errors import NotDone
 from onceward.web.auth import Auth
 from tests.apps.rps.fakes import ACCOUNT, TOKEN, FakeTwilio, hang_up, standing

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from onceward.apps.rps import words
-from onceward.apps.rps.game import Game
-from onceward.apps.rps.phones import Phones
-from onceward.apps.rps.provider import Reply
-from onceward.apps.rps.web import Web, room_of
+from apps.rps import words
+from apps.rps.game import Game
+from apps.rps.phones import Phones
+from apps.rps.provider import Reply
+from apps.rps.web import Web, room_of
 from onceward.errors import NotDone
 from onceward.web.auth import Auth, JwtKey
 from tests.apps.rps.test_phones import BOB, Handset
@@ -29,7 +29,7 @@ DOCS = Path(__file__).parents[3] / "docs/rps.md"
 
 MODULE = """\
 import onceward
-from onceward.apps.rps import Game, Phones, Web
+from apps.rps import Game, Phones, Web
 
 app = onceward.App("sqlite:///rps.db")
 app.mount("/rps", Game(app, [Phones(), Web()], throw_s=600).site())

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from onceward.apps.rps import rules, words
-from onceward.apps.rps.records import Score
+from apps.rps import rules, words
+from apps.rps.records import Score
 
 ONE_TEXT_CHARS = 160
 FIXED = [

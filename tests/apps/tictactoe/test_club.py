@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
+from apps.tictactoe import Club
 from onceward import tokens
-from onceward.apps.tictactoe import Club
 from tests.browser import browsing, grievances
 from tests.schedule.cluster import virtual
 from tests.server_process import ROOT, ServerProcess
 from tests.web.asgi import Caller, serving
 from tests.work.apps import Apps
 
-FOLDER = ROOT / "onceward" / "apps" / "tictactoe"
+FOLDER = ROOT / "apps" / "tictactoe"
 SECRET = "a secret of more than thirty-two bytes"
 MODULE = """\
 import onceward
-from onceward.apps.tictactoe import Club
+from apps.tictactoe import Club
 
 app = onceward.App("sqlite:///club.db")
 patient = {"turn_ms": 600_000, "grace_ms": 600_000, "break_ms": 0}

@@ -11,7 +11,7 @@ from tests.apps.rps.test_game_docs import statements
 from tests.console import blocks
 from tests.server_process import ROOT
 
-FOLDER = ROOT / "onceward" / "apps" / "tictactoe"
+FOLDER = ROOT / "apps" / "tictactoe"
 GUIDE = ROOT / "docs" / "tictactoe.md"
 
 

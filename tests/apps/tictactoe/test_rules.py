@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onceward.apps.tictactoe.rules import LINES, Board, TicTacToe
+from apps.tictactoe.rules import LINES, Board, TicTacToe
 from onceward.tables.games import DRAW, Begun, Moved, replay, won
 
 GAME = TicTacToe()

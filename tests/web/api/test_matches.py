@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from onceward.apps.tictactoe.rules import TicTacToe
+from apps.tictactoe.rules import TicTacToe
 from onceward.tables.games import Rules
 from tests.schedule.cluster import virtual
 from tests.tables.games.playing import Guess

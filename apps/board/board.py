@@ -1,0 +1,264 @@
+"""Boards as an application: the page, a room for each board, and a ticket for each guest.
+
+Whoever opens the page of a board is a guest with a name. The ticket is a token for the room of that
+board alone. Its user is the name and something at random behind it, since two may have the same
+name; each tab has a ticket of its own, and so a cursor of its own.
+
+The first visitor of a name creates its board. Visitors have no credentials, so the number of boards
+that they create is limited, and those boards expire. Boards that the application names or creates
+itself do neither count nor expire.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from apps.board import limits
+from apps.board.shapes import SHAPES
+from onceward import tokens
+from onceward.app import App
+from onceward.callers import Caller
+from onceward.errors import BadInput, NoSuchRoom, OncewardError
+from onceward.store.user_records import UserTransaction
+from onceward.web.auth import Auth, JwtKey
+from onceward.web.bodies import parse
+from onceward.web.http import Request, Response
+from onceward.web.pages import Pages
+from onceward.web.routes import Route
+from onceward.web.server import insist_dev
+from onceward.web.site import Site
+
+_PAGES = Pages(files("apps.board").joinpath("page"))
+_PAGE = "board.html"
+_FRONT = "welcome"
+_PREFIX = "board/"
+_OF_VISITOR = {"visitor": True}
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_DEV = "dev:"
+# Between a guest's name and what makes it unique.
+_MARK = "~"
+_UNIQUE_CHARS = 8
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What a page asks a ticket with."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
+    token: Annotated[str, Meta(max_length=limits.TOKEN_CHARS_MAX)] = ""
+    """The one before: so the guest stays the same."""
+
+
+class Ticket(msgspec.Struct):
+    """What lets a guest into a board."""
+
+    token: str
+    user: str
+    room: str
+
+
+class Board:
+    """All boards of an application, below the prefix where `site` is mounted."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        key: JwtKey | None = None,
+        keep: int = limits.KEEP_STEPS,
+        named: Iterable[str] = (_FRONT,),
+        boards_max: int = limits.BOARDS_MAX,
+        idle_ms: int = limits.IDLE_MS,
+        empty_ms: int = limits.EMPTY_MS,
+    ) -> None:
+        """The boards of an application.
+
+        Args:
+            key: Signs the tickets (HS256); has to be one of the server's keys. Without one the
+                boards are for dev mode, on this machine alone.
+            keep: How many steps the slider reaches back.
+            named: Boards that neither count nor expire.
+            boards_max: How many other boards visitors may create.
+            idle_ms: How long such a board lasts without a change.
+            empty_ms: How long it lasts without a change while it has no notes.
+
+        Raises:
+            OncewardError: With the code `bad_settings`.
+        """
+        if key is not None and key.algorithm != "HS256":
+            raise OncewardError(
+                f"tickets are signed with a secret, by HS256, not {key.algorithm}",
+                code="bad_settings",
+            )
+        self.app = app
+        self._key = key
+        self._keep = keep
+        self._named = {_room(name) for name in named}
+        self._boards_max = boards_max
+        self._idle_ms, self._empty_ms = idle_ms, empty_ms
+        self._creating = asyncio.Lock()
+        self._sweep_ms = 0
+        """When to look for expired boards next …"""
+        self._swept = ""
+        """… and behind which one."""
+        self._auth = None if key is None else Auth(jwt_keys=[key])
+
+    def site(self) -> Site:
+        """What to mount, below a prefix of one word: `app.mount("/board", board.site())`."""
+        return Site(
+            [
+                Route("GET", "", self.front, "Leads to a board for all", public=True),
+                Route("GET", "/", self.front, "Leads to a board for all", public=True),
+                Route("GET", "/{name}", self.page, "A board", public=True),
+                *_PAGES.routes({"/page/{file}": "{file}"}, "What its page needs"),
+                Route(
+                    "POST",
+                    "/{name}/ticket",
+                    self.ticket,
+                    "Lets a guest in",
+                    takes=Asked,
+                    gives=Ticket,
+                    public=True,
+                ),
+            ]
+        )
+
+    async def front(self, site: Any, request: Request) -> Response:
+        return Response.elsewhere(f"{request.scope.get('root_path', '').rstrip('/')}/{_FRONT}")
+
+    async def page(self, site: Any, request: Request) -> Response:
+        _named(request)
+        return _PAGES.answer(_PAGE)
+
+    async def ticket(self, site: Any, request: Request) -> Response:
+        """Let a guest in: the room is there, and the token is good for that room."""
+        if self._key is None:
+            insist_dev(request)
+        room = _room(_named(request))
+        asked = parse(await request.body(limits.REQUEST_BYTES_MAX), Asked)
+        guest = self._known(asked.token) or self._guest(asked.name)
+        user = Caller("user", "" if self._key is None else self._key.label, guest).user
+        if self.app.store.clock.now_ms() >= self._sweep_ms:
+            await self._sweep()
+        if not await self.app.run(lambda tx: self._exists(tx, room)):
+            await self._create(room, user)
+        return Response.of(Ticket(self._token(guest, room), user, room))
+
+    async def _exists(self, tx: UserTransaction, room: str) -> bool:
+        try:
+            await self.app.rooms.info(tx, room)
+        except NoSuchRoom:
+            return False
+        return True
+
+    async def _create(self, room: str, user: str) -> None:
+        """Create a board for a visitor; idempotent. Raises `too_many_rooms`."""
+
+        async def fn(tx: UserTransaction) -> None:
+            if await self._exists(tx, room):
+                return
+            meta = {} if room in self._named else _OF_VISITOR
+            if meta and await self._count(tx) >= self._boards_max:
+                raise OncewardError(
+                    f"cannot create the board {room.removeprefix(_PREFIX)!r}: there are "
+                    f"{self._boards_max} boards already; open an existing one",
+                    code="too_many_rooms",
+                )
+            rooms = self.app.rooms
+            await rooms.create(tx, room, by=user, meta=meta, schemas=SHAPES, keep=self._keep)
+
+        # One at a time: a commit does not notice boards that others create meanwhile.
+        async with self._creating:
+            await self.app.run(fn)
+
+    async def _count(self, tx: UserTransaction) -> int:
+        """How many boards of visitors there are, as far as that matters."""
+        total, after = 0, ""
+        while total < self._boards_max:
+            found, after = await self.app.rooms.find(
+                tx, prefix=_PREFIX, meta=_OF_VISITOR, after=after
+            )
+            total += len(found)
+            if not after:
+                break
+        return total
+
+    async def _sweep(self) -> None:
+        """Remove expired boards, of the next few: so a ticket does not wait for all of them."""
+        self._sweep_ms = self.app.store.clock.now_ms() + limits.SWEEP_MS
+        found, self._swept = await self.app.run(
+            lambda tx: self.app.rooms.find(
+                tx,
+                prefix=_PREFIX,
+                meta=_OF_VISITOR,
+                after=self._swept,
+                most=limits.SWEEP_BOARDS,
+            )
+        )
+        for room, _ in found:
+            if not self.app.hub.members(room):
+                await self.app.run(lambda tx, room=room: self._expire(tx, room))  # type: ignore[misc]
+
+    async def _expire(self, tx: UserTransaction, room: str) -> None:
+        rooms = self.app.rooms
+        try:
+            changed_ms = (await rooms.info(tx, room)).made_ms
+            for entry in await rooms.newest(tx, room, 1, 1):
+                changed_ms = entry.at_ms
+            idle_ms = tx.now_ms - changed_ms
+            if idle_ms < min(self._idle_ms, self._empty_ms):
+                return
+            if idle_ms >= self._idle_ms or not await rooms.list(tx, room, "notes"):
+                await rooms.remove(tx, room)
+        except NoSuchRoom:
+            pass  # another node was faster
+
+    def _guest(self, name: str) -> str:
+        name = " ".join(name.replace(_MARK, " ").split())
+        if not name or not name.isprintable():
+            raise BadInput("a guest's name is text that can be read", code="bad_name")
+        return f"{name}{_MARK}{self.app.store.ids.new()[-_UNIQUE_CHARS:]}"
+
+    def _known(self, token: str) -> str:
+        """The guest of an earlier ticket; empty if it is none, or too old."""
+        if self._auth is None:
+            guest = token.removeprefix(_DEV)
+        else:
+            try:
+                guest = self._auth.caller(f"Bearer {token}", self.app.store.clock.now_ms()).name
+            except BadInput:
+                return ""
+        return guest if _MARK in guest else ""
+
+    def _token(self, guest: str, room: str) -> str:
+        if self._key is None:
+            return f"{_DEV}{guest}"
+        return tokens.sign(
+            self._key.key,
+            user=guest,
+            write=[room],
+            expires_s=limits.TICKET_MS // 1000,
+            audience=self._key.audience,
+            issuer=self._key.issuer,
+            key_id=self._key.id,
+            clock=self.app.store.clock,
+        )
+
+
+def _room(name: str) -> str:
+    return f"{_PREFIX}{name}"
+
+
+def _named(request: Request) -> str:
+    """The name of the board in the path. Raises `BadInput`."""
+    name = request.parameters["name"]
+    if len(name) > limits.NAME_CHARS_MAX or not _NAME.fullmatch(name):
+        raise BadInput(
+            f"a board's name has 1 to {limits.NAME_CHARS_MAX} small letters, digits and hyphens",
+            code="not_found",
+        )
+    return name

@@ -1,0 +1,131 @@
+"""An example bureau: slow, out of order at times, and it counts its pulls.
+
+It stands for the service that applicants' credit is pulled from. With keys, a request whose
+`Idempotency-Key` is known gets the first one's report; without, every request is a pull more.
+"""
+
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from apps.credit.decision import Report, Tradeline, Verification
+from onceward.clock import Clock
+from onceward.web.bodies import parse
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+
+
+class Ask(msgspec.Struct, omit_defaults=True):
+    """A pull is asked for."""
+
+    reference: str
+    applicant: dict[str, Any] = {}
+
+
+class Stats(msgspec.Struct):
+    """What has happened so far."""
+
+    asked: int = 0
+    refused: int = 0
+    """Asked at a bad time: nothing was pulled."""
+    repeated: int = 0
+    """Known by their keys."""
+    lost: int = 0
+    """Pulls of which the answer was an error all the same."""
+    begun: int = 0
+    under_way: int = 0
+    done: int = 0
+    references: int = 0
+    most: int = 0
+    """The most pulls of one reference."""
+
+
+class Bureau:
+    """Pulls credit."""
+
+    def __init__(
+        self,
+        fraction: Callable[[], float],
+        *,
+        clock: Clock | None = None,
+        pull_s: float = 0.0,
+        keys: bool = False,
+        failing: float = 0.0,
+    ) -> None:
+        """`fraction` is chance: `failing` is the share of requests that fail, before anything
+        was pulled or, where keys allow to ask again, after it."""
+        self.stats = Stats()
+        self.pulls: dict[str, list[Report]] = {}
+        """All that were begun, by reference; they count however the request ends."""
+        self._fraction = fraction
+        self._clock = clock or Clock()
+        self._pull_s = pull_s
+        self._keys = keys
+        self._failing = failing
+        self._known: dict[str, Report | None] = {}
+        """By key; None while it is under way."""
+
+    async def pull(self, request: Request) -> Response:
+        ask = parse(await request.body(), Ask)
+        self.stats.asked += 1
+        key = request.header(b"idempotency-key") if self._keys else None
+        if key in self._known:
+            self.stats.repeated += 1
+            known = self._known[key]
+            return _busy(409) if known is None else Response.of(known)
+        if self._fraction() < self._failing:
+            self.stats.refused += 1
+            return _busy(503)
+        report = self._begin(ask.reference)
+        if key is not None:
+            self._known[key] = None
+        await self._clock.sleep(self._pull_s * (1 + self._fraction() / 10))
+        self.stats.under_way -= 1
+        self.stats.done += 1
+        if key is not None:
+            self._known[key] = report
+            if self._fraction() < self._failing:
+                self.stats.lost += 1
+                return Response(500, b"{}")
+        return Response.of(report)
+
+    async def ask(self, request: Request) -> Response:
+        """What a person is told who calls the office: all pulls of a reference."""
+        return Response.of(self.pulls.get(request.parameters["reference"], []))
+
+    async def tell(self, request: Request) -> Response:
+        return Response.of(self.stats)
+
+    def _begin(self, reference: str) -> Report:
+        self.stats.begun += 1
+        self.stats.under_way += 1
+        report = make_report(reference, f"B{self.stats.begun:06d}")
+        pulls = self.pulls.setdefault(reference, [])
+        pulls.append(report)
+        self.stats.references = len(self.pulls)
+        self.stats.most = max(self.stats.most, len(pulls))
+        return report
+
+    @property
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/bureau/pulls", lambda _, r: self.pull(r), "Pull credit"),
+            Route("GET", "/bureau/pulls/{reference}", lambda _, r: self.ask(r), "Ask the office"),
+            Route("GET", "/bureau", lambda _, r: self.tell(r), "What has happened"),
+        ]
+
+
+def make_report(reference: str, number: str) -> Report:
+    """The report of an applicant: the same person has the same history."""
+    chance = crc32(reference.encode())
+    lines = [
+        Tradeline("card", float(chance % 7_000), 8_000.0, 30 * (chance % 5)),
+        Tradeline("loan", float(chance % 15_000), 20_000.0),
+    ]
+    return Report(number, 550 + chance % 250, lines, Verification(True, chance % 10 != 0))
+
+
+def _busy(status: int) -> Response:
+    return Response(status, b'{"error": "not now"}', headers=[(b"retry-after", b"1")])

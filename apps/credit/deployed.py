@@ -1,0 +1,15 @@
+"""Credit intake by the settings in the environment, to be served and worked.
+
+onceward serve --app apps.credit.deployed:app
+onceward work apps.credit.deployed:app
+"""
+
+import os
+
+from apps.credit.credit import Credit
+from apps.credit.intake import Intake
+from apps.credit.settings import load
+
+credit = Credit(load(os.environ))
+intake = Intake(credit)
+app = credit.app

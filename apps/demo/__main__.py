@@ -1,0 +1,106 @@
+"""Run the demonstration: all applications on one server, with a page to try and to break them.
+
+python -m apps.demo --port 8081
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from apps import command
+from apps.demo.stage import Stage
+from apps.demo.storm import Plan
+from onceward.errors import BadInput, OncewardError
+from onceward.server_key import new_key
+from onceward.web.serve import listen
+
+_APPLICATIONS, _APPLICATIONS_MAX = 60, 500
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code."""
+    demo = argparse.ArgumentParser(
+        prog="apps.demo",
+        description="Run a server with five applications and two workers on this machine alone, "
+        "with a page that leads through them: play, set a timer, share a board; kill a worker, "
+        "send everything ten times, pull the plug on the server. Counters outside the server tell "
+        "whether anything was lost or doubled. Ctrl-C ends all of it.",
+        epilog="example: python -m apps.demo --port 8081",
+    )
+    demo.add_argument("--port", type=int, default=8080, help="of the page; 0 takes any (8080)")
+    demo.add_argument("--folder", help="where to keep everything; else it goes when this ends")
+    demo.add_argument(
+        "--traffic",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether orders, timers, bots and cursors come by themselves from the start",
+    )
+    demo.add_argument(
+        "--applications",
+        type=int,
+        default=_APPLICATIONS,
+        metavar="N",
+        help=f"how many credit applications the storm of the page has ({_APPLICATIONS})",
+    )
+    demo.set_defaults(run=_demo)
+    return command.run(demo, argv)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    if not 1 <= arguments.applications <= _APPLICATIONS_MAX:
+        raise BadInput(f"--applications is 1 to {_APPLICATIONS_MAX}, not {arguments.applications}")
+    with ExitStack() as stack:
+        if arguments.folder is None:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="onceward-demo-")))
+        else:
+            folder = _made(arguments.folder)
+        try:
+            with listen("127.0.0.1", arguments.port) as listening:
+                port: int = listening.getsockname()[1]
+        except OncewardError as error:
+            raise OncewardError(
+                f"{error.message}; --port (or make demo PORT=8081) takes another one",
+                code=error.code,
+            ) from error
+        plan = Plan(applications=arguments.applications)
+        key = new_key() if arguments.folder is None else ""
+        stage = Stage(port, folder, traffic=arguments.traffic, plan=plan, server_key=key)
+        asyncio.run(_show(stage))
+        print(f"Everything has ended: {stage.summary()}")
+    return 0
+
+
+def _made(folder: str) -> Path:
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OncewardError(f"--folder cannot be used: {error}", code="bad_settings") from error
+    return Path(folder)
+
+
+async def _show(stage: Stage) -> None:
+    """Until SIGINT or SIGTERM."""
+
+    def announce(url: str, link: str) -> None:
+        print(f"Open {url} in a browser: five applications to try, and to break.")
+        print(f"  {link} opens the console, once")
+        print(f"  {url}/docs shows the API; Ctrl-C ends everything", flush=True)
+
+    def announce_again(link: str) -> None:
+        print(f"The server has started again: {link} opens the console, once", flush=True)
+
+    running = asyncio.create_task(stage.run(announce, announce_again))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    await asyncio.wait([running])
+    if not running.cancelled():
+        running.result()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

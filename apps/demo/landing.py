@@ -1,0 +1,86 @@
+"""The landing page: where a newcomer begins. What it shows and does is the stage's business: to it
+questions and orders are passed on, for pages of this server on this machine alone."""
+
+from importlib.resources import files
+from typing import Any
+
+import aiohttp
+
+from onceward.errors import Unavailable
+from onceward.web.auth import DEVELOPER
+from onceward.web.http import Request, Response, problem
+from onceward.web.pages import ISOLATED, Pages
+from onceward.web.routes import Route
+from onceward.web.server import insist_dev
+from onceward.web.sessions import insist_own_page
+from onceward.web.site import Site
+
+TOKEN = "onceward-demo"  # noqa: S105
+"""The header in which the page repeats what it was told with the state: other sites cannot read it,
+and cannot send it."""
+_PAGES = Pages(files("apps.demo").joinpath("page"), ISOLATED)
+_ORDER_BYTES_MAX = 1_000
+_ANSWER_S = 10.0
+
+
+class Landing:
+    """The page, and the way from it to the stage."""
+
+    def __init__(self, control: str) -> None:
+        """`control` is the address of the stage, which no page hears of."""
+        self._control = control
+
+    def front(self) -> Site:
+        """The front page of the server."""
+        return Site(_PAGES.routes({"/": "demo.html"}, "The landing page"))
+
+    def site(self) -> Site:
+        """What the page needs, below a prefix."""
+        return Site(
+            [
+                Route("GET", "/state", self._state, "How all of it goes", public=True),
+                Route("POST", "/do", self._do, "Break something", public=True),
+                Route("POST", "/console", self._console, "A way into the console", public=True),
+                *_PAGES.routes({"/{file}": "{file}"}, "A file of the page"),
+            ]
+        )
+
+    async def _state(self, site: Any, request: Request) -> Response:
+        _insist_ours(request)
+        return await self._ask("GET", "/state")
+
+    async def _do(self, site: Any, request: Request) -> Response:
+        _insist_ours(request)
+        token = request.header(TOKEN.encode()) or ""
+        body = await request.body(_ORDER_BYTES_MAX)
+        return await self._ask("POST", "/do", body, {TOKEN: token})
+
+    async def _console(self, site: Any, request: Request) -> Response:
+        """A link that signs in once. Whoever may ask for it may do all that the console does."""
+        _insist_ours(request)
+        await request.body(_ORDER_BYTES_MAX)
+        link = request.scope["onceward"].sessions.link(DEVELOPER, "dev")
+        return Response.of({"address": f"/console#enter={link}"})
+
+    async def _ask(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> Response:
+        timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
+        sent = {**(headers or {}), **({"content-type": "application/json"} if body else {})}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.request(method, self._control + path, data=body, headers=sent) as said,
+            ):
+                answer = Response(said.status, await said.read(), said.content_type.encode())
+        except (aiohttp.ClientError, TimeoutError):
+            away = "the demonstration does not answer: is it ending?"
+            return problem(Unavailable(away, code="node_stopped"))
+        answer.headers.append(ISOLATED[-1])
+        return answer
+
+
+def _insist_ours(request: Request) -> None:
+    """Raise `BadInput` unless a page of this server asks, or a program of this machine."""
+    insist_dev(request)
+    insist_own_page(request)

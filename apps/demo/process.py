@@ -1,0 +1,80 @@
+"""The processes of the demonstration, as the stage starts them: the server, and workers.
+
+python -m apps.demo.process server
+python -m apps.demo.process worker NAME
+
+Each says one line when it is ready. It ends when it is told to, and when its parent is gone.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from time import sleep
+
+from apps.demo.settings import Settings, load
+from onceward.errors import OncewardError
+
+_LOOK_S = 0.5
+_DRAIN_S = 1.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Be one of them; returns the exit code."""
+    role, *rest = arguments
+    try:
+        settings = load(os.environ)
+        threading.Thread(target=_watch, args=(settings.parent,), daemon=True).start()
+        if role == "server":
+            _serve(settings)
+        else:
+            _work(settings, *rest)
+    except OncewardError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.kind.exit
+    return 0
+
+
+def _watch(parent: int) -> None:
+    """End this process when its parent is gone, even if that had no time to say so."""
+    while os.getppid() == parent:
+        sleep(_LOOK_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _serve(settings: Settings) -> None:
+    from onceward.web.serve import serve  # here: a worker does not need it
+    from onceward.web.settings import Settings as ServerSettings
+
+    links: list[str] = []
+    served = ServerSettings(
+        app="apps.demo.served:app",
+        port=settings.port,
+        drain_s=_DRAIN_S,
+        log_level="warning",
+    )
+    serve(served, lambda url: _say(links[0]), links.append)
+
+
+def _work(settings: Settings, name: str) -> None:
+    from apps.demo.worker import work
+
+    async def run() -> None:
+        working = asyncio.create_task(work(settings, name, lambda: _say(name)))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
+        await asyncio.wait([working])
+        if not working.cancelled():
+            working.result()
+
+    asyncio.run(run())
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,24 @@
+"""The shop: an order becomes a parcel in one commit. Workers over HTTP bring it to the carrier."""
+
+from apps.demo.settings import ORDERS, PARCELS
+from onceward.app import App
+from onceward.work.job import Job
+
+_ATTEMPTS = 50
+_RETRY_MS = 300
+_NAME_CHARS_MAX = 100
+
+
+def open_shop(app: App) -> None:
+    """Let an application take orders, before it starts."""
+    quick = {"attempts_max": _ATTEMPTS, "retry_first_ms": _RETRY_MS, "retry_max_ms": _RETRY_MS}
+    app.queue(PARCELS, internal=True, remote_work=True, **quick)
+
+    @app.handler(ORDERS, lease_s=2.0, **quick)
+    async def sell(job: Job) -> dict[str, str]:
+        """The parcel is there if the order is done, and not otherwise: it is one commit. Were an
+        order done twice, there would be two parcels, and the carrier would tell."""
+        told = job.body if isinstance(job.body, dict) else {}
+        order = str(told.get("order") or job.id)[:_NAME_CHARS_MAX]
+        parcel = await job.send(PARCELS, {"order": order})
+        return {"order": order, "parcel": parcel}

@@ -1,0 +1,98 @@
+"""All systems as one application on one embedded database."""
+
+from typing import Any
+
+from apps.board import Board
+from apps.credit import calls
+from apps.credit.credit import Credit
+from apps.credit.decision import decide
+from apps.credit.intake import Intake
+from apps.credit.settings import Settings as CreditSettings
+from apps.credit.storm import ORGANISATION
+from apps.demo.landing import Landing
+from apps.demo.settings import BOTS, PULLS, Settings
+from apps.demo.shop import open_shop
+from apps.rps import Game, Phones, Web
+from apps.tictactoe import Club
+from apps.tictactoe.club import TABLES
+from onceward.app import App
+from onceward.errors import NotDone
+
+_THROW_S = 600.0
+_LEASE_S = 2.0
+_DRAIN_S = 1.0
+_PULLS_AT_ONCE = 64
+_ATTEMPTS = 100
+
+
+def make_app(settings: Settings) -> App:
+    """The application of the server."""
+    key = settings.server_key or None
+    app = App(settings.database, name="demo", drain_s=_DRAIN_S, server_key=key)
+    declare(app, settings)
+    return app
+
+
+def declare(app: App, settings: Settings) -> None:
+    """Let an application be all of it, before it starts."""
+    open_shop(app)
+    game = Game(app, [Phones(), Web()], throw_s=_THROW_S)
+    app.mount("/rps", game.site())
+    club = Club(app, {**TABLES, BOTS: {"turn_ms": 30_000, "grace_ms": 20_000}})
+    app.mount("/tictactoe", club.site())
+    app.mount("/board", Board(app).site())
+    _take_credit(app, settings)
+    landing = Landing(settings.control)
+    app.mount("/", landing.front())
+    app.mount("/demo", landing.site())
+
+
+def _take_credit(app: App, settings: Settings) -> None:
+    """Take credit applications in, and leave the pulls to workers."""
+    app.queue(
+        PULLS,
+        attempts_max=_ATTEMPTS,
+        retry_first_ms=200,
+        retry_max_ms=500,
+        internal=True,
+        remote_work=True,
+    )
+    told = CreditSettings(
+        organisations=(ORGANISATION,),
+        secret=settings.secret,
+        bureau=f"{settings.outside}/bureau/pulls",
+        bureau_keys=True,
+        salesforce=f"{settings.outside}/salesforce/results",
+        lease_s=_LEASE_S,
+        concurrency=_PULLS_AT_ONCE,
+        retry_first_ms=200,
+    )
+    Intake(Credit(told, app, Pullers(app), decide))
+
+
+class Pullers:
+    """The outside of credit intake: a pull is a job for a worker, one for its key."""
+
+    deliver = staticmethod(calls.deliver)
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def pull(
+        self,
+        url: str,
+        reference: str,
+        fields: dict[str, Any],
+        *,
+        key: str | None,
+        timeout_s: float,
+        authorization: str = "",
+    ) -> Any:
+        """The report that a worker brings. Asked again under the same key, it is the same job.
+        Raises `NotDone` if it is given up."""
+        asked = {"reference": reference, "fields": fields}
+        receipt = await self._app.accept(PULLS, asked, key=key)
+        job = await self._app.wait(receipt.id)
+        if job.state != "done":
+            raise NotDone(f"the pull is {job.state}: {job.reason}")
+        return job.result

@@ -1,0 +1,39 @@
+"""What a worker does, over HTTP: it brings parcels to the carrier, and pulls credit. Killed in the
+middle, its jobs are others' when their leases run out; the outside knows them by their ids."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from apps.credit import calls
+from apps.demo.settings import PARCELS, PULLS, Settings
+from onceward.client import Client
+from onceward.client.views import Claim
+
+_LEASE_S = 1.0
+_PACKING_S = 0.2
+_PULL_S_MAX = 60.0
+_AT_ONCE = 8
+
+
+async def work(settings: Settings, name: str, announce: Callable[[], None]) -> None:
+    """Work until cancelled. `announce` hears when it begins."""
+
+    async def bring(claim: Claim) -> str:
+        await client.clock.sleep(_PACKING_S)
+        return await calls.deliver(f"{settings.outside}/carrier", claim.id, claim.body)
+
+    async def pull(claim: Claim) -> Any:
+        return await calls.pull(
+            f"{settings.outside}/bureau/pulls",
+            claim.body["reference"],
+            claim.body["fields"],
+            key=claim.id,
+            timeout_s=_PULL_S_MAX,
+        )
+
+    async with Client(settings.server) as client:
+        told = {"concurrency": _AT_ONCE, "lease_s": _LEASE_S, "name": name}
+        crew = [client.worker(PARCELS, bring, **told), client.worker(PULLS, pull, **told)]
+        announce()
+        await asyncio.gather(*[worker.run() for worker in crew])

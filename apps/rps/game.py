@@ -1,0 +1,376 @@
+"""The game as an application: texts come in once, are played in order, and are replied to.
+
+A text is a job of the queue `rps-texts`, whose dedupe key is the provider's id for it and whose
+order key is the player's number. What it changes, and its replies, are one commit with its end.
+A reply is a job of the provider's outbox: never lost, never there for work that was rolled
+back, and with one id for ever. What was thrown is refereed, clocked and logged as a match.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from apps.rps import limits, rules, words
+from apps.rps.duels import Duels
+from apps.rps.numbers import normalise
+from apps.rps.provider import Provider, Reply
+from apps.rps.records import (
+    ALL,
+    TOP,
+    Awaited,
+    Consent,
+    Line,
+    Player,
+    Score,
+    Thrown,
+    awaiting,
+    consent_key,
+    nick_key,
+    player_key,
+    scores_of,
+    thrown_by,
+)
+from apps.rps.rules import Command, Outcome, RockPaperScissors, Wrong
+from apps.rps.spelling import fold, is_nick
+from onceward.app import App
+from onceward.errors import BadInput
+from onceward.keys import Key
+from onceward.limits import SCAN_RECORDS_MAX
+from onceward.store.user_records import UserTransaction
+from onceward.tables.games import Match
+from onceward.web.site import Site
+from onceward.work.inbox import Receipt
+from onceward.work.job import Job
+
+TEXTS = "rps-texts"
+FAREWELLS = "rps-farewells"
+_SHOWN = limits.LISTED_MAX
+# Players wait: what a node was at when it died is soon taken over.
+_LEASE_S = 10.0
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A text that a player has sent."""
+
+    line: Line
+    text: str
+    keyword: str = ""
+    """The kind of keyword that the provider has recognised and replied to: a key of `KEYWORDS`."""
+
+
+class Farewell(msgspec.Struct, frozen=True):
+    """A player who has left, whose games are to be cleared away."""
+
+    player: Player
+
+
+class Game:
+    """Rock, paper, scissors on an application, before that starts; play it by `accept`."""
+
+    def __init__(
+        self,
+        app: App,
+        providers: Iterable[Provider],
+        *,
+        country: str = "",
+        throw_s: float | None = None,
+    ) -> None:
+        """`country` is the calling code of numbers that come without one. `throw_s` is how long
+        one may take to throw back, before one loses; without it, as long as one likes. Raises
+        `BadInput`."""
+        self.app = app
+        self.country = country
+        self.duels = Duels(app, throw_s)
+        app.game(RockPaperScissors(), late=self._late)
+        self.providers = {provider.name: provider for provider in providers}
+        # A provider may send a text again at any time: what it was is known for ever. Another
+        # text under the same id would be the provider's mistake, and is noted, not refused.
+        play = app.handler(
+            TEXTS,
+            lease_s=_LEASE_S,
+            attempts=5,
+            retry_max_ms=5_000,
+            key_retention_ms=None,
+            mismatch="record",
+            internal=True,
+        )
+        play(self._play)
+        app.handler(FAREWELLS, lease_s=_LEASE_S, attempts=20, internal=True)(self._clear)
+        for provider in self.providers.values():
+            provider.join(self)
+            app.outbox(
+                outbox_of(provider.name),
+                policy="hold",
+                ask=self._ask if provider.asks else None,
+                lease_s=_LEASE_S,
+                attempts=12,
+                rate=provider.rate,
+                internal=True,
+            )(self._send)
+
+    async def accept(
+        self,
+        via: str,
+        id_: str,
+        sender: str,
+        text: str,
+        *,
+        ours: str = "",
+        keyword: str = "",
+        tx: Any = None,
+    ) -> Receipt:
+        """Take in a text that a provider has delivered under an id: durable when this returns,
+        and played once, however often it comes. `keyword` is STOP, START or HELP if the provider
+        has recognised and answered such a word. Raises `BadInput` for what is no number."""
+        if via not in self.providers:
+            raise BadInput(f"no provider {via!r} delivers texts here")
+        line = Line(self.providers[via].address(sender), via, ours)
+        body = msgspec.to_builtins(Text(line, text[: limits.TEXT_CHARS_MAX], keyword))
+        return await self.app.accept(TEXTS, body, key=id_, caller=via, order_key=line.phone, tx=tx)
+
+    def number(self, text: str) -> str:
+        """A phone number in the form that tells players apart. Raises `BadInput`."""
+        return normalise(text, self.country)
+
+    # Handlers.
+
+    async def _play(self, job: Job) -> dict[str, Any]:
+        text = msgspec.convert(job.body, Text)
+        command = rules.read(rules.KEYWORDS.get(text.keyword, text.text))
+        outcome = await self._options(job.tx, text, command)
+        if outcome is not None:
+            pass
+        elif isinstance(command, Wrong):
+            outcome = Outcome(says=[(text.line, command.reply)])
+        else:
+            outcome = await decide(job.tx, text.line, command, job.id, self.duels)
+        return await self._carry_out(job, outcome)
+
+    async def _options(
+        self, tx: UserTransaction, text: Text, command: Command | Wrong
+    ) -> Outcome | None:
+        """What comes of a text by the rules of carriers: opting out and in, and no reply to a
+        phone that has opted out. None: the text is for the game."""
+        line = text.line
+        if not line.is_phone:
+            return None
+        out = await is_out(tx, line.phone)
+        name = command.name if isinstance(command, Command) else ""
+        if name == "start":
+            return rules.opt_in(line, out, tx.now_ms, reply=not text.keyword)
+        if out or text.keyword == "HELP":
+            return Outcome()
+        if name == "quit":
+            knows = self.providers[line.via].answers_keywords and rules.is_bare(text.text, name)
+            me = await tx.get(player_key(line.phone), Player)
+            confirm = not text.keyword and not knows
+            return rules.opt_out(line, me, await _wins(tx, me), tx.now_ms, confirm=confirm)
+        return None
+
+    async def opt_out(self, phone: str, since_ms: int) -> None:
+        """Mark a phone as opted out because its provider has refused a text that was sent at that
+        time, unless the phone has opted in since. Its player leaves. Idempotent."""
+
+        async def mark(tx: UserTransaction) -> None:
+            consent = await tx.get(consent_key(phone), Consent)
+            if consent is not None and (consent.out or consent.at_ms >= since_ms):
+                return
+            me = await tx.get(player_key(phone), Player)
+            line = Line(phone, "") if me is None else me.line
+            _write(tx, rules.opt_out(line, me, await _wins(tx, me), tx.now_ms, confirm=False))
+            if me is not None:
+                await self.app.send(FAREWELLS, msgspec.to_builtins(Farewell(me)), tx=tx)
+
+        await self.app.run(mark)
+
+    async def _clear(self, job: Job) -> dict[str, Any]:
+        gone = msgspec.convert(job.body, Farewell).player
+        cleared = await clear(job.tx, gone, self.duels)
+        if cleared.records:
+            cleared.leaves = gone  # there may be more
+        return await self._carry_out(job, cleared)
+
+    async def _late(self, tx: UserTransaction, match: Match) -> None:
+        """Someone has not thrown back in time, by the clock of the match."""
+        first, second = (match.begun.players[seat] for seat in rules.RockPaperScissors.seats)
+        waiting = await tx.get((awaiting(second), first), Awaited)
+        thrown = await tx.get((thrown_by(first), second), Thrown)
+        if waiting is None or thrown is None:
+            return  # one of them has left, and all of it is cleared away
+        found = await tx.get_many([player_key(waiting.phone), player_key(thrown.phone)], Player)
+        [thrower, sleeper] = found
+        if thrower is None or sleeper is None or (thrower.id, sleeper.id) != (first, second):
+            return  # the same, and it is about to be
+        outcome = rules.late(thrower, sleeper, await _scores(tx, thrower, sleeper))
+        _write(tx, outcome)
+        for line, said in outcome.says:
+            await self.app.send(*_reply(line, said), tx=tx, order_key=line.phone)
+
+    async def _carry_out(self, job: Job, outcome: Outcome) -> dict[str, Any]:
+        """Write what comes of a job on its transaction: it commits with the end of the job."""
+        _write(job.tx, outcome)
+        if outcome.leaves is not None:
+            await job.send(FAREWELLS, msgspec.to_builtins(Farewell(outcome.leaves)))
+        replies = []
+        for line, said, confirms in [
+            *((line, said, True) for line, said in outcome.confirms),
+            *((line, said, False) for line, said in outcome.says),
+        ]:
+            id_ = await job.send(*_reply(line, said, confirms), order_key=line.phone)
+            replies.append({"id": id_, "to": line.phone})
+        return {"replies": replies}
+
+    def site(self) -> Site:
+        """Where providers deliver texts, to be mounted."""
+        routes = [route for provider in self.providers.values() for route in provider.routes()]
+        return Site(routes, self)
+
+    # Outboxes.
+
+    async def _send(self, job: Job) -> Any:
+        reply = msgspec.convert(job.body, Reply)
+        began_ms = self.app.store.clock.now_ms()
+        if not reply.confirms and await self.app.run(lambda tx: is_out(tx, reply.to)):
+            return {"refused": "opted_out", "said": "the phone has opted out of texts"}
+        result = await self._provider(job).send(job.id, reply)
+        if isinstance(result, dict) and result.get("opted_out"):
+            await self.opt_out(reply.to, began_ms)
+        return result
+
+    async def _ask(self, job: Job) -> Any:
+        reply = msgspec.convert(job.body, Reply)
+        return await self._provider(job).ask(job.id, reply, job.made_ms)
+
+    def _provider(self, job: Job) -> Provider:
+        return self.providers[job.queue.removeprefix(outbox_of(""))]
+
+
+def outbox_of(provider: str) -> str:
+    """The queue of a provider's replies."""
+    return f"rps-replies-{provider}"
+
+
+def _reply(line: Line, said: str, confirms: bool = False) -> tuple[str, Any]:
+    """The queue and the body of a reply."""
+    reply = Reply(line.phone, line.ours, said, confirms)
+    return outbox_of(line.via), msgspec.to_builtins(reply)
+
+
+async def is_out(tx: UserTransaction, phone: str) -> bool:
+    """Whether a phone has opted out of texts."""
+    consent = await tx.get(consent_key(phone), Consent)
+    return consent is not None and consent.out
+
+
+def _write(tx: UserTransaction, outcome: Outcome) -> None:
+    for key, value in outcome.records.items():
+        if value is None:
+            tx.delete(key)
+        else:
+            tx.put(key, value)
+
+
+async def _scores(tx: UserTransaction, me: Player, them: Player) -> dict[Key, Score | None]:
+    keys = rules.score_keys(me, them)
+    return dict(zip(keys, await tx.get_many(keys, Score), strict=True))
+
+
+async def decide(
+    tx: UserTransaction, line: Line, command: Command, id_: str, duels: Duels
+) -> Outcome:
+    """What comes of a command: reads the records that it depends on, and applies the rules."""
+    me = await tx.get(player_key(line.phone), Player)
+    if me is not None and me.line != line:
+        me = Player(me.id, me.nick, line)  # replies go where the last text came from
+        tx.put(player_key(line.phone), me)
+    match command.name:
+        case "nick":
+            owner = await tx.get(nick_key(fold(command.nick)), str)
+            return rules.claim(line, me, owner, command.nick, id_)
+        case "throw":
+            return await _throw(tx, line, me, command, duels)
+        case "quit":  # at a web page; phones opt out
+            return rules.leave(line, me, await _wins(tx, me))
+        case "start":
+            return Outcome(says=[(line, words.HELP)])
+        case "top":
+            return Outcome(says=[(line, await _top(tx))])
+    if me is None:
+        return Outcome(says=[(line, words.NO_NICK)])
+    told = await (_pending(tx, me) if command.name == "games" else _score(tx, me, command.nick))
+    return Outcome(says=[(line, told)])
+
+
+async def clear(tx: UserTransaction, gone: Player, duels: Duels) -> Outcome:
+    """Take away some of the games of a player who has left; nothing, if none are left."""
+    most = limits.CLEARED_MAX
+    thrown = await tx.scan(thrown_by(gone.id), Thrown, limit=most)
+    waiting = await tx.scan(awaiting(gone.id), Awaited, limit=most)
+    scores = await tx.scan(scores_of(gone.id), Score, limit=most)
+    for opponent in [row.key[1] for row in thrown] + [row.key[1] for row in waiting]:
+        await duels.leave(tx, gone.id, opponent)
+    opponents = await tx.get_many([player_key(row.value.phone) for row in waiting], Player)
+    return rules.clear(
+        gone,
+        [row.key[1] for row in thrown],
+        {row.key[1]: player for row, player in zip(waiting, opponents, strict=True)},
+        [row.key[1] for row in scores],
+    )
+
+
+async def _throw(
+    tx: UserTransaction, line: Line, me: Player | None, command: Command, duels: Duels
+) -> Outcome:
+    them = await _find(tx, command.nick)
+    if me is None or them is None or me.id == them.id:
+        return Outcome(says=[(line, rules.refusal(me, them, command))])
+    mine, theirs = await duels.throw(tx, me.id, them.id, command.play)
+    scores = {} if theirs is None else await _scores(tx, me, them)
+    return rules.throw(me, them, command.play, mine, theirs, scores)
+
+
+async def _find(tx: UserTransaction, nick: str) -> Player | None:
+    """Who has a nickname."""
+    if not is_nick(nick):
+        return None
+    phone = await tx.get(nick_key(fold(nick)), str)
+    return None if phone is None else await tx.get(player_key(phone), Player)
+
+
+async def _wins(tx: UserTransaction, me: Player | None) -> int:
+    score = None if me is None else await tx.get((scores_of(me.id), ALL), Score)
+    return 0 if score is None else score.wins
+
+
+async def _pending(tx: UserTransaction, me: Player) -> str:
+    thrown = await tx.scan(thrown_by(me.id), Thrown, limit=_SHOWN + 1)
+    waiting = await tx.scan(awaiting(me.id), Awaited, limit=_SHOWN + 1)
+    found = [(row.key[1], row.value.phone) for row in thrown]
+    found += [(row.key[1], row.value.phone) for row in waiting]
+    players = await tx.get_many([player_key(phone) for _, phone in found], Player)
+    # A game with one who has left may be there for a moment; it is over all the same.
+    here = {
+        id_ for (id_, _), player in zip(found, players, strict=True) if player and player.id == id_
+    }
+    return words.pending(
+        rules.listed([row.value.at for row in thrown if row.key[1] in here], _SHOWN),
+        rules.listed([row.value.nick for row in waiting if row.key[1] in here], _SHOWN),
+    )
+
+
+async def _score(tx: UserTransaction, me: Player, nick: str) -> str:
+    most = SCAN_RECORDS_MAX if nick else _SHOWN + 1
+    # Who has a nickname now comes before those who had it earlier.
+    rows = await tx.scan(scores_of(me.id), Score, end=ALL, limit=most, reverse=bool(nick))
+    versus = [row.value for row in rows]
+    if not nick:
+        whole = await tx.get((scores_of(me.id), ALL), Score)
+        return rules.standing(whole, versus, _SHOWN)
+    named = [score for score in versus if fold(score.nick) == fold(nick)]
+    return rules.against(named, _SHOWN) or words.never_played(rules.quoted(nick))
+
+
+async def _top(tx: UserTransaction) -> str:
+    rows = await tx.scan(TOP, str, limit=_SHOWN)
+    return rules.ranking([(row.key[1], row.value) for row in rows])

@@ -1,0 +1,104 @@
+"""Which message of a provider is which reply, for a provider that takes no idempotency key.
+
+It is noted which message is which reply, and which replies may be at the provider without anybody
+knowing. A message that may be another reply counts for neither.
+"""
+
+import hashlib
+import unicodedata
+from typing import Any
+
+import msgspec
+
+from apps.rps import limits
+from apps.rps.provider import Reply
+from onceward import keys
+from onceward.keys import Key
+from onceward.limits import SCAN_RECORDS_MAX
+from onceward.store.user_records import UserTransaction
+
+
+def message_key(sid: str) -> Key:
+    """Where it is noted which reply a message is."""
+    return "rps-twilio", sid
+
+
+class Open(msgspec.Struct, frozen=True):
+    """A reply of which nobody knows whether the provider has it."""
+
+    sendings: int
+    words: str
+    """A digest of its words."""
+
+
+def _open_key(to: str, id_: str) -> Key:
+    return keys.join("rps-twilio-open", to), id_
+
+
+def _digest(reply: Reply) -> str:
+    return hashlib.sha256("\n".join([reply.ours, *_words(reply.text)]).encode()).hexdigest()
+
+
+def _put(tx: UserTransaction, key: Key, value: Any) -> None:
+    tx.put(key, value, expires_at_ms=tx.now_ms + limits.DELIVERY_KEPT_MS)
+
+
+async def open_(tx: UserTransaction, id_: str, reply: Reply) -> None:
+    """Note that a reply may be at the provider from now on, once more."""
+    key = _open_key(reply.to, id_)
+    known = await tx.get(key, Open)
+    _put(tx, key, Open(1 if known is None else known.sendings + 1, _digest(reply)))
+
+
+async def settle(tx: UserTransaction, id_: str, to: str, sid: str) -> None:
+    """Note which message a reply is. Idempotent."""
+    if await tx.get(message_key(sid)) is None:
+        _put(tx, message_key(sid), id_)
+        await close(tx, id_, to)
+
+
+async def close(tx: UserTransaction, id_: str, to: str) -> None:
+    """Note that it is known of one more sending of a reply what came of it."""
+    key = _open_key(to, id_)
+    known = await tx.get(key, Open)
+    if known is not None and known.sendings > 1:
+        _put(tx, key, Open(known.sendings - 1, known.words))
+    else:
+        tx.delete(key)
+
+
+async def choose(tx: UserTransaction, id_: str, reply: Reply, found: dict[str, bool]) -> str | None:
+    """Which of the messages is this reply; `found` tells whether they have its words. Raises
+    `RuntimeError` if there is one that may be this reply, and may be another."""
+    sids = list(found)
+    owners = dict(
+        zip(sids, await tx.get_many([message_key(sid) for sid in sids], str), strict=True)
+    )
+    for sid, owner in owners.items():
+        if owner == id_:
+            return sid
+    unknown = [sid for sid, owner in owners.items() if owner is None]
+    if not unknown:
+        return None
+    same = [sid for sid in unknown if found[sid]]
+    if len(same) != 1:
+        raise RuntimeError(f"{(same or unknown)[0]} may be this reply, in its words or others")
+    partition, _ = _open_key(reply.to, id_)
+    rows = await tx.scan(partition, Open, limit=SCAN_RECORDS_MAX)
+    if [row.key[1] for row in rows if row.value.words == _digest(reply)] != [id_]:
+        raise RuntimeError(f"{same[0]} may be another reply of these words")
+    return same[0]
+
+
+def is_same(body: Any, text: str) -> bool:
+    """Whether a message has the words of a reply. Providers put words before them, as Twilio does
+    for trial accounts, and replace characters that the alphabet of SMS does not have."""
+    wanted = _words(text)
+    return isinstance(body, str) and _words(body)[-len(wanted) :] == wanted
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text by their letters and digits, without accents, case and punctuation."""
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    words = ("".join(c for c in w if unicodedata.category(c)[0] in "LN") for w in plain.split())
+    return [word for word in words if word]

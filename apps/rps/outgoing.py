@@ -1,0 +1,53 @@
+"""Calls to providers: one request, on a connection of its own, with limits.
+
+Whether a request has left matters, since a text costs money: an error before that is `NotDone`,
+and any other one leaves it open whether the provider has acted.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import aiohttp
+
+from apps.rps import limits
+from onceward.errors import NotDone, Unreachable
+
+
+class Answer(NamedTuple):
+    """What a provider answered."""
+
+    status: int
+    body: bytes
+    retry_after_s: float | None
+    """How long it asks to be left alone, within limits."""
+
+
+async def call(
+    method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+) -> Answer:
+    """Make a request, which follows no redirect. Raises `NotDone` if nothing was sent, and what
+    `aiohttp` raises if something may have been."""
+    timeout = aiohttp.ClientTimeout(
+        total=limits.TOTAL_S, sock_connect=limits.CONNECT_S, connect=limits.CONNECT_S
+    )
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        try:
+            async with session.request(
+                method, url, headers=headers, data=body, allow_redirects=False
+            ) as response:
+                said = await response.content.read(limits.ANSWER_BYTES_MAX)
+                while len(said) < limits.ANSWER_BYTES_MAX and not response.content.at_eof():
+                    said += await response.content.read(limits.ANSWER_BYTES_MAX - len(said))
+                after = response.headers.get("Retry-After", "")
+                after_s = min(float(after), limits.AFTER_S_MAX) if after.isdecimal() else None
+                return Answer(response.status, said, after_s)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NotDone(f"no connection to the provider: {error}") from error
+
+
+async def fetch(url: str) -> bytes:
+    """What is at an address. Raises as `call`, and `Unreachable` where nothing is."""
+    answer = await call("GET", url)
+    if answer.status != 200:
+        raise Unreachable(f"{url[:200]} answered {answer.status}")
+    return answer.body

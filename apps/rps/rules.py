@@ -1,0 +1,355 @@
+"""The rules: what a text asks for, and what comes of it. Pure functions on values and records.
+
+A function that changes something gets the records it depends on, as they are, and says which
+records to put and delete, and who hears what. It reads no clock and makes no ids.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from apps.rps import words
+from apps.rps.records import (
+    ALL,
+    Awaited,
+    Consent,
+    Line,
+    Player,
+    Score,
+    Thrown,
+    awaiting,
+    consent_key,
+    nick_key,
+    player_key,
+    scores_of,
+    thrown_by,
+    top_key,
+    top_wins,
+)
+from apps.rps.spelling import fold, is_nick, letters_of, words_of
+from onceward.keys import Key
+from onceward.tables.games import DRAW, Rules
+from onceward.tables.games import Outcome as GameOutcome
+
+PLAYS = ("rock", "paper", "scissors")
+BEATS = {"rock": "scissors", "paper": "rock", "scissors": "paper"}
+FIRST, SECOND = "first", "second"
+"""The seats: of who throws first, and of who throws back."""
+COMMANDS = {
+    "nick": ("nick", "n"),
+    "throw": ("throw", "t", "play", "p"),
+    # The words with which carriers let people opt out of texts, and into them again.
+    "quit": ("quit", "stop", "stopall", "unsubscribe", "cancel", "end", "revoke", "optout"),
+    "start": ("start", "unstop"),
+    "help": ("help", "info", "?"),
+    "games": ("games",),
+    "score": ("score",),
+    "top": ("top",),
+}
+"""All commands, and the words for each."""
+OPTIONS = ("quit", "start")
+"""The commands that opt a phone out and in."""
+KEYWORDS = {"STOP": "stop", "START": "start", "HELP": "help"}
+"""The command for each kind of keyword that a provider reports to have recognised."""
+_NAMES = {word: name for name, words_ in COMMANDS.items() for word in words_}
+_QUOTED_CHARS = 32
+
+
+class RockPaperScissors(Rules):
+    """Both throw, hidden from each other."""
+
+    name = "rps"
+    seats = (FIRST, SECOND)
+    simultaneous = True
+
+    def start(self, seed: str) -> dict[str, str]:
+        return {}
+
+    def moves(self, thrown: dict[str, str], seat: str) -> tuple[str, ...]:
+        return PLAYS
+
+    def apply(self, thrown: dict[str, str], seat: str, play: Any) -> dict[str, str]:
+        return {**thrown, seat: play}
+
+    def outcome(self, thrown: dict[str, str]) -> GameOutcome | None:
+        if not thrown:
+            return None
+        first, second = thrown[FIRST], thrown[SECOND]
+        if first == second:
+            return DRAW
+        return GameOutcome((FIRST if BEATS[first] == second else SECOND,))
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a text asks for."""
+
+    name: str
+    play: str = ""
+    nick: str = ""
+    """A nickname: to be taken, to throw at, or to tell about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A text that asks for nothing that can be done, or for words only; and the answer."""
+
+    reply: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What comes of a text: records to put (or, with None, to delete), and who hears what."""
+
+    records: dict[Key, Any] = field(default_factory=dict)
+    says: list[tuple[Line, str]] = field(default_factory=list)
+    confirms: list[tuple[Line, str]] = field(default_factory=list)
+    """Texts that are sent even to phones that have opted out: the confirmation of that."""
+    leaves: Player | None = None
+    """Who has left, and whose games are still to be cleared away."""
+
+
+# What a text says.
+
+
+def read(text: str) -> Command | Wrong:
+    """What a text asks for. The first word decides, in any case; see `spelling` for words."""
+    found = words_of(text)
+    if not found:
+        return Wrong(words.HELP)
+    name = _read_option(text, found) or _NAMES.get(found[0].casefold())
+    rest = found[1:]
+    if name is None:
+        return Wrong(words.unknown(quoted(found[0])))
+    if name == "help":
+        topic = _NAMES.get(rest[0].casefold(), "") if rest else ""
+        return Wrong(words.TOPICS.get(topic, words.HELP))
+    if name == "nick":
+        return _read_nick(rest)
+    if name == "throw":
+        return _read_throw(rest)
+    if name == "score" and rest:
+        return Command(name, nick=rest[0])
+    return Command(name)
+
+
+def _read_option(text: str, found: list[str]) -> str | None:
+    """The option of a text that spells its word in parts, such as "opt out" and "S.T.O.P."."""
+    for said in (letters_of(text), letters_of(" ".join(found[:2]))):
+        if (name := _NAMES.get(said)) in OPTIONS:
+            return name
+    return None
+
+
+def is_bare(text: str, name: str) -> bool:
+    """Whether a text is a word for a command and nothing else, as providers recognise it."""
+    return text.strip().casefold() in COMMANDS[name]
+
+
+def _read_nick(rest: list[str]) -> Command | Wrong:
+    if not rest:
+        return Wrong(words.NICK_MISSING)
+    if len(rest) > 1 or not is_nick(rest[0]):
+        return Wrong(words.NICK_MALFORMED)
+    return Command("nick", nick=rest[0])
+
+
+def _read_throw(rest: list[str]) -> Command | Wrong:
+    if len(rest) != 2:
+        return Wrong(words.THROW_MISSING)
+    play = read_play(rest[0])
+    if play is None:
+        return Wrong(words.no_such_play(quoted(rest[0])))
+    return Command("throw", play=play, nick=rest[1])
+
+
+def read_play(word: str) -> str | None:
+    """The play that a word begins to say, if it does."""
+    word = word.casefold()
+    return next((play for play in PLAYS if word and play.startswith(word)), None)
+
+
+def quoted(word: str) -> str:
+    """The start of what someone wrote, to be said back."""
+    return word if len(word) <= _QUOTED_CHARS else word[:_QUOTED_CHARS] + words.MORE
+
+
+# What comes of it.
+
+
+def claim(line: Line, me: Player | None, owner: str | None, nick: str, id_: str) -> Outcome:
+    """Take a nickname; `owner` is the phone that has it, `id_` what the player will be."""
+    if me is not None:
+        return Outcome(says=[(line, words.has_nick(me.nick))])
+    if owner is not None:
+        return Outcome(says=[(line, words.nick_taken(nick))])
+    return Outcome(
+        {player_key(line.phone): Player(id_, nick, line), nick_key(fold(nick)): line.phone},
+        [(line, words.welcome(nick) if line.is_phone else words.entered(nick))],
+    )
+
+
+def refusal(me: Player | None, them: Player | None, command: Command) -> str:
+    """Why someone cannot throw: there are not two of them."""
+    if me is None:
+        return words.NO_NICK
+    return words.no_such_opponent(quoted(command.nick)) if them is None else words.ONESELF
+
+
+def throw(
+    me: Player,
+    them: Player,
+    play: str,
+    mine: str | None,
+    theirs: str | None,
+    scores: Mapping[Key, Score | None],
+) -> Outcome:
+    """Throw at someone: the first of two throws waits, the second one ends the game.
+
+    `mine` and `theirs` are the plays that wait, and `scores` what `score_keys` names. Both
+    players are written as they are, since what is listed for them changes.
+    """
+    if mine is not None:
+        return Outcome(says=[(me.line, words.thrown_already(mine, them.nick))])
+    heads = {player_key(player.line.phone): player for player in (me, them)}
+    if theirs is None:
+        records = {
+            **heads,
+            (thrown_by(me.id), them.id): Thrown(them.nick, them.line.phone),
+            (awaiting(them.id), me.id): Awaited(me.nick, me.line.phone),
+        }
+        says = [(me.line, words.you_wait(play, them.nick)), (them.line, words.they_wait(me.nick))]
+        return Outcome(dict(records), says)
+    ended = Outcome({**heads, **_over(them, me)})
+    for one, other, ours, others in ((me, them, play, theirs), (them, me, theirs, play)):
+        won = (BEATS[ours] == others) - (BEATS[others] == ours)
+        ended.says.append((one.line, _result(won, ours, others, other.nick)))
+        ended.records |= _counted(one, other, won, scores)
+    return ended
+
+
+def late(thrower: Player, sleeper: Player, scores: Mapping[Key, Score | None]) -> Outcome:
+    """Someone has thrown, and the other one has not thrown back in time: that loses the game."""
+    heads = {player_key(player.line.phone): player for player in (thrower, sleeper)}
+    ended = Outcome({**heads, **_over(thrower, sleeper)})
+    ended.says = [
+        (thrower.line, words.win_by_time(sleeper.nick)),
+        (sleeper.line, words.loss_by_time(thrower.nick)),
+    ]
+    ended.records |= _counted(thrower, sleeper, 1, scores)
+    ended.records |= _counted(sleeper, thrower, -1, scores)
+    return ended
+
+
+def _over(thrower: Player, other: Player) -> dict[Key, Any]:
+    """A throw waits no more."""
+    return {(thrown_by(thrower.id), other.id): None, (awaiting(other.id), thrower.id): None}
+
+
+def _result(won: int, mine: str, theirs: str, nick: str) -> str:
+    if not won:
+        return words.tie(mine, nick)
+    return (words.win if won > 0 else words.loss)(mine, theirs, nick)
+
+
+def score_keys(me: Player, them: Player) -> list[Key]:
+    """The scores that a game between two changes."""
+    return [
+        (scores_of(me.id), ALL),
+        (scores_of(me.id), them.id),
+        (scores_of(them.id), ALL),
+        (scores_of(them.id), me.id),
+    ]
+
+
+def _counted(
+    one: Player, other: Player, won: int, scores: Mapping[Key, Score | None]
+) -> dict[Key, Any]:
+    """The records of one player after a game that is won (1), tied (0) or lost (-1)."""
+    whole, versus = (scores_of(one.id), ALL), (scores_of(one.id), other.id)
+    records: dict[Key, Any] = {}
+    for key, nick in ((whole, ""), (versus, other.nick)):
+        score = scores.get(key) or Score()
+        records[key] = Score(
+            score.wins + (won > 0), score.losses + (won < 0), score.ties + (won == 0), nick
+        )
+    if won > 0:
+        wins = records[whole].wins
+        records[top_key(wins - 1, one.id)] = None
+        records[top_key(wins, one.id)] = one.nick
+    return records
+
+
+def leave(line: Line, me: Player | None, wins: int) -> Outcome:
+    """Quit: player, nickname and place go at once. Since nobody has the player's id any more,
+    the games are over, too; `clear` takes them away, a few at a time."""
+    if me is None:
+        return Outcome(says=[(line, words.NO_NICK)])
+    return Outcome(_gone(me, wins), [(line, words.gone(me.nick))], leaves=me)
+
+
+def _gone(me: Player, wins: int) -> dict[Key, Any]:
+    gone: dict[Key, Any] = {player_key(me.line.phone): None, nick_key(fold(me.nick)): None}
+    if wins:
+        gone[top_key(wins, me.id)] = None
+    return gone
+
+
+def opt_out(line: Line, me: Player | None, wins: int, now_ms: int, *, confirm: bool) -> Outcome:
+    """Stop: the player, if there is one, leaves, and nothing is sent to the phone any more but,
+    where the provider does not do that itself, a confirmation."""
+    records = {} if me is None else _gone(me, wins)
+    records[consent_key(line.phone)] = Consent(True, now_ms)
+    confirms = [(line, words.OPTED_OUT)] if confirm else []
+    return Outcome(records, confirms=confirms, leaves=me)
+
+
+def opt_in(line: Line, out: bool, now_ms: int, *, reply: bool) -> Outcome:
+    """Start: a phone that has opted out may be sent texts again."""
+    says = [(line, words.BACK if out else words.HELP)] if reply else []
+    records = {consent_key(line.phone): Consent(False, now_ms)} if out else {}
+    return Outcome(dict(records), says)
+
+
+def clear(
+    gone: Player, thrown: list[str], waiting: dict[str, Player | None], scores: list[str]
+) -> Outcome:
+    """Take away games of a player who has left: throws at opponents, throws of those who wait
+    (who are told, if they are still there), and scores, all by the opponents' ids."""
+    cleared = Outcome()
+    for opponent in thrown:
+        cleared.records[thrown_by(gone.id), opponent] = None
+        cleared.records[awaiting(opponent), gone.id] = None
+    for opponent, player in waiting.items():
+        cleared.records[awaiting(gone.id), opponent] = None
+        cleared.records[thrown_by(opponent), gone.id] = None
+        if player is not None and player.id == opponent:
+            cleared.says.append((player.line, words.they_left(gone.nick)))
+    for opponent in scores:
+        cleared.records[scores_of(gone.id), opponent] = None
+    return cleared
+
+
+def listed(names: list[str], most: int) -> str:
+    """Some names in a row; of more than `most`, the first ones."""
+    shown = ", ".join(names[:most])
+    return f"{shown}, {words.MORE}" if len(names) > most else shown
+
+
+def standing(whole: Score | None, versus: list[Score], most: int) -> str:
+    """What a player hears of all games that are over."""
+    if whole is None:
+        return words.NO_GAMES
+    return f"{words.in_all(whole)} {against(versus, most)}".rstrip()
+
+
+def against(versus: list[Score], most: int) -> str:
+    """What a player hears of games by opponent; of more than `most`, the first ones."""
+    said = [words.against(score) for score in versus[:most]]
+    return " ".join([*said, words.MORE] if len(versus) > most else said)
+
+
+def ranking(rows: list[tuple[str, str]]) -> str:
+    """What is said of the best: the sort keys of `top_key`, and nicknames."""
+    named = [f"{place}. {nick} ({top_wins(key)})" for place, (key, nick) in enumerate(rows, 1)]
+    return ", ".join(named) or words.NOBODY_ON_TOP

@@ -1,0 +1,325 @@
+"""Texts by Twilio: webhooks with its signature come in, replies go out by its REST API.
+
+Twilio takes no idempotency key. So the address for status callbacks contains the id of the reply: a
+callback tells which message is which reply. If a send was interrupted and no callback has come, the
+reply is looked for among the messages to that phone, by its words, whatever Twilio puts before
+them or replaces in them. The reply was sent if exactly one message matches and can be no other
+reply. It was not sent if there is no message that could be it. Anything else is in doubt.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+import msgspec
+
+from apps.rps import deliveries, limits
+from apps.rps.deliveries import Delivery, delivery_key
+from apps.rps.matching import choose, close, is_same, message_key, open_, settle
+from apps.rps.outgoing import Answer, call
+from apps.rps.provider import Provider, Reply, logger
+from apps.rps.rules import KEYWORDS
+from onceward.errors import BadInput, NotDone
+from onceward.store.user_records import UserTransaction
+from onceward.web.http import Request, Response
+from onceward.web.routes import Route
+
+FORM = "application/x-www-form-urlencoded"
+OPTED_OUT = 21610
+"""The code with which Twilio refuses texts to people who have sent STOP."""
+# Codes that speak of our settings, as 21609 does of the address for callbacks.
+_NOT_US = (21609,)
+# By how much Twilio's clock and ours may differ.
+_SLACK_MS = 300_000
+# How many messages it is asked for, the newest.
+_PAGE = 100
+# Fields are signed without anything between them: what is no id could be an id and a field.
+_SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
+_REPLY_ID = re.compile(r"[0-9A-Za-z]{8,64}")
+# How Twilio lists messages that were sent by its REST API, as replies are.
+_BY_API = "outbound-api"
+# The statuses of texts that come in, by which they are told from status callbacks.
+_ARRIVED = ("", "received", "receiving")
+_NOTHING = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
+
+Pairs = Sequence[tuple[str, str]]
+
+
+class Twilio(Provider):
+    """An account at Twilio."""
+
+    name: ClassVar[str] = "twilio"
+    asks: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        account: str,
+        token: str,
+        public_url: str,
+        *,
+        rate: float = 0.0,
+        answers_keywords: bool = True,
+        api: str = "https://api.twilio.com",
+    ) -> None:
+        """`public_url` is the address of the webhook as it was given to Twilio, which signs it:
+        behind a proxy it is not the one that arrives here. A query is taken from the request.
+        `answers_keywords`: Twilio confirms STOP itself, as it does unless its support has turned
+        that off for the account. Raises `BadInput`."""
+        if not account or not token:
+            raise BadInput("Twilio needs the SID of an account and its token")
+        parts = urlsplit(public_url)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.query:
+            raise BadInput(
+                f"the public URL of the webhook, without a query, is not {public_url!r}",
+                code="bad_url",
+            )
+        self.rate = rate
+        self.answers_keywords = answers_keywords
+        self._token = token
+        self._public_url = public_url
+        self._status_url = f"{public_url.rstrip('/')}/status"
+        self._messages = f"{api}/2010-04-01/Accounts/{quote(account)}/Messages.json"
+        basic = base64.b64encode(f"{account}:{token}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {basic}"}
+
+    # In.
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/twilio", self.receive, "Receive a text from Twilio", public=True),
+            Route("POST", "/twilio/status", self.report, "Receive a delivery status", public=True),
+            Route("GET", "/twilio/replies", self.replies, "List replies to a phone", query=("to",)),
+        ]
+
+    async def receive(self, site: Any, request: Request) -> Response:
+        """Answers 200 when the text is stored, or was before."""
+        form = await self._form(request, self._public_url)
+        if status_of(form) not in _ARRIVED:
+            # Somebody has given Twilio this address for status callbacks as well.
+            return await self._record(request, form)
+        id_ = _sid_of(form)
+        sender, text, ours = form.get("From", ""), form.get("Body", ""), form.get("To", "")
+        # Only with Advanced Opt-Out: Twilio has recognised a keyword, which it lets people choose.
+        keyword = form.get("OptOutType", "")
+        keyword = keyword if keyword in KEYWORDS else ""
+        await self.game.accept(self.name, id_, sender, text, ours=ours, keyword=keyword)
+        return Response(200, _NOTHING, b"text/xml; charset=utf-8")
+
+    async def report(self, site: Any, request: Request) -> Response:
+        """Answers 200 when the delivery status of a reply is stored, or was before."""
+        form = await self._form(request, self._status_url)
+        if status_of(form) in _ARRIVED:
+            raise BadInput("a status callback has a MessageStatus", code="missing_member")
+        return await self._record(request, form)
+
+    async def _record(self, request: Request, form: dict[str, str]) -> Response:
+        sid, status, to = _sid_of(form), status_of(form), self.game.number(form.get("To", ""))
+        error = form.get("ErrorCode", "")[:10] if status in deliveries.NOT_DELIVERED else ""
+        told = dict(parse_qsl(request.scope["query_string"].decode("latin-1"))).get("reply", "")
+
+        async def record(tx: UserTransaction) -> tuple[str, Delivery | None]:
+            id_ = told if _REPLY_ID.fullmatch(told) else await tx.get(message_key(sid), str)
+            if not id_ or status not in deliveries.STAGE:
+                return "", None  # not a message of ours, or a status that says nothing of delivery
+            await settle(tx, id_, to, sid)
+            return id_, await deliveries.record(tx, to, id_, sid, status, error)
+
+        id_, delivery = await self.game.app.run(record)
+        if delivery is not None:
+            self.game.app.meters.count("rps_deliveries", provider=self.name, status=status)
+            if status in deliveries.NOT_DELIVERED:
+                logger.warning("reply %s is %s (error %s)", id_, status, error or "unknown")
+            if error == str(OPTED_OUT):
+                await self.game.opt_out(to, delivery.sent_ms)
+        return Response(200)
+
+    async def replies(self, site: Any, request: Request) -> Response:
+        """The last replies to a phone with their delivery status, for callers that may manage the
+        queue of replies."""
+        server = request.scope.get("onceward")
+        if server is None:
+            raise BadInput("only Onceward's own server lists replies", code="no_credentials")
+        server.caller(request).insist("manage", f"rps-replies-{self.name}")
+        to = self.game.number(request.query(["to"]).get("to", ""))
+        found = await self.game.app.run(lambda tx: deliveries.newest(tx, to))
+        return Response.of({"replies": found})
+
+    async def _form(self, request: Request, url: str) -> dict[str, str]:
+        """The form of a request that Twilio has signed for an address. Raises `BadInput`."""
+        pairs = read_form(await request.body(limits.REQUEST_BYTES_MAX, FORM))
+        try:
+            self.insist_signed(request, url, pairs)
+        except BadInput as error:
+            self.note_refused(request, error)
+            raise
+        return dict(pairs)
+
+    def insist_signed(self, request: Request, url: str, pairs: Pairs) -> None:
+        """Raise `not_allowed` unless Twilio has signed a request to an address, with the query that
+        the request has."""
+        given = request.header(b"x-twilio-signature") or ""
+        query: bytes = request.scope["query_string"]
+        url += f"?{query.decode('latin-1')}" if query else ""
+        right = [signature(self._token, one, pairs) for one in spellings(url)]
+        if not any(hmac.compare_digest(given.encode(), one.encode()) for one in right):
+            raise BadInput(
+                "the request is not signed by Twilio; check the token and the public URL",
+                code="not_allowed",
+            )
+
+    # Out.
+
+    async def send(self, id_: str, reply: Reply) -> dict[str, Any]:
+        await self.game.app.run(lambda tx: open_(tx, id_, reply))
+        try:
+            result = await self._post(id_, reply)
+        except NotDone:
+            await self._note_sent(id_, reply)
+            raise
+        await self._note_sent(id_, reply, result.get("sid"))
+        return result
+
+    async def _post(self, id_: str, reply: Reply) -> dict[str, Any]:
+        form = {
+            "To": reply.to,
+            "From": reply.ours,
+            "StatusCallback": f"{self._status_url}?reply={quote(id_)}",
+            "Body": reply.text,
+        }
+        headers = {**self._headers, "Content-Type": FORM}
+        answer = await call("POST", self._messages, headers=headers, body=urlencode(form).encode())
+        said = _read(answer)
+        if answer.status in (200, 201) and isinstance(said.get("sid"), str):
+            return {"sid": said["sid"]}
+        return refused(answer, said)
+
+    async def ask(self, id_: str, reply: Reply, made_ms: int) -> dict[str, Any]:
+        """Look for a reply. Its request may still be on its way, so Twilio is asked several times,
+        and must answer the last time, before the reply counts as not sent."""
+        for left in reversed(range(limits.SETTLE_ASKS)):
+            sid = None
+            try:
+                sid = await self._look(id_, reply, made_ms)
+            except Exception as error:
+                # Also `NotDone`: it is the question then that was not sent.
+                if not left:
+                    raise RuntimeError(f"Twilio cannot tell: {error}") from error
+            if sid is not None:
+                await self._note_sent(id_, reply, sid)
+                return {"sid": sid, "settled": True}
+            if left:
+                await asyncio.sleep(limits.SETTLE_PAUSE_S)
+        raise NotDone("Twilio does not have it")
+
+    async def _look(self, id_: str, reply: Reply, made_ms: int) -> str | None:
+        """The message at Twilio that is this reply. None if there is none that could be it; raises
+        `RuntimeError` if there may be one."""
+        key = delivery_key(reply.to, id_)
+        reported = await self.game.app.run(lambda tx: tx.get(key, Delivery))
+        if reported is not None:
+            return reported.sid
+        query = urlencode({"To": reply.to, "From": reply.ours, "PageSize": _PAGE})
+        answer = await call("GET", f"{self._messages}?{query}", headers=self._headers)
+        said = _read(answer)
+        messages = said.get("messages")
+        if answer.status != 200 or not isinstance(messages, list):
+            raise RuntimeError(f"it answered {answer.status}")
+        since = [one for one in messages if _made_ms(one) >= made_ms - _SLACK_MS]
+        found = {
+            one["sid"]: is_same(one.get("body"), reply.text)
+            for one in since
+            if one.get("direction", _BY_API) == _BY_API
+        }
+        sid = await self.game.app.run(lambda tx: choose(tx, id_, reply, found))
+        cut_off = len(messages) >= _PAGE or said.get("next_page_uri")
+        if sid is None and cut_off and len(since) == len(messages):
+            raise RuntimeError("it has sent too many messages since to look through")
+        return sid
+
+    async def _note_sent(self, id_: str, reply: Reply, sid: str | None = None) -> None:
+        """Note what has become of a sending: a message, or nothing."""
+
+        async def note(tx: UserTransaction) -> None:
+            if sid is None:
+                await close(tx, id_, reply.to)
+                return
+            await settle(tx, id_, reply.to, sid)
+            await deliveries.record(tx, reply.to, id_, sid, "queued")
+
+        await self.game.app.run(note)
+
+
+def refused(answer: Answer, said: dict[str, Any]) -> dict[str, Any]:
+    """What an answer means that is no success: final, if it is about this text alone. Raises
+    `NotDone` where the text was not taken but may be later, and `RuntimeError` where nobody
+    knows."""
+    status, code = answer.status, said.get("code")
+    told = f"Twilio answered {status}: {said.get('message') or 'no message'} ({code})"
+    if status == 429 or status == 503:
+        raise NotDone(told, not_before_s=answer.retry_after_s)
+    if status in (401, 403, 404) or code in _NOT_US:
+        raise NotDone(told)  # the account or its token are wrong: someone will set that right
+    if 400 <= status < 500:
+        return {"refused": code, "said": told, **({"opted_out": True} if code == OPTED_OUT else {})}
+    raise RuntimeError(told)
+
+
+def signature(token: str, url: str, pairs: Pairs) -> str:
+    """What Twilio signs: the address, and all fields of the form sorted by their names."""
+    fields: dict[str, set[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, set()).add(value)
+    said = url + "".join(
+        name + value for name, values in sorted(fields.items()) for value in sorted(values)
+    )
+    return base64.b64encode(hmac.digest(token.encode(), said.encode(), hashlib.sha1)).decode()
+
+
+def spellings(url: str) -> Iterable[str]:
+    """The ways to write an address: with and without its port, since Twilio signs either."""
+    parts = urlsplit(url)
+    bare = parts.netloc.removesuffix(f":{parts.port}")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    for host in (parts.netloc, bare, f"{bare}:{port}"):
+        yield url.replace(parts.netloc, host, 1)
+
+
+def read_form(raw: bytes) -> list[tuple[str, str]]:
+    """The fields of a form. Raises `BadInput` for what is none."""
+    try:
+        return parse_qsl(
+            raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=200
+        )
+    except (UnicodeDecodeError, ValueError) as error:
+        raise BadInput(f"the form is not valid: {error}", code="not_text") from error
+
+
+def _read(answer: Answer) -> dict[str, Any]:
+    try:
+        said = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _made_ms(message: dict[str, Any]) -> int:
+    return int(parsedate_to_datetime(message["date_created"]).timestamp() * 1_000)
+
+
+def status_of(form: Mapping[str, str]) -> str:
+    """The status of a message that a form is about."""
+    return (form.get("MessageStatus") or form.get("SmsStatus") or "").strip().lower()
+
+
+def _sid_of(form: Mapping[str, str]) -> str:
+    """The id of the message that a form is about. Raises `missing_member`."""
+    id_ = form.get("MessageSid", "")
+    if not _SID.fullmatch(id_):
+        raise BadInput("a text from Twilio has a MessageSid", code="missing_member")
+    return id_

@@ -1,0 +1,143 @@
+"""What this machine can do at most, and what Onceward does on it, in turns.
+
+    python -m benchmarks.local --cases accept,work --folder /var/lib/onceward
+
+`make bench-local` runs it. It uses only the folder, and removes what it makes there.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks import figures, machine, page, session, table
+from benchmarks.figures import Report
+from onceward.cli.calls import print_json
+from onceward.cli.display import Display, complain, console
+from onceward.clock import Clock
+from onceward.errors import BadInput, OncewardError
+
+SAVE = "onceward-bench.json"
+SECONDS, ROUNDS = 2.0, 5
+# Larger values no longer measure one machine.
+SECONDS_MAX = 600.0
+ROUNDS_MAX = 100
+CALLERS_MAX = 1_000
+_EXIT_WRONG = 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return _bench(arguments)
+    except OncewardError as error:
+        complain(str(error))
+        return error.kind.exit
+
+
+def _parser() -> argparse.ArgumentParser:
+    bench = argparse.ArgumentParser(
+        prog="python -m benchmarks.local",
+        description="Measure what this machine can do at most (synced writes, bytes over "
+        "loopback), and what Onceward does on it, in turns: jobs accepted and done, in order, "
+        "locks, and how late timers are. Takes about three minutes. Nothing but the folder is "
+        "used, and what is made there is removed.",
+        epilog="example: python -m benchmarks.local --cases accept,work --folder /var/lib/onceward",
+    )
+    bench.add_argument(
+        "--cases", metavar="A,B", help="only these of accept, work, ordered, lock, contend, timers"
+    )
+    bench.add_argument(
+        "--callers",
+        default="1,100",
+        metavar="N,N",
+        help="how many call at once (1,100)",
+    )
+    bench.add_argument(
+        "--seconds", default=SECONDS, metavar="S", help=f"how long a run takes ({SECONDS:g})"
+    )
+    bench.add_argument("--rounds", default=ROUNDS, metavar="N", help=f"how many runs ({ROUNDS})")
+    bench.add_argument(
+        "--folder", default=".", help="where databases are made: on the disk that is meant (.)"
+    )
+    bench.add_argument("--save", default=SAVE, metavar="FILE", help=f"where figures go ({SAVE})")
+    bench.add_argument("--page", metavar="FILE.md", help="write a page with plots of it, too")
+    bench.add_argument("--json", action="store_true", help="write JSON, for programs")
+    bench.add_argument("--quiet", action="store_true", help="show no progress")
+    return bench
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    seconds = _number(arguments.seconds, float, "--seconds", SECONDS_MAX)
+    rounds = _number(arguments.rounds, int, "--rounds", ROUNDS_MAX)
+    callers = [
+        _number(text, int, "--callers", CALLERS_MAX) for text in arguments.callers.split(",")
+    ]
+    measures = [name.strip() for name in (arguments.cases or ",".join(session.MEASURES)).split(",")]
+    save = Path(arguments.save)
+    _must_take(save, figures.load)
+    if arguments.page and not Path(arguments.page).parent.is_dir():
+        raise BadInput(f"there is no folder {Path(arguments.page).parent} to write the page in")
+    made = datetime.fromtimestamp(Clock().now_ms() / 1000, UTC).date().isoformat()
+    with Display(quiet=arguments.quiet or arguments.json) as display:
+        report = session.run(
+            measures,
+            callers,
+            seconds=seconds,
+            rounds=rounds,
+            folder=Path(arguments.folder),
+            made=made,
+            progress=display.show,
+        )
+    figures.save(report, save)
+    if arguments.page:
+        page.write(report, Path(arguments.page))
+    if arguments.json:
+        print_json(msgspec.to_builtins(report))
+    else:
+        table.show(report, console())
+        syncs = report.cases[0].side(machine.SYNCS)
+        if syncs is not None and any(map(machine.in_memory, syncs.runs)):
+            print(f"{arguments.folder} is in memory: nothing is durable there")
+        print(f"saved to {save}")
+    return _judge(report)
+
+
+def _judge(report: Report) -> int:
+    failed = [case.title for case in report.cases if any(side.why_not() for side in case.sides)]
+    if failed:
+        complain(f"these did not run: {', '.join(failed)} [internal]")
+    return _EXIT_WRONG if failed else 0
+
+
+def _must_take(save: Path, load: Callable[[Path], object]) -> None:
+    """Before anything is measured: whether the figures can be kept there, and overwrite nothing
+    but figures."""
+    if save.exists():
+        try:
+            load(save)
+        except BadInput as error:
+            raise BadInput(f"{save} is there, and is not from here: name another file") from error
+    elif not save.parent.is_dir():
+        raise BadInput(f"there is no folder {save.parent} to save the figures in")
+
+
+def _number(text: str, kind: type[Any], option: str, most: float) -> Any:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= most:
+        what = "whole number" if kind is int else "number"
+        raise BadInput(f"{option} is a {what} above 0, and at most {most:g}; not {text!r}")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""The application as a side of a benchmark: everything is in this process and on its disk."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from benchmarks.measure import BODY, ORDER_KEYS, caller_number
+from benchmarks.punctual import Timer, fires
+from onceward.app import App
+from onceward.store.user_records import UserTransaction
+
+TIMER_CALLERS = 64
+# Far more than a call takes.
+WAIT_S = 60
+FILL_COMMIT = 20
+FILL_CALLERS = 64
+
+
+class Onceward:
+    """Ours: handlers run in the same process, as many at once as there are callers."""
+
+    durable = (
+        "accept: the job and its dedupe key are synced; work: its lease and its result are, too; "
+        "what a crash cuts off runs again; locks and timers: synced before they are answered"
+    )
+
+    def __init__(self, url: str, callers: int) -> None:
+        self.app = App(url)
+        self.callers = callers
+        self.fire: Callable[[int], None] = fires.add
+        self._busy: set[int] = set()
+        self._ended: dict[int, int] = {}
+
+    async def open(self, measure: str) -> None:
+        if measure in ("work", "waiting"):
+            self._declare("bench", self._handle)
+        elif measure == "ordered":
+            self._declare("ordered", self._in_order)
+        elif measure == "timers":
+            self._declare("timers", self._due)
+        self._numbers = [0] * ORDER_KEYS
+        self._locks = [asyncio.Lock() for _ in range(ORDER_KEYS)]
+        await self.app.start()
+
+    def _declare(self, queue: str, handle: Callable[[Any], Awaitable[Any]]) -> None:
+        self.app.handler(queue, concurrency=max(self.callers, 16))(handle)
+
+    async def _handle(self, job: Any) -> Any:
+        return job.body["text"][:1]
+
+    async def _in_order(self, job: Any) -> None:
+        key, number = job.body
+        assert key not in self._busy, "two jobs of one order key run at once"
+        self._busy.add(key)
+        await asyncio.sleep(0)
+        self._busy.remove(key)
+        assert number > self._ended.get(key, -1), "a job has overtaken another"
+        self._ended[key] = number
+
+    async def _due(self, job: Any) -> None:
+        self.fire(job.body)
+
+    async def accept(self, name: str) -> None:
+        """A job is durable when this returns."""
+        await self.app.accept("bench", BODY, key=name)
+
+    async def work(self, name: str) -> None:
+        """It is done, too."""
+        receipt = await self.app.accept("bench", BODY, key=name)
+        job = await self.app.wait(receipt.id, WAIT_S)
+        assert job.state == "done", job.state
+
+    async def ordered(self, name: str) -> None:
+        """The same, one at a time for each of a few order keys, each shared by many callers."""
+        key = caller_number(name) % ORDER_KEYS
+        async with self._locks[key]:  # so that numbers grow in the order of acceptance
+            self._numbers[key] += 1
+            body = [key, self._numbers[key]]
+            receipt = await self.app.accept("ordered", body, key=name, order_key=str(key))
+        job = await self.app.wait(receipt.id, WAIT_S)
+        assert job.state == "done", job.history
+
+    async def lock(self, name: str) -> None:
+        """A lock that nobody else wants is taken and let go."""
+        async with self.app.locks.hold(f"own-{caller_number(name)}", wait_s=WAIT_S):
+            pass
+
+    async def contend(self, name: str) -> None:
+        """The same lock for all callers."""
+        async with self.app.locks.hold("shared", wait_s=WAIT_S):
+            pass
+
+    async def set(self, timers: list[Timer]) -> None:
+        """Timers, each made durable by a call of its own."""
+        waiting = iter(timers)
+
+        async def caller() -> None:
+            for number, due_ms in waiting:
+                await self.app.timers.set(queue="timers", body=number, at_ms=due_ms)
+
+        await asyncio.gather(*[caller() for _ in range(TIMER_CALLERS)])
+
+    async def fill(self, count: int) -> None:
+        """So many jobs wait that nobody works on."""
+        waiting = iter(range(count))
+
+        async def several(numbers: list[int], tx: UserTransaction) -> None:
+            for number in numbers:
+                await self.app.accept("waiting", BODY, key=f"waiting-{number}", tx=tx)
+
+        async def caller() -> None:
+            while numbers := list(islice(waiting, FILL_COMMIT)):
+                await self.app.run(partial(several, numbers))
+
+        await asyncio.gather(*[caller() for _ in range(FILL_CALLERS)])
+
+    async def close(self) -> None:
+        await self.app.stop()
