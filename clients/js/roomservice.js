@@ -107,8 +107,8 @@ class Topic {
     inner.subscribe((value, { user }) => this.#changing || this.#tell(value, user));
   }
 
-  // Changes the object, and tells of it. Those who are being told may not.
-  change(does) {
+  // Changes the object, and tells of it so many times. Those who are being told may not.
+  change(does, times = 1) {
     if (this.#telling) throw new Error(LOOP);
     this.#changing = true;
     try {
@@ -116,7 +116,7 @@ class Topic {
     } finally {
       this.#changing = false;
     }
-    this.#tell(this.whole(), this.room.user);
+    while (times-- > 0) this.#tell(this.whole(), this.room.user);
   }
 
   // What the first of them throws is thrown when all have heard of it.
@@ -210,7 +210,7 @@ class ListClient extends Handle {
   }
 
   push(...values) {
-    for (const value of values) this._change((list) => list.push(value));
+    topicOf.get(this).change((list) => values.forEach((value) => list.push(value)), values.length);
     return this;
   }
 
