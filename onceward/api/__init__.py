@@ -3,12 +3,12 @@
 The package imports nothing that runs, so that clients can share it with the server.
 """
 
-from onceward.api import jobs, messages, queues
+from onceward.api import callers, jobs, keys, locks, messages, queues, server, sessions
 from onceward.api.operation import Operation
 
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation
-    for module in (messages, jobs, queues)
+    for module in (messages, jobs, queues, locks, server, keys, callers, sessions)
     for operation in vars(module).values()
     if isinstance(operation, Operation)
 }

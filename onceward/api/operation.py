@@ -33,9 +33,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """An imperative of at most 60 characters."""
     description: str = ""
     scope: str = ""
-    """The scope that a caller needs, as `manage:{queue}`. If it has a parameter of the path, the
-    server checks it before the function runs. With alternatives (` | `) or other names, the
-    function checks it. Empty: any caller with credentials."""
+    """The scope that a caller needs. The server checks `all`, `operate:*` (all names) and
+    `manage:{queue}` (a parameter of the path) before the function runs. With alternatives (` | `)
+    or other names, the function checks it. Empty: any caller with credentials."""
     body: Any = None
     """The struct of the request body."""
     body_optional: bool = False
@@ -85,8 +85,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def enforced(self) -> tuple[str, str] | None:
-        """The action and the path parameter that the server checks before the function runs."""
+        """The action that the server checks before the function runs, and the path parameter with
+        its name; without a parameter, it is checked for all names."""
         action, _, name = self.scope.partition(":")
+        if self.scope == "all" or name == "*":
+            return action, ""
         if " | " in self.scope or not name.startswith("{") or name[1:-1] not in self.parameters:
             return None
         return action, name[1:-1]

@@ -3,44 +3,11 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from onceward import limits
+from onceward.api.server import Sample, Totals
 from onceward.meters import Histogram
 from onceward.observe.counts import Counts
 from onceward.store import Store
-
-
-class Sample(msgspec.Struct, frozen=True, array_like=True):
-    """What happened in one span of time, and how things stood at its end."""
-
-    at_ms: int
-    accepted: float
-    repeats: float
-    """Messages that were known, and took no effect again."""
-    done: float
-    failed: float
-    commit_ms: float | None
-    """The median of how long commits took to be durable; None if there were none."""
-    commit_99_ms: float | None
-    late_ms: float | None
-    """The median of how late due entries were acted on."""
-    late_99_ms: float | None
-    connections: float
-    members: float
-    age_ms: int
-    """How long the oldest job that waits for a worker has waited, as of the last count."""
-
-
-class Totals(msgspec.Struct, frozen=True):
-    """What has happened since the process began, and how things stand."""
-
-    accepted: float
-    repeats: float
-    done: float
-    failed: float
-    connections: float
-    members: float
 
 
 class Samples:

@@ -78,7 +78,7 @@ def _handle(operation: Operation, function: Callable[..., Awaitable[Any]]) -> Ha
         caller = server.caller(request)
         parameters = request.parameters
         if enforced is not None:
-            insist(server, caller, enforced[0], parameters[enforced[1]])
+            _insist(server, caller, enforced[0], parameters.get(enforced[1], ""))
         arguments: list[Any] = [*parameters.values()]
         if query is not None:
             arguments.append(_query(request.query(names), query))
@@ -92,9 +92,11 @@ def _handle(operation: Operation, function: Callable[..., Awaitable[Any]]) -> Ha
     return handle
 
 
-def insist(server: "Server", caller: Access, action: Any, name: str) -> None:
+def _insist(server: "Server", caller: Access, action: Any, name: str) -> None:
     """Raise `not_allowed` for a caller without a scope. Internal queues are closed to callers."""
-    if action in ("send", "work"):
+    if action == "all":
+        caller.insist_all()
+    elif action in ("send", "work"):
         insist_on_entry(server, caller, action, name)
     else:
         caller.insist(action, name)

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.sessions import SessionSummary
 from onceward.app import App
 from onceward.callers import Caller
 from onceward.errors import BadInput
@@ -64,16 +65,6 @@ class StoredSession(msgspec.Struct, frozen=True):
     until_ms: int
     agent: str = ""
     """The browser, as it calls itself."""
-
-
-class ListedSession(msgspec.Struct):
-    """A session in a list."""
-
-    id: str
-    caller: str
-    made_ms: int
-    until_ms: int
-    agent: str
 
 
 class Sessions:
@@ -131,7 +122,7 @@ class Sessions:
         await self._app.store.run(fn)
         return session
 
-    async def listed(self, whose: str | None, after: str = "") -> tuple[list[ListedSession], str]:
+    async def listed(self, whose: str | None, after: str = "") -> tuple[list[SessionSummary], str]:
         """The sessions of a caller, the oldest first; or of all callers, from behind a place on,
         and behind which to go on, if there are more."""
 
@@ -146,7 +137,7 @@ class Sessions:
         for row in rows:
             caller, id_ = keys.split(row.key[1])
             one = row.value
-            found.append(ListedSession(id_, caller, one.made_ms, one.until_ms, one.agent))
+            found.append(SessionSummary(id_, caller, one.made_ms, one.until_ms, one.agent))
         more = whose is None and len(rows) == limits.LIST_MAX
         return found, rows[-1].key[1] if more else ""
 

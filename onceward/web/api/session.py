@@ -2,88 +2,33 @@
 
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec import UNSET
 
 from onceward import limits
+from onceward.api import sessions as api
 from onceward.callers import Caller
 from onceward.errors import BadInput
 from onceward.ids import LENGTH
-from onceward.web.bodies import parse
+from onceward.strict_json import parse
+from onceward.web.calls import Call, binder
 from onceward.web.grants import Grants
-from onceward.web.http import Request, Response, truth
+from onceward.web.http import Request, Response
 from onceward.web.routes import Route
-from onceward.web.sessions import HEADER, ListedSession, Session, insist_own_page
+from onceward.web.sessions import HEADER, Session, insist_own_page
 
 if TYPE_CHECKING:
     from onceward.web.server import Server
 
 
-class SignIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Who signs in: by a link, or by an API key or token."""
-
-    link: str = ""
-    token: str = ""
-
-
-class GrantView(msgspec.Struct, omit_defaults=True):
-    """An action, and the name or the pattern of names that it is allowed for."""
-
-    action: str
-    name: str = ""
-    """Literal."""
-    pattern: str = ""
-
-
-class SessionView(msgspec.Struct):
-    """Who is signed in."""
-
-    name: str
-    caller: str
-    """The id of the caller, as in lists of timers and endpoints."""
-    grants: list[GrantView]
-    everything: bool
-    """Whether the caller has the scope `all`."""
-    until_ms: int
-    token: str
-    """To be repeated in the header Onceward-Session: the cookie counts only with it."""
-    dev: bool
-    """Whether the server is in dev mode, and asks nobody but browsers."""
-
-
-class SessionPage(msgspec.Struct):
-    """Sessions of the console, the oldest of each caller first."""
-
-    sessions: list[ListedSession]
-    current: str | None
-    """The id of the session by which this is asked."""
-    next: str | None
-    """For the parameter after of the next request; None: there are no more."""
-
-
-class SessionsRevoked(msgspec.Struct):
-    """How many sessions have ended."""
-
-    sessions: int
-
-
-class SignedOut(msgspec.Struct):
-    """That the session has ended, and the cookie is taken away."""
-
-    signed_out: bool
-
-
-class Link(msgspec.Struct):
-    """What signs in once, as whoever has asked for it."""
-
-    link: str
-    """For the address of the console, behind `#enter=`."""
+ROUTES: list[Route] = []
+answers = binder(ROUTES)
 
 
 async def enter(server: "Server", request: Request) -> Response:
     insist_own_page(request)
     if server.auth.dev:
         server.caller(request)  # who is on another machine has no business here
-    asked = parse(await request.body(), SignIn)
+    asked = parse(await request.body(), api.SignIn)
     if bool(asked.link) == bool(asked.token):
         raise BadInput("sign in by a link or by a token, one of them")
     if asked.link:
@@ -117,55 +62,54 @@ async def leave(server: "Server", request: Request) -> Response:
     session = await server.sessions.find(request)
     if session is not None:
         await server.sessions.revoke(session.caller, session.id)
-    response = Response.of(SignedOut(True))
+    response = Response.of(api.SignedOut(True))
     response.headers.append(server.sessions.cookie(None, request))
     return response
 
 
-async def link(server: "Server", request: Request) -> Response:
-    """For those at a terminal: what a browser could ask for would be no secret from its pages. Nor
-    for who is signed in: that session ends with its key, and one by the link would not."""
-    caller = server.caller(request)
+@answers(api.LINK)
+async def link(call: Call) -> api.SignInLink:
+    """Links are for people at a terminal: a page could read what its browser asks for. A session
+    cannot create one, because it ends with its key and the session of the link would not."""
+    server, request = call.server, call.request
     if any(request.header(name) is not None for name in (b"origin", b"sec-fetch-site", HEADER)):
         raise BadInput("links are not for pages: ask from a terminal", code="no_credentials")
     credential = server.auth.credential(request.header(b"authorization"))
-    return Response.of(Link(server.sessions.link(caller, credential)))
+    return api.SignInLink(server.sessions.link(call.caller, credential))
 
 
-async def list_(server: "Server", request: Request) -> Response:
-    caller = server.caller(request)
-    query = request.query(["everyone", "after"])
-    after = query.get("after", "")
-    if len(after.encode()) > limits.SORT_BYTES_MAX or "\x00" in after:
-        raise BadInput("after is the member next of the last answer", code="bad_parameter")
-    everyone = truth("everyone", query.get("everyone", "false"))
-    if everyone:
-        caller.insist_all()
-    found, next_ = await server.sessions.listed(None if everyone else caller.id, after)
-    own = await server.sessions.find(request)
-    return Response.of(SessionPage(found, None if own is None else own.id, next_ or None))
+@answers(api.LIST)
+async def list_(call: Call, asked: api.FindSessions) -> api.SessionPage:
+    if len(asked.after.encode()) > limits.SORT_BYTES_MAX or "\x00" in asked.after:
+        raise BadInput("after is the member next of the last page", code="bad_parameter")
+    if asked.everyone:
+        call.caller.insist_all()
+    sessions, whose = call.server.sessions, None if asked.everyone else call.caller.id
+    found, next_ = await sessions.listed(whose, asked.after)
+    own = await sessions.find(call.request)
+    return api.SessionPage(found, None if own is None else own.id, next_ or None)
 
 
-async def revoke(server: "Server", request: Request) -> Response:
-    whose, id_ = _whose(server, request), request.parameters["id"]
-    count = 0
+@answers(api.REVOKE)
+async def revoke(call: Call, id_: str, asked: api.WhoseSessions) -> api.RevokedSessions:
+    whose, count = _whose(call, asked), 0
     if 0 < len(id_) <= LENGTH:
-        count = await server.sessions.revoke(whose, id_)
+        count = await call.server.sessions.revoke(whose, id_)
     if not count:
-        raise BadInput("there is no such session", code="no_such_session")
-    return Response.of(SessionsRevoked(count))
+        raise BadInput(f"session {id_[:100]!r} not found", code="no_such_session")
+    return api.RevokedSessions(count)
 
 
-async def revoke_all(server: "Server", request: Request) -> Response:
-    return Response.of(SessionsRevoked(await server.sessions.revoke(_whose(server, request))))
+@answers(api.REVOKE_ALL)
+async def revoke_all(call: Call, asked: api.WhoseSessions) -> api.RevokedSessions:
+    return api.RevokedSessions(await call.server.sessions.revoke(_whose(call, asked)))
 
 
-def _whose(server: "Server", request: Request) -> str:
-    """Whose sessions are meant: one's own, or for who may do everything those of any caller."""
-    caller = server.caller(request)
-    whose = request.query(["caller"]).get("caller", caller.id)
-    if whose != caller.id:
-        caller.insist_all()
+def _whose(call: Call, asked: api.WhoseSessions) -> str:
+    """Whose sessions to revoke: the caller's own, or with the scope `all` those of any caller."""
+    whose = call.caller.id if asked.caller is UNSET else asked.caller
+    if whose != call.caller.id:
+        call.caller.insist_all()
         if not 0 < len(whose.encode()) <= limits.SORT_BYTES_MAX // 2:
             raise BadInput("caller is the id of a caller", code="bad_parameter")
     return whose
@@ -177,18 +121,18 @@ def _answer(server: "Server", request: Request, session: Session) -> Response:
     return response
 
 
-def _view(server: "Server", session: Session) -> SessionView:
+def _view(server: "Server", session: Session) -> api.Session:
     caller = server.sessions.holder(session)
     grants = Grants() if caller is None else caller.grants
-    return SessionView(
+    return api.Session(
         Caller.parse(session.caller).name,
         session.caller,
         [
-            GrantView(action, name)
+            api.SessionGrant(action, name)
             for action, name in sorted(grants.named)
             if grants.cover(action, name)
         ]
-        + [GrantView(action, pattern=names) for action, names in grants.patterns],
+        + [api.SessionGrant(action, pattern=names) for action, names in grants.patterns],
         grants.everything,
         session.until_ms,
         session.token,
@@ -196,42 +140,9 @@ def _view(server: "Server", session: Session) -> SessionView:
     )
 
 
-ROUTES = [
-    Route(
-        "POST",
-        "/v1/session",
-        enter,
-        "Sign in at the console",
-        takes=SignIn,
-        gives=SessionView,
-        signs_in=True,
-    ),
-    Route("GET", "/v1/session", get, "Who is signed in", gives=SessionView),
-    Route("DELETE", "/v1/session", leave, "Sign out", gives=SignedOut),
-    Route(
-        "GET",
-        "/v1/sessions",
-        list_,
-        "One's sessions at the console, or everyone's",
-        gives=SessionPage,
-        query=("everyone", "after"),
-    ),
-    Route(
-        "DELETE",
-        "/v1/sessions",
-        revoke_all,
-        "End all of one's sessions, or those of a caller",
-        gives=SessionsRevoked,
-        query=("caller",),
-    ),
-    Route(
-        "DELETE",
-        "/v1/sessions/{id}",
-        revoke,
-        "End a session",
-        gives=SessionsRevoked,
-        problems=("no_such_session",),
-        query=("caller",),
-    ),
-    Route("POST", "/v1/session/link", link, "A link that signs in once", gives=Link),
+# These answer browsers that have no credentials yet, or are about to give them up.
+ROUTES += [
+    Route.of(api.ENTER, enter),
+    Route.of(api.GET, get),
+    Route.of(api.LEAVE, leave),
 ]

@@ -1,4 +1,4 @@
-"""Whether the server is well, what it measures, and how it is called."""
+"""Health, readiness, metrics and the OpenAPI document."""
 
 import re
 from base64 import b64encode
@@ -6,8 +6,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from onceward.api import server as api
 from onceward.errors import Unavailable
 from onceward.web import metrics as metrics_text
 from onceward.web.http import Request, Response
@@ -36,49 +35,9 @@ _HEADERS = [
 ]
 
 
-class AlarmView(msgspec.Struct):
-    """A condition that an operator should look at; `/v1/overview` has its message."""
-
-    code: str
-    since_ms: int
-
-
-class Health(msgspec.Struct, omit_defaults=True):
-    """Whether the server is well."""
-
-    status: str
-    alarms: list[AlarmView] = []
-
-
-class ClockView(msgspec.Struct):
-    """What time it is for the server."""
-
-    now_ms: int
-    wall_ms: int
-    """What the clock of the machine or of the database shows."""
-    held: bool
-    """Whether that is not believed, since it is far ahead of the last commit."""
-
-
-async def clock(server: "Server", request: Request) -> Response:
-    server.caller(request).insist("operate", "")
-    return Response.of(_clock(server))
-
-
-async def confirm_clock(server: "Server", request: Request) -> Response:
-    server.caller(request).insist("operate", "")
-    await server.app.confirm_clock()
-    return Response.of(_clock(server))
-
-
-def _clock(server: "Server") -> ClockView:
-    store = server.app.store
-    return ClockView(store.clock.now_ms(), store.clock.wall_ms, store.clock_held)
-
-
 async def healthz(server: "Server", request: Request) -> Response:
     """The process runs and answers. Whether storage works is for readiness to say."""
-    return Response.of(Health("ok"))
+    return Response.of(api.Health("ok"))
 
 
 async def readyz(server: "Server", request: Request) -> Response:
@@ -86,8 +45,8 @@ async def readyz(server: "Server", request: Request) -> Response:
     if server.draining.is_set():
         raise Unavailable("the server is stopping", code="node_stopped")
     await server.probe()
-    alarms = [AlarmView(alarm.code, alarm.since_ms) for alarm in server.app.alarms]
-    return Response.of(Health("ready", alarms))
+    alarms = [api.ActiveAlarm(alarm.code, alarm.since_ms) for alarm in server.app.alarms]
+    return Response.of(api.Health("ready", alarms))
 
 
 async def metrics(server: "Server", request: Request) -> Response:
@@ -105,21 +64,9 @@ async def page(server: "Server", request: Request) -> Response:
 
 
 ROUTES = [
-    Route("GET", "/healthz", healthz, "Whether the process is alive", gives=Health, public=True),
-    Route("GET", "/readyz", readyz, "Whether it can work now", gives=Health, public=True),
-    Route(
-        *("GET", "/metrics", metrics, "Metrics for Prometheus"),
-        problems=("no_credentials", "not_allowed", "rate_limited"),
-        public=True,
-    ),
-    Route("GET", "/v1/clock", clock, "What time it is for the server", gives=ClockView),
-    Route(
-        "POST",
-        "/v1/clock/confirm",
-        confirm_clock,
-        "Believe a clock that is far ahead of the last commit",
-        gives=ClockView,
-    ),
-    Route("GET", "/openapi.json", openapi, "This document", public=True),
-    Route("GET", "/docs", page, "This document as a page", public=True),
+    Route.of(api.HEALTH, healthz),
+    Route.of(api.READY, readyz),
+    Route.of(api.METRICS, metrics),
+    Route.of(api.OPENAPI, openapi),
+    Route.of(api.DOCS, page),
 ]
