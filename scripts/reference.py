@@ -61,7 +61,7 @@ ONLY = {
     "onceward.rooms": ("Rooms", "Schemas", "Info", "Item", "Entry"),
     "onceward.tables.server": ("Tables",),
     "onceward.tables": ("Seats", "Policy", "Table", "Seat", "Place", "Ending", "Referee"),
-    "onceward.tables.games": ("Rules", "Outcome", "View", "won", "drawn", "shuffled"),
+    "onceward.tables.games": ("Rules", "Outcome", "MatchView", "won", "drawn", "shuffled"),
     "onceward.tables.games.server": ("Games",),
     "onceward.store.transaction": ("Transaction", "Row"),
     "onceward.tokens": ("sign", "Grant"),

@@ -3,12 +3,34 @@
 The package imports nothing that runs, so that clients can share it with the server.
 """
 
-from onceward.api import callers, jobs, keys, locks, messages, queues, server, sessions
+from onceward.api import (
+    callers,
+    jobs,
+    keys,
+    locks,
+    matches,
+    messages,
+    queues,
+    server,
+    sessions,
+)
 from onceward.api.operation import Operation
+
+_MODULES = (
+    messages,
+    jobs,
+    queues,
+    locks,
+    matches,
+    server,
+    keys,
+    callers,
+    sessions,
+)
 
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation
-    for module in (messages, jobs, queues, locks, server, keys, callers, sessions)
+    for module in _MODULES
     for operation in vars(module).values()
     if isinstance(operation, Operation)
 }

@@ -12,7 +12,7 @@ from onceward import keys
 from onceward.errors import BadInput
 from onceward.store.user_records import UserTransaction, admit_tx
 from onceward.tables import Board, Change, Ending, Seats, Table
-from onceward.tables.games import Match, Rules, View
+from onceward.tables.games import Match, MatchView, Rules
 from onceward.tables.games.server import Games
 
 LIVE = "game"
@@ -34,7 +34,7 @@ class TableReferee:
     def __init__(self, rules: Rules, games: Games, seats: Seats, board: Board) -> None:
         self.seats = rules.seats
         """Those that tables of this game have."""
-        self.answers = View
+        self.answers = MatchView
         """What a move is answered by."""
         self._rules = rules
         self._games = games
@@ -47,7 +47,7 @@ class TableReferee:
         match = await self._bots_move(tx, table, match)
         await self._go_on(tx, table, match)
 
-    async def move(self, tx: UserTransaction, table: Table, user: str, move: Any) -> View:
+    async def move(self, tx: UserTransaction, table: Table, user: str, move: Any) -> MatchView:
         """Judge a move, which may be a `Move`; returns what its player sees then. Raises
         `BadInput` for one that may not be made."""
         match = await self._games.at(tx, place(table.id))

@@ -13,7 +13,15 @@ from apps.tictactoe.rules import TicTacToe
 from onceward import limits
 from onceward.app import App
 from onceward.errors import BadInput, OncewardError
-from onceward.tables.games import Late, Left, Outcome, Rules, Stopped, View, replay
+from onceward.tables.games import (
+    MatchLate,
+    MatchLeft,
+    MatchStopped,
+    MatchView,
+    Outcome,
+    Rules,
+    replay,
+)
 from onceward.tables.live_view import room_of
 from onceward.tables.referee import place, read, table_of
 from tests.schedule.cluster import virtual
@@ -55,7 +63,7 @@ class Hall:
         return (await self.app.tables.place("t", user)).position
 
 
-def plain(view: View) -> Any:
+def plain(view: MatchView) -> Any:
     return msgspec.json.decode(msgspec.json.encode(view))
 
 
@@ -77,7 +85,7 @@ async def test_a_win_is_found_here_and_the_next_game_begins_in_that_commit() -> 
     async with hall("ann", "ben", "cas") as here:
         assert (await here.live())["now"]["players"] == {"X": "ann", "O": "ben"}
         seen = await here.play(X_WINS)
-        assert isinstance(seen, View)
+        assert isinstance(seen, MatchView)
         assert seen.outcome == Outcome(("X",))
         assert await here.players() == {"X": "ann", "O": "cas"}
         assert await here.waits("ben") == 1
@@ -132,7 +140,7 @@ async def test_who_does_not_move_in_time_loses_and_is_moved_on() -> None:
         await here.apps.sleep(2)
         last = (await here.live())["last"]
         assert (last["match"], last["outcome"]) == (match, {"winners": ["X"], "why": "timeout"})
-        assert isinstance((await here.log(match))[-1], Late)
+        assert isinstance((await here.log(match))[-1], MatchLate)
         assert await here.players() == {"X": "ann", "O": "cas"}
         assert await here.waits("ben") == 1
 
@@ -160,7 +168,7 @@ async def test_a_lost_connection_is_waited_for_and_then_loses() -> None:
         await tables.away("t", "ann")
         await here.apps.sleep(21)
         assert (await here.live())["last"]["outcome"] == {"winners": ["O"], "why": "left"}
-        assert isinstance((await here.log(match))[-1], Left)
+        assert isinstance((await here.log(match))[-1], MatchLeft)
         assert await here.players() == {"X": "cas", "O": "ben"}
         assert (await tables.place("t", "ann")).role == ""
 
@@ -171,10 +179,10 @@ async def test_who_leaves_loses_and_a_closed_table_counts_for_nobody() -> None:
         match = (await here.live())["now"]["match"]
         await here.app.tables.leave("t", "ben")
         assert (await here.live())["last"]["outcome"] == {"winners": ["X"], "why": "left"}
-        assert isinstance((await here.log(match))[-1], Left)
+        assert isinstance((await here.log(match))[-1], MatchLeft)
         match = (await here.live())["now"]["match"]
         await here.app.tables.close("t")
-        assert isinstance((await here.log(match))[-1], Stopped)
+        assert isinstance((await here.log(match))[-1], MatchStopped)
 
 
 @virtual
@@ -248,7 +256,7 @@ async def test_of_moves_that_come_at_once_on_two_nodes_each_counts_once_or_not_a
     # Someone who clicks everywhere makes one move.
     clicks = [nodes[cell % 2].tables.move("t", "ann", cell) for cell in range(9)]
     done = await asyncio.gather(*clicks, return_exceptions=True)
-    assert [type(one) for one in done].count(View) == 1
+    assert [type(one) for one in done].count(MatchView) == 1
     assert {one.code for one in done if isinstance(one, OncewardError)} == {"not_your_turn"}
     # Two who move at the same instant finish one round, again and again.
     for number in range(1, 20):
@@ -317,7 +325,7 @@ async def test_whatever_people_try_logs_tell_the_games_and_the_view_is_the_match
                 assert live["last"] == plain(here.app.games.view(last))
         assert len(ended) > 15
         kinds = {type(entry) for id_ in ended for entry in await here.log(id_)}
-        assert {Late, Left} <= kinds
+        assert {MatchLate, MatchLeft} <= kinds
 
 
 @virtual

@@ -4,36 +4,35 @@
 what must hold of that. Where a game is played, and who may sit there, is not known here.
 """
 
-from onceward.tables.games.match import (
-    Begun,
-    Entry,
-    Late,
-    Left,
-    Match,
-    Moved,
-    Stopped,
-    View,
-    replay,
-    view,
+from onceward.api.matches import (
+    MatchBegun,
+    MatchEntry,
+    MatchLate,
+    MatchLeft,
+    MatchMoved,
+    MatchStopped,
+    MatchView,
+    Outcome,
 )
+from onceward.tables.games.match import Match, replay, view
 from onceward.tables.games.part import MATCH_DUE, PURGE_WRITES, Matches, match_key
-from onceward.tables.games.rules import DRAW, Outcome, Rules, drawn, shuffled, won
+from onceward.tables.games.rules import DRAW, Rules, drawn, shuffled, won
 
 __all__ = [
     "DRAW",
     "MATCH_DUE",
     "PURGE_WRITES",
-    "Begun",
-    "Entry",
-    "Late",
-    "Left",
     "Match",
+    "MatchBegun",
+    "MatchEntry",
+    "MatchLate",
+    "MatchLeft",
+    "MatchMoved",
+    "MatchStopped",
+    "MatchView",
     "Matches",
-    "Moved",
     "Outcome",
     "Rules",
-    "Stopped",
-    "View",
     "drawn",
     "match_key",
     "replay",

@@ -7,15 +7,16 @@ from zlib import crc32
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.matches import MatchEntry
 from onceward.engine.base import Record
 from onceward.engine.invariants import Lookup, Part, Rule
 from onceward.keys import Key
 from onceward.schedule import due_partition
-from onceward.tables.games.match import Entry, Match
+from onceward.tables.games.match import Match
 from onceward.tables.games.part import LOG, MATCH_DUE, match_key, playing_key
 
 _CONFIG = ("config", "schedule")
-_entry_type: Any = Entry
+_entry_type: Any = MatchEntry
 _read_entry = msgspec.json.Decoder(_entry_type).decode
 
 

@@ -10,65 +10,25 @@ from typing import Any
 
 import msgspec
 
+from onceward.api.matches import (
+    MatchBegun,
+    MatchEntry,
+    MatchLate,
+    MatchLeft,
+    MatchMoved,
+    MatchStopped,
+    MatchView,
+    Outcome,
+)
 from onceward.errors import BadInput
 from onceward.store.values import encode
-from onceward.tables.games.rules import Outcome, Rules
-
-
-class Begun(msgspec.Struct, frozen=True, omit_defaults=True, tag="begun"):
-    """Players sat down."""
-
-    id: str
-    game: str
-    players: dict[str, str]
-    """By seat."""
-    seed: str
-    at_ms: int
-    turn_ms: int | None = None
-    place: str = ""
-    """Where it is played: a table."""
-
-
-class Moved(msgspec.Struct, frozen=True, omit_defaults=True, tag="moved"):
-    """Someone made a move that may be made."""
-
-    seat: str
-    move: Any
-    at_ms: int
-
-
-class Late(msgspec.Struct, frozen=True, omit_defaults=True, tag="late"):
-    """The time for a round was over."""
-
-    at_ms: int
-    seats: tuple[str, ...] = ()
-    """Who lost by that; none: all who had yet to move."""
-
-
-class Left(msgspec.Struct, frozen=True, omit_defaults=True, tag="left"):
-    """Someone gave up, or went away for too long."""
-
-    seat: str
-    at_ms: int
-    others: tuple[str, ...] = ()
-    """Who went at the same time."""
-
-
-class Stopped(msgspec.Struct, frozen=True, omit_defaults=True, tag="stopped"):
-    """It was ended from outside."""
-
-    at_ms: int
-    winners: tuple[str, ...] | None = None
-    """Who has won, as was said there; None: it does not count."""
-
-
-Entry = Begun | Moved | Late | Left | Stopped
+from onceward.tables.games.rules import Rules
 
 
 class Match(msgspec.Struct, omit_defaults=True):
     """A game as it stands."""
 
-    begun: Begun
+    begun: MatchBegun
     state: Any
     movers: list[str]
     """Whose turn it is."""
@@ -93,27 +53,7 @@ class Match(msgspec.Struct, omit_defaults=True):
         return [seat for seat in self.movers if seat not in self.pending]
 
 
-class View(msgspec.Struct):
-    """A game as someone sees it: nothing in it is a secret to them."""
-
-    match: str
-    game: str
-    players: dict[str, str]
-    number: int
-    state: Any
-    awaited: list[str]
-    """The seats whose moves have yet to come."""
-    moves: list[Any]
-    """What the one who looks may do now."""
-    mine: Any
-    """The move of this round by the one who looks, while it is hidden from others."""
-    due_ms: int | None
-    outcome: Outcome | None
-    seat: str | None
-    """Of the one who looks."""
-
-
-def begin(rules: Rules, begun: Begun) -> Match:
+def begin(rules: Rules, begun: MatchBegun) -> Match:
     """A match before its first move."""
     state = _plain(rules.start(begun.seed))
     return _next_round(rules, begun.at_ms, Match(begun, state, []))
@@ -121,7 +61,7 @@ def begin(rules: Rules, begun: Begun) -> Match:
 
 def play(
     rules: Rules, match: Match, seat: str, move: Any, at_ms: int, number: int | None = None
-) -> Moved | None:
+) -> MatchMoved | None:
     """The entry of a move. With `number`, the round that the player has seen: a move that was
     made then and comes again is None, and another one is too late for it.
 
@@ -149,65 +89,65 @@ def play(
         raise BadInput(f"it is the turn of {', '.join(match.movers)}", code="not_your_turn")
     for legal in rules.moves(_plain(match.state), seat):
         if _same(legal, move):
-            return Moved(seat, _plain(legal), at_ms)
+            return MatchMoved(seat, _plain(legal), at_ms)
     raise BadInput("this move cannot be made now", code="bad_move")
 
 
-def late(match: Match, at_ms: int, seats: Iterable[str] = ()) -> Late | None:
+def late(match: Match, at_ms: int, seats: Iterable[str] = ()) -> MatchLate | None:
     """The entry of a time that is over, for some or all who have yet to move; None if it is not,
     or the game has ended. Of a match that has no clock of its own, another one says when."""
     over = match.outcome is None and (match.due_ms is None or at_ms >= match.due_ms)
-    return Late(at_ms, tuple(seats)) if over else None
+    return MatchLate(at_ms, tuple(seats)) if over else None
 
 
-def stop(match: Match, at_ms: int, winners: Iterable[str] | None = None) -> Stopped | None:
+def stop(match: Match, at_ms: int, winners: Iterable[str] | None = None) -> MatchStopped | None:
     """The entry of an end that is said from outside, with winners or so that it does not count;
     None if the game has ended before."""
     if match.outcome is not None:
         return None
-    return Stopped(at_ms, None if winners is None else tuple(winners))
+    return MatchStopped(at_ms, None if winners is None else tuple(winners))
 
 
-def leave(match: Match, seat: str, at_ms: int, others: Iterable[str] = ()) -> Left | None:
+def leave(match: Match, seat: str, at_ms: int, others: Iterable[str] = ()) -> MatchLeft | None:
     """The entry of a player who goes away, alone or at the same time as others; None if the game
     has ended, or nobody sits there."""
     here = type(seat) is str and seat in match.begun.players and match.outcome is None
-    return Left(seat, at_ms, tuple(others)) if here else None
+    return MatchLeft(seat, at_ms, tuple(others)) if here else None
 
 
-def step(rules: Rules, match: Match, entry: Entry) -> Match:
+def step(rules: Rules, match: Match, entry: MatchEntry) -> Match:
     """The match after an entry of its log. The one before stays as it is."""
     after = msgspec.structs.replace(match, entries=match.entries + 1)
     match entry:
-        case Moved(seat, move, at_ms):
+        case MatchMoved(seat, move, at_ms):
             after.pending = {**match.pending, seat: move}
             after.last = {**match.last, seat: (match.number, move)}
             return after if after.awaited else _reveal(rules, after, at_ms)
-        case Late(at_ms, seats):
+        case MatchLate(at_ms, seats):
             return _ended(after, _losing(match, seats or match.awaited, "timeout"), at_ms)
-        case Left(seat, at_ms, others):
+        case MatchLeft(seat, at_ms, others):
             return _ended(after, _losing(match, [seat, *others], "left"), at_ms)
-        case Stopped(at_ms, None):
+        case MatchStopped(at_ms, None):
             return _ended(after, Outcome((), "stopped"), at_ms)
-        case Stopped(at_ms, winners):
+        case MatchStopped(at_ms, winners):
             return _ended(after, Outcome(winners or (), "told"), at_ms)
     raise BadInput(f"a log begins once, not again with {entry}")
 
 
-def replay(rules: Rules, log: Iterable[Entry]) -> list[Match]:
+def replay(rules: Rules, log: Iterable[MatchEntry]) -> list[Match]:
     """The match as it was after each entry of its log. Raises `BadInput` for what is no log."""
     found: list[Match] = []
     for entry in log:
         if found:
             found.append(step(rules, found[-1], entry))
-        elif isinstance(entry, Begun):
+        elif isinstance(entry, MatchBegun):
             found.append(begin(rules, entry))
         else:
             raise BadInput("a log begins with who plays")
     return found
 
 
-def view(rules: Rules, match: Match, seat: str | None = None) -> View:
+def view(rules: Rules, match: Match, seat: str | None = None) -> MatchView:
     """What someone sees of a match; None is whoever looks on, who sees what all see."""
     state = _plain(rules.view(_plain(match.state), seat))
     mine, moves = None, list[Any]()
@@ -216,7 +156,7 @@ def view(rules: Rules, match: Match, seat: str | None = None) -> View:
         if seat in match.awaited:
             moves = [_plain(move) for move in rules.moves(_plain(match.state), seat)]
     begun = match.begun
-    return View(
+    return MatchView(
         match=begun.id,
         game=begun.game,
         players=begun.players,

@@ -10,13 +10,14 @@ from typing import Any
 from zlib import crc32
 
 from onceward import keys, limits
+from onceward.api.matches import MatchBegun, MatchEntry
 from onceward.errors import BadInput, NoSuchMatch
 from onceward.ids import LENGTH, Ids
 from onceward.keys import Key
 from onceward.schedule import due_partition, milliseconds
 from onceward.store.transaction import Transaction
 from onceward.tables.games import match as referee
-from onceward.tables.games.match import Begun, Entry, Match
+from onceward.tables.games.match import Match
 from onceward.tables.games.rules import Rules
 
 MATCH_DUE = "match"
@@ -56,7 +57,7 @@ class Matches:
             raise BadInput("players are known by their names", code="bad_name")
         if place != "" and await tx.get(playing_key(place)) is not None:
             raise BadInput(f"a game is on at {place!r}", code="other_game")
-        begun = Begun(
+        begun = MatchBegun(
             id=self._ids.new(),
             game=rules.name,
             players={seat: players[seat] for seat in rules.seats},
@@ -129,12 +130,12 @@ class Matches:
         _admit_seats(match, seats)
         return self._step(tx, rules, match, referee.late(match, tx.now_ms, seats))
 
-    async def log(self, tx: Transaction, id_: str) -> list[Entry]:
+    async def log(self, tx: Transaction, id_: str) -> list[MatchEntry]:
         """What has happened in a match, with its secrets. Raises `NoSuchMatch`."""
         match = await self.get(tx, id_)
         start, end = keys.below(LOG)
-        kind: Any = Entry
-        log: list[Entry] = []
+        kind: Any = MatchEntry
+        log: list[MatchEntry] = []
         while len(log) < match.entries:
             limit = min(match.entries - len(log), limits.SCAN_RECORDS_MAX)
             rows = await tx.scan(_partition(id_), kind, start=start, end=end, limit=limit)
@@ -178,14 +179,16 @@ class Matches:
         if len(rows) == PURGE_RECORDS:
             tx.put(self._entry_at(tx.now_ms + 1, id_), MATCH_DUE)
 
-    def _step(self, tx: Transaction, rules: Rules, match: Match, entry: Entry | None) -> Match:
+    def _step(self, tx: Transaction, rules: Rules, match: Match, entry: MatchEntry | None) -> Match:
         if entry is None:
             return match
         after = referee.step(rules, match, entry)
         self._write(tx, match, after, entry)
         return after
 
-    def _write(self, tx: Transaction, before: Match | None, after: Match, entry: Entry) -> None:
+    def _write(
+        self, tx: Transaction, before: Match | None, after: Match, entry: MatchEntry
+    ) -> None:
         id_ = after.begun.id
         tx.put(match_key(id_), after)
         tx.put((_partition(id_), keys.join(LOG, after.entries)), entry)

@@ -17,19 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, ClassVar, TypeVar
 
-import msgspec
+from onceward.api.matches import Outcome
 
 T = TypeVar("T")
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """How a game has ended."""
-
-    winners: tuple[str, ...] = ()
-    """Seats; none: a draw."""
-    why: str = ""
-    """`timeout`, `left`, `stopped` (it does not count) or `told` (from outside), if it is not the
-    rules that have ended it."""
 
 
 DRAW = Outcome()

@@ -15,11 +15,11 @@ from onceward.store.user_records import UserTransaction, joins
 from onceward.tables.games import (
     MATCH_DUE,
     PURGE_WRITES,
-    Entry,
     Match,
+    MatchEntry,
     Matches,
+    MatchView,
     Rules,
-    View,
     replay,
     view,
 )
@@ -109,7 +109,7 @@ class Games:
         """End a match from outside: these seats have won, or it counts for nobody."""
         return await self.matches.stop(tx, self._rules_of(match), match, winners)
 
-    def view(self, match: Match, user: str | None = None) -> View:
+    def view(self, match: Match, user: str | None = None) -> MatchView:
         """What someone sees of a match: a player what that player may, everyone else what all
         may."""
         rules, players = self._rules_of(match), match.begun.players.items()
@@ -117,7 +117,7 @@ class Games:
         return view(rules, match, seat)
 
     @joins
-    async def log(self, tx: Transaction, id_: str) -> list[Entry]:
+    async def log(self, tx: Transaction, id_: str) -> list[MatchEntry]:
         """What has happened in a match that is over: before that, it would tell secrets. Raises
         `NoSuchMatch`, `match_on`."""
         match = await self.matches.get(tx, id_)
@@ -126,7 +126,7 @@ class Games:
         return await self.matches.log(tx, id_)
 
     @joins
-    async def replay(self, tx: Transaction, id_: str) -> list[View]:
+    async def replay(self, tx: Transaction, id_: str) -> list[MatchView]:
         """A match that is over, move by move, as whoever looks on has seen it. Raises
         `NoSuchMatch`, `match_on`."""
         log = await self.log(tx, id_)

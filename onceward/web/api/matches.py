@@ -1,101 +1,51 @@
-"""Matches over HTTP: how one stands, for who may see it, and its log once it is over."""
+"""Matches over HTTP: the view of a caller, and the log of a finished match."""
 
-from typing import TYPE_CHECKING
-
-import msgspec
-
+from onceward.api import matches as api
 from onceward.errors import OncewardError
 from onceward.store.transaction import Transaction
-from onceward.tables.games import Entry, Match, View
+from onceward.tables.games import Match
 from onceward.tables.referee import table_of
-from onceward.web.http import Request, Response
+from onceward.web.calls import Call, binder
 from onceward.web.routes import Route
 
-if TYPE_CHECKING:
-    from onceward.web.server import Server
+ROUTES: list[Route] = []
+answers = binder(ROUTES)
 
 
-class MatchLog(msgspec.Struct):
-    """What has happened in a match, from its beginning to its end."""
+@answers(api.GET)
+async def get(call: Call, id_: str) -> api.MatchView:
+    async def fn(tx: Transaction) -> api.MatchView:
+        return call.app.games.view(await _visible(call, tx, id_), call.caller.user)
 
-    match: str
-    entries: list[Entry]
-
-
-class Replay(msgspec.Struct):
-    """A match as whoever looked on has seen it, at first and after each entry of its log."""
-
-    match: str
-    views: list[View]
+    return await call.app.store.run(fn)
 
 
-async def get(server: "Server", request: Request) -> Response:
-    """As the caller sees it: a player's own secrets are that player's."""
-    name = server.caller(request).user
+@answers(api.LOG)
+async def log(call: Call, id_: str) -> api.MatchLog:
+    async def fn(tx: Transaction) -> api.MatchLog:
+        await _visible(call, tx, id_)
+        return api.MatchLog(id_, await call.app.games.log(tx, id_))
 
-    async def fn(tx: Transaction) -> View:
-        return server.app.games.view(await _known(server, request, tx), name)
-
-    return Response.of(await server.app.store.run(fn))
-
-
-async def log(server: "Server", request: Request) -> Response:
-    async def fn(tx: Transaction) -> MatchLog:
-        id_ = (await _known(server, request, tx)).begun.id
-        return MatchLog(id_, await server.app.games.log(tx, id_))
-
-    return Response.of(await server.app.store.run(fn))
+    return await call.app.store.run(fn)
 
 
-async def replay(server: "Server", request: Request) -> Response:
-    async def fn(tx: Transaction) -> Replay:
-        id_ = (await _known(server, request, tx)).begun.id
-        return Replay(id_, await server.app.games.replay(tx, id_))
+@answers(api.REPLAY)
+async def replay(call: Call, id_: str) -> api.MatchReplay:
+    async def fn(tx: Transaction) -> api.MatchReplay:
+        await _visible(call, tx, id_)
+        return api.MatchReplay(id_, await call.app.games.replay(tx, id_))
 
-    return Response.of(await server.app.store.run(fn))
+    return await call.app.store.run(fn)
 
 
-async def _known(server: "Server", request: Request, tx: Transaction) -> Match:
-    """The match in the path, if the caller plays in it, or may see the table where it is. Raises
-    `NoSuchMatch`, `not_allowed`."""
-    caller = server.caller(request)
-    match = await server.app.games.get(tx, request.parameters["id"])
+async def _visible(call: Call, tx: Transaction, id_: str) -> Match:
+    """A match, if the caller plays in it or can see its table. Raises `NoSuchMatch`,
+    `not_allowed`."""
+    caller = call.caller
+    match = await call.app.games.get(tx, id_)
     table = table_of(match.begun.place)
     seen = table is not None and (caller.may("play", table) or caller.may("table", table))
-    if (
-        not seen
-        and caller.user not in match.begun.players.values()
-        and not caller.grants.everything
-    ):
+    plays = caller.user in match.begun.players.values()
+    if not (seen or plays or caller.grants.everything):
         raise OncewardError(f"{caller.name!r} may not see this match", code="not_allowed")
     return match
-
-
-_OVER = ("no_such_match", "match_on", "no_such_game")
-
-ROUTES = [
-    Route(
-        "GET",
-        "/v1/matches/{id}",
-        get,
-        "A match as the caller sees it",
-        gives=View,
-        problems=("no_such_match", "no_such_game"),
-    ),
-    Route(
-        "GET",
-        "/v1/matches/{id}/log",
-        log,
-        "What has happened in a match that is over",
-        gives=MatchLog,
-        problems=_OVER,
-    ),
-    Route(
-        "GET",
-        "/v1/matches/{id}/replay",
-        replay,
-        "A match that is over, move by move",
-        gives=Replay,
-        problems=_OVER,
-    ),
-]

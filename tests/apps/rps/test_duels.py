@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.rps import words
 from apps.rps.game import Game
-from onceward.tables.games import Late, Left, Moved, Outcome
+from onceward.tables.games import MatchLate, MatchLeft, MatchMoved, Outcome
 from tests.apps.rps.carrier import Carrier, Table
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
@@ -83,7 +83,7 @@ async def test_who_does_not_throw_back_in_time_loses() -> None:
             words.win_by_time("Bob"),
         ]
         [id_] = matches(apps)
-        assert isinstance((await log_of(table, id_))[-1], Late)
+        assert isinstance((await log_of(table, id_))[-1], MatchLate)
         assert await table.play("Ann: games") == {"Ann": [words.NOTHING_PENDING]}
         assert (await table.play("Ann: score"))["Ann"] == [
             "In all: 1 won, 0 lost, 0 ties. Against Bob: 1 won, 0 lost, 0 ties."
@@ -117,8 +117,8 @@ async def test_a_match_is_over_when_one_of_its_players_leaves() -> None:
         }
         for id_ in matches(apps):
             *_, thrown, last = await log_of(table, id_)
-            assert isinstance(thrown, Moved)
-            assert isinstance(last, Left)
+            assert isinstance(thrown, MatchMoved)
+            assert isinstance(last, MatchLeft)
         before = len(table.carrier.sent)
         await apps.sleep(100)
         assert heard(table, before) == [], "no clock is left"

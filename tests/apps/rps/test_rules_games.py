@@ -14,9 +14,8 @@ from apps.rps.records import (
     top_key,
 )
 from apps.rps.rules import Command, Outcome, RockPaperScissors
-from onceward.tables.games import DRAW, won
+from onceward.tables.games import DRAW, MatchBegun, won
 from onceward.tables.games import match as referee
-from onceward.tables.games.match import Begun
 
 ANN = Player("01A", "Ann", Line("+12025550101", "carrier"))
 BOB = Player("01B", "Bob", Line("+12025550102", "carrier"))
@@ -39,7 +38,7 @@ def test_rock_beats_scissors_and_those_paper_and_that_rock(winner: str, loser: s
 
 def test_both_throw_and_neither_sees_what_the_other_one_has_thrown() -> None:
     players = {"first": "01A", "second": "01B"}
-    match = referee.begin(GAME, Begun("1", GAME.name, players, "", 0))
+    match = referee.begin(GAME, MatchBegun("1", GAME.name, players, "", 0))
     assert match.awaited == ["first", "second"]
     assert list(GAME.moves(match.state, "first")) == ["rock", "paper", "scissors"]
     for seat, play in (("second", "rock"), ("first", "paper")):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.tictactoe.rules import LINES, Board, TicTacToe
-from onceward.tables.games import DRAW, Begun, Moved, replay, won
+from onceward.tables.games import DRAW, MatchBegun, MatchMoved, replay, won
 
 GAME = TicTacToe()
 
@@ -39,8 +39,8 @@ def test_of_all_games_there_are_as_many_as_is_known() -> None:
 @settings(max_examples=50)
 @given(st.permutations(range(9)))
 def test_a_game_ends_with_the_first_line_or_the_last_cell(cells: list[int]) -> None:
-    log = [Begun("1", "tictactoe", {"X": "Ann", "O": "Bob"}, "", 0)]
-    moves = [Moved(GAME.seats[at % 2], cell, at) for at, cell in enumerate(cells)]
+    log = [MatchBegun("1", "tictactoe", {"X": "Ann", "O": "Bob"}, "", 0)]
+    moves = [MatchMoved(GAME.seats[at % 2], cell, at) for at, cell in enumerate(cells)]
     for count in range(len(cells) + 1):
         match = replay(GAME, [*log, *moves[:count]])[-1]
         mine = {seat: {move.move for move in moves[:count] if move.seat == seat} for seat in "XO"}

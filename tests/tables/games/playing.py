@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from onceward.tables.games import Begun, Outcome, Rules, shuffled, won
+from onceward.tables.games import MatchBegun, Outcome, Rules, shuffled, won
 from onceward.tables.games import match as referee
 from onceward.tables.games.match import Match
 
@@ -91,10 +91,10 @@ TURNS_MS = {"nim": 10_000, "trumps": 20_000}
 GAMES: tuple[Rules, ...] = (Nim(), Trumps(), Guess())
 
 
-def begun(rules: Rules, seed: str = "seed") -> Begun:
+def begun(rules: Rules, seed: str = "seed") -> MatchBegun:
     players = {seat: f"user-{seat}" for seat in rules.seats}
     turn_ms = TURNS_MS.get(rules.name)
-    return Begun("match-1", rules.name, players, seed, 1_000, turn_ms, "table-1")
+    return MatchBegun("match-1", rules.name, players, seed, 1_000, turn_ms, "table-1")
 
 
 def fresh(rules: Rules, seed: str = "seed") -> Match:

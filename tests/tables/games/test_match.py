@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from onceward.errors import BadInput
 from onceward.tables.games import (
-    Begun,
-    Entry,
-    Late,
-    Left,
-    Moved,
+    MatchBegun,
+    MatchEntry,
+    MatchLate,
+    MatchLeft,
+    MatchMoved,
+    MatchStopped,
     Outcome,
     Rules,
-    Stopped,
     replay,
     view,
     won,
@@ -57,13 +57,13 @@ def stored(match: Match) -> Match:
 def test_a_match_is_what_its_log_says_at_every_step(
     rules: Rules, seed: str, steps: list[tuple[str, int, int, int]]
 ) -> None:
-    log: list[Entry] = [begun(rules, seed)]
+    log: list[MatchEntry] = [begun(rules, seed)]
     matches = [fresh(rules, seed)]
     now_ms = 1_000
     for what, at, choice, pause_ms in steps:
         match, now_ms = stored(matches[-1]), now_ms + pause_ms
         seat = rules.seats[at % len(rules.seats)]
-        entry: Entry | None
+        entry: MatchEntry | None
         if what == "move":
             moves = list(rules.moves(match.state, seat))
             may = seat in match.awaited and (match.due_ms is None or now_ms < match.due_ms)
@@ -155,7 +155,7 @@ def test_a_move_that_comes_again_is_known_and_one_for_an_earlier_round_is_too_la
     assert refused(NIM, match, "first", 2, number=0) == "stale_move"
     assert refused(NIM, match, "second", 1, number=0) == "stale_move"
     assert refused(NIM, match, "second", 1, number=2) == "stale_move"
-    assert play(NIM, match, "second", 1, 1_600, number=1) == Moved("second", 1, 1_600)
+    assert play(NIM, match, "second", 1, 1_600, number=1) == MatchMoved("second", 1, 1_600)
     match = moved(NIM, match, ("second", 3), ("first", 1))
     assert play(NIM, match, "first", 1, 9_999_999, number=2) is None, "also after the end"
     assert refused(NIM, match, "second", 1, number=3) == "match_over"
@@ -169,23 +169,23 @@ def test_time_is_over_at_its_very_millisecond_and_starts_anew_with_each_round() 
     assert play(NIM, match, "first", 1, 10_999) is not None
     assert refused(NIM, match, "first", 1, 11_000) == "out_of_time"
     assert referee.late(match, 10_999) is None
-    assert referee.late(match, 11_000) == Late(11_000)
+    assert referee.late(match, 11_000) == MatchLate(11_000)
     assert moved(NIM, match, ("first", 1)).due_ms == 11_500
-    assert referee.step(NIM, match, Late(11_000)).outcome == Outcome(("second",), "timeout")
+    assert referee.step(NIM, match, MatchLate(11_000)).outcome == Outcome(("second",), "timeout")
 
 
 def test_of_several_who_are_late_none_wins() -> None:
     match = fresh(TRUMPS)
-    assert referee.step(TRUMPS, match, Late(99_000)).outcome == Outcome((), "timeout")
+    assert referee.step(TRUMPS, match, MatchLate(99_000)).outcome == Outcome((), "timeout")
     match = moved(TRUMPS, match, ("b", match.state["hands"]["b"][0]))
     assert match.due_ms == 21_000, "a hidden move does not stop the clock of the others"
-    assert referee.step(TRUMPS, match, Late(99_000)).outcome == Outcome(("b",), "timeout")
+    assert referee.step(TRUMPS, match, MatchLate(99_000)).outcome == Outcome(("b",), "timeout")
 
 
 def test_who_leaves_loses_and_only_once() -> None:
     match = fresh(NIM)
     entry = leave(match, "second", 2_000)
-    assert entry == Left("second", 2_000)
+    assert entry == MatchLeft("second", 2_000)
     after = referee.step(NIM, match, entry)
     assert after.outcome == Outcome(("first",), "left")
     assert leave(after, "first", 2_001) is None
@@ -196,7 +196,7 @@ def test_who_leaves_loses_and_only_once() -> None:
 def test_what_is_stopped_counts_for_nobody() -> None:
     match = fresh(NIM)
     entry = referee.stop(match, 2_000)
-    assert entry == Stopped(2_000)
+    assert entry == MatchStopped(2_000)
     after = referee.step(NIM, match, entry)
     assert after.outcome == Outcome((), "stopped")
     assert referee.stop(after, 2_001) is None
@@ -205,29 +205,29 @@ def test_what_is_stopped_counts_for_nobody() -> None:
 def test_who_has_won_may_be_said_from_outside() -> None:
     match = fresh(TRUMPS)
     entry = referee.stop(match, 2_000, iter(["a", "c"]))
-    assert entry == Stopped(2_000, ("a", "c"))
+    assert entry == MatchStopped(2_000, ("a", "c"))
     after = referee.step(TRUMPS, match, entry)
     assert (after.outcome, after.ended_ms) == (Outcome(("a", "c"), "told"), 2_000)
     nobody = referee.stop(match, 2_000, [])
-    assert nobody == Stopped(2_000, ())
+    assert nobody == MatchStopped(2_000, ())
     assert referee.step(TRUMPS, match, nobody).outcome == Outcome((), "told")
 
 
 def test_some_may_be_late_or_leave_together_and_the_others_win() -> None:
     match = fresh(TRUMPS)
     entry = referee.late(match, 21_000, iter(["a", "b"]))
-    assert entry == Late(21_000, ("a", "b"))
+    assert entry == MatchLate(21_000, ("a", "b"))
     assert referee.step(TRUMPS, match, entry).outcome == Outcome(("c",), "timeout")
     sharing = leave(match, "c", 2_000, iter(["a"]))
-    assert sharing == Left("c", 2_000, ("a",))
+    assert sharing == MatchLeft("c", 2_000, ("a",))
     assert referee.step(TRUMPS, match, sharing).outcome == Outcome(("b",), "left")
 
 
 def test_a_match_without_a_clock_is_late_when_another_clock_says_so() -> None:
     match = fresh(GUESS)
     assert match.due_ms is None
-    assert referee.late(match, 1_000) == Late(1_000)
-    ended = referee.step(GUESS, match, Late(1_000, ("even",)))
+    assert referee.late(match, 1_000) == MatchLate(1_000)
+    ended = referee.step(GUESS, match, MatchLate(1_000, ("even",)))
     assert (ended.outcome, ended.ended_ms) == (Outcome(("odd",), "timeout"), 1_000)
     assert referee.late(ended, 1_001) is None
 
@@ -235,7 +235,7 @@ def test_a_match_without_a_clock_is_late_when_another_clock_says_so() -> None:
 def test_a_match_begins_with_round_0_and_one_entry_and_has_not_ended() -> None:
     match = fresh(NIM)
     assert (match.number, match.entries, match.ended_ms) == (0, 1, 0)
-    assert Begun("1", "nim", {}, "", 0).place == ""
+    assert MatchBegun("1", "nim", {}, "", 0).place == ""
 
 
 def test_whoever_looks_sees_whose_turn_it_is_and_for_how_long() -> None:
@@ -245,7 +245,7 @@ def test_whoever_looks_sees_whose_turn_it_is_and_for_how_long() -> None:
     assert (mine.match, mine.game, mine.number) == ("match-1", "nim", 0)
     assert mine.players == {"first": "user-first", "second": "user-second"}
     assert (theirs.moves, theirs.due_ms) == ([], 11_000)
-    ended = view(NIM, referee.step(NIM, match, Stopped(2_000)), "first")
+    ended = view(NIM, referee.step(NIM, match, MatchStopped(2_000)), "first")
     assert (ended.moves, ended.awaited, ended.due_ms) == ([], [], None)
     assert ended.outcome == Outcome((), "stopped")
 
@@ -256,7 +256,7 @@ def test_a_move_is_the_same_in_whatever_order_its_members_are() -> None:
             return [{"row": 1, "column": 2}]
 
     entry = play(Placing(), fresh(NIM), "first", {"column": 2, "row": 1}, 1_500)
-    assert entry == Moved("first", {"row": 1, "column": 2}, 1_500)
+    assert entry == MatchMoved("first", {"row": 1, "column": 2}, 1_500)
 
 
 def test_a_bot_makes_moves_that_may_be_made() -> None:
@@ -270,7 +270,7 @@ def test_a_bot_makes_moves_that_may_be_made() -> None:
 
 def test_what_is_no_log_is_refused() -> None:
     with pytest.raises(BadInput):
-        replay(NIM, [Moved("first", 1, 1_500)])
+        replay(NIM, [MatchMoved("first", 1, 1_500)])
     with pytest.raises(BadInput):
         replay(NIM, [begun(NIM), begun(NIM)])
     assert replay(NIM, []) == []
@@ -295,5 +295,5 @@ def test_rules_whose_state_is_no_json_are_told_so() -> None:
             return object()
 
     with pytest.raises(BadInput) as error:
-        referee.begin(Odd(), Begun("1", "odd", {}, "", 0))
+        referee.begin(Odd(), MatchBegun("1", "odd", {}, "", 0))
     assert error.value.code == "bad_value"

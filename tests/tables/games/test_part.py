@@ -12,7 +12,16 @@ from onceward.errors import BadInput, NoSuchMatch
 from onceward.keys import Key
 from onceward.store import Store
 from onceward.store.transaction import Transaction
-from onceward.tables.games import Late, Match, Matches, Moved, Outcome, Rules, match_key, replay
+from onceward.tables.games import (
+    Match,
+    Matches,
+    MatchLate,
+    MatchMoved,
+    Outcome,
+    Rules,
+    match_key,
+    replay,
+)
 from onceward.tables.games.part import PURGE_RECORDS, PURGE_WRITES
 from tests.quick import START_MS, QuickClock
 from tests.schedule.jobs import all_records
@@ -172,8 +181,8 @@ async def test_one_entry_stands_for_the_time_of_a_round() -> None:
     assert (await here.get(id_)).outcome == after.outcome
     log = await here.run(lambda tx: here.part.log(tx, id_))
     assert log[-2:] == [
-        Moved("first", 1, START_MS + 4_000),
-        Late(START_MS + 14_000),
+        MatchMoved("first", 1, START_MS + 4_000),
+        MatchLate(START_MS + 14_000),
     ]
     assert await here.due(second) is None, "again, it does nothing"
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceward.tables.games import Begun, Rules, replay
+from onceward.tables.games import MatchBegun, Rules, replay
 from onceward.tables.games import match as referee
 from tests.console import blocks
 from tests.server_process import ROOT
@@ -28,7 +28,7 @@ def test_the_game_is_a_dozen_lines() -> None:
 @given(st.data())
 def test_who_leaves_a_multiple_of_four_wins(data: st.DataObject) -> None:
     # With 12 matches the second one wins, whatever the first does.
-    log = [Begun("1", "nim", {"first": "ann", "second": "ben"}, "", 0)]
+    log = [MatchBegun("1", "nim", {"first": "ann", "second": "ben"}, "", 0)]
     match = replay(NIM, log)[-1]
     while match.outcome is None:
         [seat] = match.awaited

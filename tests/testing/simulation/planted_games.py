@@ -31,7 +31,7 @@ class SeesAll(Matches):
     """A hidden move is applied when it comes, and not when all have come."""
 
     def _step(self, tx, rules, match, entry):
-        if isinstance(entry, pure.Moved) and len(match.awaited) > 1:
+        if isinstance(entry, pure.MatchMoved) and len(match.awaited) > 1:
             after = msgspec.structs.replace(match, entries=match.entries + 1)
             after.state = [*match.state, [entry.seat, entry.move]]
             after.pending = {**match.pending, entry.seat: entry.move}
