@@ -84,7 +84,8 @@ class Storm:
     ) -> None:
         """`url` is where applications are sent, `kill` kills a worker if one is there."""
         self.plan = plan
-        self.view = View(applications=plan.applications)
+        notifications = plan.applications * plan.times
+        self.view = View(applications=plan.applications, notifications=notifications)
         self._url = url
         self._bureau = bureau
         self._salesforce = salesforce

@@ -54,6 +54,13 @@ function names({ NAME_MAX, boardName, hueOf, invented, tiltOf }, chance, check) 
   check(/^[a-z0-9][a-z0-9-]{0,39}$/.test(board), "the name of a board", board);
   check(Math.abs(tiltOf(board)) <= 2 && tiltOf(board) === tiltOf(board), "a note hangs as it hung");
   check(hueOf(board) >= 0 && hueOf(board) < 360, "a colour");
+  const taken = new Set();
+  for (let n = 0; n < 10; n++) {
+    const hue = hueOf(board, taken);
+    check(!taken.has(hue), "a colour of one's own", hue);
+    taken.add(hue);
+  }
+  check(hueOf(board, taken) === hueOf(board), "a colour when all are taken");
 }
 
 function texts({ initials, nameOf, sizeOf, statusOf, titleOf }, check) {

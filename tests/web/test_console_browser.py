@@ -261,7 +261,7 @@ def test_a_paused_receiver_is_on_the_overview(console: Console) -> None:
     with console.visit() as page:
         console.open(page, "", "Overview")
         attention = page.get_by_role("region", name="What needs attention")
-        row = attention.get_by_text("Calls to http://127.0.0.1:9 are paused")
+        row = attention.get_by_text("Calls to http://127.0.0.1:9 have been paused")
         row.get_by_text("refused the connection").wait_for()
         row.get_by_text(re.compile(r"Next call in \d+ min")).wait_for()
         row.click()

@@ -18,7 +18,13 @@ export function hash(text) {
   return (h ^ (h >>> 15)) >>> 0;
 }
 
-export const hueOf = (user) => HUES[hash(user) % HUES.length];
+/** The colour of someone, other than those that are `taken` while there are others. */
+export function hueOf(user, taken = new Set()) {
+  const first = hash(user) % HUES.length;
+  const order = HUES.map((_, n) => HUES[(first + 3 * n) % HUES.length]);
+  return order.find((hue) => !taken.has(hue)) ?? order[0];
+}
+
 /** How a note hangs, in degrees. */
 export const tiltOf = (id) => ((hash(id) % 61) - 30) / 15;
 /** The name that a guest came with: what stands before the mark. */

@@ -16,6 +16,7 @@ export class View {
   #cursors = byId("cursors");
   #notes = new Map(); // by id: { element, shown }
   #pointers = new Map(); // by user
+  #hues = new Map(); // by user: nobody changes colour while present
   #writing = null; // { id, area }
 
   /** `on.write(id, text)` is called with each change of a text, `on.written()` at its end. */
@@ -39,6 +40,7 @@ export class View {
     board.style.setProperty("--y", `${view.y}px`);
     board.style.setProperty("--scale", view.scale);
     document.body.classList.toggle("past", past);
+    this.#chooseHues(people, me);
     byId("hint").hidden = notes.length > 0 || past;
     const held = new Map();
     for (const [user, person] of Object.entries(people)) {
@@ -91,7 +93,7 @@ export class View {
     say(element.querySelector("footer"), note.by);
     const tag = holder ? `${holder.person.name}${holder.person.writing ? " writes" : ""}` : "";
     say(element.querySelector(".held"), tag);
-    if (holder) element.style.setProperty("--hue", hueOf(holder.user));
+    if (holder) element.style.setProperty("--hue", this.#hues.get(holder.user));
     const area = this.#writing?.id === note.id ? this.#writing.area : null;
     if (area && area.value !== note.text) {
       const [from, to] = [area.selectionStart, area.selectionEnd];
@@ -113,12 +115,14 @@ export class View {
       if (!element) {
         element = copyOf("cursor");
         element.dataset.user = user;
-        element.style.setProperty("--hue", hueOf(user));
+        element.style.setProperty("--hue", this.#hues.get(user));
         this.#cursors.append(element);
         this.#pointers.set(user, element);
       }
       const at = toScreen(view, person);
       element.style.transform = `translate(${Math.round(at.x)}px, ${Math.round(at.y)}px)`;
+      // At the right edge the name stands to the left of the pointer. About 8 px for each letter.
+      element.classList.toggle("edge", at.x > innerWidth - 32 - 8 * person.name.length);
       say(element.querySelector("span"), person.name);
     }
   }
@@ -141,15 +145,33 @@ export class View {
   drawPeople(people, me) {
     const others = Object.entries(people).filter(([user]) => user !== me);
     byId("people").replaceChildren(
-      ...others.slice(0, 6).map(([user, { name }]) => face(document.createElement("li"), user, name)),
+      ...others.slice(0, 6).map(([user, { name }]) => this.#face(document.createElement("li"), user, name)),
     );
     if (others.length > 6) {
       const more = document.createElement("li");
       more.textContent = `+${others.length - 6}`;
       byId("people").append(more);
     }
-    face(byId("me"), me, people[me]?.name ?? nameOf(me));
+    this.#face(byId("me"), me, people[me]?.name ?? nameOf(me));
     byId("me").title = `You are ${people[me]?.name ?? nameOf(me)}: change your name`;
+  }
+
+  #face(element, user, name) {
+    element.style.setProperty("--hue", this.#hues.get(user));
+    element.title = name;
+    element.setAttribute("aria-label", name);
+    say(element, initials(name));
+    return element;
+  }
+
+  #chooseHues(people, me) {
+    const present = [me, ...Object.keys(people)];
+    for (const user of this.#hues.keys()) {
+      if (!present.includes(user)) this.#hues.delete(user);
+    }
+    for (const user of present) {
+      if (!this.#hues.has(user)) this.#hues.set(user, hueOf(user, new Set(this.#hues.values())));
+    }
   }
 
   // Writing.
@@ -184,14 +206,6 @@ export class View {
     area.remove();
     this.on.written();
   }
-}
-
-function face(element, user, name) {
-  element.style.setProperty("--hue", hueOf(user));
-  element.title = name;
-  element.setAttribute("aria-label", name);
-  say(element, initials(name));
-  return element;
 }
 
 let hiding = 0;

@@ -52,8 +52,8 @@ const BARS = {
 const FIGURES = {
   stopped: "duplicates stopped",
   kills: "workers killed",
-  known: "asked again, and known",
-  most: "most pulls for one",
+  known: "repeated requests to the bureau",
+  most: "most pulls per application",
 };
 const bars = Object.entries(BARS).map(([name, [label, total]]) => {
   const value = h("span", { id: `storm-${name}` });
@@ -69,9 +69,8 @@ const figures = Object.entries(FIGURES).map(([name, label]) => {
 
 export function showStorm(storm) {
   const { state } = storm;
-  byId("bars").hidden = byId("storm-figures").hidden = state === "calm";
   byId("blow").disabled = state === "blowing";
-  put(byId("blow"), state === "over" ? "Once more" : "Let it blow");
+  put(byId("blow"), state === "over" ? "Run again" : "Start the storm");
   for (const { name, total, value, bar } of bars) {
     put(value, `${count(storm[name])} of ${count(storm[total])}`);
     bar.max = Math.max(storm[total], 1);
@@ -86,7 +85,7 @@ export function showStorm(storm) {
 
 function words({ state, wrong, took_s: took, pulls, applications }) {
   if (state === "calm") return "";
-  if (state === "blowing") return `Blowing for ${took.toFixed(0)} s`;
+  if (state === "blowing") return `Running for ${took.toFixed(0)} s`;
   if (wrong.length) return `Wrong: ${wrong.join("; ")}`;
   return `${plural(pulls, "pull")} for ${plural(applications, "application")}, in ${took.toFixed(0)} s`;
 }

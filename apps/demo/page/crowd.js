@@ -30,7 +30,7 @@ async function watchTable(live) {
       put(element, `${marker}  ${seat?.user ?? "empty"}`);
       element.classList.toggle("turn", Boolean(seat?.turn));
     }
-    put(line, `${room.map("table").get("state")?.waiting ?? 0} in line`);
+    put(line, `${room.map("table").get("state")?.waiting ?? 0} waiting`);
   };
   for (const name of ["game", "seats", "table"]) room.map(name).subscribe(draw);
   draw();

@@ -5,7 +5,7 @@ import { h, once, put, table } from "./dom.js";
 import { time } from "./format.js";
 
 export const STATES = {
-  ready: "ready", leased: "running", due: "later", waiting: "in line", parked: "parked",
+  ready: "ready", leased: "running", due: "later", waiting: "blocked", parked: "parked",
   done: "done", dead: "dead", doubt: "in doubt", cancelled: "cancelled", gone: "forgotten",
 };
 const KINDS = { dead: "bad", doubt: "warn", done: "good", leased: "live" };
@@ -24,12 +24,12 @@ export function chip(state) {
 /** The name of a job: its key if it has one, else the end of its id. */
 export const nameOf = (job) => job.key ?? `…${job.id.slice(-10)}`;
 
-export function jobTable(label, more = []) {
+export function jobTable(label, { queue = true } = {}) {
   return table(label, [
     { name: "Job", kind: "name", update: once((cell, job) => {
       cell.append(h("a", { href: `#/jobs/${part(job.id)}` }, nameOf(job)));
     }) },
-    { name: "Queue", show: (job) => job.queue },
+    ...(queue ? [{ name: "Queue", show: (job) => job.queue }] : []),
     { name: "State", update: once((cell, job) => {
       const label = chip(job.state);
       cell.append(label);
@@ -37,7 +37,6 @@ export function jobTable(label, more = []) {
     }) },
     { name: "Sent", kind: "number", show: (job) => time(job.made_ms) },
     { name: "Attempt", kind: "number", show: (job) => (job.attempts_max ? `${job.attempt} of ${job.attempts_max}` : job.attempt) },
-    { name: "Last said", kind: "wide", show: (job) => job.reason ?? "" },
-    ...more,
+    { name: "Last error", kind: "wide", show: (job) => job.reason ?? "" },
   ], (job) => job.id, "No jobs.");
 }

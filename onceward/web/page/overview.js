@@ -148,10 +148,10 @@ export function page({ trouble }) {
 function words(one, now) {
   switch (one.kind) {
     case "dead": return `${plural(one.count, "dead letter")} in ${one.name}`;
-    case "doubt": return `${plural(one.count, "job")} of ${one.name} in doubt: someone has to settle ${one.count === 1 ? "it" : "them"}`;
+    case "doubt": return `${plural(one.count, "job")} of ${one.name} in doubt: settle ${one.count === 1 ? "it" : "them"}`;
     case "stuck": return `No worker takes the jobs of ${one.name}: ${count(one.count)} ready, the oldest for ${span(now - one.since_ms)}`;
-    case "endpoint": return `The endpoint ${one.name}${one.caller ? ` of ${one.caller}` : ""} fails since ${span(now - one.since_ms)}: ${one.said}`;
-    case "receiver": return `Calls to ${one.name} are paused: ${plural(one.count, "call")} without an answer in ${span(now - one.since_ms)} (${one.said}). ${
+    case "endpoint": return `Endpoint ${one.name}${one.caller ? ` of ${one.caller}` : ""} has been failing for ${span(now - one.since_ms)}: ${one.said}`;
+    case "receiver": return `Calls to ${one.name} have been paused for ${span(now - one.since_ms)} after ${plural(one.count, "failure")}: ${one.said}. ${
       one.until_ms > now ? `Next call in ${span(one.until_ms - now)}` : "Calling it now"}`;
     case "clock": return `The wall clock has jumped by ${span(Math.abs(one.count))}: nothing fires early; restart to take it over`;
     case "alarm": return `${one.said} [${one.name}], since ${span(now - one.since_ms)}`;

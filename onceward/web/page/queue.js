@@ -4,14 +4,14 @@ import { get, part, post, query as ask, repeat } from "./api.js";
 import { ask as confirm, doing, h, keyed, mark, put, tell } from "./dom.js";
 import { count, plural, span, time } from "./format.js";
 import { chip, jobTable, nameOf } from "./joblist.js";
-import { senderTable } from "./queues.js";
+import { SENDERS_NOTE, senderTable } from "./queues.js";
 
 const TABS = { jobs: "Jobs", dead: "Dead and in doubt", senders: "Senders", settings: "Settings" };
 
 export function page({ rest: [name], query, trouble }) {
   const path = `v1/queues/${part(name)}`;
   const figures = ["ready", "leased", "due", "waiting", "parked", "done", "dead", "doubt"];
-  const shownAs = { ready: "Ready", leased: "Running", due: "Later", waiting: "In line", parked: "Parked",
+  const shownAs = { ready: "Ready", leased: "Running", due: "Later", waiting: "Blocked", parked: "Parked",
     done: "Done", dead: "Dead", doubt: "In doubt" };
   const values = figures.map(() => h("dd"));
   const oldest = h("dd");
@@ -54,7 +54,7 @@ export function page({ rest: [name], query, trouble }) {
 }
 
 function jobsOf(name) {
-  const jobs = jobTable(`Jobs of ${name}`);
+  const jobs = jobTable(`Jobs of ${name}`, { queue: false });
   const states = h("select", { id: "state", onchange: () => { before = null; refresh(); } },
     h("option", { value: "" }, "any state"),
     ["ready", "leased", "due", "waiting", "parked", "done", "dead", "doubt", "cancelled"].map((state) =>
@@ -143,8 +143,8 @@ function card(job, refresh) {
 }
 
 function sendersOf(name) {
-  const senders = senderTable();
-  return { element: h("section", h("p.faint", "Since this node began."), senders.element),
+  const senders = senderTable({ queue: false });
+  return { element: h("section", h("p.faint", SENDERS_NOTE), senders.element),
     refresh: async () => senders.update((await get(ask("v1/senders", { queue: name }))).senders) };
 }
 

@@ -71,23 +71,25 @@ function all({ query, trouble }) {
   }, 1000, trouble);
 
   const element = h("div.page", h("div.head", h("h1", { tabindex: "-1" }, "Queues")), form,
-    queues.element, results, h("h2", "Senders"), h("p.faint", "Since this node began."), senders.element);
+    queues.element, results, h("h2", "Senders"), h("p.faint", SENDERS_NOTE), senders.element);
   return { title: "Queues", element, stop: live.stop };
 }
 
+export const SENDERS_NOTE = "Counted by this node since it started. Ack is the time until a message was durable.";
+
 /** Who sends, how much of it again, and how quickly each was answered. */
-export function senderTable() {
+export function senderTable({ queue = true } = {}) {
   return table("Senders", [
     { name: "Sender", kind: "name", show: (s) => s.sender || "(the application)" },
-    { name: "Queue", show: (s) => s.queue },
+    ...(queue ? [{ name: "Queue", show: (s) => s.queue }] : []),
     { name: "Accepted", kind: "number", show: (s) => count(s.accepted) },
-    { name: "Repeats stopped", kind: "number", show: (s) => count(s.repeats) },
-    { name: "Other body", kind: "number", update: (cell, s) => mark(put(cell, count(s.refused)), "warn", s.refused) },
-    { name: "Ack", kind: "number", show: (s) => span(s.ack_ms) },
-    { name: "Ack, 99 %", kind: "number", show: (s) => span(s.ack_99_ms) },
-    { name: "Ack, max", kind: "number", show: (s) => span(s.ack_max_ms) },
-    { name: "Causes of repeats", show: (s) => Object.entries(s.causes).map(([cause, n]) => `${cause} ${count(n)}`).join(", ") },
+    { name: "Repeats", kind: "number", show: (s) => count(s.repeats) },
+    { name: "Key reused", kind: "number", update: (cell, s) => mark(put(cell, count(s.refused)), "warn", s.refused) },
+    { name: "Ack p50", kind: "number", show: (s) => span(s.ack_ms) },
+    { name: "Ack p99", kind: "number", show: (s) => span(s.ack_99_ms) },
+    { name: "Ack max", kind: "number", show: (s) => span(s.ack_max_ms) },
     { name: "Last", kind: "number", show: (s) => time(s.last_ms) },
-  ], (s) => `${s.queue}\n${s.sender}`, "Nobody has sent anything since this node began.");
+    { name: "Causes of repeats", kind: "prose", show: (s) => Object.entries(s.causes).map(([cause, n]) => `${cause} ${count(n)}`).join(", ") },
+  ], (s) => `${s.queue}\n${s.sender}`, "No messages since this node started.");
 }
 

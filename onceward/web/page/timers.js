@@ -106,12 +106,6 @@ function all() {
 function endpoints() {
   const list = table("Endpoints", [
     { name: "Endpoint", kind: "name", show: (e) => e.id },
-    { name: "URL", kind: "wide", show: (e) => e.url || "signs calls to bare URLs" },
-    { name: "Calls", kind: "number", show: (e) => e.rate?.calls ?? 0 },
-    { name: "Success", kind: "number", update: (cell, e) => {
-      const part = e.rate ? e.rate.delivered / e.rate.calls : null;
-      mark(put(cell, part === null ? "–" : `${(part * 100).toFixed(part === 1 ? 0 : 1)} %`), "bad", part !== null && part < 0.9);
-    } },
     { name: "Health", kind: "prose", update: once((cell) => {
       const label = h("span.chip"), said = h("span.faint");
       cell.append(label, " ", said);
@@ -122,6 +116,12 @@ function endpoints() {
         put(said, e.health.failing ? `${ago(e.health.since_ms, Date.now())}: ${e.health.said ?? ""}` : "");
       };
     }) },
+    { name: "Calls", kind: "number", show: (e) => e.rate?.calls ?? 0 },
+    { name: "Success", kind: "number", update: (cell, e) => {
+      const part = e.rate ? e.rate.delivered / e.rate.calls : null;
+      mark(put(cell, part === null ? "–" : `${(part * 100).toFixed(part === 1 ? 0 : 1)} %`), "bad", part !== null && part < 0.9);
+    } },
+    { name: "URL", kind: "wide", show: (e) => e.url || "signs calls to bare URLs" },
     { name: "Whose", show: (e) => e.caller || "app" },
     { name: "", update: once((cell, e) => {
       if (e.url && e.caller === session.user.caller) cell.append(doing("Test", async () => {
@@ -131,7 +131,7 @@ function endpoints() {
       }));
     }) },
   ], (e) => `${e.caller}\n${e.id}`, "No endpoints. Timers may also call URLs directly.");
-  return { element: h("section", h("p.faint", "Success counts the calls of this node since it began."), list.element), refresh: async () => {
+  return { element: h("section", h("p.faint", "Calls and success are of this node since it started."), list.element), refresh: async () => {
     // Who is no operator sees its own.
     const [all, own] = await Promise.all(["?everyone=true&limit=200", "?limit=200"].map((what) => get(`v1/endpoints${what}`)));
     list.update(all.endpoints.length ? all.endpoints : own.endpoints.map((one) => ({ ...one, caller: session.user.caller })));

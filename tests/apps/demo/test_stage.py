@@ -125,11 +125,11 @@ def test_five_systems_are_reached_from_it(demo: Shown, browser: Any) -> None:
 def test_a_timer_arrives_on_the_page_and_the_storm_blows_over(demo: Shown, browser: Any) -> None:
     with visiting(browser, forgive="422") as page:
         page.goto(demo.url)
-        page.get_by_role("button", name="Let it blow").click()
+        page.get_by_role("button", name="Start the storm").click()
         going_on = page.locator(
             "body", has=page.get_by_role("progressbar", name="messages acknowledged")
         )
-        going_on.get_by_role("button", name="Let it blow", disabled=True).wait_for()
+        going_on.get_by_role("button", name="Start the storm", disabled=True).wait_for()
         status, problem = demo.ask({"what": "storm"}, onceward_demo=demo.state()["token"])
         assert (status, problem["detail"]) == (409, "the storm is blowing already")
 
