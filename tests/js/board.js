@@ -61,6 +61,8 @@ function names({ NAME_MAX, boardName, hueOf, invented, tiltOf }, chance, check) 
     taken.add(hue);
   }
   check(hueOf(board, taken) === hueOf(board), "a colour when all are taken");
+  const near = Math.abs(hueOf(board, new Set([hueOf(board)])) - hueOf(board));
+  check(near >= 40 && near <= 320, "a colour that looks different", near);
 }
 
 function texts({ initials, nameOf, sizeOf, statusOf, titleOf }, check) {

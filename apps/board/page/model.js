@@ -18,11 +18,12 @@ export function hash(text) {
   return (h ^ (h >>> 15)) >>> 0;
 }
 
-/** The colour of someone, other than those that are `taken` while there are others. */
+/** The colour of someone: unlike those that are `taken`, or else at least another one while there are others. */
 export function hueOf(user, taken = new Set()) {
   const first = hash(user) % HUES.length;
   const order = HUES.map((_, n) => HUES[(first + 3 * n) % HUES.length]);
-  return order.find((hue) => !taken.has(hue)) ?? order[0];
+  const unlike = (hue) => [...taken].every((other) => Math.abs(((hue - other + 540) % 360) - 180) >= 40);
+  return order.find(unlike) ?? order.find((hue) => !taken.has(hue)) ?? order[0];
 }
 
 /** How a note hangs, in degrees. */
