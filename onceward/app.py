@@ -39,6 +39,7 @@ from onceward.alarms import Alarms
 from onceward.app_state import Running, admit_app
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.locks import LockTable
 from onceward.locks.server import Locks
 from onceward.maintenance.key_source import KeySource
 from onceward.maintenance.reencryption import Reencryption
@@ -200,9 +201,9 @@ class App(Running):
         stack.push_async_callback(self._intake.finish)
         self._results = Results(self.store, node.schedule)
         stack.callback(self._results.close)
-        self.locks = Locks(self.store, node.dispatcher)
+        self.locks = Locks(self.store, node.parts.get(LockTable))
         stack.push_async_callback(self.locks.close)
-        self.rooms = node.rooms
+        self.rooms = node.parts.get(Rooms)
         self.hub = Hub(self.store, self.rooms, node.placement)
         stack.push_async_callback(self.hub.close)
         table_runtime = TableRuntime(node, self.hub, self._referees, self._games)
@@ -212,13 +213,14 @@ class App(Running):
             table_runtime.tables,
             table_runtime.games,
         )
-        timers = TimersPart(node.schedule)
+        timers = node.parts.get(TimersPart)
         self.delivery = delivery = None
         if self.outward is not None:
             self.delivery = delivery = Delivery(self.store, timers, self.outward)
             stack.push_async_callback(delivery.close)
         guard = None if delivery is None else delivery.guard
-        self.timers = Timers(self.store, timers, node.dispatcher, guard, self.key_source)
+        self.timers = Timers(self.store, timers, guard, self.key_source)
+        node.act_on_parts()
         reencryption = Reencryption(self.store, timers, node.schedule.slots)
         stack.push_async_callback(reencryption.stop)
         reencryption.start()

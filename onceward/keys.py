@@ -7,75 +7,8 @@ are sixteen decimal digits. The order of encoded keys, compared as bytes (or cod
 points, which is the same), is the order of the tuples. Everything is readable text:
 `sqlite3 app.db 'select * from record'` shows a person what is there.
 
-The key space, by the first word of the partition:
-
-=========== ============================== ============================================
-partition   sort key                       what it holds
-=========== ============================== ============================================
-attempt#xx  attempt id                     the verdict of a commit whose answer may have
-                                           been lost; xx spreads the load
-config      schedule                       what was chosen when the database was created
-config      format                         which layout of records the database has
-config      server_key                     check values of the server keys in use
-session     caller#id                      a session at the console, until it ends
-apikey      digest                         an API key that was made while a server ran
-node        name                           the heartbeat of a node
-slot        slot                           which node owns the slot
-due#slot    due_ms#id#…#kind               what waits for time; kind says what it is
-ready#slot# rank#ready_ms#id               what waits for a worker of that queue; rank is the
-queue                                      priority, and whether it has failed before
-line#slot#  number                         what waits behind the head of its order key
-queue#key
-order#slot  queue#key                      the head of an order key
-job#slot    id#job                         a job; its id ends with the slot
-job#slot    id#lease                       until when a job is leased, if that was renewed
-lock#slot   name#head                      a lock: its capacity, newest token, and counts
-lock#slot   name#hold#token                who holds it
-lock#slot   name#wait#number               who waits for it
-ask#slot#id request                        a request for locks; its id ends with the slot
-ask#slot    id                             until when it is leased, if that was renewed
-fence       slot                           the highest token of locks that were forgotten
-gate#xx     resource                       the highest token that something outside has seen
-job#slot    id#steps                       the steps that a job's attempts have recorded
-limit#xx    queue#key                      how many jobs of a limit key are past its gate
-parked#     priority#number                what waits before the gate of its limit key
-queue#key
-permit#     number                         a job of a limited queue that is worked on
-queue
-rate        queue                          when the next job of a queue may be handed out
-dead#queue  ended_ms#id                    a job that died, or is in doubt
-queue       queue                          the settings of a queue
-inbox#xx#   caller#key                     which job a dedupe key has led to
-queue
-timer#slot  caller#id                      a timer, and what it has come to
-endpoint    caller#id                      where outward calls go, and their secrets
-suspended   caller                         a caller whose timers and webhook calls wait
-rooms       id                             a room in the list of all, with what it is searched by
-room#id     info                           a room's settings
-room#id     head                           its epoch, its sequence number, its snapshots, and how
-                                           often its settings have changed
-roomlog#    number                         steps of a room (id#epoch), up to that sequence number
-roomsnap#   number#piece                   the state of a room (id#epoch) at that sequence number
-tables      id                             a table in the list of all
-table#id    info                           a table's policy, and what else was said about it
-table#id    head                           who sits where, its lanes, and the game that is on
-stand#t#e   user                           where someone is at a table (t: its id, e: its epoch)
-alive#t#e   user                           when one who waits there gave the last sign of life
-lane#t#e    lane#wait#number               who waits in a lane
-lane#t#e    lane#block#number              which numbers of a block have gone
-lane#t#e    lane#group#number              how many numbers have gone of each block of a group
-rating#name user                           how well someone plays, by a ladder's name
-ladder#name rank#user                      the same by rating, the best first
-match#id    head                           a match as it stands
-match#id    log#number                     what has happened in it, from its beginning on
-playing     place                          the match that is on at a table, or wherever
-hub         node                           where other nodes reach a node's rooms
-u#partition sort key                       a record of the application, under its own key
-clock       last                           the time that a node has noted last
-probe       application                    when a node last found out whether it can commit
-=========== ============================== ============================================
-
-Each part that adds records adds its lines here.
+The first word of the partition is the kind of a record. Each capability declares its kinds in its
+module `register` (see `onceward.parts`); the reference has a table of all of them.
 
 A name (of a queue, lock, room, table, endpoint, timer or caller) may belong to a namespace. Then
 the namespace is the first component of the name itself, before a separator that no name contains

@@ -3,16 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import ClassVar, Self
-
-import msgspec
+from typing import Any, ClassVar, Self
 
 from onceward import limits
 from onceward.errors import BadInput
 from onceward.maintenance.clock_guard import Timekeeper, note_time
 from onceward.maintenance.sweeper import Sweeper
 from onceward.maintenance.verifier import Verifier
-from onceward.rooms import PURGE_WRITES, ROOM_DUE, Rooms
+from onceward.parts import Due, Made, load
 from onceward.schedule import Schedule
 from onceward.schedule.claims import Claims
 from onceward.schedule.dispatcher import Dispatcher
@@ -20,17 +18,11 @@ from onceward.schedule.placement import Placement
 from onceward.schedule.settings_cache import SettingsCache
 from onceward.schedule.takeover import Takeover
 from onceward.store import Store
-from onceward.store.format import SCHEDULE_KEY, admit_format
+from onceward.store.format import SCHEDULE_KEY, Config, admit_format
 from onceward.store.sharing import SharedCommits
 from onceward.store.transaction import Transaction
 from onceward.work.depths import Depths
 from onceward.work.fairness import Fairness
-
-
-class Config(msgspec.Struct):
-    """What was chosen when the database was created."""
-
-    slots: int
 
 
 class Node:
@@ -48,7 +40,8 @@ class Node:
     dispatcher: Dispatcher
     claims: Claims
     depths: Depths
-    rooms: Rooms
+    parts: Made
+    """The objects of all parts, by class: `node.parts.get(LockTable)`."""
     sweeper: Sweeper
     takeover: Takeover
     verifier: Verifier
@@ -71,6 +64,7 @@ class Node:
         self._slots = slots
         self._lease_ms = lease_ms
         self._shares_time = False
+        self._acting: list[tuple[tuple[Due, ...], Any]] = []
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
 
@@ -96,8 +90,12 @@ class Node:
         self.depths = Depths(store, config.slots, self.queue_settings)
         schedule.admit = self.depths.admit
         schedule.turns = Fairness(store, config.slots)
-        self.rooms = Rooms(store.ids, config.slots)
-        self.dispatcher.on_due(ROOM_DUE, self.rooms.purge, writes=PURGE_WRITES)
+        self.parts = Made(store.ids, config.slots, schedule)
+        for part in load().values():
+            if part.make is not None:
+                made = part.make(self.parts)
+                self.parts.add(made)
+                self._acting.append((part.due, made))
         self.claims = self.claims_type(store, schedule, placement, self.queue_settings)
         self.sweeper = Sweeper(store, placement)
         self.takeover = Takeover(store, schedule)
@@ -114,6 +112,11 @@ class Node:
             raise
         self._running = asyncio.create_task(self._run(), name="onceward-node")
         return self
+
+    def act_on_parts(self) -> None:
+        """Act on due entries of all parts: call it when their objects have what is declared."""
+        for due, made in self._acting:
+            self.dispatcher.act_on(due, made)
 
     @property
     def running(self) -> bool:

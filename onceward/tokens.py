@@ -14,11 +14,12 @@ import hmac
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any, Literal, NamedTuple, TypedDict, Unpack, get_args
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
 from onceward import callers, limits
+from onceward.capabilities import SCOPES
 from onceward.clock import Clock
 from onceward.errors import BadInput, OncewardError
 
@@ -31,23 +32,7 @@ TYPE: Literal["onceward"] = "onceward"
 ALL: Literal["all"] = "all"
 """The action that includes every other action on every name. Its grant has no name."""
 
-Action = Literal[
-    "send",
-    "work",
-    "manage",
-    "lock",
-    "timer",
-    "endpoint",
-    "read",
-    "write",
-    "room",
-    "play",
-    "lane",
-    "table",
-    "operate",
-    "metrics",
-]
-ACTIONS: tuple[str, ...] = get_args(Action)
+ACTIONS = tuple(SCOPES)
 
 
 class Grant(NamedTuple):
@@ -58,7 +43,10 @@ class Grant(NamedTuple):
 
 
 class Names(TypedDict, total=False):
-    """Names of resources by action: `read=["board.7"]` is `Grant("read", "board.7")`."""
+    """Names of resources by action: `read=["board.7"]` is `Grant("read", "board.7")`.
+
+    For editors and type checkers: `sign` accepts every action in `ACTIONS`.
+    """
 
     send: Iterable[str]
     work: Iterable[str]

@@ -22,7 +22,9 @@ import msgspec
 
 from onceward import errors as error_table
 from onceward import limits as limit_table
+from onceward.capabilities import CAPABILITIES
 from onceward.cli import _parser
+from onceward.parts import load as load_parts
 from onceward.web.api import ROUTES
 from onceward.web.openapi import document
 from onceward.web.routes import Routes
@@ -72,6 +74,12 @@ ONLY = {
     "onceward.web.http": ("Request", "Response"),
 }
 _MADE = "*Made from the code by `make docs`.*\n"
+
+_INTRO_CAPABILITIES = (
+    "Each capability is a folder of the package. It can add scopes for API keys and tokens, kinds "
+    "of records, and kinds of entries in the schedule. Words in braces stand for names and "
+    "numbers; `xx` spreads load over partitions."
+)
 
 
 def table(*rows: tuple[str, ...]) -> str:
@@ -170,6 +178,23 @@ def errors() -> str:
     )
     heads = ("code", "", "HTTP", "close", "exit", "again", "class")
     return "\n".join(["# Errors\n", _MADE, intro, table(heads, *rows)])
+
+
+def capabilities() -> str:
+    """Scopes, kinds of records and kinds of due entries of every capability."""
+    text = ["# Capabilities\n", _MADE, f"{_INTRO_CAPABILITIES}\n"]
+    for folder, scopes in CAPABILITIES:
+        part = load_parts()[folder]
+        text.append(f"## {folder}\n")
+        if scopes:
+            rows = [(f"`{one.action}`", one.allows) for one in scopes]
+            text.append(table(("scope", "allows to"), *rows))
+        kinds = [(f"`{one.partition}`", f"`{one.sort}`", one.holds) for one in part.kinds]
+        text.append(table(("partition", "sort key", "record"), *kinds))
+        if part.due:
+            names = ", ".join(f"`{one.kind}`" for one in part.due)
+            text.append(f"Due entries: {names}.\n")
+    return "\n".join(text)
 
 
 def limits() -> str:
@@ -379,6 +404,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings": settings,
     "errors": errors,
     "limits": limits,
+    "capabilities": capabilities,
     "http": http,
     "python": python,
 }

@@ -1,4 +1,3 @@
-import re
 from enum import StrEnum
 from typing import Any
 
@@ -10,6 +9,7 @@ from onceward import keys
 from onceward.errors import BadInput
 from onceward.keys import after, below, join, kind_of, number, shown_key, split, user_key
 from onceward.limits import KEY_NUMBER_MAX
+from onceward.parts import all_kinds
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.text(
     "#$%!ab \0\U00010000\uffff", max_size=4
@@ -133,10 +133,8 @@ def test_what_join_did_not_make_is_refused(text: str) -> None:
 
 
 def test_the_prefix_of_applications_is_that_of_no_internal_record() -> None:
-    _, _, table, _ = re.split(r"^[= ]+$", keys.__doc__ or "", flags=re.MULTILINE)
-    kinds = re.findall(r"^([a-z]+)", table, re.MULTILINE)
-    assert {"job", "queue", "slot", "config"} <= set(kinds)
-    assert [kind for kind in kinds if kind == kind_of(keys.USER)] == ["u"]
+    kinds = [kind.partition for kind in all_kinds() if kind.word == kind_of(keys.USER)]
+    assert kinds == ["u#{partition}"]
 
 
 def test_a_key_of_an_application_is_shown_as_it_was_given() -> None:

@@ -5,6 +5,7 @@ import asyncio
 from onceward.engine.base import Delete, Put
 from onceward.engine.memory import MemoryEngine
 from onceward.node import Node
+from onceward.rooms import Rooms
 from onceward.rooms import changes as op
 from onceward.store import Store
 from onceward.store.transaction import Transaction
@@ -27,7 +28,8 @@ async def test_the_records_of_a_deleted_room_are_removed_while_another_of_its_na
                 gone.set()
 
     async with Node(store, slots=2) as node:
-        rooms = node.rooms
+        node.act_on_parts()
+        rooms = node.parts.get(Rooms)
 
         async def fill(tx: Transaction) -> None:
             await rooms.create(tx, "r")

@@ -11,7 +11,17 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+from onceward.capabilities import CAPABILITIES
+
 Tree = dict[str, str]
+
+# The folders whose modules are pure unless a row names them: a new capability is one of them.
+_OTHERS = ("store", "maintenance", "schedule", "web")
+_PURE = " ".join(one.folder for one in CAPABILITIES if one.folder not in _OTHERS)
+# In every capability, these two run or refer to processes.
+_IN_ALL = " ".join(
+    f"{one.folder}.register {one.folder}.server" for one in CAPABILITIES if one.folder != "web"
+)
 
 # Top to bottom. A module imports its own unit and the rows below, nothing beside or above it.
 # A name covers the module or package and all that is in it, a longer name wins over a shorter
@@ -25,23 +35,24 @@ LAYERS = (
     "web",
     "client",
     "= app app_state",
-    "= node observe maintenance"
+    f"= node observe maintenance {_IN_ALL}"
     " work.attempt work.declarations work.depths work.effects work.fairness work.intake work.job"
     " work.lease work.outcome work.quarantine work.queues work.results work.unreadable work.worker"
     " schedule.claim_queue schedule.claim_requests schedule.claiming schedule.claims"
     " schedule.dispatcher schedule.due_entries schedule.local_workers schedule.placement"
     " schedule.ready_entries schedule.settings_cache schedule.slot schedule.takeover"
     " schedule.wakeup"
-    " locks.held locks.renewal locks.server"
-    " webhooks.delivery webhooks.receivers webhooks.host_waiters webhooks.timers.server"
+    " locks.held locks.renewal"
+    " webhooks.delivery webhooks.receivers webhooks.host_waiters"
     " rooms.batches rooms.fanout rooms.hub rooms.live rooms.live_presence rooms.loaded"
     " rooms.members rooms.owners rooms.presence rooms.relay rooms.session rooms.wire"
-    " tables.games.server tables.live_view tables.operations tables.presence tables.referee"
-    " tables.runtime tables.server tables.turns",  # the processes of all capabilities
-    "locks rooms tables webhooks work tables.games webhooks.timers",
+    " tables.live_view tables.operations tables.presence tables.referee"
+    " tables.runtime tables.turns",  # the processes of all capabilities
+    _PURE,
     "webhooks.endpoints webhooks.suspensions",
     "schedule",  # the part that the others may use
     "recurrence",
+    "= parts",
     "store",
     "engine",  # opens an engine by its URL
     "engine.memory engine.sqlite* engine.postgres* engine.dynamodb*",
@@ -54,7 +65,7 @@ LAYERS = (
     "server_key",
     "clock file_descriptors ids keys meters redaction strict_json",
     "api",  # operations as data, shared with clients
-    "errors limits",
+    "errors limits capabilities",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.
 BESIDE, BESIDE_BELOW = "testing", "web"

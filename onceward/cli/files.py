@@ -105,11 +105,11 @@ def _backup(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from onceward.cli.invariants import RULES  # here, since it takes long to load
+    from onceward.parts import all_rules  # here, since it takes long to load
 
     with Display(quiet=arguments.quiet) as display:
         _admit_format(arguments.file)
-        report = check(arguments.file, RULES, display.show)
+        report = check(arguments.file, all_rules(), display.show)
     if not report.problems:
         if not arguments.quiet:
             print(

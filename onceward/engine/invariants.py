@@ -5,10 +5,8 @@ seat) says in a list of rules how to tell that they agree, and the command line 
 such lists to the check. A rule looks at one record at a time, and may look up others.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
-
-import msgspec
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from onceward import keys
 from onceward.engine.base import Record
@@ -25,35 +23,6 @@ class Rule(NamedTuple):
     kind: str
     """The first word of the partitions it is about."""
     judge: Callable[[Record, Lookup], Iterable[str]]
-
-
-class Part(NamedTuple):
-    """One capability: the kinds of its records, and what must hold for them. Each registers itself
-    in the list that `onceward check` goes by, and a test compares that with the table of keys."""
-
-    name: str
-    rules: Sequence[Rule]
-    """One at the least for every kind of its records."""
-    due: tuple[str, ...] = ()
-    """The kinds of its entries in `due`."""
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        return frozenset(rule.kind for rule in self.rules)
-
-
-def decodes(kind: str, type_: Any, what: str, sort: str | None = None) -> Rule:
-    """The rule that values of a kind, or under one sort key, are of a type."""
-    decoder = msgspec.json.Decoder(type_)
-
-    def judge(record: Record, get: Lookup) -> Iterator[str]:
-        if sort is None or record.key[1] == sort:
-            try:
-                decoder.decode(record.value)
-            except msgspec.DecodeError as error:
-                yield f"this is not {what}: {error}"
-
-    return Rule(kind, judge)
 
 
 def due_ms(sort: str) -> int:

@@ -7,13 +7,11 @@ import msgspec
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Part, Rule
+from onceward.engine.invariants import Lookup, Rule
 from onceward.errors import OncewardError
 from onceward.locks.records import (
-    GRANT_DUE,
     HELD,
     LOCK_DUE,
-    UNUSED_DUE,
     WAITING,
     Head,
     Renewed,
@@ -96,4 +94,3 @@ RULES = [
     Rule("gate", _token),
     Rule("due", _due),
 ]
-PART = Part("locks", RULES, due=(LOCK_DUE, GRANT_DUE, UNUSED_DUE))

@@ -28,10 +28,6 @@ from onceward.errors import (
     Unavailable,
 )
 from onceward.locks import (
-    GRANT_DUE,
-    LOCK_DUE,
-    UNUSED_DUE,
-    UNUSED_WRITES,
     Head,
     LockTable,
     Request,
@@ -42,25 +38,20 @@ from onceward.locks import (
 )
 from onceward.locks.held import Hold, Lock, Terms
 from onceward.schedule import admit_lease
-from onceward.schedule.dispatcher import Dispatcher
 from onceward.schedule.wakeup import Wakeup
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
 from onceward.store.values import decode
 
-_COMMIT_WRITES = limits.COMMIT_WRITES_MAX - 1
-
 
 class Locks:
     """The locks of a database, as used on this node."""
 
-    def __init__(
-        self, store: Store, dispatcher: Dispatcher, *, table: LockTable | None = None
-    ) -> None:
+    def __init__(self, store: Store, table: LockTable) -> None:
         """Leases that run out are ended by the dispatchers of the nodes."""
         self.store = store
-        self.table = table or LockTable(store.ids, dispatcher.placement.slots)
+        self.table = table
         self._followers: dict[str, Callable[[], None]] = {}
         self._own: set[str] = set()
         self._news: dict[str, bytes] = {}
@@ -69,14 +60,6 @@ class Locks:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
         self._unhook = store.on_change("ask", self._saw)
-        table = self.table
-        dispatcher.on_due(LOCK_DUE, table.expire, reads=table.read_to_expire, writes=_COMMIT_WRITES)
-        dispatcher.on_due(
-            GRANT_DUE, table.grant_rest, reads=table.read_to_grant, writes=_COMMIT_WRITES
-        )
-        dispatcher.on_due(
-            UNUSED_DUE, table.forget, reads=table.read_to_forget, writes=UNUSED_WRITES
-        )
 
     def hold(
         self,

@@ -11,7 +11,7 @@ import msgspec
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Part, Rule
+from onceward.engine.invariants import Lookup, Rule
 from onceward.keys import Key
 from onceward.rooms.records import (
     LOG,
@@ -159,14 +159,10 @@ def _get(get: Lookup, key: Key, type_: Any) -> Any:
     return None if found is None else _read(found, type_)
 
 
-PART = Part(
-    "rooms",
-    [
-        Rule(ROOMS, _listed),
-        Rule(ROOM, _room),
-        Rule(LOG, _log),
-        Rule(SNAPSHOTS, _snapshot),
-        Rule("due", _due),
-    ],
-    due=(ROOM_DUE,),
-)
+RULES = [
+    Rule(ROOMS, _listed),
+    Rule(ROOM, _room),
+    Rule(LOG, _log),
+    Rule(SNAPSHOTS, _snapshot),
+    Rule("due", _due),
+]

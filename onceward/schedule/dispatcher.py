@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from onceward import limits
 from onceward.engine.base import Delete, Put
@@ -26,16 +26,16 @@ from onceward.errors import (
     Unavailable,
 )
 from onceward.keys import Key
+from onceward.parts import Due
 from onceward.schedule import (
-    EXPIRE_WRITES,
     JOB_DUE,
     LEASE_DUE,
-    PROMOTE_WRITES,
     Schedule,
     due_ms_of,
 )
 from onceward.schedule.due_entries import kind_of
 from onceward.schedule.placement import Placement
+from onceward.schedule.register import PART
 from onceward.schedule.slot import Slot
 from onceward.store import Store
 from onceward.store.transaction import Transaction
@@ -43,6 +43,10 @@ from onceward.work.unreadable import quarantine, report
 
 # What an act is given the time to get over, and no entry is blamed for.
 _ENGINE_TROUBLE = (EngineStopped, OutcomeUnknown, Unavailable)
+
+
+def _no_keys(entry: Key) -> Iterable[Key]:
+    return ()
 
 
 class Kind(NamedTuple):
@@ -87,10 +91,14 @@ class Dispatcher:
         self._wake = asyncio.Event()
         self._unhook = store.on_change("due", self._saw)
         placement.on_change(self._placed)
-        self.on_due(
-            JOB_DUE, schedule.promote, reads=schedule.read_to_promote, writes=PROMOTE_WRITES
-        )
-        self.on_due(LEASE_DUE, schedule.expire, reads=schedule.read_to_expire, writes=EXPIRE_WRITES)
+        self.act_on(PART.due, schedule)
+
+    def act_on(self, kinds: Iterable[Due], made: Any) -> None:
+        """Act on due entries of a part with the methods of its object."""
+        for due in kinds:
+            act = getattr(made, due.act.__name__)
+            reads = _no_keys if due.reads is None else getattr(made, due.reads.__name__)
+            self.on_due(due.kind, act, reads=reads, writes=due.writes)
 
     def on_due(
         self,
@@ -98,7 +106,7 @@ class Dispatcher:
         act: Callable[[Transaction, Key], Awaitable[None]],
         *,
         writes: int,
-        reads: Callable[[Key], Iterable[Key]] = lambda entry: (),
+        reads: Callable[[Key], Iterable[Key]] = _no_keys,
     ) -> None:
         """Let `act(tx, entry)` handle due entries of a kind. It must remove the entry.
 

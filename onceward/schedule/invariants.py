@@ -5,9 +5,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from onceward.api.queues import QueueSettings
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Part, Rule, decodes
+from onceward.engine.invariants import Lookup, Rule
 from onceward.errors import OncewardError
 from onceward.keys import Key
 from onceward.schedule.records import (
@@ -29,7 +28,6 @@ from onceward.schedule.records import (
     ready_partition,
     slot_of,
 )
-from onceward.schedule.settings import SETTINGS
 
 T = TypeVar("T")
 
@@ -178,7 +176,4 @@ RULES = [
     Rule("permit", _permit),
     Rule("inbox", _inbox),
     Rule("limit", _gate),
-    decodes("rate", float, "the time of the next job of a queue"),
-    decodes(SETTINGS, QueueSettings, "the settings of a queue"),
 ]
-PART = Part("schedule", RULES, due=(JOB_DUE, LEASE_DUE))

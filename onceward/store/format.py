@@ -19,6 +19,12 @@ SCHEDULE_KEY: Key = ("config", "schedule")
 _UNVERSIONED = 0
 
 
+class Config(msgspec.Struct):
+    """The record under `SCHEDULE_KEY`: chosen when the database was created."""
+
+    slots: int
+
+
 class Format(msgspec.Struct):
     """The record under `FORMAT_KEY`."""
 

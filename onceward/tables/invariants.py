@@ -7,13 +7,10 @@ import msgspec
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Part, Rule, decodes
+from onceward.engine.invariants import Lookup, Rule
 from onceward.keys import Key
 from onceward.tables.records import (
-    CLOCK_DUE,
-    PURGE_DUE,
     TABLES,
-    WAIT_DUE,
     Head,
     Info,
     Rating,
@@ -141,8 +138,6 @@ RULES = [
     Rule("table", _table),
     Rule("lane", _lane),
     Rule("stand", _stand),
-    decodes("alive", int, "the time of a sign of life"),
     Rule("rating", _rating),
     Rule("ladder", _ladder),
 ]
-PART = Part("tables", RULES, due=(CLOCK_DUE, WAIT_DUE, PURGE_DUE))

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from onceward.node import Node
+from onceward.rooms import Rooms
 from onceward.rooms.hub import Hub
 from onceward.tables import Referee, Seats
-from onceward.tables.games import Matches
-from onceward.tables.games.server import Game, Games
+from onceward.tables.games import Game, Matches
+from onceward.tables.games.server import Games
 from onceward.tables.live_view import LiveView
 from onceward.tables.operations import acts
 from onceward.tables.presence import Presence
@@ -20,16 +21,15 @@ class TableRuntime:
     def __init__(
         self, node: Node, hub: Hub, referees: Mapping[str, Referee], games: Mapping[str, Game]
     ) -> None:
-        store, slots = node.store, node.schedule.slots
-        board = LiveView(node.rooms)
-        self.seats = Seats(store.ids, slots, board)
-        self.tables = Tables(store, self.seats, node.dispatcher)
-        self.games = Games(Matches(store.ids, slots), games, node.dispatcher)
+        board = LiveView(node.parts.get(Rooms))
+        self.seats = node.parts.get(Seats)
+        self.tables = Tables(node.store, self.seats)
+        self.games = Games(node.parts.get(Matches), games)
         self.seats.referees.update(referees)
         for rules in self.games.all_rules():
             self.seats.referees[rules.name] = TableReferee(rules, self.games, self.seats, board)
         hub.act = acts(self.tables)
-        self._presence = Presence(store, hub, self.tables)
+        self._presence = Presence(node.store, hub, self.tables)
 
     async def close(self) -> None:
         """Notice no connections any more; twice is once."""

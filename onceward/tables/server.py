@@ -4,16 +4,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from onceward.errors import BadInput
-from onceward.schedule.dispatcher import Dispatcher
 from onceward.store import Store
 from onceward.store.user_records import UserTransaction, by_user
 from onceward.tables import (
-    CLOCK_DUE,
-    CLOCK_WRITES,
-    EXPIRE_WRITES,
-    PURGE_DUE,
-    PURGE_WRITES,
-    WAIT_DUE,
     Ending,
     Leader,
     Place,
@@ -31,14 +24,11 @@ T = TypeVar("T")
 class Tables:
     """The tables of one application. What each raises is said at `Seats`."""
 
-    def __init__(self, store: Store, part: Seats, dispatcher: Dispatcher) -> None:
+    def __init__(self, store: Store, part: Seats) -> None:
         self.part = part
         self.clock = store.clock
         self._store = store
         self._turns = Turns(store, part.fetch)
-        dispatcher.on_due(CLOCK_DUE, part.tick, writes=CLOCK_WRITES)
-        dispatcher.on_due(WAIT_DUE, part.expire, reads=part.read_to_expire, writes=EXPIRE_WRITES)
-        dispatcher.on_due(PURGE_DUE, part.purge, writes=PURGE_WRITES)
 
     async def finish(self) -> None:
         """Wait for what is under way."""

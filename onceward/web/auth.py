@@ -3,26 +3,8 @@
 Servers have API keys, of which only digests are kept; people have JSON Web Tokens. Both name
 their caller, whose dedupe keys and jobs are its own. An API key has scopes, an action and a pattern
 of names, as in `send:orders` or `work:mail.*`; a token has grants, an action and one literal name
-(`onceward.tokens`), which count where the ceiling of its issuer covers them. Actions:
-
-    send      send messages to queues that match, and see what became of one's own
-    work      claim jobs of queues that match, and complete, fail and extend them
-    manage    see all of queues that match, set, pause, redrive and purge them, and look after the
-              timers by which the application itself sends to them
-    lock      acquire locks whose names match, and see who holds them
-    timer     set timers whose ids match, and see, move and cancel one's own; to send to a queue,
-              they need the action for that, too
-    endpoint  keep endpoints of one's own whose ids match, for timers to call
-    read      join rooms whose ids match, see all that is in them, and be seen there
-    write     change maps and lists of such rooms, speak to others in them, and make rooms
-    room      do all that, and give rooms settings, and delete them
-    play      see tables whose ids match, join and leave them, move and watch there, for oneself
-    lane      wait in lanes whose names match, as TABLE/LANE, when joining a table for oneself
-    table     do all that for others, too, make, pause and close such tables, and say who has won
-    operate   see senders, and see and look after timers and endpoints of all callers whose ids
-              match
-    metrics   read the metrics of servers whose names match
-    all       everything
+(`onceward.tokens`), which count where the ceiling of its issuer covers them. The capabilities
+declare the actions (`onceward.capabilities`); the scope `all` includes every action on every name.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,8 +16,9 @@ import msgspec
 
 from onceward import limits
 from onceward.callers import Caller, admit_label, admit_name
+from onceward.capabilities import SCOPES
 from onceward.errors import BadInput, OncewardError
-from onceward.tokens import ALGORITHMS, HS256_BYTES_MIN, Action
+from onceward.tokens import ALGORITHMS, HS256_BYTES_MIN
 from onceward.web.grants import EVERYTHING, Claimed, Grants, Issuer, admit_scopes
 
 KEY_PREFIX = "ow_"
@@ -69,17 +52,18 @@ class Access:
         """The name under which the caller takes part in rooms and at tables."""
         return self.caller.user
 
-    def may(self, action: Action, name: str) -> bool:
+    def may(self, action: str, name: str) -> bool:
         """Whether a grant covers an action on a name."""
         asked = (action, name)
         allowed = self._known.get(asked)
         if allowed is None:
+            assert action in SCOPES, f"no capability declares the scope {action!r}"
             allowed = self.grants.cover(action, name)
             if len(self._known) < limits.SCOPES_KNOWN_MAX:
                 self._known[asked] = allowed
         return allowed
 
-    def insist(self, action: Action, name: str) -> None:
+    def insist(self, action: str, name: str) -> None:
         """Raise `not_allowed` if no grant covers it."""
         if not self.may(action, name):
             asked = f"{action}:{name[:100]}"

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from onceward.capabilities import SCOPES
 from onceward.errors import BadInput, OncewardError
 from onceward.tokens import ACTIONS, ALL, CLAIM, Grant, grants_in
 
 USER = "{sub}"
 """Stands for the user of a token in the patterns of an issuer, as literal text."""
-# A token of an issuer without a ceiling is for users: these actions are for operators.
-_FOR_OPERATORS = ("manage", "operate", "metrics")
 
 
 class Pattern(NamedTuple):
@@ -44,7 +43,8 @@ class Pattern(NamedTuple):
 
 
 _EVERYTHING = Pattern(ALL, "")
-_DEFAULT_CEILING = tuple(Pattern(action, "*") for action in ACTIONS if action not in _FOR_OPERATORS)
+# A token of an issuer without a ceiling is for users.
+_DEFAULT_CEILING = tuple(Pattern(one.action, "*") for one in SCOPES.values() if not one.operators)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Issuer:
         ceiling: Sequence[str] | None = None,
         scopes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Without a ceiling: on all names all actions but `all`, `manage`, `operate`, `metrics`.
+        """Without a ceiling: on all names all actions but `all` and those for operators.
         `scopes` maps values of the `scope` claim to grants. Raises `bad_settings`."""
         self._ceiling = _DEFAULT_CEILING if ceiling is None else _admitted(ceiling)
         self._scopes = {value: _admitted(given) for value, given in (scopes or {}).items()}

@@ -3,8 +3,6 @@ each node has them in memory, and reads them again every few seconds."""
 
 from collections.abc import Callable, Collection
 
-import msgspec
-
 from onceward import ids, limits
 from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError
@@ -13,21 +11,10 @@ from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.web.auth import KEY_PREFIX, Access, admit_caller, digest_of
 from onceward.web.grants import Grants, admit_scopes
+from onceward.web.records import API_KEYS, StoredKey
 from onceward.webhooks import suspensions
 
-PARTITION = "apikey"
 _KEY_BYTES = 32
-
-
-class StoredKey(msgspec.Struct, frozen=True):
-    """A key as it is kept; its sort key is its digest."""
-
-    name: str
-    """The caller's."""
-    scopes: tuple[str, ...]
-    made_ms: int
-    by: str
-    """Id of the caller that has made it."""
 
 
 class Keyring:
@@ -60,7 +47,7 @@ class Keyring:
         """Read all keys."""
 
         async def fn(tx: Transaction) -> dict[str, StoredKey]:
-            rows = await tx.scan(PARTITION, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
+            rows = await tx.scan(API_KEYS, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
             return {row.key[1]: row.value for row in rows}
 
         self._take(await self._store.run(fn))
@@ -120,7 +107,7 @@ class Keyring:
     ) -> bool:
         """Suspend a caller that has no keys. Returns whether it has none."""
         caller = Caller("key", "", name).id
-        rows = await tx.scan(PARTITION, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
+        rows = await tx.scan(API_KEYS, StoredKey, limit=limits.KEYS_MAX, skip_damaged=True)
         if caller in others or any(row.value.name == name for row in rows):
             return False
         await suspensions.suspend(tx, caller, by)
@@ -138,4 +125,4 @@ class Keyring:
 
 
 def _key(digest: str) -> Key:
-    return PARTITION, digest
+    return API_KEYS, digest

@@ -29,11 +29,11 @@ from onceward.store.transaction import Row, Transaction
 from onceward.web.auth import Access
 from onceward.web.grants import Claimed, Grants
 from onceward.web.http import Request, is_local
+from onceward.web.records import SESSIONS, StoredSession
 
 HEADER = b"onceward-session"
 """In which a page repeats the token of its session."""
 _PURPOSE = "session"
-PARTITION = "session"
 _FOUND = "onceward.session"
 """In the scope of a request whose session was looked for; None if it has none that counts."""
 _SECURE = "__Host-"
@@ -56,15 +56,6 @@ class Session(msgspec.Struct, frozen=True):
     with that key, the session ends."""
     secure: bool
     """Whether it was opened over HTTPS: then its cookie has the name for that."""
-
-
-class StoredSession(msgspec.Struct, frozen=True):
-    """The record of a session: its sort key is the caller's id and its own."""
-
-    made_ms: int
-    until_ms: int
-    agent: str = ""
-    """The browser, as it calls itself."""
 
 
 class Sessions:
@@ -130,7 +121,7 @@ class Sessions:
             if whose is not None:
                 return [Row(key, value) for key, value in await self._own(tx, whose)]
             start = keys.after(after) if after else ""
-            return await tx.scan(PARTITION, StoredSession, start=start, limit=limits.LIST_MAX)
+            return await tx.scan(SESSIONS, StoredSession, start=start, limit=limits.LIST_MAX)
 
         rows = await self._app.store.run(fn)
         found = []
@@ -161,7 +152,7 @@ class Sessions:
         start, end = keys.below(whose)
         # Those who sign in at the same time may be a few more; a commit ends them all.
         most = limits.COMMIT_WRITES_MAX - 2
-        rows = await tx.scan(PARTITION, StoredSession, start=start, end=end, limit=most)
+        rows = await tx.scan(SESSIONS, StoredSession, start=start, end=end, limit=most)
         return [(row.key, row.value) for row in rows]
 
     async def find(self, request: Request) -> Session | None:
@@ -287,7 +278,7 @@ def _repeats(token: str, session: Session) -> bool:
 
 
 def _key(whose: str, id_: str) -> Key:
-    return PARTITION, keys.join(whose, id_)
+    return SESSIONS, keys.join(whose, id_)
 
 
 def _cookies(header: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from onceward.schedule import (
 )
 from onceward.tables import Referee
 from onceward.tables.games import Rules
-from onceward.tables.games.server import Game, Late
+from onceward.tables.games.part import Game, Late
 from onceward.tables.games.server import admit as admit_rules
 from onceward.tables.policy import names_fit
 from onceward.webhooks.timers import Send, Spec, timer_key

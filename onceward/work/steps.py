@@ -11,7 +11,7 @@ import msgspec
 
 from onceward import limits
 from onceward.engine.base import Record
-from onceward.engine.invariants import Part, Rule
+from onceward.engine.invariants import Rule
 from onceward.errors import BadInput, NotDead
 from onceward.schedule import Schedule, job_key, steps_key
 from onceward.schedule.records import Settlement, latest_settled, reason_text
@@ -39,7 +39,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 Steps = dict[str, Step]
 
 
-PART = Part("steps", [Rule("job", lambda record, get: _judge(record))])
+RULES = [Rule("job", lambda record, get: _judge(record))]
 
 
 def _judge(record: Record) -> Iterator[str]:

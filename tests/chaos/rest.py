@@ -9,9 +9,9 @@ import msgspec
 
 from onceward import engine as engines
 from onceward import keys, limits
-from onceward.cli.invariants import RULES
 from onceward.engine.base import Engine, Record
 from onceward.errors import NoSuchJob, NoSuchTimer
+from onceward.parts import all_rules
 from onceward.schedule import Schedule
 from onceward.store import Store
 from onceward.webhooks.timers import Timers
@@ -102,7 +102,7 @@ async def _check_table(url: str) -> list[str]:
     return [
         f"{record.key}: {problem}"
         for record in records.values()
-        for rule in RULES
+        for rule in all_rules()
         if record.key[0].partition("#")[0] == rule.kind
         for problem in rule.judge(record, records.get)
     ]

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from onceward import limits
+from onceward.capabilities import SCOPES
 from onceward.cli import _parser
 from onceward.errors import TABLE
+from onceward.parts import all_kinds
 from onceward.web.api import ROUTES
 from onceward.web.settings import MEANING, Settings
 from scripts import reference
@@ -87,6 +89,14 @@ def test_every_limit_is_there_with_its_value() -> None:
     for name, value in assigned.items():
         shown = f"{value:,}" if isinstance(value, int) and value > 9_999 else str(value)
         assert f"| `{name}` | {shown} |" in page("limits"), name
+
+
+def test_every_scope_and_kind_of_record_is_there() -> None:
+    for scope in SCOPES.values():
+        assert f"| `{scope.action}` | {scope.allows} |" in page("capabilities")
+    for kind in all_kinds():
+        row = f"| `{kind.partition}` | `{kind.sort}` | {kind.holds} |"
+        assert row in page("capabilities")
 
 
 def test_every_call_of_the_api_is_there_with_what_it_takes() -> None:

@@ -3,7 +3,9 @@
 import asyncio
 from typing import Any
 
+from onceward.locks import LockTable
 from onceward.locks.server import Lock, Locks
+from onceward.node import Node
 from tests.schedule.cluster import Cluster, Member
 
 
@@ -13,11 +15,17 @@ class Locker(Member):
     locks: Locks
 
 
+def locks_of(node: Node) -> Locks:
+    """The locks of a node without an application."""
+    node.act_on_parts()
+    return Locks(node.store, node.parts.get(LockTable))
+
+
 async def start(cluster: Cluster) -> Locker:
     member = await cluster.start()
 
     async def make() -> Locks:
-        return Locks(member.store, member.node.dispatcher)
+        return locks_of(member.node)
 
     locker = Locker(member.process, member.engine, member.node)
     locker.locks = await member.do(make())

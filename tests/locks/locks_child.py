@@ -14,6 +14,7 @@ from typing import Any
 from onceward import engine
 from onceward.clock import Clock
 from onceward.errors import PASSING
+from onceward.locks import LockTable
 from onceward.locks.server import Locks
 from onceward.node import Node
 from onceward.store import Store
@@ -65,7 +66,8 @@ async def main(url: str, name: str, users: int) -> None:
             say(store.clock.elapsed_ns(), what, use, facts)
 
         async with Node(store, name=name, slots=8, lease_ms=NODE_LEASE_MS) as node:
-            locks = Locks(store, node.dispatcher)
+            node.act_on_parts()
+            locks = Locks(store, node.parts.get(LockTable))
             user = LockUser(locks, note)
             stop = asyncio.Event()
             asyncio.get_running_loop().add_reader(0, stop.set)

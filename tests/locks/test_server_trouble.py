@@ -6,12 +6,11 @@ import pytest
 
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import EngineStopped, LockHeld, LockLost, OutcomeUnknown, Unavailable
-from onceward.locks.server import Locks
 from onceward.node import Node
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.testing import Fault, FaultEngine, VirtualClock
-from tests.locks.lockers import Holder, Locker, start
+from tests.locks.lockers import Holder, Locker, locks_of, start
 from tests.locks.locking import problems
 from tests.schedule.cluster import LEASE_S, Cluster, virtual
 
@@ -308,7 +307,7 @@ async def test_a_release_whose_answer_was_lost_is_no_loss() -> None:
     engine.shared = False
     store = Store(engine, VirtualClock())
     async with Node(store, slots=1) as node:
-        locks = Locks(store, node.dispatcher)
+        locks = locks_of(node)
         release = locks.table.release
         calls = 0
 
@@ -343,7 +342,7 @@ async def test_lost_answers_and_conflicts_while_asking_are_settled_by_the_store(
         engine = await FaultEngine(MemoryEngine(), {number: fault}).open()
         store = Store(engine, VirtualClock())
         async with Node(store, slots=1) as node:
-            locks = Locks(store, node.dispatcher)
+            locks = locks_of(node)
             async with locks.hold("a", "b") as lock:
                 assert lock.held
             status = await locks.status("a")

@@ -12,7 +12,7 @@ from onceward.errors import OncewardError
 from onceward.keys import Key
 from onceward.rooms import Rooms
 from onceward.rooms import changes as op
-from onceward.rooms.invariants import PART
+from onceward.rooms.invariants import RULES
 from onceward.rooms.records import head_key, info_key, listed_key
 from onceward.rooms.room import Entry
 from onceward.store.transaction import Transaction
@@ -50,7 +50,7 @@ def problems(all_: Records) -> list[str]:
     rows = {key: Record(key, msgspec.json.encode(value), 1) for key, value in all_.items()}
     found = []
     for key, row in rows.items():
-        for rule in PART.rules:
+        for rule in RULES:
             if rule.kind == keys.kind_of(key[0]):
                 found += [f"{' '.join(key)}: {problem}" for problem in rule.judge(row, rows.get)]
     return found

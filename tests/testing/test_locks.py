@@ -11,7 +11,6 @@ import pytest
 
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import LockLost
-from onceward.locks.server import Locks
 from onceward.node import Node
 from onceward.store import Store
 from onceward.testing import VirtualClock
@@ -26,6 +25,7 @@ from onceward.testing.locks import (
 )
 from onceward.testing.simulation import Violation
 from onceward.testing.simulation.history import NEVER_NS
+from tests.locks.lockers import locks_of
 from tests.schedule.cluster import virtual
 
 S = 1_000_000_000
@@ -337,7 +337,7 @@ async def test_uses_of_real_locks_leave_notes_that_are_right() -> None:
         steps.append(Step(store.clock.elapsed_ns(), what, name, facts))
 
     async with Node(store, slots=2) as node:
-        user = LockUser(Locks(store, node.dispatcher), note)
+        user = LockUser(locks_of(node), note)
 
         async def pause() -> None:
             await store.clock.sleep(1)

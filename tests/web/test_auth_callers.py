@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onceward import limits
 from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError
-from onceward.tokens import ACTIONS, Action
+from onceward.tokens import ACTIONS
 from onceward.web.auth import (
     DEVELOPER,
     Access,
@@ -29,7 +29,7 @@ def access(name: str, grants: Grants, until_ms: int | None = None) -> Access:
 
 NOW_MS = 1_700_000_000_000
 JWT_KEY = JwtKey("HS256", "s" * 32, "onceward")
-PROMISED: tuple[Action, ...] = (
+PROMISED: tuple[str, ...] = (
     *("send", "work", "manage", "lock", "timer", "endpoint"),
     *("read", "write", "room", "play", "lane", "table", "operate", "metrics"),
 )
@@ -61,7 +61,7 @@ def test_the_actions_are_those_that_are_promised() -> None:
 
 
 @pytest.mark.parametrize("action", PROMISED)
-def test_a_scope_is_for_its_own_action_alone(action: Action) -> None:
+def test_a_scope_is_for_its_own_action_alone(action: str) -> None:
     admit_scopes([f"{action}:orders"])
     caller = access("ann", Grants.of((f"{action}:orders",)))
     assert [other for other in PROMISED if caller.may(other, "orders")] == [action]
@@ -80,7 +80,7 @@ def test_all_scopes_are_looked_at() -> None:
 
 
 @pytest.mark.parametrize("action", PROMISED)
-def test_who_may_do_everything_may_do_everything(action: Action) -> None:
+def test_who_may_do_everything_may_do_everything(action: str) -> None:
     for caller in (
         access("ann", EVERYTHING),
         access("ann", Grants.of(("send:a", "all"))),

@@ -15,13 +15,14 @@ from onceward.api.matches import (
     Outcome,
 )
 from onceward.tables.games.match import Match, replay, view
-from onceward.tables.games.part import MATCH_DUE, PURGE_WRITES, Matches, match_key
+from onceward.tables.games.part import MATCH_DUE, PURGE_WRITES, Game, Matches, match_key
 from onceward.tables.games.rules import DRAW, Rules, drawn, shuffled, won
 
 __all__ = [
     "DRAW",
     "MATCH_DUE",
     "PURGE_WRITES",
+    "Game",
     "Match",
     "MatchBegun",
     "MatchEntry",

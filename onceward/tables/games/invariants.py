@@ -9,7 +9,7 @@ import msgspec
 from onceward import keys, limits
 from onceward.api.matches import MatchEntry
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Part, Rule
+from onceward.engine.invariants import Lookup, Rule
 from onceward.keys import Key
 from onceward.schedule import due_partition
 from onceward.tables.games.match import Match
@@ -92,4 +92,3 @@ def _read(record: Record) -> Match | None:
 
 
 RULES = [Rule("match", _match), Rule("playing", _playing), Rule("due", _due)]
-PART = Part("games", RULES, due=(MATCH_DUE,))

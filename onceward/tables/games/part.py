@@ -5,17 +5,18 @@ writes both. While someone has a limited time to move, one entry in due stands f
 match has ended, the same kind of entry stands for the day when it is forgotten.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from onceward import keys, limits
 from onceward.api.matches import MatchBegun, MatchEntry
-from onceward.errors import BadInput, NoSuchMatch
+from onceward.errors import BadInput, NoSuchMatch, OncewardError
 from onceward.ids import LENGTH, Ids
 from onceward.keys import Key
 from onceward.schedule import due_partition, milliseconds
 from onceward.store.transaction import Transaction
+from onceward.store.user_records import UserTransaction
 from onceward.tables.games import match as referee
 from onceward.tables.games.match import Match
 from onceward.tables.games.rules import Rules
@@ -30,10 +31,23 @@ PURGE_RECORDS = 40
 PURGE_WRITES = PURGE_RECORDS + 3
 
 
+Late = Callable[[UserTransaction, Match], Awaitable[None]]
+
+
+class Game(NamedTuple):
+    """A game as it was declared."""
+
+    rules: Rules
+    late: Late | None = None
+    """Called when the time for a move was over, in that commit."""
+
+
 class Matches:
     """All matches of a database."""
 
     def __init__(self, ids: Ids, slots: int) -> None:
+        self.games: Mapping[str, Game] = {}
+        """The games that are declared here, by name."""
         self._ids = ids
         self._slots = slots
 
@@ -149,6 +163,25 @@ class Matches:
         """A match as it is by this transaction, whenever it was read: a step from how it was
         before would undo what has happened since."""
         return await self.get(tx, match.begun.id)
+
+    def game(self, name: str) -> Game:
+        """A game that is declared here. Raises `no_such_game`."""
+        game = self.games.get(name) if type(name) is str else None
+        if game is None:
+            raise OncewardError(
+                f"no game {str(name)[:100]!r} is declared here: app.game(…)", code="no_such_game"
+            )
+        return game
+
+    async def act_on_due(self, tx: Transaction, entry: Key) -> None:
+        """Act on an entry in due by the rules of the games that are declared here. Raises
+        `no_such_game` for a match of another one: its clock waits for an application that has it.
+        """
+        match = await self.fall_due(tx, entry, lambda name: self.game(name).rules)
+        if match is not None:
+            late = self.game(match.begun.game).late
+            if late is not None:
+                await late(UserTransaction(tx), match)
 
     async def fall_due(
         self, tx: Transaction, entry: Key, rules_of: Callable[[str], Rules]

@@ -3,18 +3,15 @@
 Turn clocks are entries in due: whoever owns the slot lets those lose who have not moved in time.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from onceward import limits
-from onceward.errors import BadInput, OncewardError
-from onceward.keys import Key
-from onceward.schedule.dispatcher import Dispatcher
+from onceward.errors import BadInput
 from onceward.store.transaction import Transaction
-from onceward.store.user_records import UserTransaction, joins
+from onceward.store.user_records import joins
 from onceward.tables.games import (
-    MATCH_DUE,
-    PURGE_WRITES,
+    Game,
     Match,
     MatchEntry,
     Matches,
@@ -25,35 +22,22 @@ from onceward.tables.games import (
 )
 from onceward.tables.policy import names_fit
 
-Late = Callable[[UserTransaction, Match], Awaitable[None]]
-
-
-class Game(NamedTuple):
-    """A game as it was declared."""
-
-    rules: Rules
-    late: Late | None = None
-    """Called when the time for a move was over, in that commit."""
-
 
 class Games:
     """Matches of the games that are declared here. Others on the same database are not touched,
     and their clocks wait for an application that knows them."""
 
-    def __init__(self, matches: Matches, games: Mapping[str, Game], dispatcher: Dispatcher) -> None:
+    def __init__(self, matches: Matches, games: Mapping[str, Game]) -> None:
         self.matches = matches
-        self._games = games
-        dispatcher.on_due(
-            MATCH_DUE, self._fall_due, reads=matches.read_to_fall_due, writes=PURGE_WRITES
-        )
+        matches.games = games
 
     def rules(self, name: str) -> Rules:
         """Of a game. Raises `no_such_game`."""
-        return self._game(name).rules
+        return self.matches.game(name).rules
 
     def all_rules(self) -> list[Rules]:
         """Of all games that are declared here."""
-        return [game.rules for game in self._games.values()]
+        return [game.rules for game in self.matches.games.values()]
 
     @joins
     async def begin(
@@ -137,21 +121,6 @@ class Games:
         if not isinstance(match, Match):
             raise BadInput(f"this takes a match, not {type(match).__name__}: get it by its id")
         return self.rules(match.begun.game)
-
-    async def _fall_due(self, tx: Transaction, entry: Key) -> None:
-        match = await self.matches.fall_due(tx, entry, self.rules)
-        if match is not None:
-            late = self._game(match.begun.game).late
-            if late is not None:
-                await late(UserTransaction(tx), match)
-
-    def _game(self, name: str) -> Game:
-        game = self._games.get(name) if type(name) is str else None
-        if game is None:
-            raise OncewardError(
-                f"no game {str(name)[:100]!r} is declared here: app.game(…)", code="no_such_game"
-            )
-        return game
 
 
 def admit(rules: Any) -> None:

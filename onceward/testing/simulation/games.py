@@ -18,8 +18,10 @@ from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction, admit_tx
 from onceward.tables import Change, Seats
-from onceward.tables.games import DRAW, Matches, Outcome, Rules, won
-from onceward.tables.games.server import Game, Games
+from onceward.tables import register as tables_register
+from onceward.tables.games import DRAW, Game, Matches, Outcome, Rules, won
+from onceward.tables.games import register as games_register
+from onceward.tables.games.server import Games
 from onceward.tables.referee import TableReferee
 from onceward.tables.server import Tables
 from onceward.testing.simulation.history import Applied, History, violated
@@ -132,9 +134,11 @@ class Playings(Scenario):
         board = Screen()
         part = self.seats_type(node.ids, self.slots, board)
         matches = self.matches_type(node.ids, self.slots)
-        games = Games(matches, {self.rules.name: Game(self.rules)}, service.dispatcher)
+        games = Games(matches, {self.rules.name: Game(self.rules)})
         part.referees[self.rules.name] = self.referee_type(self.rules, games, part, board)
-        self._tables[node.name] = Tables(node.store, part, service.dispatcher)
+        self._tables[node.name] = Tables(node.store, part)
+        service.dispatcher.act_on(games_register.PART.due, matches)
+        service.dispatcher.act_on(tables_register.PART.due, part)
         await service.wait()
 
     def request(self, random: random.Random) -> Any:

@@ -10,6 +10,7 @@ from onceward import keys
 from onceward.errors import Unavailable
 from onceward.ids import Ids
 from onceward.locks import GRANT_ROOM, LockTable
+from onceward.locks.register import PART
 from onceward.locks.server import Locks
 from onceward.store.transaction import Transaction
 from onceward.testing.locks import EFFECTS, LockUser, Step, collect_uses, judge_effects, judge_locks
@@ -52,7 +53,8 @@ class LockUses(Scenario):
     async def _serve(self, node: Node) -> None:
         service = await start_service(node, self.slots)
         table = self.make_table(node.ids)
-        locks = self.service(node.store, service.dispatcher, table=table)
+        locks = self.service(node.store, table)
+        service.dispatcher.act_on(PART.due, table)
         note = partial(self._note, node)
         self._users[node.name] = LockUser(locks, note)
         await service.wait()

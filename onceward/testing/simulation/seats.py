@@ -16,6 +16,7 @@ from onceward.errors import BadInput, Unavailable
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.tables import Seats, waiter_key
+from onceward.tables.register import PART
 from onceward.tables.server import Tables
 from onceward.testing.simulation.history import Applied, History, violated
 from onceward.testing.simulation.network import Message
@@ -63,7 +64,8 @@ class Seatings(Scenario):
     async def _serve(self, node: Node) -> None:
         service = await start_service(node, self.slots)
         part = self.seats_type(node.ids, self.slots)
-        self._tables[node.name] = Tables(node.store, part, service.dispatcher)
+        self._tables[node.name] = Tables(node.store, part)
+        service.dispatcher.act_on(PART.due, part)
         await service.wait()
 
     def request(self, random: random.Random) -> Any:

@@ -6,7 +6,7 @@ import msgspec
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Part, Rule
+from onceward.engine.invariants import Lookup, Rule
 from onceward.webhooks.timers.records import TIMER_DUE, Timer, entry_in, timer_partition
 
 
@@ -44,4 +44,3 @@ def _read(record: Record) -> Timer | None:
 
 
 RULES = [Rule("timer", _timer), Rule("due", _due)]
-PART = Part("timers", RULES, due=(TIMER_DUE,))

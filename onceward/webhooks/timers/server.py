@@ -10,14 +10,13 @@ from onceward.errors import AddressRefused, AlreadyEnded, BadInput, NoSuchTimer
 from onceward.maintenance.key_source import KeySource
 from onceward.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.schedule import is_whole, milliseconds
-from onceward.schedule.dispatcher import Dispatcher
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import AnyTransaction, admit_tx
 from onceward.webhooks.http.addresses import Guard
 from onceward.webhooks.http.headers import admit_headers
 from onceward.webhooks.retries import RetryPolicy, read_policy
-from onceward.webhooks.timers import FIRE_WRITES, TIMER_DUE, Call, Send, Spec, Target, View, id_for
+from onceward.webhooks.timers import Call, Send, Spec, Target, View, id_for
 from onceward.webhooks.timers import Timers as TimersPart
 
 T = TypeVar("T")
@@ -32,7 +31,6 @@ class Timers:
         self,
         store: Store,
         part: TimersPart,
-        dispatcher: Dispatcher,
         guard: Guard | None,
         key_source: KeySource | None = None,
     ) -> None:
@@ -40,7 +38,6 @@ class Timers:
         self._store = store
         self._guard = guard
         self._key_source = key_source or KeySource(store)
-        dispatcher.on_due(TIMER_DUE, part.fire, reads=part.read_to_fire, writes=FIRE_WRITES)
 
     async def set(
         self,

@@ -1,0 +1,11 @@
+"""What maintenance declares: records about server keys and about the health of nodes."""
+
+from onceward.maintenance.key_source import KeyRecord
+from onceward.parts import Kind, Part
+
+PART = Part(
+    kinds=(
+        Kind("config", "server_key", KeyRecord, "the check values of the server keys in use"),
+        Kind("probe", "{application}", int, "the time of the last commit that probed a node"),
+    ),
+)

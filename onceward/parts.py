@@ -1,0 +1,138 @@
+"""Parts: what each capability declares about its records and its due entries.
+
+A capability has a module `register` with one constant, `PART`. `load` returns all of them, in the
+order of `onceward.capabilities`. Generic code goes by this list: `onceward check`, nodes, and the
+page of capabilities in the reference.
+
+The modules are loaded by name. So a new capability is a folder and an entry in
+`onceward.capabilities`, and the parts can declare records of any layer above this one.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from onceward import keys
+from onceward.capabilities import CAPABILITIES
+from onceward.engine.base import Record
+from onceward.engine.invariants import RULES as COMMON_RULES
+from onceward.engine.invariants import Lookup, Rule
+from onceward.ids import Ids
+from onceward.keys import Key
+
+T = TypeVar("T")
+
+
+class Kind(NamedTuple):
+    """A kind of records. Words in braces stand for names and numbers."""
+
+    partition: str
+    """Such as `lock#{slot}`."""
+    sort: str
+    """Such as `{name}#hold#{token}`."""
+    type: Any
+    """What its values decode to."""
+    holds: str
+    """A noun phrase: what a record of this kind is."""
+
+    @property
+    def word(self) -> str:
+        return keys.kind_of(self.partition)
+
+
+class Due(NamedTuple):
+    """A kind of due entries, and the methods of the part's object that act on them."""
+
+    kind: str
+    act: Callable[..., Awaitable[Any]]
+    """`act(object, tx, entry)`; see `Dispatcher.on_due`."""
+    writes: int
+    reads: Callable[..., Iterable[Key]] | None = None
+
+
+class Made:
+    """The objects of all parts on one node, by class."""
+
+    def __init__(self, ids: Ids, slots: int, *made: Any) -> None:
+        self.ids = ids
+        self.slots = slots
+        self._made: dict[type, Any] = {}
+        for one in made:
+            self.add(one)
+
+    def add(self, made: Any) -> None:
+        """Keep an object under its class and the classes that it extends."""
+        self._made.update(dict.fromkeys(type(made).__mro__, made))
+
+    def get(self, kind: type[T]) -> T:
+        """The object of this class. Raises KeyError."""
+        found: T = self._made[kind]
+        return found
+
+
+class Part(NamedTuple):
+    """What a capability declares."""
+
+    kinds: tuple[Kind, ...] = ()
+    rules: Sequence[Rule] = ()
+    """What must hold between records. A kind without a rule is checked for its type."""
+    due: tuple[Due, ...] = ()
+    make: Callable[[Made], Any] | None = None
+    """Makes the object whose methods act on its due entries. None if there are none, or if the
+    dispatcher has them from the start (those of jobs)."""
+
+
+@cache
+def load() -> dict[str, Part]:
+    """All parts by folder."""
+    return {
+        one.folder: import_module(f"onceward.{one.folder}.register").PART for one in CAPABILITIES
+    }
+
+
+def all_kinds() -> list[Kind]:
+    return [kind for part in load().values() for kind in part.kinds]
+
+
+@cache
+def all_rules() -> list[Rule]:
+    """All invariants of a database, for `onceward check`."""
+    rules = [*COMMON_RULES, *(rule for part in load().values() for rule in part.rules)]
+    kinds: dict[str, list[Kind]] = {}
+    for kind in all_kinds():
+        kinds.setdefault(kind.word, []).append(kind)
+    for word in kinds.keys() - {rule.kind for rule in rules}:
+        rules.append(Rule(word, _typed(kinds[word])))
+    return [*rules, Rule("due", _known)]
+
+
+def _typed(kinds: list[Kind]) -> Callable[[Record, Lookup], Iterable[str]]:
+    """The rule that records of one word have a key and a value of one of these kinds."""
+    rows = [(_pattern(kind.sort), msgspec.json.Decoder(kind.type), kind) for kind in kinds]
+
+    def judge(record: Record, get: Lookup) -> Iterator[str]:
+        for pattern, decoder, kind in rows:
+            if pattern.fullmatch(record.key[1]):
+                try:
+                    decoder.decode(record.value)
+                except msgspec.DecodeError as error:
+                    yield f"this is not {kind.holds}: {error}"
+                return
+        yield "no part has a record with this key"
+
+    return judge
+
+
+def _pattern(sort: str) -> re.Pattern[str]:
+    words = re.split(r"\{[^}]*\}", sort)
+    return re.compile("(?s:.*)".join(map(re.escape, words)))
+
+
+def _known(record: Record, get: Lookup) -> Iterator[str]:
+    kind = keys.split(record.key[1])[-1]
+    if kind not in {due.kind for part in load().values() for due in part.due}:
+        yield f"no part has entries of the kind {kind!r}"

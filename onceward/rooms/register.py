@@ -1,0 +1,25 @@
+"""What rooms declare: their records, and due entries of deleted rooms."""
+
+from onceward.parts import Due, Kind, Part
+from onceward.rooms import PURGE_WRITES, ROOM_DUE, Entry, Head, Info, Listed, Piece, Rooms
+from onceward.rooms.invariants import RULES
+from onceward.rooms.owners import Address
+
+PART = Part(
+    kinds=(
+        Kind("rooms", "{id}", Listed, "a room in the list of all, with its searchable fields"),
+        Kind("room#{id}", "info", Info, "the settings of a room"),
+        Kind(
+            "room#{id}",
+            "head",
+            Head,
+            "the epoch, sequence number, snapshots and revision of a room",
+        ),
+        Kind("roomlog#{id}#{epoch}", "{number}", Entry, "steps of a room up to that number"),
+        Kind("roomsnap#{id}#{epoch}", "{number}#{piece}", Piece, "the state of a room at a number"),
+        Kind("hub", "{node}", Address, "the address of a node's rooms, for other nodes"),
+    ),
+    rules=RULES,
+    due=(Due(ROOM_DUE, Rooms.purge, PURGE_WRITES),),
+    make=lambda made: Rooms(made.ids, made.slots),
+)

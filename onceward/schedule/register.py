@@ -1,0 +1,50 @@
+"""What the schedule declares: its records, and due entries of jobs."""
+
+from typing import Any
+
+from onceward.api.queues import QueueSettings
+from onceward.parts import Due, Kind, Part
+from onceward.schedule import (
+    EXPIRE_WRITES,
+    JOB_DUE,
+    LEASE_DUE,
+    PROMOTE_WRITES,
+    Job,
+    Lease,
+    Order,
+    Schedule,
+)
+from onceward.schedule.invariants import RULES
+from onceward.schedule.placement import Heartbeat, Slot
+from onceward.schedule.records import Gate
+
+PART = Part(
+    kinds=(
+        Kind("node", "{name}", Heartbeat, "the heartbeat of a node"),
+        Kind("slot", "{slot}", Slot, "the owner of a slot"),
+        Kind("due#{slot}", "{due_ms}#{id}#{…}#{kind}", Any, "an entry of a time; kind says whose"),
+        Kind(
+            "ready#{slot}#{queue}",
+            "{rank}#{ready_ms}#{id}",
+            str,
+            "a job that waits for a worker; the rank is its priority, and whether it has failed",
+        ),
+        Kind("line#{slot}#{queue}#{key}", "{number}", str, "a job that waits behind its order key"),
+        Kind("order#{slot}", "{queue}#{key}", Order, "the head of an order key"),
+        Kind("job#{slot}", "{id}#job", Job, "a job; its id ends with the slot"),
+        Kind("job#{slot}", "{id}#lease", Lease, "the end of a job's lease, if it was renewed"),
+        Kind("limit#{xx}", "{queue}#{key}", Gate, "the number of jobs of a limit key at work"),
+        Kind(
+            "parked#{queue}#{key}", "{priority}#{number}", str, "a job that waits for its limit key"
+        ),
+        Kind("permit#{queue}", "{number}", str, "a job of a limited queue that is leased"),
+        Kind("rate", "{queue}", float, "the time of the next job of a queue"),
+        Kind("dead#{queue}", "{ended_ms}#{id}", str, "a job that has failed or is in doubt"),
+        Kind("queue", "{queue}", QueueSettings, "the settings of a queue"),
+    ),
+    rules=RULES,
+    due=(
+        Due(JOB_DUE, Schedule.promote, PROMOTE_WRITES, Schedule.read_to_promote),
+        Due(LEASE_DUE, Schedule.expire, EXPIRE_WRITES, Schedule.read_to_expire),
+    ),
+)

@@ -1,0 +1,21 @@
+"""What the store declares: records of the database as a whole, and those of applications."""
+
+from typing import Any, Literal
+
+from onceward.parts import Kind, Part
+from onceward.store.format import Config, Format
+
+PART = Part(
+    kinds=(
+        Kind(
+            "attempt#{xx}",
+            "{attempt id}",
+            Literal["committed", "fenced"],
+            "the verdict of a commit whose answer may have been lost; xx spreads the load",
+        ),
+        Kind("clock", "last", int, "the time that a node has noted last"),
+        Kind("config", "schedule", Config, "the number of slots, chosen at creation"),
+        Kind("config", "format", Format, "the version of the layout of records"),
+        Kind("u#{partition}", "{sort key}", Any, "a record of the application, under its own key"),
+    ),
+)

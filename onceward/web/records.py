@@ -1,0 +1,26 @@
+"""Records of the server: API keys and sessions."""
+
+import msgspec
+
+API_KEYS = "apikey"
+SESSIONS = "session"
+
+
+class StoredKey(msgspec.Struct, frozen=True):
+    """A key as it is kept; its sort key is its digest."""
+
+    name: str
+    """The caller's."""
+    scopes: tuple[str, ...]
+    made_ms: int
+    by: str
+    """Id of the caller that has made it."""
+
+
+class StoredSession(msgspec.Struct, frozen=True):
+    """The record of a session: its sort key is the caller's id and its own."""
+
+    made_ms: int
+    until_ms: int
+    agent: str = ""
+    """The browser, as it calls itself."""

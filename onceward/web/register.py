@@ -1,0 +1,11 @@
+"""What the server declares: API keys and sessions."""
+
+from onceward.parts import Kind, Part
+from onceward.web.records import StoredKey, StoredSession
+
+PART = Part(
+    kinds=(
+        Kind("apikey", "{digest}", StoredKey, "an API key that was made while a server ran"),
+        Kind("session", "{caller}#{id}", StoredSession, "a session at the console"),
+    ),
+)

@@ -1,0 +1,12 @@
+"""What webhooks declare: endpoints and suspended callers."""
+
+from onceward.parts import Kind, Part
+from onceward.webhooks.endpoints import Endpoint
+from onceward.webhooks.suspensions import Suspension
+
+PART = Part(
+    kinds=(
+        Kind("endpoint", "{caller}#{id}", Endpoint, "an endpoint for webhooks, and its secrets"),
+        Kind("suspended", "{caller}", Suspension, "the suspension of a caller"),
+    ),
+)

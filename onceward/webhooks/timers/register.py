@@ -1,0 +1,13 @@
+"""What timers declare: their records, and their due entries."""
+
+from onceward.parts import Due, Kind, Part
+from onceward.schedule import Schedule
+from onceward.webhooks.timers import FIRE_WRITES, TIMER_DUE, Timer, Timers
+from onceward.webhooks.timers.invariants import RULES
+
+PART = Part(
+    kinds=(Kind("timer#{slot}", "{caller}#{id}", Timer, "a timer, and its last firings"),),
+    rules=RULES,
+    due=(Due(TIMER_DUE, Timers.fire, FIRE_WRITES, Timers.read_to_fire),),
+    make=lambda made: Timers(made.get(Schedule)),
+)

@@ -1,0 +1,13 @@
+"""What work on jobs declares: idempotency keys and recorded steps."""
+
+from onceward.parts import Kind, Part
+from onceward.schedule import Accepted
+from onceward.work.steps import RULES, Steps
+
+PART = Part(
+    kinds=(
+        Kind("inbox#{xx}#{queue}", "{caller}#{key}", Accepted, "the job of an idempotency key"),
+        Kind("job#{slot}", "{id}#steps", Steps, "the steps that attempts of a job have recorded"),
+    ),
+    rules=RULES,
+)
