@@ -31,7 +31,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from onceward import engine as engines
 from onceward import limits
@@ -39,6 +39,7 @@ from onceward.alarms import Alarms
 from onceward.app_state import Running, admit_app
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
+from onceward.job_options import AcceptKeywords, SendKeywords
 from onceward.locks import LockTable
 from onceward.locks.server import Locks
 from onceward.maintenance.key_source import KeySource
@@ -70,7 +71,7 @@ from onceward.webhooks.timers import Timers as TimersPart
 from onceward.webhooks.timers.server import Timers
 from onceward.work.inbox import Inbox, Receipt
 from onceward.work.intake import Intake
-from onceward.work.job import ACCEPT_OPTIONS, later_ms, send_options
+from onceward.work.job import accept_arguments, later_ms, send_arguments
 from onceward.work.quarantine import Quarantine
 from onceward.work.queues import Queues
 from onceward.work.results import Results
@@ -369,7 +370,7 @@ class App(Running):
         *,
         key: str | None = None,
         tx: AnyTransaction | None = None,
-        **options: Any,
+        **options: Unpack[AcceptKeywords],
     ) -> Receipt:
         """Take a message in, once for its key: durable when this returns. A duplicate gets the
         first one's receipt. Options: caller, delay_s or due_ms, order_key, limit_key, priority,
@@ -378,11 +379,11 @@ class App(Running):
         Raises `BadInput`, `KeyReused`.
         """
         self._must_run()
-        options = send_options(self.store, options, ACCEPT_OPTIONS)
-        options["key"] = key
+        arguments = accept_arguments(self.store, options)
+        arguments["key"] = key
         if tx is not None:
-            return await self._intake.accept_within(admit_tx(tx), queue, body, options)
-        return await self._intake.accept(queue, body, options)
+            return await self._intake.accept_within(admit_tx(tx), queue, body, arguments)
+        return await self._intake.accept(queue, body, arguments)
 
     async def accept_many(
         self, queue: str, messages: Sequence[Mapping[str, Any]]
@@ -395,15 +396,20 @@ class App(Running):
         return await self._intake.accept_many(queue, messages)
 
     async def send(
-        self, queue: str, body: Any, *, tx: AnyTransaction | None = None, **options: Any
+        self,
+        queue: str,
+        body: Any,
+        *,
+        tx: AnyTransaction | None = None,
+        **options: Unpack[SendKeywords],
     ) -> str:
         """Send a job that has no key: sent twice, it is two. Options as for `accept`. Returns
         its id. With `tx`, it is part of that transaction."""
         self._must_run()
-        options = send_options(self.store, options)
+        arguments = send_arguments(self.store, options)
 
         async def send(tx: Transaction) -> str:
-            return await self.node.schedule.send(tx, queue, body, **options)
+            return await self.node.schedule.send(tx, queue, body, **arguments)
 
         return await (self.store.run(send) if tx is None else send(admit_tx(tx)))
 
@@ -437,8 +443,9 @@ class App(Running):
     async def move(self, id_: str, *, delay_s: float = 0.0) -> None:
         """Let a job that waits be due after a delay. Raises `NoSuchJob`, `AlreadyEnded`."""
         self._must_run()
-        options = send_options(self.store, {"delay_s": delay_s})
-        await self.store.run(lambda tx: self.node.schedule.move(tx, id_, **options))
+        delay_ms = milliseconds(delay_s, "a delay")
+        due_ms = later_ms(self.store, delay_ms) if delay_ms else 0
+        await self.store.run(lambda tx: self.node.schedule.move(tx, id_, due_ms))
 
     # For workers that are not handlers.
 

@@ -97,6 +97,13 @@ def admit_name(name: Any, what: str, bytes_max: int) -> None:
         raise BadInput(f"{what} has 1 to {bytes_max} bytes, not {size_bytes}", code="bad_name")
 
 
+def admit_text(text: Any, what: str) -> None:
+    """Raise `BadInput` for anything that no part of a key can be made of."""
+    if not isinstance(text, str):
+        raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_key")
+    _encode(text)
+
+
 def below(*parts: str | int) -> tuple[str, str]:
     """The range [start, end) of all keys that extend this tuple by further parts."""
     prefix = join(*parts)

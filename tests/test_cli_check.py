@@ -10,6 +10,7 @@ from onceward.client import Client
 from onceward.engine.sqlite import SQLiteEngine
 from onceward.errors import TABLE
 from onceward.ids import Ids
+from onceward.job_options import JobOptions
 from onceward.rooms import Rooms, log_partition
 from onceward.schedule import Schedule, job_key, ready_partition, slot_of
 from onceward.store import Store
@@ -31,8 +32,10 @@ async def scheduled(path: Path) -> list[str]:
             return [
                 await schedule.send(tx, "mail", "ready"),
                 await schedule.send(tx, "mail", "later", due_ms=later_ms),
-                await schedule.send(tx, "mail", "head", order_key="ada", due_ms=later_ms),
-                await schedule.send(tx, "mail", "behind it", order_key="ada"),
+                await schedule.send(
+                    tx, "mail", "head", JobOptions(order_key="ada"), due_ms=later_ms
+                ),
+                await schedule.send(tx, "mail", "behind it", JobOptions(order_key="ada")),
             ]
 
         return await store.run(send)

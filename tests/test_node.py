@@ -157,9 +157,9 @@ class Shop:
                 await schedule.complete(tx, claim.id, claim.token)
                 effects = await tx.get(("effects", claim.id)) or 0
                 tx.put(("effects", claim.id), effects + 1)
-                if claim.order_key is not None:
-                    done = await tx.get(("history", claim.order_key)) or []
-                    tx.put(("history", claim.order_key), [*done, claim.body])
+                if claim.options.order_key is not None:
+                    done = await tx.get(("history", claim.options.order_key)) or []
+                    tx.put(("history", claim.options.order_key), [*done, claim.body])
 
         await member.store.run(fn)
 

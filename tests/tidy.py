@@ -61,10 +61,11 @@ LAYERS = (
     "= webhooks.http webhooks.answers webhooks.concurrency webhooks.hosts webhooks.retries"
     " webhooks.signing",  # calls to endpoints: knows nothing of what is stored
     "tokens",  # for the back ends of users, which need nothing else of the package
-    "alarms callers",
+    "api",  # operations as data, shared with clients
+    "job_options",
+    "alarms callers quantities",
     "server_key",
     "clock file_descriptors ids keys meters redaction strict_json",
-    "api",  # operations as data, shared with clients
     "errors limits capabilities",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.

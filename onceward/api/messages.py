@@ -7,13 +7,14 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
 from onceward.api.operation import Body, Operation, Query
+from onceward.job_options import JobOptions
 
 Milliseconds = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
 WaitMs = Annotated[int, Meta(ge=0, le=limits.WAIT_MS_MAX)]
 
 
-class Message(Body):
-    """A message to send."""
+class Message(JobOptions, frozen=True, forbid_unknown_fields=True):
+    """A message to send, with the options of its job."""
 
     body: Any
     key: str | None = None
@@ -21,10 +22,6 @@ class Message(Body):
     fields of the body by the settings of the queue."""
     delay_ms: Milliseconds | None = None
     due_ms: Milliseconds | None = None
-    order_key: str | None = None
-    limit_key: str | None = None
-    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
-    attempts_max: Annotated[int, Meta(ge=0)] | None = None
 
 
 class MessageBatch(Body):

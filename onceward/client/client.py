@@ -1,7 +1,7 @@
 """The calls of the API, one method each."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -31,10 +31,18 @@ from onceward.client.work import Handler, Worker
 from onceward.clock import Clock
 from onceward.errors import AlreadyEnded, BadInput, NotDead, OncewardError
 from onceward.ids import Ids
-from onceward.schedule import milliseconds
+from onceward.job_options import JobKeywords
+from onceward.quantities import milliseconds
 
 # How long one request waits on the server before the client asks again.
 _WAIT_S = 20.0
+
+
+class MessageKeywords(JobKeywords, total=False):
+    """The options of `Client.accept`: those of the job, and when it is due."""
+
+    delay_ms: int | None
+    due_ms: int | None
 
 
 class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
@@ -65,12 +73,13 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         *,
         key: str | None = None,
         wait_s: float = 0.0,
-        **options: Any,
+        **options: Unpack[MessageKeywords],
     ) -> Receipt:
         """Send a message, once for its key: durable when this returns. With `wait_s`, waits so
         long for its end. Options: delay_ms or due_ms, order_key, limit_key, priority,
         attempts_max. Raises what `App.accept` raises."""
-        message = {"body": body, **options}
+        given = {name: value for name, value in options.items() if value is not None}
+        message: dict[str, Any] = {"body": body, **given}
         if key is not None:
             message["key"] = key
         query = _wait_query(wait_s)

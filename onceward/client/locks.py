@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onceward import limits
 from onceward.client.views import Lock
 from onceward.errors import BadInput, LockLost, OncewardError
-from onceward.schedule import milliseconds
+from onceward.quantities import milliseconds
 
 if TYPE_CHECKING:
     from onceward.client.client import Client

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from onceward.client.timer_views import Endpoint, Endpoints, Timer, Timers
 from onceward.client.transport import Course, Transport
 from onceward.client.views import Answer
 from onceward.errors import AlreadyEnded, BadInput, NoSuchEndpoint, NotDead
-from onceward.schedule import milliseconds
+from onceward.job_options import JobKeywords
+from onceward.quantities import milliseconds
 from onceward.webhooks.retries import read_policy
 from onceward.webhooks.signing import new_secret
 
@@ -39,12 +40,9 @@ class TimerCalls(Transport):
         cron: str | None = None,
         zone: str | None = None,
         catch_up: str | None = None,
-        attempts_max: int | None = None,
         retry: Mapping[str, Any] | None = None,
-        order_key: str | None = None,
-        limit_key: str | None = None,
-        priority: int | None = None,
         key: str | None = None,
+        **options: Unpack[JobKeywords],
     ) -> Timer:
         """Let something happen at a time: a POST to a URL or endpoint, or a job in a queue.
 
@@ -69,11 +67,8 @@ class TimerCalls(Transport):
             "cron": cron,
             "zone": zone,
             "catch_up": catch_up,
-            "attempts_max": attempts_max,
             "retry": read_policy(retry),
-            "order_key": order_key,
-            "limit_key": limit_key,
-            "priority": priority,
+            **options,
         }
         return await self.call("POST", "v1", "timers", type=Timer, body=_given(asked))
 

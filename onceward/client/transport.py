@@ -14,7 +14,7 @@ import msgspec
 from onceward.clock import Clock
 from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
 from onceward.ids import Ids
-from onceward.schedule import milliseconds
+from onceward.quantities import milliseconds
 from onceward.store.values import encode
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from onceward import limits
 from onceward.client.transport import AWAY_S_MAX
 from onceward.client.views import Claim
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken, Unavailable
-from onceward.schedule import milliseconds
+from onceward.quantities import milliseconds
 from onceward.schedule.records import reason_text
 from onceward.work.outcome import reason_of
 

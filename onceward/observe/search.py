@@ -13,6 +13,7 @@ import msgspec
 from onceward import limits
 from onceward.engine.base import Record
 from onceward.errors import OncewardError
+from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.schedule import Dedupe, job_partition
 from onceward.store import Store
 from onceward.store.values import decode
@@ -27,7 +28,7 @@ class Line(msgspec.Struct):
     state: str
     made_ms: int
     due_ms: int = 0
-    order_key: str | None = None
+    options: JobOptions = NO_OPTIONS
     attempts_max: int = 0
     attempt: int = 0
     worker: str = ""

@@ -15,11 +15,11 @@ knows what an attempt has done) or cancelled; a failed or lost attempt goes back
 """
 
 from onceward.api.queues import QueueSettings
+from onceward.quantities import is_whole, milliseconds
 from onceward.schedule.quota import Quota, quota, spend
 from onceward.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
-    PRIORITY_DEFAULT,
     Accepted,
     Attempt,
     Claim,
@@ -36,12 +36,10 @@ from onceward.schedule.records import (
     dead_partition,
     due_ms_of,
     due_partition,
-    is_whole,
     job_key,
     job_partition,
     lease_key,
     line_partition,
-    milliseconds,
     order_head_key,
     permit_partition,
     priority_of,
@@ -70,7 +68,6 @@ __all__ = [
     "EXPIRE_WRITES",
     "JOB_DUE",
     "LEASE_DUE",
-    "PRIORITY_DEFAULT",
     "PROMOTE_WRITES",
     "SETTINGS",
     "Accepted",

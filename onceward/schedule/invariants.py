@@ -123,7 +123,12 @@ def _jobs(record: Record, get: Lookup) -> Iterator[str]:
         yield f"the job is {job.state}, but does not stand in {'/'.join(place)}"
     if job.permit is not None and get(permit_key(job.queue, job.permit)) is None:
         yield f"the job has the permit {job.permit}, which is not there"
-    if job.order_key is not None and job.state not in ("done", "dead", "doubt", "cancelled"):
+    if job.options.order_key is not None and job.state not in (
+        "done",
+        "dead",
+        "doubt",
+        "cancelled",
+    ):
         head = get(_head_key(id_, job))
         order = None if head is None else _read(head, Order)
         if order is None or (order.head == id_) == (job.state == "waiting"):
@@ -138,16 +143,16 @@ def _place(id_: str, job: Job) -> Key | None:
     if job.state == "ready":
         return ready_partition(slot, job.queue), job.place
     if job.state == "parked":
-        return parked_partition(job.queue, job.limit_key or ""), job.place
+        return parked_partition(job.queue, job.options.limit_key or ""), job.place
     if job.state in ("dead", "doubt"):
         return dead_partition(job.queue), job.place
     if job.state == "waiting":
-        return line_partition(slot, job.queue, job.order_key or ""), job.place
+        return line_partition(slot, job.queue, job.options.order_key or ""), job.place
     return None
 
 
 def _head_key(id_: str, job: Job) -> Key:
-    return order_head_key(slot_of(id_), job.queue, job.order_key or "")
+    return order_head_key(slot_of(id_), job.queue, job.options.order_key or "")
 
 
 def _job(id_: Any, get: Lookup) -> Job | None:

@@ -1,6 +1,5 @@
 """The records of the schedule: what they hold, where they stand, what they may contain."""
 
-import math
 import re
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -11,12 +10,13 @@ import msgspec
 from onceward import keys, limits
 from onceward.errors import BadInput, NoSuchJob, TooLarge
 from onceward.ids import LENGTH
+from onceward.job_options import NO_OPTIONS, JobOptions, admit_options
 from onceward.keys import Key
+from onceward.quantities import is_whole
 from onceward.store.values import encode
 
 T = TypeVar("T")
 
-PRIORITY_DEFAULT = 5
 # The kinds of entries in due that belong to the schedule itself.
 JOB_DUE = "job"
 LEASE_DUE = "lease"
@@ -88,10 +88,10 @@ class Job(msgspec.Struct, omit_defaults=True):
     state: str
     made_ms: int
     due_ms: int = 0
-    priority: int = PRIORITY_DEFAULT
-    order_key: str | None = None
+    options: JobOptions = NO_OPTIONS
     attempts_max: int = 0
-    """After how many attempts a failure is final; 0: never."""
+    """After how many attempts a failure is final, by its options or the settings of its queue
+    when it was sent; 0: never."""
     place: str = ""
     """The sort key of its entry in due, ready, line, parked or dead, to find it again."""
     attempt: int = 0
@@ -101,7 +101,6 @@ class Job(msgspec.Struct, omit_defaults=True):
     """Who holds the lease, or held it last."""
     reason: str = ""
     """Why the last attempt failed."""
-    limit_key: str | None = None
     gated: bool = False
     """Whether it holds one of the places of its limit key."""
     permit: int | None = None
@@ -173,8 +172,7 @@ class Claim(msgspec.Struct, frozen=True):
     attempt: int
     token: str
     lease_until_ms: int
-    order_key: str | None = None
-    priority: int = PRIORITY_DEFAULT
+    options: JobOptions = NO_OPTIONS
     due_ms: int = 0
     made_ms: int = 0
     reason: str = ""
@@ -303,7 +301,7 @@ def _is_queue(name: str) -> bool:
 
 
 def admit_worker(worker: str) -> None:
-    _admit_text("a worker's name", worker)
+    keys.admit_text(worker, "a worker's name")
     if not 0 < len(worker) <= limits.WORKER_CHARS_MAX:
         raise BadInput(
             f"a worker's name has 1 to {limits.WORKER_CHARS_MAX} characters, not {len(worker)}"
@@ -315,28 +313,11 @@ def admit_lease(lease_ms: int) -> None:
         raise BadInput(f"a lease has 1 to {limits.LEASE_MS_MAX} ms, not {lease_ms!r}")
 
 
-def admit_job(
-    queue: str,
-    body: Any,
-    due_ms: int = 0,
-    order_key: str | None = None,
-    limit_key: str | None = None,
-    priority: int = PRIORITY_DEFAULT,
-    attempts_max: int = 0,
-) -> None:
+def admit_job(queue: str, body: Any, options: JobOptions = NO_OPTIONS, due_ms: int = 0) -> None:
     """Raise `BadInput` for what cannot be a job, before anything of it is written."""
     admit_queue(queue)
     admit_time(due_ms)
-    if order_key is not None:
-        _admit_spread("an order key", order_key)
-    if limit_key is not None:
-        _admit_spread("a limit key", limit_key)
-    if not is_whole(priority) or not 0 <= priority <= limits.PRIORITY_MAX:
-        raise BadInput(f"a priority is 0 (first) to {limits.PRIORITY_MAX}, not {priority!r}")
-    if not is_whole(attempts_max) or attempts_max < 0:
-        raise BadInput(
-            f"the number of attempts is 1 or more, or 0 for no end, not {attempts_max!r}"
-        )
+    admit_options(options)
     body_bytes = len(encode(body, (queue, "body")))
     if body_bytes > limits.BODY_BYTES_MAX:
         raise TooLarge(
@@ -345,40 +326,11 @@ def admit_job(
         )
 
 
-def _admit_spread(what: str, key: str) -> None:
-    _admit_text(what, key)
-    key_bytes = len(key.encode())
-    if not 0 < key_bytes <= limits.ORDER_KEY_BYTES_MAX:
-        raise BadInput(
-            f"{what} has 1 to {limits.ORDER_KEY_BYTES_MAX} bytes, not {key_bytes}", code="bad_key"
-        )
-
-
-def _admit_text(what: str, text: Any) -> None:
-    if not isinstance(text, str):
-        raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_key")
-    keys.join(text)  # raises for what no record can hold
-
-
 def admit_time(time_ms: int) -> None:
     if not is_whole(time_ms) or not 0 <= time_ms <= limits.KEY_NUMBER_MAX:
         raise BadInput(
             f"a time is 0 to {limits.KEY_NUMBER_MAX} whole ms since 1970, not {time_ms!r}"
         )
-
-
-def is_whole(value: Any) -> bool:
-    """Whether a record will say a value as a whole number: true and 1.5 could not be read again
-    as one, and the job with it."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def milliseconds(seconds: Any, what: str, most_s: float = limits.DELAY_S_MAX) -> int:
-    """A length of time that a caller gave in seconds, never shorter; raises `BadInput`."""
-    # True is a number to Python, and nobody means one second by it.
-    if isinstance(seconds, int | float) and type(seconds) is not bool and 0 <= seconds <= most_s:
-        return math.ceil(round(seconds * 1000, 6))
-    raise BadInput(f"{what} is 0 to {most_s} seconds, not {str(seconds)[:100]}")
 
 
 def admit_reason(reason: Any) -> None:

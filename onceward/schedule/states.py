@@ -12,11 +12,11 @@ import msgspec
 from onceward import keys, limits
 from onceward.errors import NoSuchJob, OncewardError
 from onceward.ids import Ids
+from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.schedule.quota import give_permit_back
 from onceward.schedule.records import (
     JOB_DUE,
     LEASE_DUE,
-    PRIORITY_DEFAULT,
     Accepted,
     Attempt,
     Claim,
@@ -114,12 +114,9 @@ class Places:
         tx: Transaction,
         queue: str,
         body: Any,
+        options: JobOptions = NO_OPTIONS,
         *,
         due_ms: int = 0,
-        order_key: str | None = None,
-        limit_key: str | None = None,
-        priority: int = PRIORITY_DEFAULT,
-        attempts_max: int | None = None,
         dedupe: Dedupe | None = None,
         caller: str = "",
         ready_ms: int | None = None,
@@ -127,15 +124,15 @@ class Places:
     ) -> tuple[str, Job]:
         """`send`, for those who need the job's record too, know it by a dedupe key, or let it
         take its place among those who are ready since a time that has passed."""
+        admit_job(queue, body, options, due_ms)
+        order_key, attempts_max = options.order_key, options.attempts_max
         if attempts_max is None:
             attempts_max = self.settings(queue).attempts_max
-        admit_job(queue, body, due_ms, order_key, limit_key, priority, attempts_max)
         id_ = self._ids.new(tx.now_ms)
         spread = id_ if order_key is None else keys.join(queue, order_key)
         slot = crc32(spread.encode()) % self.slots
         id_ += f"{slot:03x}"
-        job = Job(queue, body, "", tx.now_ms, due_ms, priority, order_key, attempts_max)
-        job.limit_key = limit_key
+        job = Job(queue, body, "", tx.now_ms, due_ms, options, attempts_max)
         job.dedupe = dedupe
         job.caller = caller
         job.since_ms = ready_ms or 0
@@ -168,16 +165,18 @@ class Places:
         record = tx.seen.get(job_key(id_))
         left = {} if record is None else _left_of(record.value)
         found = _text(left, "queue") or queue
-        order_key = _text(left, "order_key")
+        options = _left(left, "options")
+        order_key = _text(options, "order_key")
         if order_key is None:
             found, order_key = await self._headed_by(tx, id_) or (found, None)
         text = b"" if record is None else record.value[: limits.QUARANTINED_BYTES]
-        job = Job(found, text.decode(errors="replace"), "", tx.now_ms, order_key=order_key)
+        job = Job(found, text.decode(errors="replace"), "", tx.now_ms)
+        limit_key = gated_by or _text(options, "limit_key")
+        job.options = JobOptions(order_key=order_key, limit_key=limit_key)
         job.quarantined, job.ended_by, job.reason = True, "", reason_text(why)
         for row in await tx.scan(permit_partition(found), str, skip_damaged=True):
             if row.value == id_:
                 tx.delete(row.key)
-        job.limit_key = gated_by or _text(left, "limit_key")
         job.gated = gated_by is not None or left.get("gated") is True
         await self._leave_gate(tx, job)
         await self._end(tx, id_, job, "dead")
@@ -222,11 +221,12 @@ class Places:
             await self._leave_gate(tx, job)
 
     async def _leave_gate(self, tx: Transaction, job: Job) -> None:
-        if not job.gated or job.limit_key is None:
+        limit_key = job.options.limit_key
+        if not job.gated or limit_key is None:
             return
         limit = self.settings(job.queue).limit_per_key
-        for next_id in await leave_gate(tx, job, job.limit_key, limit):
-            next_job = await self._next(tx, next_id, job.queue, job.limit_key)
+        for next_id in await leave_gate(tx, job, limit_key, limit):
+            next_job = await self._next(tx, next_id, job.queue, limit_key)
             if next_job is not None:
                 next_job.gated = True
                 await self._place(tx, next_id, next_job)
@@ -261,8 +261,8 @@ class Places:
                 key = (job.dedupe.partition, job.dedupe.sort)
                 tx.put(key, accepted, expires_at_ms=known_until_ms)
         tx.put(job_key(id_), job, expires_at_ms=expires_at_ms)
-        if job.order_key is not None and promote:
-            next_id = await next_head(tx, id_, job, job.order_key)
+        if promote and job.options.order_key is not None:
+            next_id = await next_head(tx, id_, job, job.options.order_key)
             if next_id is not None:
                 next_job = await self._next(tx, next_id, job.queue)
                 if next_job is not None:
@@ -278,9 +278,9 @@ class Places:
         """Take a job's entry away from where it waits, or its lease from a worker."""
         slot = slot_of(id_)
         if job.state == "waiting":
-            await leave_line(tx, id_, job, job.order_key or "")
+            await leave_line(tx, id_, job, job.options.order_key or "")
         elif job.state == "parked":
-            await unpark(tx, job, job.limit_key or "")
+            await unpark(tx, job, job.options.limit_key or "")
         elif job.state == "due":
             tx.delete((due_partition(slot), job.place))
         elif job.state == "ready":
@@ -309,9 +309,10 @@ class Places:
             job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
             tx.add((due_partition(slot_of(id_)), job.place), JOB_DUE)
             return
-        if job.limit_key is not None and not job.gated:
+        limit_key = job.options.limit_key
+        if limit_key is not None and not job.gated:
             limit = self.settings(job.queue).limit_per_key
-            if limit and not await pass_gate(tx, id_, job, job.limit_key, limit):
+            if limit and not await pass_gate(tx, id_, job, limit_key, limit):
                 return
         taker = self.taker(tx, job.queue) if new else None
         if taker is not None:
@@ -323,7 +324,7 @@ class Places:
         since_ms = job.since_ms or (tx.now_ms if ready_ms is None else ready_ms)
         # What has failed before comes behind what has not, of the same priority: so poison, which
         # is tried again and again, takes only what time the others leave.
-        rank = 2 * job.priority + (job.attempt > 0)
+        rank = 2 * job.options.priority + (job.attempt > 0)
         if self.turns is not None and self.settings(job.queue).fair:
             since_ms = await self.turns.turn_ms(job.queue, rank, job.caller, tx.now_ms)
         job.state, job.place = "ready", f"{rank:016d}#{since_ms:016d}#{id_}"
@@ -349,8 +350,7 @@ class Places:
             job.attempt,
             job.token,
             until_ms,
-            job.order_key,
-            job.priority,
+            job.options,
             job.due_ms,
             job.made_ms,
             job.reason,
@@ -373,6 +373,11 @@ def _left_of(value: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _left(left: dict[str, Any], name: str) -> dict[str, Any]:
+    value = left.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _text(left: dict[str, Any], name: str) -> str | None:

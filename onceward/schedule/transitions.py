@@ -3,11 +3,11 @@
 from typing import Any, Final, Literal
 
 from onceward.errors import AlreadyEnded, NoSuchJob, NotDead, OncewardError, StaleToken
+from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.keys import Key
 from onceward.schedule.quota import take_permit
 from onceward.schedule.records import (
     LEASE_DUE,
-    PRIORITY_DEFAULT,
     Claim,
     Effect,
     Intent,
@@ -70,26 +70,14 @@ class Schedule(Places):
         tx: Transaction,
         queue: str,
         body: Any,
+        options: JobOptions = NO_OPTIONS,
         *,
         due_ms: int = 0,
-        order_key: str | None = None,
-        limit_key: str | None = None,
-        priority: int = PRIORITY_DEFAULT,
-        attempts_max: int | None = None,
     ) -> str:
         """Add a job, ready at once or due later; returns its id. Raises `BadInput`."""
         admit_queue(queue)
         self.admit(tx, queue)
-        id_, _ = await self.add(
-            tx,
-            queue,
-            body,
-            due_ms=due_ms,
-            order_key=order_key,
-            limit_key=limit_key,
-            priority=priority,
-            attempts_max=attempts_max,
-        )
+        id_, _ = await self.add(tx, queue, body, options, due_ms=due_ms)
         return id_
 
     async def promote(self, tx: Transaction, entry: Key) -> None:
@@ -193,9 +181,10 @@ class Schedule(Places):
         await self._end(tx, id_, job, "done")
 
     def read_to_complete(self, claim: Claim) -> list[Key]:
-        if claim.order_key is None:
+        order_key = claim.options.order_key
+        if order_key is None:
             return [job_key(claim.id)]
-        head_key = order_head_key(slot_of(claim.id), claim.queue, claim.order_key)
+        head_key = order_head_key(slot_of(claim.id), claim.queue, order_key)
         return [job_key(claim.id), head_key]
 
     async def fail(
@@ -285,7 +274,8 @@ class Schedule(Places):
             )
         tx.delete((dead_partition(job.queue), job.place))
         job.attempt, job.due_ms, job.ended_ms, job.cut_off = 0, 0, 0, False
-        if job.order_key is None or await become_head(tx, id_, job, job.order_key):
+        order_key = job.options.order_key
+        if order_key is None or await become_head(tx, id_, job, order_key):
             await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
 

@@ -83,7 +83,7 @@ async def pass_gate(tx: Transaction, id_: str, job: Job, limit_key: str, limit: 
         job.gated = True
         tx.put(key, gate)
         return True
-    job.state, job.place = "parked", keys.join(job.priority, gate.next)
+    job.state, job.place = "parked", keys.join(job.options.priority, gate.next)
     tx.add((parked_partition(job.queue, limit_key), job.place), id_)
     gate.next += 1
     gate.parked += 1

@@ -267,7 +267,7 @@ class Attempt:
         else:  # no effects here: many can end in one commit
             await self._sharing.run(
                 lambda tx: self._schedule.complete(tx, claim.id, claim.token, result, effects),
-                writes=COMPLETE_ORDERED_WRITES if claim.order_key else COMPLETE_WRITES,
+                writes=COMPLETE_ORDERED_WRITES if claim.options.order_key else COMPLETE_WRITES,
                 reads=self._schedule.read_to_complete(claim),
             )
         self._store.meters.count("ended", queue=claim.queue, state="done")

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from onceward import limits, recurrence
 from onceward.errors import BadInput
+from onceward.job_options import JobKeywords, job_options
 from onceward.recurrence import Cron, Interval, Repeat
 from onceward.schedule import (
     DEFAULT,
@@ -176,7 +177,7 @@ class Declared:
         body: Any = None,
         *,
         name: str | None = None,
-        order_key: str | None = None,
+        **options: Unpack[JobKeywords],
     ) -> None:
         """Send a job to a queue every so many seconds, once for all nodes together; what was
         missed while none ran is made up for by one job.
@@ -185,7 +186,7 @@ class Declared:
         goes on, also if it is declared no more, until that timer is cancelled. Raises `BadInput`.
         """
         interval = Interval(milliseconds(seconds, "the time between two jobs"), 0)
-        self._recur(interval, Send(queue, body, order_key), name)
+        self._recur(interval, Send(queue, body, job_options(options)), name)
 
     def cron(
         self,
@@ -195,15 +196,15 @@ class Declared:
         *,
         zone: str = "UTC",
         name: str | None = None,
-        order_key: str | None = None,
+        **options: Unpack[JobKeywords],
     ) -> None:
         """The same as `every`, at the times of a cron expression (with seconds first, if it has
         six fields) in a time zone."""
-        self._recur(Cron(when, zone), Send(queue, body, order_key), name)
+        self._recur(Cron(when, zone), Send(queue, body, job_options(options)), name)
 
     def _recur(self, repeat: Repeat, send: Send, name: str | None) -> None:
         self._must_be_stopped("declare recurring jobs")
-        admit_job(send.queue, send.body, order_key=send.order_key)
+        admit_job(send.queue, send.body, send.options)
         recurrence.admit(repeat)
         if name is not None and not isinstance(name, str):
             raise BadInput(f"the name of what recurs is text, not {type(name).__name__}")

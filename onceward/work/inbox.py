@@ -16,9 +16,9 @@ import msgspec
 from onceward import keys, limits
 from onceward.api.queues import QueueSettings
 from onceward.errors import BadInput, KeyReused
+from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.keys import Key
 from onceward.schedule import (
-    PRIORITY_DEFAULT,
     Accepted,
     Dedupe,
     Job,
@@ -67,14 +67,11 @@ class Inbox:
         tx: Transaction,
         queue: str,
         body: Any,
+        options: JobOptions = NO_OPTIONS,
         *,
         key: str | None = None,
         caller: str = "",
         due_ms: int = 0,
-        order_key: str | None = None,
-        limit_key: str | None = None,
-        priority: int = PRIORITY_DEFAULT,
-        attempts_max: int | None = None,
     ) -> Receipt:
         """Take a message in, once for its key. Without a key it is made from the fields that
         the queue's settings name.
@@ -97,11 +94,8 @@ class Inbox:
             tx,
             queue,
             body,
+            options,
             due_ms=due_ms,
-            order_key=order_key,
-            limit_key=limit_key,
-            priority=priority,
-            attempts_max=attempts_max,
             dedupe=Dedupe(*record_key, mark),
             caller=caller,
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 from onceward import limits
 from onceward.errors import BadInput, OncewardError, QueueFull
+from onceward.job_options import NO_OPTIONS
 from onceward.observe.senders import Senders
 from onceward.schedule import admit_queue
 from onceward.store import Store
@@ -13,12 +14,11 @@ from onceward.store.sharing import SharedCommits
 from onceward.store.transaction import Transaction
 from onceward.store.values import encode
 from onceward.work.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox, Receipt
-from onceward.work.job import ACCEPT_OPTIONS, send_options
+from onceward.work.job import AcceptArguments, accept_arguments
 
 _AT_ONCE = (limits.COMMIT_WRITES_MAX - 1) // ACCEPT_WRITES
 # What a job has besides its body: its keys, in several records, and the records themselves.
 _BESIDE_BYTES = 20_000
-_OPTIONS = ACCEPT_OPTIONS | {"body"}
 
 Verdict = Receipt | OncewardError
 
@@ -32,21 +32,21 @@ class Intake:
         self._senders = senders
         self._sharing = SharedCommits(store)
 
-    async def accept(self, queue: str, body: Any, options: dict[str, Any]) -> Receipt:
+    async def accept(self, queue: str, body: Any, arguments: AcceptArguments) -> Receipt:
         """Take a message in; raises what `Inbox.accept` and `Store.run` raise."""
-        plain = "order_key" not in options and "limit_key" not in options
+        shared = arguments.get("options", NO_OPTIONS).shared
         accepting = self._sharing.run(
-            lambda tx: self._inbox.accept(tx, queue, body, **options),
-            writes=PLAIN_WRITES if plain else ACCEPT_WRITES,
+            lambda tx: self._inbox.accept(tx, queue, body, **arguments),
+            writes=ACCEPT_WRITES if shared else PLAIN_WRITES,
         )
-        return await self._senders.count(queue, options.get("caller", ""), accepting)
+        return await self._senders.count(queue, arguments.get("caller", ""), accepting)
 
     async def accept_within(
-        self, tx: Transaction, queue: str, body: Any, options: dict[str, Any]
+        self, tx: Transaction, queue: str, body: Any, arguments: AcceptArguments
     ) -> Receipt:
         """Take a message in as part of a transaction; it counts once that is durable."""
-        accepting = self._inbox.accept(tx, queue, body, **options)
-        return await self._senders.count_within(tx, queue, options.get("caller", ""), accepting)
+        accepting = self._inbox.accept(tx, queue, body, **arguments)
+        return await self._senders.count_within(tx, queue, arguments.get("caller", ""), accepting)
 
     async def accept_many(self, queue: str, messages: Sequence[Mapping[str, Any]]) -> list[Verdict]:
         """Take messages in, in as few commits as hold them; one verdict for each, in their
@@ -96,7 +96,8 @@ def _message(store: Store, message: Any) -> dict[str, Any] | OncewardError:
     if not isinstance(message, Mapping) or "body" not in message:
         return BadInput(f"a message is a mapping with a body, not {str(message)[:100]}")
     try:
-        return send_options(store, dict(message), _OPTIONS)
+        rest = {name: value for name, value in message.items() if name != "body"}
+        return {"body": message["body"], **accept_arguments(store, rest)}
     except BadInput as refused:
         return refused
 

@@ -2,16 +2,24 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack
 
 import msgspec
 
 from onceward import keys, limits
 from onceward.callers import caller_id
 from onceward.errors import BadInput, InDoubt, NotDone, OncewardError
-from onceward.schedule import Claim, Schedule, milliseconds
+from onceward.job_options import (
+    OPTION_NAMES,
+    AcceptKeywords,
+    JobOptions,
+    SendKeywords,
+    job_options,
+)
+from onceward.quantities import milliseconds
+from onceward.schedule import Claim, Schedule
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction
@@ -22,10 +30,22 @@ from onceward.work.steps import Step, Steps, done_step, result_of
 if TYPE_CHECKING:
     from onceward.work.intake import Intake
 
-SEND_OPTIONS = frozenset(
-    ("delay_s", "due_ms", "order_key", "limit_key", "priority", "attempts_max")
-)
-ACCEPT_OPTIONS = SEND_OPTIONS | {"key", "caller"}
+_SEND_NAMES = frozenset(("delay_s", "due_ms"))
+_ACCEPT_NAMES = _SEND_NAMES | {"key", "caller"}
+
+
+class SendArguments(TypedDict, total=False):
+    """The arguments of `Schedule.send` that a caller can specify."""
+
+    options: JobOptions
+    due_ms: int
+
+
+class AcceptArguments(SendArguments, total=False):
+    """The arguments of `Inbox.accept` that a caller can specify."""
+
+    key: str | None
+    caller: str
 
 
 class Asleep(BaseException):
@@ -66,7 +86,8 @@ class Job:
         self.body = body
         self.attempt = claim.attempt
         """1 for the first."""
-        self.order_key = claim.order_key
+        self.options = claim.options
+        self.order_key = claim.options.order_key
         self.due_ms = claim.due_ms
         self.made_ms = claim.made_ms
         self.reason = claim.reason
@@ -118,16 +139,19 @@ class Job:
             raise BadInput(f"a job fails with an error or a text, not {type(error).__name__}")
         self.failure = RuntimeError(error) if isinstance(error, str) else error
 
-    async def send(self, queue: str, body: Any, **options: Any) -> str:
+    async def send(self, queue: str, body: Any, **options: Unpack[SendKeywords]) -> str:
         """Send a job in the same commit; options as for `App.send`. Returns its id."""
         return await self._schedule.send(
-            self._begin(), queue, body, **send_options(self._store, options)
+            self._begin(), queue, body, **send_arguments(self._store, options)
         )
 
-    async def accept(self, queue: str, body: Any, **options: Any) -> Receipt:
+    async def accept(
+        self, queue: str, body: Any, *, key: str | None = None, **options: Unpack[AcceptKeywords]
+    ) -> Receipt:
         """Send a message in the same commit, once for its key; options as for `App.accept`."""
-        options = send_options(self._store, options, ACCEPT_OPTIONS)
-        return await self._intake.accept_within(self._begin(), queue, body, options)
+        arguments = accept_arguments(self._store, options)
+        arguments["key"] = key
+        return await self._intake.accept_within(self._begin(), queue, body, arguments)
 
     async def step(
         self,
@@ -300,24 +324,46 @@ class Job:
             steps[name] = step
 
 
-def send_options(
-    store: Store, options: dict[str, Any], known: frozenset[str] = SEND_OPTIONS
-) -> dict[str, Any]:
-    """The options of a job to be sent, as the schedule takes them. Raises `BadInput`."""
-    if options and not options.keys() <= known:
-        unknown = ", ".join(sorted(str(name)[:100] for name in options.keys() - known))
-        raise BadInput(f"a job has no option {unknown}: there are {', '.join(sorted(known))}")
-    if "caller" in options:
-        options = {**options, "caller": caller_id(options["caller"])}
-    if "delay_s" not in options:
-        return options
-    if "due_ms" in options:
-        raise BadInput("a job has a delay_s or a due_ms, not both")
-    options = {**options, "due_ms": 0}
-    delay_ms = milliseconds(options.pop("delay_s"), "a delay")
-    if delay_ms:
-        options["due_ms"] = later_ms(store, delay_ms)
-    return options
+def send_arguments(store: Store, keywords: Mapping[str, Any]) -> SendArguments:
+    """The arguments of `Schedule.send`, made from the keywords of a caller. Raises `BadInput`."""
+    return _arguments(store, keywords, _SEND_NAMES)
+
+
+def accept_arguments(store: Store, keywords: Mapping[str, Any]) -> AcceptArguments:
+    """The arguments of `Inbox.accept`, made from the keywords of a caller. Raises `BadInput`."""
+    return _arguments(store, keywords, _ACCEPT_NAMES)
+
+
+def _arguments(store: Store, keywords: Mapping[str, Any], names: frozenset[str]) -> AcceptArguments:
+    arguments: AcceptArguments = {}
+    if not keywords:
+        return arguments
+    options = {}
+    for name, value in keywords.items():
+        if name in OPTION_NAMES:
+            options[name] = value
+        elif name not in names:
+            raise _unknown(keywords, names)
+    if options:
+        arguments["options"] = job_options(options)
+    if "key" in keywords:
+        arguments["key"] = keywords["key"]
+    if "caller" in keywords:
+        arguments["caller"] = caller_id(keywords["caller"])
+    if "due_ms" in keywords:
+        arguments["due_ms"] = keywords["due_ms"]
+    if "delay_s" in keywords:
+        if "due_ms" in keywords:
+            raise BadInput("a job has a delay_s or a due_ms, not both")
+        delay_ms = milliseconds(keywords["delay_s"], "a delay")
+        arguments["due_ms"] = later_ms(store, delay_ms) if delay_ms else 0
+    return arguments
+
+
+def _unknown(keywords: Mapping[str, Any], names: frozenset[str]) -> BadInput:
+    known = OPTION_NAMES | names
+    unknown = ", ".join(sorted(str(name)[:100] for name in keywords.keys() - known))
+    return BadInput(f"a job has no option {unknown}: there are {', '.join(sorted(known))}")
 
 
 def later_ms(store: Store, delay_ms: int) -> int:

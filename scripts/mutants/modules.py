@@ -9,7 +9,8 @@ import re
 from pathlib import Path
 
 NAMES = (
-    "clock errors store/cache ids keys meters strict_json tokens store/values",
+    "clock errors job_options quantities ids keys meters strict_json tokens",
+    "store/cache store/values",
     "engine/memtable engine/invariants engine/postgres/batch",
     "engine/sqlite/cache engine/sqlite/filters engine/sqlite/frames",
     "webhooks/http/addresses webhooks/answers webhooks/http/headers webhooks/hosts",

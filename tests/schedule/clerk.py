@@ -52,11 +52,11 @@ async def finish(node: Node, claim: Claim) -> None:
     async def fn(tx: Transaction) -> None:
         await node.schedule.complete(tx, claim.id, claim.token)
         tx.put(effect_key(claim.id), (await tx.get(effect_key(claim.id)) or 0) + 1)
-        if claim.order_key is not None:
-            count_key = ("count", claim.order_key)
+        if claim.options.order_key is not None:
+            count_key = ("count", claim.options.order_key)
             count = await tx.get(count_key) or 0
             tx.put(count_key, count + 1)
-            tx.put((log_partition(claim.order_key), keys.number(count)), claim.body)
+            tx.put((log_partition(claim.options.order_key), keys.number(count)), claim.body)
 
     await node.store.run(fn)
 

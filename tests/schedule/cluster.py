@@ -10,6 +10,7 @@ from onceward.engine.base import Put, Record, Version, Watch, Watchers, Write
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.errors import EngineStopped, Unavailable
 from onceward.ids import Ids
+from onceward.job_options import job_options
 from onceward.keys import Key
 from onceward.node import Node
 from onceward.schedule import Claim, Job
@@ -128,8 +129,10 @@ class Member:
         delay_ms = options.pop("delay_ms", None)
         if delay_ms is not None:
             options["due_ms"] = self.clock.now_ms() + delay_ms
-        options.setdefault("attempts_max", 0)
-        return await self.run(lambda tx: self.node.schedule.send(tx, queue, body, **options))
+        due_ms, given = options.pop("due_ms", 0), job_options({"attempts_max": 0, **options})
+        return await self.run(
+            lambda tx: self.node.schedule.send(tx, queue, body, given, due_ms=due_ms)
+        )
 
     async def claim(self, queue: str = "q", worker: str = "w", **options: Any) -> list[Claim]:
         options.setdefault("lease_ms", 60_000)

@@ -4,6 +4,7 @@ from typing import Any
 
 from onceward.engine.base import Record
 from onceward.engine.memory import MemoryEngine
+from onceward.job_options import job_options
 from onceward.keys import Key
 from onceward.schedule import (
     Claim,
@@ -52,7 +53,9 @@ class Jobs:
 
     async def send(self, body: Any = None, queue: str = "q", **options: Any) -> str:
         async def fn(tx: Transaction) -> str:
-            return await self.schedule.send(tx, queue, body, **options)
+            return await self.schedule.send(
+                tx, queue, body, job_options(options), due_ms=options.get("due_ms", 0)
+            )
 
         return await self.store.run(fn)
 

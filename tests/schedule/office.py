@@ -16,6 +16,7 @@ import msgspec
 
 from onceward.engine.base import Record
 from onceward.engine.postgres import PostgresEngine
+from onceward.job_options import JobOptions
 from onceward.keys import Key
 from onceward.node import Node
 from onceward.schedule.invariants import RULES
@@ -114,7 +115,9 @@ class Office:
             key = self.random.choice([None, f"key {self.random.randrange(ORDER_KEYS)}"])
             later = self.random.random() < 1 / 3
             due_ms = tx.now_ms + self.random.randrange(within_ms) if later else 0
-            id_ = await self.schedule.send(tx, QUEUE, number, order_key=key, due_ms=due_ms)
+            id_ = await self.schedule.send(
+                tx, QUEUE, number, JobOptions(order_key=key), due_ms=due_ms
+            )
             sent[id_] = Sent(number, key, due_ms)
         return sent
 

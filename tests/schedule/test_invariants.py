@@ -125,14 +125,15 @@ ENDED = ("dead", "doubt", "done", "cancelled")
 
 
 def job(state: str, **changes: Any) -> dict[str, Any]:
-    sound = {"queue": "q", "body": 1, "state": state, "made_ms": 1}
+    sound: dict[str, Any] = {"queue": "q", "body": 1, "state": state, "made_ms": 1}
     if state in ENTRIES:
         sound["place"] = ENTRIES[state][0][1]
     if state == "waiting":
-        sound["order_key"] = "k"
+        sound["options"] = {"order_key": "k"}
     if state == "parked":
-        sound["limit_key"] = "k"
-    return {**sound, **changes}
+        sound["options"] = {"limit_key": "k"}
+    options = {**sound.get("options", {}), **changes.pop("options", {})}
+    return {**sound, "options": options, **changes}
 
 
 def sound(state: str, **changes: Any) -> dict[Key, Any]:
@@ -141,12 +142,12 @@ def sound(state: str, **changes: Any) -> dict[Key, Any]:
     if state in ENTRIES:
         key, value = ENTRIES[state]
         values[key] = value
-    order_key = values[JOB].get("order_key")
+    order_key = values[JOB].get("options", {}).get("order_key")
     if order_key is not None and state not in ENDED:
         values[HEAD] = {"head": OTHER if state == "waiting" else ID}
     if state == "waiting":  # whoever is at the head
         place = f"5#{OTHER}"
-        values["job#0010", f"{OTHER}#job"] = job("ready", order_key="k", place=place)
+        values["job#0010", f"{OTHER}#job"] = job("ready", options={"order_key": "k"}, place=place)
         values["ready#0010#q", place] = OTHER
     return values
 
@@ -166,7 +167,7 @@ def judged(values: dict[Key, Any]) -> list[str]:
 @pytest.mark.parametrize("state", STATES)
 def test_a_job_stands_where_its_state_says(state: str) -> None:
     assert judged(sound(state)) == []
-    assert judged(sound(state, order_key="k")) == []
+    assert judged(sound(state, options={"order_key": "k"})) == []
 
 
 @pytest.mark.parametrize("state", ENTRIES)
@@ -221,8 +222,8 @@ def test_a_due_entry_that_names_no_job_is_found(sort: str, named: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "values"),
     [
-        (("parked#q#x", "5"), {JOB: job("parked", limit_key=None, place="5")}),
-        (("line#0010#q#x", "5"), {JOB: job("waiting", order_key=None, place="5")}),
+        (("parked#q#x", "5"), {JOB: job("parked", options={"limit_key": None}, place="5")}),
+        (("line#0010#q#x", "5"), {JOB: job("waiting", options={"order_key": None}, place="5")}),
     ],
 )
 def test_a_job_without_a_key_that_stands_in_its_line_is_found(
@@ -242,11 +243,13 @@ def test_an_entry_among_the_dead_that_says_something_else_is_found() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_only_a_job_that_goes_on_or_blocks_is_the_head_of_its_order_key(state: str) -> None:
-    values = {**sound(state, order_key="k"), HEAD: {"head": ID}}
+    values = {**sound(state, options={"order_key": "k"}), HEAD: {"head": ID}}
     found = judged(values)
     says = f"the job {ID} is not its head: it is {state}"
     assert (says in found) == (state in ("waiting", "done", "cancelled"))
-    assert judged({**sound(state), JOB: job(state, order_key="other"), HEAD: {"head": ID}})
+    assert judged(
+        {**sound(state), JOB: job(state, options={"order_key": "other"}), HEAD: {"head": ID}}
+    )
 
 
 def test_a_job_without_an_order_key_is_no_head() -> None:
@@ -256,7 +259,7 @@ def test_a_job_without_an_order_key_is_no_head() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_job_that_has_not_ended_needs_a_head(state: str) -> None:
-    values = sound(state, order_key="k")
+    values = sound(state, options={"order_key": "k"})
     values.pop(HEAD, None)
     says = f"the job is {state}, but the head of its order key says otherwise"
     assert (says in judged(values)) == (state not in ENDED)

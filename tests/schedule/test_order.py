@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from onceward.job_options import JobOptions
 from onceward.schedule import Claim
 from onceward.store.transaction import Transaction
 from tests.quick import START_MS
@@ -130,7 +131,7 @@ async def test_several_jobs_of_one_commit_stand_in_the_order_they_were_sent() ->
     jobs = await new_jobs()
 
     async def fn(tx: Transaction) -> list[str]:
-        return [await jobs.schedule.send(tx, "q", n, order_key="k") for n in range(5)]
+        return [await jobs.schedule.send(tx, "q", n, JobOptions(order_key="k")) for n in range(5)]
 
     ids = await jobs.store.run(fn)
     assert await states(jobs, ids) == ["ready"] + ["waiting"] * 4
@@ -144,7 +145,7 @@ async def test_the_end_of_a_job_can_send_another_of_the_same_key() -> None:
         claim = await jobs.claimed()
 
         async def fn(tx: Transaction, claim: Claim = claim, n: int = n) -> None:
-            await jobs.schedule.send(tx, "q", n, order_key="k")
+            await jobs.schedule.send(tx, "q", n, JobOptions(order_key="k"))
             await jobs.schedule.complete(tx, claim.id, claim.token)
 
         await jobs.store.run(fn)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.errors import BadInput, NoSuchJob
+from onceward.job_options import JobOptions
 from onceward.schedule import records
 from onceward.schedule.records import (
     Accepted,
@@ -28,7 +29,6 @@ from onceward.schedule.records import (
     admit_time,
     admit_worker,
     latest,
-    milliseconds,
     reason_text,
     slot_of,
 )
@@ -56,15 +56,13 @@ def refused(message: str, code: str, admit: Any, *args: Any, **named: Any) -> No
                 state="due",
                 made_ms=7,
                 due_ms=0,
-                priority=5,
-                order_key=None,
+                options=JobOptions(order_key=None, limit_key=None, priority=5, attempts_max=None),
                 attempts_max=0,
                 place="",
                 attempt=0,
                 token="",
                 worker="",
                 reason="",
-                limit_key=None,
                 gated=False,
                 permit=None,
                 dedupe=None,
@@ -91,8 +89,7 @@ def refused(message: str, code: str, admit: Any, *args: Any, **named: Any) -> No
                 attempt=2,
                 token="t",
                 lease_until_ms=3,
-                order_key=None,
-                priority=5,
+                options=JobOptions(),
                 due_ms=0,
                 made_ms=0,
                 reason="",
@@ -212,7 +209,6 @@ def test_what_no_record_can_hold_is_no_name_of_a_worker(worker: Any, message: st
         (admit_lease, 1, limits.LEASE_MS_MAX, "a lease has 1 to"),
         (admit_time, 0, limits.KEY_NUMBER_MAX, "a time is 0 to"),
         (lambda n: admit_job("q", 1, due_ms=n), 0, limits.KEY_NUMBER_MAX, "a time is 0 to"),
-        (lambda n: admit_job("q", 1, priority=n), 0, 9, r"a priority is 0 \(first\) to 9"),
     ],
 )
 def test_numbers_are_whole_and_within_their_bounds(
@@ -224,23 +220,6 @@ def test_numbers_are_whole_and_within_their_bounds(
         refused(message, "bad_request", admit, wrong)
 
 
-def test_there_may_be_any_number_of_attempts() -> None:
-    for attempts_max in (0, 1, 1 << 70):
-        admit_job("q", 1, attempts_max=attempts_max)
-    for wrong in (-1, 0.0, 1.5, True, "1", None):
-        refused("attempts is 1 or more, or 0", "bad_request", admit_job, "q", 1, attempts_max=wrong)
-
-
-@pytest.mark.parametrize(("name", "what"), [("order_key", "an order"), ("limit_key", "a limit")])
-def test_a_key_that_spreads_jobs_has_a_bounded_number_of_bytes(name: str, what: str) -> None:
-    for key in (None, "k", "#", "é" * 128, "x" * limits.ORDER_KEY_BYTES_MAX):
-        admit_job("q", 1, **{name: key})
-    for key in ("", "é" * 128 + "x"):
-        refused(f"{what} key has 1 to 256 bytes", "bad_key", admit_job, "q", 1, **{name: key})
-    for key, message in ((7, f"{what} key is text, not int"), ("\ud800", "surrogates")):
-        refused(message, "bad_key", admit_job, "q", 1, **{name: key})
-
-
 def test_a_body_has_a_bounded_number_of_bytes_as_json() -> None:
     admit_job("q", "x" * (limits.BODY_BYTES_MAX - 2))
     large = "x" * (limits.BODY_BYTES_MAX - 1)
@@ -250,34 +229,6 @@ def test_a_body_has_a_bounded_number_of_bytes_as_json() -> None:
 @pytest.mark.parametrize("body", [float("nan"), [float("inf")], object()])
 def test_a_body_that_json_cannot_say_is_refused(body: Any) -> None:
     refused(r"the value for \('q', 'body'\)", "bad_value", admit_job, "q", body)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "ms"),
-    [
-        (0, 0),
-        (1, 1_000),
-        (0.1 + 0.2, 300),
-        (0.000_1, 1),
-        (1.000_1, 1_001),
-        (1.000_000_001, 1_001),
-        (1.000_000_000_4, 1_000),  # less than any clock could tell: an error of the arithmetic
-        (60, 60_000),
-    ],
-)
-def test_seconds_are_as_many_milliseconds_or_one_more(seconds: float, ms: int) -> None:
-    assert milliseconds(seconds, "a delay", 60) == ms
-
-
-@pytest.mark.parametrize("seconds", [-0.001, 60.001, float("nan"), "1", None, 1 + 0j, True, False])
-def test_what_is_no_length_of_time_is_refused(seconds: Any) -> None:
-    refused("a delay is 0 to 60 seconds, not", "bad_request", milliseconds, seconds, "a delay", 60)
-
-
-def test_a_hundred_years_are_the_longest_time() -> None:
-    most_s = 100 * 366 * 86_400
-    assert milliseconds(most_s, "a delay") == most_s * 1_000
-    refused("a delay is 0 to", "bad_request", milliseconds, most_s + 1, "a delay")
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,8 @@ class HeadOvertaken(Schedule):
 
     async def _attempt_over(self, tx, id_, job, reason, *args, **options):
         await super()._attempt_over(tx, id_, job, reason, *args, **options)
-        if job.state != "dead" and job.order_key is not None:
-            next_id = await next_head(tx, id_, job, job.order_key)
+        if job.state != "dead" and job.options.order_key is not None:
+            next_id = await next_head(tx, id_, job, job.options.order_key)
             if next_id is not None:
                 next_job = await self.get(tx, next_id)
                 await self._place(tx, next_id, next_job)

@@ -12,6 +12,7 @@ from onceward.errors import BadInput, KeyReused
 from onceward.schedule import QueueSettings
 from onceward.store.transaction import Transaction
 from onceward.work.inbox import Inbox, Receipt, dedupe_key, derived_key, fingerprint
+from onceward.work.job import accept_arguments
 from tests.schedule.jobs import Jobs, problems
 
 
@@ -25,7 +26,7 @@ class Letters(Jobs):
 
     async def accept(self, body: Any = None, queue: str = "q", **options: Any) -> Receipt:
         async def accept(tx: Transaction) -> Receipt:
-            return await self.inbox.accept(tx, queue, body, **options)
+            return await self.inbox.accept(tx, queue, body, **accept_arguments(self.store, options))
 
         return await self.store.run(accept)
 

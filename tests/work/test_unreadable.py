@@ -92,7 +92,7 @@ async def test_an_order_key_goes_on_when_its_head_cannot_be_read() -> None:
     [claim] = await member.claim(wait_s=60)
     assert claim.body == 1
     [(id_, job)] = await dead(member)
-    assert (id_, job.order_key) == (ids[0], "k")
+    assert (id_, job.options.order_key) == (ids[0], "k")
 
 
 @virtual

@@ -16,11 +16,11 @@ from onceward.client.rooms.replica import Who
 from onceward.client.rooms.steps import Step
 from onceward.client.rooms.values import plain
 from onceward.errors import BadInput, TooLarge
+from onceward.quantities import milliseconds
 from onceward.rooms import changes as op
 from onceward.rooms.frames import RemovePresence, SetPresence
 from onceward.rooms.names import admit_name, admit_text, encoded
 from onceward.rooms.state import Cell, Items
-from onceward.schedule import milliseconds
 
 if TYPE_CHECKING:
     from onceward.client.rooms.room import Room

@@ -120,8 +120,9 @@ class Work(Handlers):
         }
         by_key: dict[str, list[tuple[int, str]]] = {}
         for id_, job in outcome.jobs.items():
-            if job.get("order_key") and job["state"] == "done":
-                by_key.setdefault(job["order_key"], []).append((order[id_], id_))
+            key = job.get("options", {}).get("order_key")
+            if key and job["state"] == "done":
+                by_key.setdefault(key, []).append((order[id_], id_))
         for key, handled in by_key.items():
             numbers = [number for number, _ in sorted(handled)]
             if len(set(numbers)) != len(numbers):

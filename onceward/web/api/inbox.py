@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from onceward.api import messages as api
 from onceward.errors import TABLE, BadInput, OncewardError
+from onceward.job_options import given_options
 from onceward.web.calls import Call, binder
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
@@ -22,8 +23,8 @@ answers = binder(ROUTES)
 
 @answers(api.SEND)
 async def send(call: Call, queue: str, asked: api.Wait, message: api.Message) -> Response:
-    message.key = idempotency_key(call.request, message.key)
     options = _options(message)
+    options["key"] = idempotency_key(call.request, message.key)
     receipt = await call.app.accept(queue, message.body, **options, caller=call.caller.caller)
     shown = _receipt(receipt)
     if asked.wait_ms and receipt.state not in ENDED:
@@ -70,11 +71,11 @@ def _admit_key(key: str | None) -> None:
 
 
 def _options(message: api.Message) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    for name in ("key", "due_ms", "order_key", "limit_key", "priority", "attempts_max"):
-        value = getattr(message, name)
-        if value is not None:
-            options[name] = value
+    options = given_options(message)
+    if message.key is not None:
+        options["key"] = message.key
+    if message.due_ms is not None:
+        options["due_ms"] = message.due_ms
     if message.delay_ms is not None:
         options["delay_s"] = message.delay_ms / 1000
     return options

@@ -38,9 +38,9 @@ def view(id_: str, job: Job) -> api.Job:
         job.due_ms,
         job.attempt,
         job.attempts_max,
-        job.priority,
+        job.options.priority,
         job.dedupe.key if job.dedupe else None,
-        job.order_key,
+        job.options.order_key,
         job.result if job.state == "done" else UNSET,
         job.reason or UNSET,
         job.ended_ms or UNSET,
@@ -184,7 +184,7 @@ async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
         return (
             queue in ("", line.queue)
             and asked.state in ("", line.state)
-            and any(asked.text in (part or "") for part in (line.key, line.order_key, id_))
+            and any(asked.text in (part or "") for part in (line.key, line.options.order_key, id_))
         )
 
     store = call.app.store
@@ -262,7 +262,7 @@ def _claimed(claim: Claim) -> api.ClaimedJob:
         claim.attempt,
         claim.token,
         claim.lease_until_ms,
-        claim.order_key,
+        claim.options.order_key,
         claim.made_ms,
         claim.reason,
     )
@@ -323,7 +323,7 @@ def _summary(id_: str, line: Line) -> api.JobSummary:
         line.queue,
         line.state,
         line.key,
-        line.order_key,
+        line.options.order_key,
         line.caller,
         line.made_ms,
         line.due_ms,

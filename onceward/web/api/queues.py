@@ -98,7 +98,7 @@ async def redrive(call: Call, queue: str, asked: api.RedriveJobs) -> api.Changed
     def fits(job: Job) -> bool:
         return (
             (asked.reason is None or asked.reason in job.reason)
-            and (asked.order_key is None or asked.order_key == job.order_key)
+            and (asked.order_key is None or asked.order_key == job.options.order_key)
             and (asked.since_ms is None or job.ended_ms >= asked.since_ms)
         )
 

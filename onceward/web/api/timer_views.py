@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from onceward import recurrence
+from onceward.job_options import OPTION_NAMES
 from onceward.recurrence import CatchUp, Cron, Interval
 from onceward.schedule import Job
 from onceward.webhooks.retries import RetryPolicy
@@ -139,15 +140,16 @@ def moment(time_ms: int) -> str:
 def _show_target(found: TimerView, timer: Timer) -> None:
     target = timer.spec.target
     found.body = UNSET if target.body is None else target.body
-    found.attempts_max = UNSET if target.attempts_max is None else target.attempts_max
     if isinstance(target, Call):
+        found.attempts_max = UNSET if target.attempts_max is None else target.attempts_max
         found.url, found.endpoint = target.url or UNSET, target.endpoint or UNSET
         found.retry = target.retry or UNSET
         found.headers, found.append_id = target.headers or UNSET, target.append_id or UNSET
         return
-    found.queue, found.priority = target.queue, target.priority
-    found.order_key = UNSET if target.order_key is None else target.order_key
-    found.limit_key = UNSET if target.limit_key is None else target.limit_key
+    found.queue = target.queue
+    for name in OPTION_NAMES:
+        value = getattr(target.options, name)
+        setattr(found, name, UNSET if value is None else value)
 
 
 def _times_to_come(timer: Timer, most: int) -> list[str]:

@@ -13,6 +13,7 @@ from onceward import limits
 from onceward.api.messages import Milliseconds
 from onceward.callers import APPLICATION, Caller
 from onceward.errors import BadInput, NoSuchTimer, NotDead
+from onceward.job_options import OPTION_NAMES, job_options
 from onceward.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.store.transaction import Transaction
 from onceward.web.api.inbox import idempotency_key
@@ -306,11 +307,8 @@ def _target(server: "Server", caller: Access, asked: NewTimer) -> Target:
         body=asked.body,
         headers=asked.headers,
         append_id=asked.append_id,
-        attempts_max=asked.attempts_max,
         retry=asked.retry,
-        order_key=asked.order_key,
-        limit_key=asked.limit_key,
-        priority=asked.priority,
+        options=job_options({name: getattr(asked, name) for name in OPTION_NAMES}),
     )
     if isinstance(target, Send):
         insist_on_entry(server, caller, "send", target.queue)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from onceward import keys, limits, recurrence
 from onceward.errors import AlreadyEnded, KeyReused, NoSuchTimer, SecretUnreadable
+from onceward.job_options import JobOptions
 from onceward.keys import Key
 from onceward.recurrence import Interval, Repeat
 from onceward.schedule import Effect, Job, Schedule, due_partition
@@ -279,10 +280,7 @@ class Timers:
                 tx,
                 target.queue,
                 target.body,
-                order_key=target.order_key,
-                limit_key=target.limit_key,
-                priority=target.priority,
-                attempts_max=target.attempts_max,
+                target.options,
                 ready_ms=due_ms,
                 caller=caller,
                 cause=cause,
@@ -293,7 +291,7 @@ class Timers:
                 tx,
                 WEBHOOKS,
                 webhook,
-                attempts_max=target.policy.attempts,
+                JobOptions(attempts_max=target.policy.attempts),
                 ready_ms=due_ms,
                 caller=caller,
                 cause=cause,

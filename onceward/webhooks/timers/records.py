@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from onceward import keys, limits, recurrence
 from onceward.errors import BadInput
+from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.keys import Key
 from onceward.recurrence import CatchUp, Cron, Interval, Repeat
-from onceward.schedule import PRIORITY_DEFAULT, Job, admit_job, due_partition, is_whole
+from onceward.schedule import Job, admit_job, due_partition, is_whole
 from onceward.server_key import ServerKeys
 from onceward.store.values import encode
 from onceward.webhooks.retries import RetryPolicy, admit_policy
@@ -37,10 +38,7 @@ class Send(
 
     queue: str
     body: Any = None
-    order_key: str | None = None
-    limit_key: str | None = None
-    priority: int = PRIORITY_DEFAULT
-    attempts_max: int | None = None
+    options: JobOptions = NO_OPTIONS
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag="url"):
@@ -135,16 +133,8 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
     target = spec.target
     if not isinstance(target, Send | Call):
         raise BadInput(f"a timer has a `Send` or a `Call` to do, not {type(target).__name__}")
-    attempts_max = 0 if target.attempts_max is None else target.attempts_max
     if isinstance(target, Send):
-        admit_job(
-            target.queue,
-            target.body,
-            order_key=target.order_key,
-            limit_key=target.limit_key,
-            priority=target.priority,
-            attempts_max=attempts_max,
-        )
+        admit_job(target.queue, target.body, target.options)
     else:
         if type(target.url) is not str or type(target.endpoint) is not str:
             raise BadInput("the url of a timer and its endpoint are text")
@@ -158,7 +148,7 @@ def admit(caller: str, id_: str, spec: Spec, now_ms: int) -> None:
                 raise BadInput("attempts_max is given twice: leave it out, or out of retry")
         # As long as it can become: what is let in must find room when it is due.
         webhook = Webhook(id_, limits.KEY_NUMBER_MAX, limits.KEY_NUMBER_MAX, target, caller)
-        admit_job(WEBHOOKS, webhook, attempts_max=attempts_max)
+        admit_job(WEBHOOKS, webhook, JobOptions(attempts_max=target.attempts_max))
     if spec.repeat is not None:
         recurrence.admit(spec.repeat)
     recurrence.admit_catch_up(spec.catch_up)

@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from onceward import limits
 from onceward.callers import Caller, caller_id
 from onceward.errors import AddressRefused, AlreadyEnded, BadInput, NoSuchTimer
+from onceward.job_options import OPTION_NAMES, JobKeywords, JobOptions, job_options
 from onceward.maintenance.key_source import KeySource
 from onceward.recurrence import CatchUp, Cron, Interval, Repeat
 from onceward.schedule import is_whole, milliseconds
@@ -55,15 +56,12 @@ class Timers:
         cron: str | None = None,
         zone: str = "UTC",
         catch_up: CatchUp = "all",
-        attempts_max: int | None = None,
         retry: Mapping[str, Any] | RetryPolicy | None = None,
-        order_key: str | None = None,
-        limit_key: str | None = None,
-        priority: int | None = None,
         key: str | None = None,
         caller: Caller | str = "",
         replace: bool = True,
         tx: AnyTransaction | None = None,
+        **options: Unpack[JobKeywords],
     ) -> View:
         """Let something happen at a time: a job in a queue, or a POST to a URL or endpoint.
 
@@ -89,11 +87,8 @@ class Timers:
             body=body,
             headers=dict(headers or {}),
             append_id=append_id,
-            attempts_max=attempts_max,
             retry=read_policy(retry),
-            order_key=order_key,
-            limit_key=limit_key,
-            priority=priority,
+            options=job_options(options),
         )
         delay_ms = None if delay_s is None else milliseconds(delay_s, "a delay")
         repeat = _repeat(every_s, cron, zone)
@@ -311,23 +306,21 @@ def target_of(
     body: Any,
     headers: dict[str, str],
     append_id: bool,
-    attempts_max: int | None,
     retry: RetryPolicy | None,
-    order_key: str | None,
-    limit_key: str | None,
-    priority: int | None,
+    options: JobOptions,
 ) -> Target:
     """What a timer is to do. Raises `BadInput` for what does not go together."""
     if queue is None:
-        if (order_key, limit_key, priority) != (None, None, None):
-            raise BadInput("order_key, limit_key and priority are for timers that send to a queue")
+        attempts_max = options.attempts_max
+        if options != JobOptions(attempts_max=attempts_max):
+            names = ", ".join(sorted(OPTION_NAMES - {"attempts_max"}))
+            raise BadInput(f"{names} are for timers that send to a queue")
         return Call(url or "", endpoint or "", headers, body, append_id, attempts_max, retry)
     if url is not None or endpoint is not None:
         raise BadInput("a timer sends to a queue or calls a url or endpoint, one of them")
     if headers or append_id or retry is not None:
         raise BadInput("headers, append_id and retry are for timers that call a url or endpoint")
-    given = {} if priority is None else {"priority": priority}
-    return Send(queue, body, order_key, limit_key, attempts_max=attempts_max, **given)
+    return Send(queue, body, options)
 
 
 def _repeat(every_s: float | None, cron: str | None, zone: str) -> Repeat | None:

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from onceward.job_options import PRIORITY_DEFAULT, JobOptions
 from onceward.recurrence import Cron, Interval, Repeat
-from onceward.schedule import PRIORITY_DEFAULT, Job
+from onceward.schedule import Job
 from onceward.schedule.records import Attempt as Past
 from onceward.web.api.timer_views import Attempt, Firing, TimerView, moment
 from onceward.web.api.timer_views import shown as shown_to
@@ -102,7 +103,11 @@ def test_what_is_not_said_is_not_shown() -> None:
     [
         (Send("q"), {"queue": "q", "priority": PRIORITY_DEFAULT}),
         (
-            Send("q", 0, "", "", 0, 0),
+            Send(
+                "q",
+                0,
+                JobOptions(order_key="", limit_key="", priority=0, attempts_max=0),
+            ),
             {
                 "queue": "q",
                 "body": 0,
@@ -113,7 +118,9 @@ def test_what_is_not_said_is_not_shown() -> None:
             },
         ),
         (
-            Send("q", {"a": 1}, "o", "l", 9, 3),
+            Send(
+                "q", {"a": 1}, JobOptions(order_key="o", limit_key="l", priority=9, attempts_max=3)
+            ),
             {
                 "queue": "q",
                 "body": {"a": 1},

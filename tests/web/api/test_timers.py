@@ -121,7 +121,7 @@ async def test_a_timer_that_sends_shows_how_the_job_is_sent() -> None:
         found = await caller.ok("POST", "/v1/timers", {**sent, "delay_ms": 0})
         assert {name: found[name] for name in sent} == sent
         [claim] = await caller.app.claim("q", "w", lease_s=10, wait_s=60)
-        assert (claim.order_key, claim.priority) == ("o", 1)
+        assert (claim.options.order_key, claim.options.priority) == ("o", 1)
         await caller.ok("POST", "/v1/endpoints", {"id": "e", "url": URL})
         called = {"headers": {"X-A": "1"}, "append_id": True, "endpoint": "e"}
         called["retry"] = {"pauses_ms": [1_000], "attempts_max": 2, "timeout_ms": 500}

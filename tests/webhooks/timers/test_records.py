@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.errors import BadInput
+from onceward.job_options import JobOptions
 from onceward.recurrence import Cron, Interval
 from onceward.webhooks.timers.records import (
     TIMER_DUE,
@@ -47,14 +48,14 @@ def refused(message: str, call: Any, *args: Any, code: str = "bad_request") -> N
 def test_what_a_record_does_not_say_is_what_it_was_when_it_was_written() -> None:
     text = b'{"spec":{"target":{"type":"queue","queue":"q"}},"due_ms":5,"made_ms":1,"mark":"m"}'
     timer = msgspec.json.decode(text, type=Timer)
-    spec = Spec(Send("q", None, None, None, 5, None), None, None, None, "all")
+    spec = Spec(Send("q", None, JobOptions()), None, None, None, "all")
     assert timer == Timer(spec, 5, 1, "m", "active", 0, 0, "", 0)
     text = b'{"timer":"t","due_ms":5,"number":1,"call":{"type":"url"}}'
     call = Call("", "", {}, None, False, None)
     assert msgspec.json.decode(text, type=Webhook) == Webhook("t", 5, 1, call, "")
 
 
-@pytest.mark.parametrize("target", [Send("q", {"a": 1}, attempts_max=3), Call(url=URL)])
+@pytest.mark.parametrize("target", [Send("q", {"a": 1}, JobOptions(attempts_max=3)), Call(url=URL)])
 @pytest.mark.parametrize("state", ["active", "fired", "skipped", "cancelled", "ended"])
 def test_a_timer_is_read_as_it_was_written(target: Target, state: Any) -> None:
     timer = Timer(Spec(target, due_ms=5), 5, 1, "m", state, 2, 3, "j", 4)
@@ -130,8 +131,8 @@ GOOD = [
     Spec(Send("q"), delay_ms=0),
     Spec(Send("q"), delay_ms=HUNDRED_YEARS_MS),
     Spec(Send("q"), due_ms=NOW_MS + HUNDRED_YEARS_MS),
-    Spec(Send("q", 1, "order", "limit", 9, 3), delay_ms=1),
-    Spec(Send("q", attempts_max=0), delay_ms=1),
+    Spec(Send("q", 1, JobOptions(order_key="order", limit_key="limit", priority=9)), delay_ms=1),
+    Spec(Send("q", options=JobOptions(attempts_max=0)), delay_ms=1),
     Spec(Call(url=URL, attempts_max=3), delay_ms=1),
     Spec(Call(endpoint="e", attempts_max=0), delay_ms=1),
     Spec(Send("q"), repeat=Interval(1_000, 0)),
@@ -150,11 +151,11 @@ LARGE = "x" * limits.BODY_BYTES_MAX
 ANY: Any = object()
 BAD = [
     (Send("no such name"), "a queue's name"),
-    (Send("q", order_key=""), "an order key has"),
-    (Send("q", limit_key=""), "a limit key has"),
-    (Send("q", priority=10), "a priority is"),
-    (Send("q", attempts_max=-1), "the number of attempts"),
-    (Send("q", attempts_max=False), "the number of attempts .* not False"),
+    (Send("q", options=JobOptions(order_key="")), "an order key has"),
+    (Send("q", options=JobOptions(limit_key="")), "a limit key has"),
+    (Send("q", options=JobOptions(priority=10)), "a priority is"),
+    (Send("q", options=JobOptions(attempts_max=-1)), "the number of attempts"),
+    (Send("q", options=JobOptions(attempts_max=False)), "the number of attempts .* not False"),
     (Send("q", LARGE), "a job's body has"),
     (Send("q", ANY), "cannot be stored"),
     (Call(), "a url or an endpoint, one of them"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from onceward import limits
 from onceward.errors import AlreadyEnded, BadInput, KeyReused, NoSuchTimer
+from onceward.job_options import JobOptions
 from onceward.keys import Key
 from onceward.recurrence import CatchUp, Cron, Interval
 from onceward.schedule import due_ms_of
@@ -301,7 +302,7 @@ async def test_jobs_of_timers_stand_in_the_order_in_which_they_were_due() -> Non
 
 async def test_a_firing_takes_no_more_writes_than_it_says() -> None:
     timers = await new_clockwork()
-    send = Send("q", 1, order_key="o", limit_key="l")
+    send = Send("q", 1, JobOptions(order_key="o", limit_key="l"))
     await timers.add("t", Spec(send, repeat=Interval(1_000, 0)))
     timers.jobs.clock.at_ms += 5_000
     [entry] = await timers.jobs.due()
@@ -353,7 +354,7 @@ BAD: list[tuple[str, Spec]] = [
     ("t", Spec(Send("q"), delay_ms=101 * 366 * 24 * HOUR_MS)),
     ("t", Spec(Send("no such name"), delay_ms=1)),
     ("t", Spec(Send("q", object()), delay_ms=1)),
-    ("t", Spec(Send("q", priority=77), delay_ms=1)),
+    ("t", Spec(Send("q", options=JobOptions(priority=77)), delay_ms=1)),
     ("t", Spec(Send("q", "x" * limits.BODY_BYTES_MAX), delay_ms=1)),
     ("t", Spec(Call(), delay_ms=1)),
     ("t", Spec(Call(url="https://a.example", endpoint="e"), delay_ms=1)),

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from onceward import node as service
 from onceward.errors import OncewardError, Unavailable
+from onceward.job_options import job_options
 from onceward.schedule import Schedule
 from onceward.schedule.placement import Placement
 from onceward.store.transaction import Transaction
@@ -181,10 +182,8 @@ async def send_one(tx: Transaction, schedule: Schedule, job: dict[str, Any]) -> 
         tx,
         job["queue"],
         job["body"],
+        job_options(job),
         due_ms=due_ms,
-        order_key=job["order_key"],
-        priority=job["priority"],
-        attempts_max=job["attempts_max"],
     )
     line = None if job["order_key"] is None else f"{job['queue']}/{job['order_key']}"
     return {"id": id_, "line": line, "due_ms": due_ms, "attempts_max": job["attempts_max"]}

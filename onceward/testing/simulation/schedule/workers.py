@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from onceward import node as service
 from onceward.errors import OncewardError, StaleToken
+from onceward.job_options import JobOptions
 from onceward.keys import Key
 from onceward.schedule import Claim
 from onceward.store.transaction import Transaction
@@ -144,18 +145,20 @@ class Worker:
         """What a job does: it leaves a record, and a line in the log of its order key."""
         effect = {"attempt": claim.attempt, "token": claim.token, "follow": follow}
         await _append(tx, ("effect", claim.id), effect)
-        if claim.order_key is not None:
-            await _append(tx, ("log", f"{claim.queue}/{claim.order_key}"), claim.id)
+        order_key = claim.options.order_key
+        if order_key is not None:
+            await _append(tx, ("log", f"{claim.queue}/{order_key}"), claim.id)
 
     async def _follow(self, tx: Transaction, claim: Claim) -> str | None:
         """Send another job for the same order key, if the body says so."""
         if not claim.body["follow"]:
             return None
         body = {"fails": 0, "pause_ms": 0, "follow": False}
+        order_key = claim.options.order_key
         id_ = await self.running.schedule.send(
-            tx, claim.queue, body, order_key=claim.order_key, attempts_max=0
+            tx, claim.queue, body, JobOptions(order_key=order_key, attempts_max=0)
         )
-        line = None if claim.order_key is None else f"{claim.queue}/{claim.order_key}"
+        line = None if order_key is None else f"{claim.queue}/{order_key}"
         sent = {"id": id_, "line": line, "due_ms": 0, "attempts_max": 0}
         tx.put(("sent", f"after {claim.id}"), [sent])
         return id_

@@ -1,0 +1,78 @@
+"""Job options: declared once, checked once, the same as keywords and as a struct."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from onceward import limits
+from onceward.errors import BadInput
+from onceward.job_options import (
+    NO_OPTIONS,
+    JobKeywords,
+    JobOptions,
+    admit_options,
+    given_options,
+    job_options,
+)
+
+
+def refused(message: str, code: str, admit: Any, *args: Any) -> None:
+    with pytest.raises(BadInput, match=message) as raised:
+        admit(*args)
+    assert raised.value.code == code
+
+
+def test_keywords_and_struct_declare_the_same_options() -> None:
+    assert list(JobKeywords.__annotations__) == list(JobOptions.__struct_fields__)
+
+
+def test_options_that_are_not_specified_take_no_room_in_a_record() -> None:
+    class Record(msgspec.Struct, omit_defaults=True):
+        options: JobOptions = NO_OPTIONS
+
+    nothing = job_options({"order_key": None, "priority": None, "body": 1})
+    assert nothing is NO_OPTIONS
+    assert msgspec.json.encode(Record(nothing)) == b"{}"
+    assert msgspec.json.decode(b"{}", type=Record).options is NO_OPTIONS
+    assert job_options({"priority": 0, "attempts_max": 0}) == JobOptions(priority=0, attempts_max=0)
+
+
+def test_given_options_are_those_that_differ_from_their_defaults() -> None:
+    assert given_options(NO_OPTIONS) == given_options(JobOptions(priority=5)) == {}
+    every = {"order_key": "o", "limit_key": "l", "priority": 0, "attempts_max": 0}
+    assert given_options(JobOptions(**every)) == every  # type: ignore[arg-type]
+
+
+def test_a_job_with_an_order_or_limit_key_shares_records_with_others() -> None:
+    assert JobOptions(order_key="o").shared
+    assert JobOptions(limit_key="l").shared
+    assert not JobOptions(priority=1, attempts_max=1).shared
+
+
+def test_a_priority_is_whole_and_within_its_bounds() -> None:
+    for priority in (0, 9):
+        admit_options(JobOptions(priority=priority))
+    for wrong in (-1, 10, 0.0, 9.0, True, "9", None):
+        options = JobOptions(priority=wrong)  # type: ignore[arg-type]
+        refused(r"a priority is 0 \(first\) to 9", "bad_request", admit_options, options)
+
+
+def test_there_may_be_any_number_of_attempts() -> None:
+    for attempts_max in (0, 1, 1 << 70):
+        admit_options(JobOptions(attempts_max=attempts_max))
+    for wrong in (-1, 0.0, 1.5, True, "1"):
+        options = JobOptions(attempts_max=wrong)  # type: ignore[arg-type]
+        refused("attempts is 1 or more, or 0", "bad_request", admit_options, options)
+
+
+@pytest.mark.parametrize(("name", "what"), [("order_key", "an order"), ("limit_key", "a limit")])
+def test_a_key_that_spreads_jobs_has_a_bounded_number_of_bytes(name: str, what: str) -> None:
+    for key in (None, "k", "#", "é" * 128, "x" * limits.ORDER_KEY_BYTES_MAX):
+        admit_options(job_options({name: key}))
+    for key in ("", "é" * 128 + "x"):
+        refused(
+            f"{what} key has 1 to 256 bytes", "bad_key", admit_options, job_options({name: key})
+        )
+    for key, message in ((7, f"{what} key is text, not int"), ("\ud800", "surrogates")):
+        refused(message, "bad_key", admit_options, job_options({name: key}))
