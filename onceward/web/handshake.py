@@ -14,7 +14,7 @@ from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.rooms.frames import PROTOCOL
 from onceward.web.auth import Access
 from onceward.web.grants import EVERYTHING
-from onceward.web.http import Receive, Request, Response, Scope, Send
+from onceward.web.http import Request
 
 if TYPE_CHECKING:
     from onceward.web.server import Server
@@ -37,12 +37,11 @@ class Admission(NamedTuple):
     """Whether it comes from another node, which has told callers apart."""
 
 
-def admit(server: "Server", scope: Scope, receive: Receive) -> Admission:
+def admit(server: "Server", request: Request) -> Admission:
     """Judge a request. Raises `BadInput`, also `no_credentials` and `origin_refused`."""
-    request = Request({"method": "GET", **scope}, receive)
     if server.routes.find(request).path != PATH:
         raise BadInput("this address does not speak WebSocket", code="not_found")
-    if scope["query_string"]:
+    if request.scope["query_string"]:
         raise BadInput(
             "the address takes no parameters: a token goes in a header, a subprotocol or the "
             "first frame",
@@ -50,7 +49,7 @@ def admit(server: "Server", scope: Scope, receive: Receive) -> Admission:
         )
     if server.draining.is_set():
         raise Unavailable("the server is stopping", code="node_stopped")
-    offered: list[str] = scope.get("subprotocols") or []
+    offered: list[str] = request.scope.get("subprotocols") or []
     chosen = PROTOCOL if PROTOCOL in offered else None
     if is_from_node(request):
         return Admission(behind(server, request), chosen, relayed=True)
@@ -96,14 +95,3 @@ def admit_origin(origin: str | None, host: str | None, allowed: Collection[str])
             f"pages of {origin[:100]!a} may not connect: the setting `origins` allows some",
             code="origin_refused",
         )
-
-
-async def refuse(scope: Scope, send: Send, response: Response) -> None:
-    """Answer a request that is not taken."""
-    if "websocket.http.response" not in (scope.get("extensions") or {}):
-        await send({"type": "websocket.close", "code": 1008})
-        return
-    headers = response.headers
-    start = {"type": "websocket.http.response.start", "status": response.status}
-    await send({**start, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": response.body})

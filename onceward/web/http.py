@@ -1,6 +1,7 @@
-"""Requests and answers over ASGI: no more than the API needs, so that little stands between
-a socket and a commit."""
+"""Requests and responses, whichever way they come: from a socket (`protocol`), or from another ASGI
+server (`asgi`)."""
 
+import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from functools import lru_cache
@@ -27,33 +28,35 @@ _encode = msgspec.json.Encoder().encode
 _DIGITS_MAX = 16
 
 
-class Gone(Exception):
-    """The caller has gone before its request was whole."""
+async def _never() -> None:
+    """Wait until cancelled: nobody notices that the caller has gone."""
+    await asyncio.Event().wait()
 
 
 class Request:
-    """One request. Its body is read when it is asked for, and once."""
+    """One request, with all of its body."""
 
-    __slots__ = ("_headers", "_whole", "method", "parameters", "receive", "route", "scope")
+    __slots__ = ("_headers", "gone", "method", "parameters", "route", "scope", "whole")
 
     def __init__(
         self,
         scope: Scope,
-        receive: Receive,
-        whole: bytes | None = None,
+        body: bytes = b"",
+        gone: Callable[[], Awaitable[None]] = _never,
         headers: dict[bytes, bytes] | None = None,
     ) -> None:
-        """Of a body that is there already, `whole` is all. `headers`: those of the scope by name,
-        if that is made already."""
+        """`gone` returns when the caller has disconnected. `headers`: those of the scope by name,
+        if they are known already."""
         self.scope = scope
         self.method: str = scope["method"]
         self.parameters: dict[str, str] = {}
         """Those in its path, by name."""
         self.route = ""
         """The pattern of its path, once found."""
-        self.receive = receive
+        self.gone = gone
+        self.whole = body
+        """The body, of any type; `body` checks it."""
         self._headers = headers
-        self._whole = whole
 
     def header(self, name: bytes) -> str | None:
         """A header by its name in lower case. Raises `BadInput` if it is there twice, since
@@ -103,8 +106,7 @@ class Request:
     async def body(
         self, most_bytes: int = limits.REQUEST_BYTES_MAX, kind: str = "application/json"
     ) -> bytes:
-        """All of the body. Raises `BadInput` if it is too large, or of another type than `kind`;
-        `Gone` if it does not come."""
+        """All of the body. Raises `BadInput` if it is too large, or of another type than `kind`."""
         told = self.header(b"content-type")
         if told is not None and told.partition(";")[0].strip().lower() != kind:
             raise BadInput(f"the body must be {kind}, not {told[:100]!a}", code="not_this_type")
@@ -123,34 +125,10 @@ class Request:
                     "Content-Length and Transfer-Encoding contradict each other", code="bad_header"
                 )
             if len(length) > _DIGITS_MAX or (length.isdecimal() and int(length) > most_bytes):
-                raise _too_large(most_bytes)
-        if self._whole is not None:
-            if len(self._whole) > most_bytes:
-                raise _too_large(most_bytes)
-            return self._whole
-        message = await self.receive()
-        whole: bytes = message.get("body", b"")
-        if not message.get("more_body") and message["type"] == "http.request":
-            if len(whole) > most_bytes:
-                raise _too_large(most_bytes)
-            return whole
-        pieces, size_bytes = [whole], len(whole)
-        while message["type"] == "http.request" and message.get("more_body"):
-            if size_bytes > most_bytes:
-                raise _too_large(most_bytes)
-            message = await self.receive()
-            pieces.append(message.get("body", b""))
-            size_bytes += len(pieces[-1])
-        if message["type"] != "http.request":
-            raise Gone
-        if size_bytes > most_bytes:
-            raise _too_large(most_bytes)
-        return b"".join(pieces)
-
-    async def gone(self) -> None:
-        """Return when the caller has gone. The body has been read."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
+                raise body_too_large(most_bytes)
+        if len(self.whole) > most_bytes:
+            raise body_too_large(most_bytes)
+        return self.whole
 
 
 class Response:
@@ -186,10 +164,6 @@ class Response:
     def elsewhere(cls, address: str) -> "Response":
         """Where to look instead, for now."""
         return cls(302, headers=[(b"location", address.encode("ascii"))])
-
-    async def send(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
-        await send({"type": "http.response.body", "body": self.body})
 
 
 def whole(name: str, text: str, least: int, most: int) -> int:
@@ -231,10 +205,9 @@ def problem(error: OncewardError, headers: Iterable[tuple[bytes, bytes]] = ()) -
     return Response(kind.status, body, PROBLEM, [*headers, *more])
 
 
-def _too_large(most_bytes: int) -> BadInput:
-    return BadInput(
-        f"the body of this request has at most {most_bytes} bytes", code="body_too_large"
-    )
+def body_too_large(most_bytes: int, whose: str = "this request") -> BadInput:
+    """The error of a body with more bytes."""
+    return BadInput(f"the body of {whose} has at most {most_bytes} bytes", code="body_too_large")
 
 
 @lru_cache(maxsize=128)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from onceward.errors import OncewardError
-from onceward.web.http import Receive, Request, Response, Scope, problem
+from onceward.web.http import Request, Response, Scope, problem
 from onceward.web.routes import Routes, words_of
 
 _API = b"/v1/"
@@ -26,12 +26,12 @@ class Mount(NamedTuple):
     prefix: str
     web: Any
 
-    async def answer(self, server: Any, scope: Scope, receive: Receive) -> Response:
+    async def answer(self, server: Any, request: Request) -> Response:
         """What it answers. Its scope has the server as `onceward`, which tells callers by their
         credentials. Raises what it raises, and `RuntimeError` if it does not answer."""
-        collected = _Collected()
-        await self.web(self._whole(server, scope), receive, collected.send)
-        return collected.response()
+        exchange = _Exchange(request)
+        await self.web(self._whole(server, request.scope), exchange.receive, exchange.send)
+        return exchange.response()
 
     def refusal(self, error: OncewardError) -> Response:
         """What is answered to a request that is refused before it was whole: a problem
@@ -88,12 +88,22 @@ class Mounts:
         return None
 
 
-class _Collected:
-    """An answer, as it comes from an ASGI application."""
+class _Exchange:
+    """A request and its response, as an ASGI application gets and makes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._read = False
         self._start: Scope | None = None
         self._body: list[bytes] = []
+
+    async def receive(self) -> Scope:
+        """All of the body; after that, that the caller is gone."""
+        if self._read:
+            await self._request.gone()
+            return {"type": "http.disconnect"}
+        self._read = True
+        return {"type": "http.request", "body": self._request.whole, "more_body": False}
 
     async def send(self, message: Scope) -> None:
         if message["type"] == "http.response.start":

@@ -13,6 +13,7 @@ gets a problem document.
 
 import asyncio
 import re
+import typing
 from collections import deque
 from http import HTTPStatus
 from typing import Any
@@ -25,7 +26,7 @@ from onceward import limits
 from onceward.clock import boot_ns
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.web.connections import Budget, Connections
-from onceward.web.http import CONNECTION, Request, Response, Scope, problem
+from onceward.web.http import CONNECTION, Request, Response, Scope, body_too_large, problem
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _STATUS_LINES = {
@@ -40,6 +41,27 @@ _BODY_HEADERS = {b"content-length", b"transfer-encoding"}
 Headers = list[tuple[bytes, bytes]]
 
 
+class Answering(typing.Protocol):
+    """What answers requests: a `Server`."""
+
+    @property
+    def connections(self) -> Connections:
+        """The limits of its connections."""
+
+    def takes(self, descriptor: int, connections: int) -> bool:
+        """Whether a new connection is taken, by its file descriptor and how many there are."""
+
+    def vouch(self, request: Request) -> bool:
+        """Whether a request, whose body has not come yet, has valid credentials. Raises the reason
+        not to read its body."""
+
+    def refusal(self, scope: Scope, error: OncewardError) -> Response:
+        """The response to a request whose body is not read. The scope has its path."""
+
+    async def answer(self, request: Request) -> Response:
+        """The response to a request."""
+
+
 class Protocol(asyncio.BufferedProtocol):
     """One connection. Requests on it are answered one after the other, in their order."""
 
@@ -50,17 +72,10 @@ class Protocol(asyncio.BufferedProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """As uvicorn calls it. The application sends each answer as a start and one body."""
+        """As uvicorn calls it. Its application is an `Answering`."""
         self._config = config
-        self._app = config.loaded_app
-        self._answer = getattr(self._app, "answer", None)
-        """What answers a request in one piece, without the ways of ASGI."""
-        self._refusal = getattr(self._app, "refusal", lambda path, error: problem(error))
-        self._takes = getattr(self._app, "takes", lambda descriptor, connections: True)
-        """Whether a new connection is taken."""
-        self._vouch = getattr(self._app, "vouch", lambda request: True)
-        """Whether a request has valid credentials; raises the reason not to read its body."""
-        self._connections: Connections = getattr(self._app, "connections", None) or Connections()
+        self._app: Answering = config.loaded_app
+        self._connections: Connections = self._app.connections
         self._app_state = app_state
         self._state = server_state
         self._keep_s = config.timeout_keep_alive
@@ -123,7 +138,7 @@ class Protocol(asyncio.BufferedProtocol):
         # read it.
         self._timer = self._loop.call_later(limits.REQUEST_S, self._look)
         descriptor = transport.get_extra_info("socket").fileno()
-        if not self._takes(descriptor, len(self._state.connections)):
+        if not self._app.takes(descriptor, len(self._state.connections)):
             self._connections.relieve()
         elif self._connections.add(self, self._client):
             return
@@ -185,8 +200,7 @@ class Protocol(asyncio.BufferedProtocol):
             return
         if self._sent_bytes:
             self._last = True
-            refusal = problem(_too_many())
-            self.write(refusal.status, refusal.headers, refusal.body)
+            self._write(problem(_too_many()))
         self.shutdown()
         if self._transport.get_write_buffer_size():
             self._transport.abort()  # it does not read: waiting for that would keep the file open
@@ -284,7 +298,7 @@ class Protocol(asyncio.BufferedProtocol):
                 trusted, size_bytes = self._trusted, len(self._body)
                 most_bytes = limits.ANONYMOUS_BODY_BYTES_MAX
                 if not trusted and size_bytes > most_bytes:
-                    raise _body_too_large(most_bytes, " without credentials in its head")
+                    raise body_too_large(most_bytes, "a request without credentials in its head")
             connections = self._connections
             budget = connections.authenticated if trusted else connections.anonymous
             self._hold_bytes(budget, size_bytes + len(self._rest))
@@ -307,9 +321,9 @@ class Protocol(asyncio.BufferedProtocol):
             return
         self._judged = True
         path, _, query = _path(self._url).partition(b"?")
-        request = Request(self._scope(path, query), _nothing, b"", self._by_name)
+        request = Request(self._scope(path, query), headers=self._by_name)
         try:
-            self._trusted = self._vouch(request)
+            self._trusted = self._app.vouch(request)
         except OncewardError as error:
             self._leave_out(error)
         if self._trusted:
@@ -371,7 +385,7 @@ class Protocol(asyncio.BufferedProtocol):
             raise BadInput("with a body no other protocol can be asked for", code="bad_header")
         self._left_bytes = int(headers.get(b"content-length", 0))
         if self._left_bytes > limits.MESSAGES_BYTES_MAX:
-            self._leave_out(_body_too_large(limits.MESSAGES_BYTES_MAX))
+            self._leave_out(body_too_large(limits.MESSAGES_BYTES_MAX))
         if version == "1.1" and headers.get(b"expect", b"").lower() == b"100-continue":
             self._judge()
             if not self._discarding:
@@ -390,14 +404,14 @@ class Protocol(asyncio.BufferedProtocol):
                 self._body = bytearray(self._body)
             self._body += body
         if len(self._body) > limits.MESSAGES_BYTES_MAX:
-            self._leave_out(_body_too_large(limits.MESSAGES_BYTES_MAX))
+            self._leave_out(body_too_large(limits.MESSAGES_BYTES_MAX))
 
     def _leave_out(self, error: OncewardError) -> None:
         """Answer before the body has come, and discard the body."""
         self._body = b""
         self._discarding = True
         path = _path(self._url).partition(b"?")[0]
-        self._add(_Exchange(self, refusal=self._refusal(path, error)))
+        self._add(_Exchange(self._app.refusal({"raw_path": path}, error)))
 
     def on_message_complete(self) -> None:
         self._begun = False
@@ -409,7 +423,8 @@ class Protocol(asyncio.BufferedProtocol):
             path, _, query = _path(self._url).partition(b"?")
             body = bytes(self._body)  # itself, if it came in one piece
             last = not self._parser.should_keep_alive()
-            self._add(_Exchange(self, self._scope(path, query), body, self._by_name, last=last))
+            scope = self._scope(path, query)
+            self._add(_Exchange(Request(scope, body, self.gone, self._by_name), last=last))
         elif not self._parser.should_keep_alive():
             self._last = True
             self._wake()
@@ -466,7 +481,7 @@ class Protocol(asyncio.BufferedProtocol):
         self._last = True
         self._headers = []
         self._forget()
-        self._add(_Exchange(self, refusal=problem(error), last=True))
+        self._add(_Exchange(problem(error), last=True))
 
     # Answers.
 
@@ -476,19 +491,14 @@ class Protocol(asyncio.BufferedProtocol):
                 if exchange.last:
                     self._last = True
                     self._exchanges.clear()
-                if exchange.refusal is not None:
-                    await exchange.refusal.send(exchange.send)
-                else:
+                response = exchange.subject
+                if isinstance(response, Request):
                     if not self._authenticated:
                         self._connections.turns.charge(limits.ANONYMOUS_REQUEST_NS)
                     self._answering = True
-                    if self._answer is None:
-                        await self._app(exchange.scope, exchange.receive, exchange.send)
-                    else:
-                        response = await self._answer(exchange.request())
-                        if response is not None:
-                            self.write(response.status, response.headers, response.body)
-                    self._answering = False
+                    response = await self._app.answer(response)
+                self._write(response)
+                self._answering = False
                 if self._gone.done():
                     return
                 if self._writable is not None:
@@ -541,8 +551,7 @@ class Protocol(asyncio.BufferedProtocol):
             self._reading = True
             self._transport.resume_reading()
 
-    def write(self, status: int, headers: Headers, body: bytes) -> None:
-        """Write an answer."""
+    def _write(self, response: Response) -> None:
         if self._gone.done():
             return
         known, date = self._date
@@ -550,12 +559,12 @@ class Protocol(asyncio.BufferedProtocol):
             known = self._state.default_headers
             date = b"".join([b"%s: %s\r\n" % header for header in known])
             self._date = known, date
-        parts = [_STATUS_LINES[status], date]
-        for name, value in headers:
+        parts = [_STATUS_LINES[response.status], date]
+        for name, value in response.headers:
             parts += (name, b": ", value, b"\r\n")
         if self._last and not self._exchanges:
             parts.append(b"connection: close\r\n")
-        parts += (b"\r\n", body)
+        parts += (b"\r\n", response.body)
         self._transport.write(b"".join(parts))
 
     async def gone(self) -> None:
@@ -580,51 +589,14 @@ class Protocol(asyncio.BufferedProtocol):
 
 
 class _Exchange:
-    """A request as the application sees it; or the answer to what is none."""
+    """A request; or the response to one that is not read, or is none."""
 
-    __slots__ = (
-        *("_body", "_by_name", "_headers", "_protocol", "_status"),
-        *("last", "refusal", "scope"),
-    )
+    __slots__ = ("last", "subject")
 
-    def __init__(
-        self,
-        protocol: Protocol,
-        scope: Scope | None = None,
-        body: bytes = b"",
-        by_name: dict[bytes, bytes] | None = None,
-        *,
-        refusal: Response | None = None,
-        last: bool = False,
-    ) -> None:
-        self.scope = scope
-        self.refusal = refusal
+    def __init__(self, subject: Request | Response, *, last: bool = False) -> None:
+        self.subject = subject
         self.last = last
         """Whether the connection ends with it."""
-        self._protocol = protocol
-        self._body: bytes | None = body
-        self._by_name = by_name
-
-    def request(self) -> Request:
-        """The request, with all of its body."""
-        assert self.scope is not None
-        return Request(self.scope, self.receive, self._body, self._by_name)
-
-    async def receive(self) -> Scope:
-        """All of the body; after that, that the caller is gone."""
-        body, self._body = self._body, None
-        if body is not None:
-            return {"type": "http.request", "body": body, "more_body": False}
-        await self._protocol.gone()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: Scope) -> None:
-        """The head of the answer, which waits for the body."""
-        if message["type"] == "http.response.start":
-            self._status: int = message["status"]
-            self._headers: Headers = message["headers"]
-        else:
-            self._protocol.write(self._status, self._headers, message["body"])
 
 
 def _with_host(headers: Headers, url: bytes) -> Headers:
@@ -687,14 +659,5 @@ def _head_too_large(most: str) -> BadInput:
     return BadInput(f"the head of a request has at most {most}", code="head_too_large")
 
 
-def _body_too_large(most_bytes: int, more: str = "") -> BadInput:
-    why = f"the body of a request{more} has at most {most_bytes} bytes"
-    return BadInput(why, code="body_too_large")
-
-
 def _too_many() -> Unavailable:
     return Unavailable("there are too many connections; retry later", code="too_many_connections")
-
-
-async def _nothing() -> Scope:
-    return {"type": "http.disconnect"}

@@ -15,17 +15,15 @@ from onceward.file_descriptors import NONE_LEFT, is_reserved
 from onceward.meters import Counter, Histogram
 from onceward.observe.counts import Counts
 from onceward.observe.samples import Samples
-from onceward.web import metrics
+from onceward.web import asgi, metrics
 from onceward.web.api import ROUTES
-from onceward.web.asgi_wire import AsgiWire
 from onceward.web.auth import DEVELOPER, Access, Auth
 from onceward.web.cached import Shared
 from onceward.web.connections import Connections
 from onceward.web.console import MOUNTED
-from onceward.web.handshake import admit, behind, is_from_node, refuse
+from onceward.web.handshake import Admission, admit, behind, is_from_node
 from onceward.web.http import (
     CONNECTION,
-    Gone,
     Receive,
     Request,
     Response,
@@ -44,7 +42,7 @@ from onceward.web.routes import Route, Routes
 from onceward.web.sessions import HEADER, Sessions
 from onceward.web.settings import Setting
 from onceward.web.telemetry import Telemetry
-from onceward.web.websocket import WIRE, Hearing
+from onceward.web.websocket import Hearing
 
 logger = logging.getLogger("onceward.http")
 
@@ -176,60 +174,31 @@ class Server:
         await self.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            response = await self.answer(Request(scope, receive))
-            if response is not None:
-                await response.send(send)
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-        else:
-            await self._websocket(scope, receive, send)
+        """As an ASGI application, for servers in which this one is mounted."""
+        await asgi.call(self, scope, receive, send)
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        try:
-            await self.start()
-        except Exception as error:
-            message = str(error)
-            await send({"type": "lifespan.startup.failed", "message": message})
-            raise
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        try:
-            await self.stop()
-        except Exception as error:
-            await send({"type": "lifespan.shutdown.failed", "message": str(error)})
-            raise
-        await send({"type": "lifespan.shutdown.complete"})
+    async def admit(self, request: Request) -> Admission:
+        """Judge a request for a WebSocket connection. Raises the reason to refuse it."""
+        if self._counting is None:
+            raise Unavailable("the server is not started", code="node_stopped")
+        if request.header(HEADER) is not None:
+            await self.sessions.find(request)
+        return admit(self, request)
 
-    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wire: Hearing | None = (scope.get("extensions") or {}).get(WIRE)
-        if wire is None:
-            await receive()  # that it asks to connect
-        try:
-            if self._counting is None:
-                raise Unavailable("the server is not started", code="node_stopped")
-            request = Request({"method": "GET", **scope}, receive)
-            if request.header(HEADER) is not None:
-                await self.sessions.find(request)
-            admission = admit(self, request.scope, receive)
-        except OncewardError as error:
-            await refuse(scope, send, problem(error))
-            return
-        await send({"type": "websocket.accept", "subprotocol": admission.subprotocol})
-        wire = wire or AsgiWire(receive, send)
+    async def hear(self, wire: Hearing, admission: Admission) -> None:
+        """Serve a connection that was accepted, until it ends."""
         rate = limits.FRAMES_RELAYED_PER_S if admission.relayed else self._frame_rate
         session = self.app.hub.connect(wire, admission.caller, relayed=admission.relayed)
         await wire.hear(session, rate)
 
-    async def answer(self, request: Request) -> Response | None:
-        """What to answer to a request; None if the caller has gone."""
+    async def answer(self, request: Request) -> Response:
+        """The response to a request."""
         begun_ns = boot_ns()
         route: Route | Mount | None = None
         try:
             route = self._mounts.find(request) or self.routes.find(request)
         except OncewardError as error:
-            response: Response | None = self._problem(request, error)
+            response = self._problem(request, error)
         else:
             if self._telemetry is None:
                 response = await self._answer(route, request)
@@ -237,8 +206,6 @@ class Server:
                 with self._telemetry.span(request) as span:
                     response = await self._answer(route, request)
                     span.answered(response)
-        if response is None:
-            return None
         if request.method == "HEAD":
             response.body = b""
         if self._counting is not None:  # there are no meters before the start
@@ -257,10 +224,10 @@ class Server:
         self._measured[route, method, status] = counter, histogram
         return counter, histogram
 
-    def refusal(self, path: bytes, error: OncewardError) -> Response:
-        """What is answered to a request whose body is not even read."""
+    def refusal(self, scope: Scope, error: OncewardError) -> Response:
+        """The response to a request whose body is not read. Of the scope, only the path counts."""
         try:
-            mount = self._mounts.at({"raw_path": path})
+            mount = self._mounts.at(scope)
         except BadInput:
             mount = None
         return problem(error, _headers(error)) if mount is None else mount.refusal(error)
@@ -297,8 +264,7 @@ class Server:
             self.app.alarms.clear(CROWDED)
         return True
 
-    async def _answer(self, route: Route | Mount, request: Request) -> Response | None:
-        """What to answer; None if the caller has gone."""
+    async def _answer(self, route: Route | Mount, request: Request) -> Response:
         try:
             if self._counting is None:
                 raise Unavailable("the server is not started", code="node_stopped")
@@ -307,14 +273,12 @@ class Server:
             if isinstance(route, Mount):
                 if self._rates is not None and route.prefix not in MOUNTED:
                     self._count_at(route, request)
-                return await route.answer(self, request.scope, request.receive)
+                return await route.answer(self, request)
             if self.auth.dev and route.public:
                 insist_local(request)  # for other routes `caller` does
             return await route.handle(self, request)
         except OncewardError as error:
             return self._problem(request, error)
-        except Gone:
-            return None
         except Exception as error:
             if isinstance(error, OSError) and error.errno in NONE_LEFT:
                 return self._problem(request, Unavailable(str(error), code="overloaded"))

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from onceward.errors import OncewardError
-from onceward.web.http import Gone, Receive, Request, Response, Scope, Send, problem
+from onceward.web import asgi
+from onceward.web.http import Receive, Request, Response, Scope, Send, problem
 from onceward.web.routes import Route, Routes
 
 logger = logging.getLogger("onceward.http")
@@ -28,19 +29,25 @@ class Site:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"a site speaks HTTP, not {scope['type']}")
-        request = Request(scope, receive)
+        try:
+            request = await asgi.read(scope, receive)
+        except OncewardError as error:
+            response = problem(error)
+        else:
+            if request is None:
+                return  # the caller has disconnected
+            response = await self._answer(request)
+        await asgi.respond(response, send)
+
+    async def _answer(self, request: Request) -> Response:
         try:
             route = self.routes.find(request)
             response = await route.handle(self.owner, request)
-        except Gone:
-            if "onceward" in scope:
-                raise  # the server knows what to do
-            return
         except OncewardError as error:
             response = self._problem(request, error)
         if request.method == "HEAD":
             response.body = b""
-        await response.send(send)
+        return response
 
     def _problem(self, request: Request, error: OncewardError) -> Response:
         if error.kind.status >= 500:

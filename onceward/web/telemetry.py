@@ -48,12 +48,11 @@ class Span:
         self._span = span
         self._failed = failed
 
-    def answered(self, response: Response | None) -> None:
-        """Say with what; None: the caller has gone."""
-        if response is not None:
-            self._span.set_attribute("http.response.status_code", response.status)
-            if response.status >= 500:
-                self._span.set_status(self._failed)
+    def answered(self, response: Response) -> None:
+        """Record the status of the response."""
+        self._span.set_attribute("http.response.status_code", response.status)
+        if response.status >= 500:
+            self._span.set_status(self._failed)
 
 
 def _header(request: Request, name: str) -> str | None:

@@ -5,9 +5,6 @@ texts that come whole are read without it. What goes out was framed once for all
 is written as it is. A connection keeps a limited amount for a reader that is slow, and then cuts
 it off; it reads no faster than its rate allows, and hears of a peer that is gone by its missing
 answer to a ping.
-
-To an ASGI application this is a `websocket` scope, in whose extensions the connection itself is
-found: ours takes it from there, and sends and receives without ASGI in between.
 """
 
 import asyncio
@@ -15,7 +12,6 @@ import logging
 import socket
 from socket import AF_INET, AF_INET6
 from typing import Any, Protocol
-from urllib.parse import unquote
 
 from uvicorn import Config
 from uvicorn.server import ServerState
@@ -27,14 +23,14 @@ from websockets.server import ServerProtocol
 
 from onceward import limits
 from onceward.clock import boot_ns
-from onceward.errors import TABLE
+from onceward.errors import TABLE, OncewardError
 from onceward.rooms.wire import Listener, Wire
 from onceward.web.connections import Connections
-from onceward.web.http import Scope
+from onceward.web.handshake import Admission
+from onceward.web.http import Request as HttpRequest
+from onceward.web.http import Response as HttpResponse
+from onceward.web.http import Scope, problem
 from onceward.web.text_frames import Texts
-
-WIRE = "onceward.wire"
-"""Where a scope's extensions have the connection."""
 
 _PING = b"\x89\x00"
 _CONTROL = (Opcode.PING, Opcode.PONG, Opcode.CLOSE)
@@ -62,6 +58,20 @@ class Hearing(Wire, Protocol):
         connection is no more."""
 
 
+class Admitting(Protocol):
+    """What takes connections: a `Server`."""
+
+    @property
+    def connections(self) -> Connections:
+        """The limits of its connections."""
+
+    async def admit(self, request: HttpRequest) -> Admission:
+        """Judge a request for a connection. Raises the reason to refuse it."""
+
+    async def hear(self, wire: Hearing, admission: Admission) -> None:
+        """Serve a connection that was accepted, until it ends."""
+
+
 class WebSocket(asyncio.BufferedProtocol):
     """One connection, from its handshake on. A `Hearing` for its listener."""
 
@@ -70,7 +80,7 @@ class WebSocket(asyncio.BufferedProtocol):
         *("_allowed", "_app", "_authenticated", "_backlog", "_backlog_bytes", "_charged_ns"),
         *("_closing", "_connections", "_drained", "_early", "_early_bytes", "_ended", "_full"),
         *("_gone", "_heard", "_holding", "_listener", "_loop", "_pieces", "_rate", "_request"),
-        *("_response", "_root", "_slow", "_state", "_texts", "_timer", "_transport", "_ws"),
+        *("_response", "_slow", "_state", "_texts", "_timer", "_transport", "_ws"),
     )
 
     def __init__(
@@ -80,10 +90,9 @@ class WebSocket(asyncio.BufferedProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """As uvicorn calls it."""
-        self._app = config.loaded_app
-        self._connections: Connections = getattr(self._app, "connections", None) or Connections()
-        self._root = config.root_path
+        """As uvicorn calls it. Its application is an `Admitting`."""
+        self._app: Admitting = config.loaded_app
+        self._connections: Connections = self._app.connections
         self._state = server_state
         self._loop = _loop or asyncio.get_running_loop()
         # Without extensions: so no message is larger than it was on its way.
@@ -236,7 +245,13 @@ class WebSocket(asyncio.BufferedProtocol):
 
     async def _run(self) -> None:
         try:
-            await self._app(self._scope(), self._receive, self._send)
+            try:
+                admission = await self._app.admit(HttpRequest(self._scope()))
+            except OncewardError as error:
+                self._refuse(problem(error))
+            else:
+                self._accept(admission)
+                await self._app.hear(self, admission)
         except Exception:
             logger.exception("a connection has failed")
             self.close(TABLE["internal"].close, "internal")
@@ -251,49 +266,33 @@ class WebSocket(asyncio.BufferedProtocol):
         offered = ",".join(request.headers.get_all("Sec-WebSocket-Protocol"))
         return {
             "type": "websocket",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": "1.1",
-            "scheme": "ws",
-            "root_path": self._root,
-            "path": self._root + unquote(path),
-            "raw_path": (self._root + path).encode("latin-1"),
+            "method": "GET",
+            "raw_path": path.encode("latin-1"),
             "query_string": query.encode("latin-1"),
             "headers": [
                 (name.lower().encode("latin-1"), value.encode("latin-1"))
                 for name, value in request.headers.raw_items()
             ],
             "subprotocols": [word.strip() for word in offered.split(",") if word.strip()],
-            "extensions": {"websocket.http.response": {}, WIRE: self},
         }
 
-    async def _receive(self) -> Scope:
-        """Only for an application that does not take the wire: it hears of no messages."""
-        await asyncio.wait([self._gone])
-        return {"type": "websocket.disconnect", "code": 1006}
-
-    async def _send(self, message: Scope) -> None:
-        """The application's verdict: to accept, or an answer that refuses."""
+    def _accept(self, admission: Admission) -> None:
         assert self._response is not None
-        kind = message["type"]
         if self._transport.is_closing():
             return
-        if kind == "websocket.accept":
-            if message.get("subprotocol"):
-                self._response.headers["Sec-WebSocket-Protocol"] = message["subprotocol"]
-            self._ws.send_response(self._response)
-            self._flush()
-        elif kind == "websocket.http.response.start":
-            headers = Headers([(n.decode(), v.decode()) for n, v in message["headers"]])
-            headers["Connection"] = "close"
-            self._response = Response(message["status"], "", headers, b"")
-        elif kind == "websocket.http.response.body":
-            self._response.body = message["body"]
-            self._answer(self._response)
-        else:
-            self._answer(self._ws.reject(403, ""))
+        if admission.subprotocol:
+            self._response.headers["Sec-WebSocket-Protocol"] = admission.subprotocol
+        self._answer(self._response)
 
-    def _answer(self, refusal: Response) -> None:
-        self._ws.send_response(refusal)
+    def _refuse(self, refusal: HttpResponse) -> None:
+        if self._transport.is_closing():
+            return
+        headers = Headers([(name.decode(), value.decode()) for name, value in refusal.headers])
+        headers["Connection"] = "close"
+        self._answer(Response(refusal.status, "", headers, refusal.body))
+
+    def _answer(self, response: Response) -> None:
+        self._ws.send_response(response)
         self._flush()
 
     # As the wire of a listener.

@@ -13,10 +13,9 @@ from onceward.web.websocket import WebSocket
 @asynccontextmanager
 async def listening(app: Any, **options: Any) -> AsyncIterator[tuple[uvicorn.Server, int]]:
     """The server and its port, while the context lasts."""
-    options = {"http": Protocol, "ws": WebSocket, "proxy_headers": False, **options}
-    config = uvicorn.Config(
-        app, lifespan="off", log_config=None, host="127.0.0.1", port=0, **options
-    )
+    defaults = {"http": Protocol, "ws": WebSocket, "proxy_headers": False, "interface": "asgi3"}
+    given = {**defaults, **options}
+    config = uvicorn.Config(app, lifespan="off", log_config=None, host="127.0.0.1", port=0, **given)
     server = uvicorn.Server(config)
     config.load()
     server.lifespan = config.lifespan_class(config)

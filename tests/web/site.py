@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import uvicorn
 
-from onceward.errors import BadInput
+from onceward.errors import BadInput, OncewardError
 from onceward.web.connections import Connections
-from onceward.web.http import CONNECTION, Request
+from onceward.web.http import CONNECTION, Request, Response, Scope, problem
 from onceward.web.protocol import Protocol
 from tests.web.wire import Connection
 
@@ -43,25 +42,31 @@ class Site:
             raise BadInput("bad", code="no_credentials")
         return request.header(b"authorization") == "Bearer good"
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if self.vouch(Request(scope, receive)):
-            scope[CONNECTION].authenticate()
-        self.bodies.append((await receive())["body"])
-        self.paths.append(scope["raw_path"])
-        self.headers = scope["headers"]
+    def takes(self, descriptor: int, connections: int) -> bool:
+        return True
+
+    def refusal(self, scope: Scope, error: OncewardError) -> Response:
+        return problem(error)
+
+    async def answer(self, request: Request) -> Response:
+        if self.vouch(request):
+            request.scope[CONNECTION].authenticate()
+        self.bodies.append(request.whole)
+        self.paths.append(request.scope["raw_path"])
+        self.headers = request.scope["headers"]
         self.asked.set()
         if self.hold is not None:
-            gone = asyncio.create_task(receive())
+            gone = asyncio.ensure_future(request.gone())
             held = asyncio.create_task(self.hold.wait())
             await asyncio.wait([gone, held], return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
-                assert gone.result()["type"] == "http.disconnect"
                 self.gone.set()
             for waiting in (gone, held):
                 waiting.cancel()
-        headers = [(b"content-length", str(len(self.answered)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": self.answered})
+        response = Response(200)
+        response.body = self.answered
+        response.headers = [(b"content-length", str(len(self.answered)).encode())]
+        return response
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
@@ -80,6 +85,7 @@ async def standing() -> AsyncIterator[Site]:
         site,
         http=Protocol,
         ws="none",
+        interface="asgi3",
         lifespan="off",
         log_config=None,
         port=0,

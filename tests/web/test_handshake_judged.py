@@ -12,17 +12,13 @@ from onceward.rooms.frames import PROTOCOL
 from onceward.web.api import ROUTES
 from onceward.web.auth import DEVELOPER, Access, ApiKey, Auth, digest_of
 from onceward.web.grants import EVERYTHING, Grants
-from onceward.web.handshake import Admission, admit, admit_origin, behind, is_from_node, refuse
-from onceward.web.http import Request, Response
+from onceward.web.handshake import Admission, admit, admit_origin, behind, is_from_node
+from onceward.web.http import Request
 from onceward.web.routes import Routes
 
 ANN = Access(Caller("key", "", "ann"), EVERYTHING)
 BEN = Access(Caller("key", "", "ben"), Grants.of(("read:news",)))
 SECRET = "known to nodes"
-
-
-async def receive() -> Any:
-    raise AssertionError("all is said in the head of a request")
 
 
 def server(*, dev: bool = False, origins: frozenset[str] = frozenset()) -> Any:
@@ -42,56 +38,56 @@ def server(*, dev: bool = False, origins: frozenset[str] = frozenset()) -> Any:
     )
 
 
-def scope(*, path: str = "/v1/ws", query: bytes = b"", offered: Any = (), **headers: str) -> Any:
+def request(
+    *, path: str = "/v1/ws", query: bytes = b"", offered: Any = (), **headers: str
+) -> Request:
     given = {"host": "here:80", **{name.replace("_", "-"): text for name, text in headers.items()}}
-    return {
+    scope = {
+        "method": "GET",
         "path": path,
         "query_string": query,
         "subprotocols": offered,
         "headers": [(name.encode(), text.encode()) for name, text in given.items()],
     }
-
-
-def request(**headers: str) -> Request:
-    return Request({"method": "GET", **scope(**headers)}, receive)
+    return Request(scope)
 
 
 def refused(what: Any, asked: Any) -> str:
     with pytest.raises(OncewardError) as found:
-        admit(what, asked, receive)
+        admit(what, asked)
     return found.value.code
 
 
 def test_a_caller_is_known_by_the_header_or_else_by_the_first_token_offered() -> None:
     both = ["token.ow_ben", PROTOCOL, "token.ow_ann"]
     for asked, caller in (
-        (scope(authorization="Bearer ow_ann"), ANN),
-        (scope(authorization="Bearer   ow_ann "), ANN),
-        (scope(authorization="Bearer ow_ann", offered=["token.ow_ben"]), ANN),
-        (scope(offered=both), BEN),
-        (scope(offered=["ow_ann", "xtoken.ow_ann"]), None),
-        (scope(), None),
-        (scope(offered=None), None),
+        (request(authorization="Bearer ow_ann"), ANN),
+        (request(authorization="Bearer   ow_ann "), ANN),
+        (request(authorization="Bearer ow_ann", offered=["token.ow_ben"]), ANN),
+        (request(offered=both), BEN),
+        (request(offered=["ow_ann", "xtoken.ow_ann"]), None),
+        (request(), None),
+        (request(offered=None), None),
     ):
-        chosen = PROTOCOL if asked["subprotocols"] == both else None
-        assert admit(server(), asked, receive) == Admission(caller, chosen)
-    without = scope()
-    del without["subprotocols"]
-    assert admit(server(), without, receive) == (None, None, False)
+        chosen = PROTOCOL if asked.scope["subprotocols"] == both else None
+        assert admit(server(), asked) == Admission(caller, chosen)
+    without = request()
+    del without.scope["subprotocols"]
+    assert admit(server(), without) == (None, None, False)
 
 
 @pytest.mark.parametrize(
     ("asked", "code"),
     [
-        (scope(authorization="Bearer ow_eve"), "no_credentials"),
-        (scope(authorization="Bearer ow_eve", offered=["token.ow_ann"]), "no_credentials"),
-        (scope(authorization="", offered=["token.ow_ann"]), "no_credentials"),
-        (scope(offered=["token.ow_eve", "token.ow_ann"]), "no_credentials"),
-        (scope(offered=["token."]), "no_credentials"),
-        (scope(authorization="Bearer ow_ann", origin="http://there"), "origin_refused"),
-        (scope(offered=["token.ow_ann"], origin="null"), "origin_refused"),
-        (scope(authorization="Bearer ow_ann", query=b"a=b"), "bad_parameter"),
-        (scope(authorization="Bearer ow_ann", path="/v1/rooms"), "not_found"),
+        (request(authorization="Bearer ow_eve"), "no_credentials"),
+        (request(authorization="Bearer ow_eve", offered=["token.ow_ann"]), "no_credentials"),
+        (request(authorization="", offered=["token.ow_ann"]), "no_credentials"),
+        (request(offered=["token.ow_eve", "token.ow_ann"]), "no_credentials"),
+        (request(offered=["token."]), "no_credentials"),
+        (request(authorization="Bearer ow_ann", origin="http://there"), "origin_refused"),
+        (request(offered=["token.ow_ann"], origin="null"), "origin_refused"),
+        (request(authorization="Bearer ow_ann", query=b"a=b"), "bad_parameter"),
+        (request(authorization="Bearer ow_ann", path="/v1/rooms"), "not_found"),
     ],
 )
 def test_a_request_that_is_not_right_is_refused(asked: Any, code: str) -> None:
@@ -100,21 +96,21 @@ def test_a_request_that_is_not_right_is_refused(asked: Any, code: str) -> None:
 
 def test_pages_of_the_server_itself_and_of_allowed_sites_are_taken() -> None:
     for origin in ("http://here:80", "https://app.example"):
-        asked = scope(authorization="Bearer ow_ann", origin=origin)
-        found = admit(server(origins=frozenset({"https://app.example"})), asked, receive)
+        asked = request(authorization="Bearer ow_ann", origin=origin)
+        found = admit(server(origins=frozenset({"https://app.example"})), asked)
         assert found == Admission(ANN, None)
 
 
 def test_in_dev_mode_the_server_tells_who_it_is() -> None:
-    asked = scope(offered=[PROTOCOL, "token.ow_eve"])
-    assert admit(server(dev=True), asked, receive) == Admission(DEVELOPER, PROTOCOL)
+    asked = request(offered=[PROTOCOL, "token.ow_eve"])
+    assert admit(server(dev=True), asked) == Admission(DEVELOPER, PROTOCOL)
 
 
 def test_a_server_that_stops_takes_nobody_any_more() -> None:
     stopping = server()
     stopping.draining.set()
     with pytest.raises(Unavailable) as found:
-        admit(stopping, scope(authorization="Bearer ow_ann"), receive)
+        admit(stopping, request(authorization="Bearer ow_ann"))
     assert found.value.code == "node_stopped"
 
 
@@ -122,15 +118,15 @@ def test_a_server_that_stops_takes_nobody_any_more() -> None:
 def test_another_node_is_taken_for_whom_it_asks(dev: bool) -> None:
     node = {"authorization": f"Node {SECRET}", "onceward_user": "ann%20%C3%BC"}
     caller = Access(Caller("user", "", "ann ü"), EVERYTHING)
-    assert admit(server(dev=dev), scope(**node, offered=[PROTOCOL]), receive) == Admission(
+    assert admit(server(dev=dev), request(**node, offered=[PROTOCOL])) == Admission(
         caller, PROTOCOL, relayed=True
     )
     assert behind(server(dev=dev), request(**node)) == caller
 
 
 def test_who_comes_by_itself_is_not_relayed() -> None:
-    for asked in (scope(), scope(authorization="Bearer ow_ann", onceward_user="ben")):
-        assert admit(server(), asked, receive).relayed is False
+    for asked in (request(), request(authorization="Bearer ow_ann", onceward_user="ben")):
+        assert admit(server(), asked).relayed is False
 
 
 @pytest.mark.parametrize("dev", [True, False])
@@ -148,7 +144,7 @@ def test_who_comes_by_itself_is_not_relayed() -> None:
 )
 def test_who_only_says_to_be_a_node_is_refused(headers: dict[str, str], dev: bool) -> None:
     assert is_from_node(request(**headers))
-    assert refused(server(dev=dev), scope(**headers)) == "no_credentials"
+    assert refused(server(dev=dev), request(**headers)) == "no_credentials"
     with pytest.raises(BadInput) as found:
         behind(server(dev=dev), request(**headers))
     assert found.value.code == "no_credentials"
@@ -188,27 +184,3 @@ def test_an_origin_that_is_no_site_or_another_one_is_refused(origin: str, host: 
     with pytest.raises(OncewardError) as found:
         admit_origin(origin, host, ())
     assert found.value.code == "origin_refused"
-
-
-async def answers(extensions: Any) -> list[Any]:
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    response = Response(401, b"no", headers=[(b"retry-after", b"5")])
-    await refuse({"extensions": extensions}, send, response)
-    return sent
-
-
-@pytest.mark.parametrize("extensions", [None, {}, {"websocket.http": {}}])
-async def test_where_no_answer_can_be_given_the_connection_is_closed(extensions: Any) -> None:
-    assert await answers(extensions) == [{"type": "websocket.close", "code": 1008}]
-
-
-async def test_an_answer_says_why_a_request_is_refused() -> None:
-    start, body = await answers({"websocket.http.response": {}})
-    assert start["type"] == "websocket.http.response.start"
-    assert start["status"] == 401
-    assert (b"retry-after", b"5") in start["headers"]
-    assert body == {"type": "websocket.http.response.body", "body": b"no"}

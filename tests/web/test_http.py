@@ -1,30 +1,16 @@
 """Requests and answers, as ASGI has them."""
 
-import asyncio
-from typing import Any
-
 import pytest
 
 from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
-from onceward.web.http import Gone, Request, Response, problem, whole
+from onceward.web.http import Request, Response, problem, whole
 
 
 def request(
-    *pieces: Any, headers: list[tuple[bytes, bytes]] | None = None, query: bytes = b""
+    body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None, query: bytes = b""
 ) -> Request:
-    """A request whose body comes in these pieces; None: the caller goes away."""
-    left = [
-        {"type": "http.disconnect"}
-        if piece is None
-        else {"type": "http.request", "body": piece, "more_body": number < len(pieces)}
-        for number, piece in enumerate(pieces, 1)
-    ]
-
-    async def receive() -> dict[str, Any]:
-        return left.pop(0)
-
     scope = {"method": "POST", "headers": headers or [], "query_string": query}
-    return Request(scope, receive)
+    return Request(scope, body)
 
 
 async def refusal(asked: Request, most_bytes: int = 10) -> str:
@@ -33,27 +19,11 @@ async def refusal(asked: Request, most_bytes: int = 10) -> str:
     return refused.value.code
 
 
-async def test_a_body_is_put_together_from_its_pieces() -> None:
-    assert await request(b"").body() == b""
-    assert await request(b"whole").body() == b"whole"
-    assert await request(b"", b"in ", b"pieces", b"").body() == b"in pieces"
-    assert await request(b"12345", b"67890").body(10) == b"1234567890"
-
-
-async def test_a_body_over_the_limit_is_refused_as_soon_as_it_is_known() -> None:
+async def test_a_body_over_the_limit_is_refused() -> None:
     assert await refusal(request(headers=[(b"content-length", b"11")])) == "body_too_large"
     assert await refusal(request(headers=[(b"content-length", b"9" * 5_000)])) == "body_too_large"
     assert await refusal(request(b"12345678901")) == "body_too_large"
-    assert await refusal(request(b"12345", b"678901")) == "body_too_large"
-    # The third piece is not even asked for.
-    assert await refusal(request(b"12345", b"678901", None)) == "body_too_large"
-
-
-async def test_a_caller_who_goes_before_the_body_is_whole_is_noticed() -> None:
-    with pytest.raises(Gone):
-        await request(None).body()
-    with pytest.raises(Gone):
-        await request(b"12", None).body()
+    assert await request(b"1234567890").body(10) == b"1234567890"
 
 
 @pytest.mark.parametrize("kind", [b"text/plain", b"", b"application/jsonp", b"multipart/form-data"])
@@ -121,26 +91,16 @@ def test_a_parameter_that_is_no_number_within_bounds_is_refused(text: str) -> No
     assert refused.value.code == "bad_parameter"
 
 
-async def test_who_waits_for_the_caller_to_go_hears_it() -> None:
-    await asyncio.wait_for(request(b"late", None).gone(), 30)
-
-
-async def test_an_answer_is_never_kept_by_caches() -> None:
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await Response.of({"a": 1}, 202).send(send)
-    start, body = sent
-    assert start["status"] == 202
-    assert dict(start["headers"]) == {
+def test_an_answer_is_never_kept_by_caches() -> None:
+    response = Response.of({"a": 1}, 202)
+    assert response.status == 202
+    assert dict(response.headers) == {
         b"content-length": b"7",
         b"content-type": b"application/json",
         b"cache-control": b"no-store",
         b"x-content-type-options": b"nosniff",
     }
-    assert body["body"] == b'{"a":1}'
+    assert response.body == b'{"a":1}'
     assert b"content-type" not in dict(Response(204).headers)
 
 

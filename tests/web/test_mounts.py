@@ -7,6 +7,7 @@ import pytest
 
 from onceward.app import App
 from onceward.errors import BadInput, OncewardError
+from onceward.web import asgi
 from onceward.web.auth import Auth
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
@@ -31,9 +32,9 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 async def whoami(scope: Any, receive: Any, send: Any) -> None:
     """Lets the server find out who calls."""
-    caller = scope["onceward"].caller(Request(scope, receive))
+    caller = scope["onceward"].caller(Request(scope))
     caller.insist("manage", "shop")
-    await Response.of({"name": caller.name}).send(send)
+    await asgi.respond(Response.of({"name": caller.name}), send)
 
 
 async def broken(scope: Any, receive: Any, send: Any) -> None:
@@ -167,9 +168,9 @@ async def test_what_is_mounted_says_in_its_own_words_that_a_body_is_too_large() 
     app.mount("/plain", echo)
     server = Server(app, Auth(dev=True))
     error = BadInput("too large", code="body_too_large")
-    assert server.refusal(b"/polite/x", error).body == b"body_too_large"
+    assert server.refusal({"raw_path": b"/polite/x"}, error).body == b"body_too_large"
     for path in (b"/plain", b"/elsewhere", b"/%ff"):
-        assert server.refusal(path, error).status == 413
+        assert server.refusal({"raw_path": path}, error).status == 413
 
 
 @virtual

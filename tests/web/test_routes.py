@@ -24,11 +24,8 @@ ROUTES = Routes(TABLE)
 
 
 def asked(method: str, path: str, **scope: Any) -> Request:
-    async def receive() -> dict[str, Any]:
-        raise AssertionError
-
     raw = path.encode(errors="replace")
-    return Request({"method": method, "path": path, "raw_path": raw, **scope}, receive)
+    return Request({"method": method, "path": path, "raw_path": raw, **scope})
 
 
 def find(method: str, path: str, **scope: Any) -> tuple[str, dict[str, str]]:

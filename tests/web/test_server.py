@@ -16,7 +16,7 @@ from onceward.web.routes import Route
 from onceward.web.server import Server
 from tests.schedule.cluster import virtual
 from tests.signed import signed
-from tests.web.asgi import Caller, keyed, serving, serving_to
+from tests.web.asgi import AsgiCaller, Caller, keyed, serving, serving_to
 from tests.work.apps import Apps, no_tasks_left
 
 GONE_TO_WAIT = {"wait_ms": 50_000, "lease_ms": 1_000}
@@ -163,8 +163,7 @@ async def test_where_the_database_is_stays_in_the_log(caplog: pytest.LogCaptureF
 async def test_it_can_be_mounted_in_another_application() -> None:
     async with serving() as caller:
         whole = Starlette(routes=[Mount("/a b/{shop}", caller.server)])
-        mounted = Caller(caller.server)
-        mounted.server = whole  # type: ignore[assignment]
+        mounted = AsgiCaller(caller.server, web=whole)
         path = "/a%20b/%C3%BC/v1/locks/x%2Fy"
         assert (await mounted("GET", path)).verdict == (404, "no_such_lock")
         await caller.ok("POST", "/v1/locks/acquire", {"names": ["x/y"]})
@@ -234,8 +233,8 @@ async def test_requests_are_measured_by_route_and_not_by_what_callers_make_up() 
     async with serving() as caller:
         await caller("GET", "/v1/jobs/a")
         await caller("GET", "/v1/jobs/b")
-        await caller("BREW", "/tea")
-        await caller("BREW", "/v1/jobs/a")
+        await caller("PATCH", "/tea")
+        await caller("PATCH", "/v1/jobs/a")
         counters = dict(caller.app.store.meters.counters())
         assert {
             tuple(dict(labels).values()): count for labels, count in counters["requests"].items()

@@ -156,7 +156,7 @@ BAD: dict[str, tuple[tuple[Any, ...], int, str]] = {
     "length and transfer encoding": (
         headed(("content-length", "22"), ("transfer-encoding", "chunked")),
         400,
-        "bad_header",
+        "bad_request",
     ),
     "length over the limit": (headed(("content-length", "9999999")), 413, "body_too_large"),
 }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onceward.errors import OncewardError, Unavailable
-from onceward.web.http import Gone, Request, Response
+from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 from onceward.web.site import Site
 from tests.console import blocks
@@ -28,7 +28,6 @@ async def fail(owner: Any, request: Request) -> Response:
     raise {
         "bad": OncewardError("no", code="wrong_type"),
         "away": Unavailable("secret.example cannot be reached"),
-        "gone": Gone(),
         "bug": ValueError("a bug"),
     }[request.parameters["how"]]
 
@@ -80,7 +79,6 @@ async def test_errors_become_problems_and_tell_no_secrets() -> None:
         assert away.verdict == (503, "engine_unreachable")
         assert b"secret" not in away.body
         assert (await caller("GET", "/shop/fail/bug")).verdict == (500, "internal")
-        assert await caller.call("GET", "/shop/fail/gone").run() is None
 
 
 async def test_the_site_of_the_guide_answers(
@@ -95,10 +93,13 @@ async def test_the_site_of_the_guide_answers(
 
 
 async def test_mounted_elsewhere_it_says_nothing_to_who_has_gone() -> None:
-    async def nothing(*args: Any) -> Any:
-        raise AssertionError(args)
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
 
-    scope = {"type": "http", "method": "GET", "path": "/fail/gone", "headers": []}
-    await SITE(scope, nothing, nothing)
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/fail/bad", "headers": []}
+    await SITE(scope, receive, send)
     with pytest.raises(RuntimeError, match="websocket"):
-        await SITE({"type": "websocket"}, nothing, nothing)
+        await SITE({"type": "websocket"}, receive, send)

@@ -1,18 +1,21 @@
 """The WebSocket protocol on real connections, with a listener that notes what it hears."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from websockets.frames import Opcode
 
 from onceward import limits
-from onceward.errors import TABLE
+from onceward.errors import TABLE, BadInput, OncewardError
 from onceward.rooms.wire import frame
-from onceward.web.websocket import WIRE, WebSocket
+from onceward.web.connections import Connections
+from onceward.web.handshake import Admission
+from onceward.web.http import Request, Response, Scope, problem
+from onceward.web.websocket import WebSocket
 from tests.web.listening import listening
 from tests.web.peer import ANSWER_S, Closed, Peer, framed
 
@@ -46,29 +49,42 @@ class Place:
 
     def __init__(self) -> None:
         self.ears: list[Ear] = []
+        self.connections = Connections()
         self.rate = 1e9
         self.port = 0
-        self.scope: Any = None
-        self.wire: WebSocket
+        self.scope: Scope | None = None
         self.refuse = False
         self.accepts = asyncio.Event()
         self.accepts.set()
+        self.asked = asyncio.Event()
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.scope = scope
-        if scope["type"] == "http":
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-            return
+    @property
+    def wire(self) -> WebSocket:
+        """The one connection that asks or is accepted."""
+        (found,) = [one for one in self.connections._all if isinstance(one, WebSocket)]
+        return found
+
+    def takes(self, descriptor: int, connections: int) -> bool:
+        return True
+
+    def vouch(self, request: Request) -> bool:
+        return True
+
+    def refusal(self, scope: Scope, error: OncewardError) -> Response:
+        return problem(error)
+
+    async def answer(self, request: Request) -> Response:
+        return Response(200)
+
+    async def admit(self, request: Request) -> Admission:
+        self.scope = request.scope
         if self.refuse:
-            start = {"type": "websocket.http.response.start", "status": 403, "headers": []}
-            await send(start)
-            await send({"type": "websocket.http.response.body", "body": b"no"})
-            return
-        wire = scope["extensions"][WIRE]
-        self.wire = wire
+            raise BadInput("no", code="origin_refused")
+        self.asked.set()
         await self.accepts.wait()
-        await send({"type": "websocket.accept"})
+        return Admission(None, None)
+
+    async def hear(self, wire: WebSocket, admission: Admission) -> None:
         self.ears.append(Ear(wire))
         await wire.hear(self.ears[-1], self.rate)
 
@@ -163,7 +179,8 @@ async def test_the_request_is_told_to_the_application(place: Place) -> None:
 async def test_a_request_is_refused_with_an_answer(place: Place) -> None:
     place.refuse = True
     peer, status, _, body = await Peer.ask(place.port)
-    assert (status, body) == (403, b"no")
+    assert status == 403
+    assert json.loads(body)["code"] == "origin_refused"
     await peer.leave()
 
 
@@ -202,7 +219,7 @@ async def test_nothing_is_read_before_the_application_accepts(place: Place) -> N
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
     writer.write(asked + framed(b"x" * 900_000))
-    await place.until(lambda: place.scope is not None and place.scope["type"] == "websocket")
+    await asyncio.wait_for(place.asked.wait(), ANSWER_S)
     for _ in range(100):
         await asyncio.sleep(0)
     assert not place.wire._transport.is_reading()

@@ -206,9 +206,8 @@ async def test_what_cannot_be_stored_is_not_acknowledged(
 @virtual
 async def test_a_body_too_large_to_be_read_is_a_fault(patched: pytest.MonkeyPatch) -> None:
     async with office(patched) as (_, caller):
-        response = caller.server.refusal(
-            SOAP.encode(), BadInput("at most 8 MB", code="body_too_large")
-        )
+        error = BadInput("at most 8 MB", code="body_too_large")
+        response = caller.server.refusal({"raw_path": SOAP.encode()}, error)
         assert response.status == 400
         assert b"soapenv:Client" in response.body
 

@@ -1,18 +1,14 @@
 """The example of the other end knows results by their ids, and finds out who repeats himself."""
 
-from typing import Any
-
 from apps.credit.salesforce import Salesforce
 from onceward.web.site import Site
-from tests.web.asgi import Answer, Caller
+from tests.web.asgi import Answer, AsgiCaller, Caller
 
 
 def salesforce(*chances: float, failing: float = 0.0) -> tuple[Salesforce, Caller]:
     left = list(chances or (0.5,))
     made = Salesforce(lambda: left.pop(0) if len(left) > 1 else left[0], failing=failing)
-    outside: Any = Site(made.routes)
-    outside.app = None
-    return made, Caller(outside)
+    return made, AsgiCaller(web=Site(made.routes))
 
 
 async def tell(caller: Caller, id_: str = "j1", kind: str = "decision", value: int = 1) -> Answer:

@@ -34,7 +34,7 @@ async def test_queues_are_listed_with_their_jobs_and_settings() -> None:
         now_ms = caller.app.store.clock.now_ms()
         await caller.ok("POST", "/v1/inbox/b", {"body": 1, "key": "k"})
         await caller.ok("PUT", "/v1/queues/a", {"limit": 3})
-        await apps.sleep(2 * limits.CENSUS_S)
+        await apps.sleep(2.5 * limits.CENSUS_S)
         first, second = (await caller.ok("GET", "/v1/queues"))["queues"]
         assert (first["name"], first["jobs"], first["settings"]) == ("a", {}, {"limit": 3})
         assert (second["name"], second["jobs"]) == ("b", {"ready": 1})

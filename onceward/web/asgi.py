@@ -1,0 +1,103 @@
+"""Serves a server's requests to another ASGI server: for one that is mounted in an application of
+FastAPI or Starlette.
+
+`onceward serve` has protocols of its own (`protocol`, `websocket`). Both ways lead to the same
+methods of `Server`: `answer` gets a request with all of its body, `admit` and `hear` a connection.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from onceward import limits
+from onceward.errors import OncewardError
+from onceward.web.asgi_wire import AsgiWire
+from onceward.web.http import Receive, Request, Response, Scope, Send, body_too_large, problem
+
+if TYPE_CHECKING:
+    from onceward.web.server import Server
+
+
+async def call(server: "Server", scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve what a scope is for: a request, a WebSocket connection, or the life of the server."""
+    if scope["type"] == "http":
+        await _http(server, scope, receive, send)
+    elif scope["type"] == "lifespan":
+        await _lifespan(server, receive, send)
+    else:
+        await _websocket(server, scope, receive, send)
+
+
+async def read(
+    scope: Scope, receive: Receive, vouch: Callable[[Request], bool] = lambda request: True
+) -> Request | None:
+    """A request with all of its body; None if the caller disconnects before that. `vouch` tells
+    whether the caller of a body in several pieces has valid credentials; without them it must be
+    small. Raises `body_too_large`, and what `vouch` raises."""
+    pieces: list[bytes] = []
+    size_bytes, most_bytes = 0, limits.MESSAGES_BYTES_MAX
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        more = message.get("more_body", False)
+        if more and not pieces and not vouch(Request(scope)):
+            most_bytes = limits.ANONYMOUS_BODY_BYTES_MAX
+        pieces.append(message.get("body", b""))
+        size_bytes += len(pieces[-1])
+        if size_bytes > most_bytes:
+            raise body_too_large(most_bytes)
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    return Request(scope, b"".join(pieces), gone)
+
+
+async def respond(response: Response, send: Send, kind: str = "http.response") -> None:
+    """Send a response."""
+    start = {"type": f"{kind}.start", "status": response.status, "headers": response.headers}
+    await send(start)
+    await send({"type": f"{kind}.body", "body": response.body})
+
+
+async def _http(server: "Server", scope: Scope, receive: Receive, send: Send) -> None:
+    try:
+        request = await read(scope, receive, server.vouch)
+    except OncewardError as error:
+        await respond(server.refusal(scope, error), send)
+        return
+    if request is not None:
+        await respond(await server.answer(request), send)
+
+
+async def _lifespan(server: "Server", receive: Receive, send: Send) -> None:
+    await receive()
+    try:
+        await server.start()
+    except Exception as error:
+        await send({"type": "lifespan.startup.failed", "message": str(error)})
+        raise
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    try:
+        await server.stop()
+    except Exception as error:
+        await send({"type": "lifespan.shutdown.failed", "message": str(error)})
+        raise
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _websocket(server: "Server", scope: Scope, receive: Receive, send: Send) -> None:
+    await receive()  # that it asks to connect
+    try:
+        admission = await server.admit(Request({"method": "GET", **scope}))
+    except OncewardError as error:
+        if "websocket.http.response" in (scope.get("extensions") or {}):
+            await respond(problem(error), send, "websocket.http.response")
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+        return
+    await send({"type": "websocket.accept", "subprotocol": admission.subprotocol})
+    await server.hear(AsgiWire(receive, send), admission)
