@@ -122,7 +122,7 @@ async def test_a_caller_of_a_mounted_server_who_goes_is_not_answered() -> None:
         assert await call.run() is None
         call = mounted.call("POST", "/v1/queues/q/claim", {"wait_ms": 50_000})
         waiting = asyncio.create_task(call.run())
-        await asyncio.sleep(1)
+        await caller.app.store.clock.sleep(1)
         call.gone.set()
         answer = await waiting
         assert answer is not None, "the other server drops it"

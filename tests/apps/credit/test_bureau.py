@@ -42,7 +42,7 @@ async def test_without_keys_every_request_is_a_pull() -> None:
 async def test_with_keys_a_request_is_known_again() -> None:
     made, caller = bureau(keys=True, pull_s=10)
     first = asyncio.create_task(ask(caller, key="k"))
-    await asyncio.sleep(1)
+    await VirtualClock().sleep(1)
     busy = await ask(caller, key="k")
     assert (busy.status, busy.headers["retry-after"]) == (409, "1")
     report = (await first).json
@@ -66,7 +66,7 @@ async def test_it_fails_at_times_before_and_after() -> None:
 async def test_a_pull_counts_from_its_beginning() -> None:
     made, caller = bureau(pull_s=10)
     first = asyncio.create_task(ask(caller))
-    await asyncio.sleep(1)
+    await VirtualClock().sleep(1)
     assert (made.stats.begun, made.stats.under_way, made.stats.done) == (1, 1, 0)
     assert len(await caller.ok("GET", "/bureau/pulls/006")) == 1
     await first
