@@ -13,6 +13,7 @@ from onceward.api import (
     queues,
     server,
     sessions,
+    tables,
 )
 from onceward.api.operation import Operation
 
@@ -21,6 +22,7 @@ _MODULES = (
     jobs,
     queues,
     locks,
+    tables,
     matches,
     server,
     keys,

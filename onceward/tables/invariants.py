@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from onceward import keys
+from onceward.api.tables import Rating
 from onceward.engine.base import Record
 from onceward.engine.invariants import Lookup, Rule
 from onceward.keys import Key
@@ -13,7 +14,6 @@ from onceward.tables.records import (
     TABLES,
     Head,
     Info,
-    Rating,
     Stand,
     Wait,
     head_key,

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.tables import Leader, Policy, Rating, Reason, Table, Then
 from onceward.errors import BadInput, NoSuchTable
 from onceward.keys import Key
 from onceward.store.savepoint import whole
@@ -13,13 +14,12 @@ from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
 from onceward.store.values import encode
 from onceward.tables import rules as seating
-from onceward.tables.policy import Policy, Then, admit, names_fit, policy_of
+from onceward.tables.policy import admit, names_fit, policy_of
 from onceward.tables.records import (
     PURGE_DUE,
     TABLES,
     Head,
     Info,
-    Rating,
     admit_user,
     alive_partition,
     head_key,
@@ -32,7 +32,6 @@ from onceward.tables.records import (
 )
 from onceward.tables.rounds import Games
 from onceward.tables.table import OpenTable
-from onceward.tables.views import Leader, Reason, Table
 
 CLOCK_WRITES = 80
 EXPIRE_WRITES = 20

@@ -1,171 +1,45 @@
-"""What can be asked for at tables, over HTTP and over WebSocket: the same, with the same bodies.
+"""The operations of tables: one function for each, called over HTTP and over WebSocket.
 
-People act for themselves, with the scope `play`, and wait in a lane of higher priority with the
-scope `lane` for it. To act for someone else, to say who has won, and to make, pause and close
-tables takes the scope `table`: so no client says who has lost.
+A function gets the tables, the caller, the parameters of the path, and the body or the query as
+its operation declares them. Callers check the scope of the operation first, by `insist_on`.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET
 
-from onceward import limits
+from onceward.api import OPERATIONS
+from onceward.api import tables as api
+from onceward.api.operation import Body, Operation
 from onceward.errors import BadInput, OncewardError
 from onceward.observe.paging import page_of
-from onceward.rooms.frames import Act as ActFrame
+from onceward.rooms.frames import Act
 from onceward.rooms.session import Visitor
 from onceward.strict_json import parse
-from onceward.tables import Ending, Leader, Place, Rating, Table, Waiter, waiter_key
+from onceward.tables import waiter_key
 from onceward.tables.records import admit_table
 from onceward.tables.server import Tables
 
+_LADDER = "tables"
+"""The ladder of tables without a game."""
 
-class Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """The base of what comes with a request."""
+Function = Callable[..., Awaitable[Any]]
+F = TypeVar("F", bound=Function)
 
-
-class NewTable(Body):
-    """A table to be made."""
-
-    id: str = ""
-    """Empty: the server makes one up."""
-    policy: dict[str, Any] = {}
-    """The rules that are not as the kind of table says."""
-    game: str = ""
-    """Who judges; empty: a server tells the results."""
-    meta: dict[str, Any] = {}
+FUNCTIONS: dict[str, Function] = {}
+"""By the names of their operations."""
 
 
-class ByWhom(Body):
-    """Who it is about."""
+def answers(operation: Operation) -> Callable[[F], F]:
+    """A decorator for the function of an operation."""
 
-    user: str = ""
-    """Empty: whoever asks."""
+    def add(function: F) -> F:
+        FUNCTIONS[operation.name] = function
+        return function
 
-
-class JoinTable(ByWhom):
-    """Sit down, or stand in line."""
-
-    lane: str = ""
-    party: list[str] = []
-    """Those who come along."""
-
-
-class MoveAt(ByWhom):
-    """A move, as the game wants it."""
-
-    move: Any = None
-    key: str = ""
-    """The same one again is made once."""
-
-
-class GameResult(Body):
-    """How a game has ended."""
-
-    winners: list[str] = []
-    """Nobody: a draw."""
-    game: Annotated[int, Meta(ge=0)] | None = None
-    """Its number: another one is not ended by mistake."""
-
-
-class TableList(Body):
-    """Which tables to list."""
-
-    prefix: str = ""
-    game: str | None = None
-    phase: Literal["waiting", "ready", "playing", "closed"] | None = None
-    after: str = ""
-    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
-
-
-class WaitlistQuery(Body):
-    """Which part of a waitlist."""
-
-    after: str = ""
-    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
-
-
-class LeaderList(Body):
-    """Which players to list."""
-
-    ladder: str = "tables"
-    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
-    rating: Annotated[int, Meta(ge=0, le=limits.SEATS_RATING_MAX)] | None = None
-    """With `user`: from behind that one on."""
-    user: str = ""
-
-
-class OnLadder(Body):
-    """Whose rating."""
-
-    ladder: str = "tables"
-    user: str = ""
-
-
-class Nothing(Body):
-    """Nothing has to be said."""
-
-
-# What is answered.
-
-
-class TablePage(msgspec.Struct):
-    """Tables in the order of their ids."""
-
-    tables: list[Table]
-    next: str | None
-    """For the parameter after of the next request; None: there are no more."""
-
-
-class WaitlistPage(msgspec.Struct):
-    """Those who wait, lane by lane."""
-
-    table: str
-    waitlist: list[Waiter]
-    next: str | None
-    """For the parameter after of the next request; None: there are no more."""
-
-
-class Leaders(msgspec.Struct):
-    """Players, the best one first."""
-
-    ladder: str
-    leaders: list[Leader]
-
-
-class RatingView(msgspec.Struct):
-    """How well someone plays."""
-
-    ladder: str
-    user: str
-    rating: Rating | None
-    """None: nothing is known."""
-
-
-class Moved(msgspec.Struct):
-    """A move was made."""
-
-    answer: Any
-
-
-class Alive(msgspec.Struct):
-    """A sign of life was taken."""
-
-    table: str
-    user: str
-
-
-Do = Callable[[Tables, Visitor, str, Any], Awaitable[Any]]
-
-
-class TableOperation(NamedTuple):
-    """One thing that can be asked for."""
-
-    takes: type[Body]
-    gives: Any
-    do: Do
+    return add
 
 
 def may_play(visitor: Visitor, table: str) -> bool:
@@ -173,7 +47,8 @@ def may_play(visitor: Visitor, table: str) -> bool:
 
 
 def insist_on(visitor: Visitor, action: str, table: str) -> None:
-    """Raise `not_allowed` if someone may not play at a table, or manage it."""
+    """Raise `not_allowed` for a caller without the scope `play` or `table`. The latter includes
+    the former."""
     if not (may_play(visitor, table) if action == "play" else visitor.may("table", table)):
         raise OncewardError(
             f"{visitor.name!r} lacks the scope {action}:{table[:100]}", code="not_allowed"
@@ -181,7 +56,7 @@ def insist_on(visitor: Visitor, action: str, table: str) -> None:
 
 
 def _insist_on_lane(visitor: Visitor, table: str, lane: str) -> None:
-    """Raise `not_allowed` for a lane of higher priority than one's own. The name of a lane has no
+    """Raise `not_allowed` for a caller without the scope of a lane. The name of a lane has no
     slash, so the last one divides it from the table."""
     name = f"{table}/{lane}"
     if not (visitor.may("lane", name) or visitor.may("table", table)):
@@ -190,13 +65,15 @@ def _insist_on_lane(visitor: Visitor, table: str, lane: str) -> None:
         )
 
 
-def actor(visitor: Visitor, table: str, user: str) -> str:
-    """Who acts. Raises `not_allowed` for who may not, or not for that one."""
-    insist_on(visitor, "play" if user in ("", visitor.user) else "table", table)
+def _actor(visitor: Visitor, table: str, user: str) -> str:
+    """The user to act for. Raises `not_allowed`."""
+    if user not in ("", visitor.user):
+        insist_on(visitor, "table", table)
     return user or visitor.user
 
 
-async def create(tables: Tables, visitor: Visitor, table: str, asked: NewTable) -> Table:
+@answers(api.CREATE)
+async def create(tables: Tables, visitor: Visitor, asked: api.CreateTable) -> api.Table:
     id_ = asked.id or tables.new_id()
     admit_table(id_)
     insist_on(visitor, "table", id_)
@@ -205,132 +82,169 @@ async def create(tables: Tables, visitor: Visitor, table: str, asked: NewTable) 
     )
 
 
-async def list_(tables: Tables, visitor: Visitor, table: str, asked: TableList) -> TablePage:
-    async def read(after: str, most: int) -> list[tuple[str, Table]]:
+@answers(api.LIST)
+async def list_(tables: Tables, visitor: Visitor, asked: api.TablesQuery) -> api.TablePage:
+    async def read(after: str, most: int) -> list[tuple[str, api.Table]]:
         found = await tables.find(prefix=asked.prefix, after=after, most=most)
         return [(one.id, one) for one in found]
 
-    return TablePage(
+    return api.TablePage(
         *await page_of(
             tables.clock,
             read,
             lambda one: may_play(visitor, one.id),
-            lambda one: asked.game in (None, one.game) and asked.phase in (None, one.phase),
+            lambda one: asked.game in (UNSET, one.game) and asked.phase in (UNSET, one.phase),
             after=asked.after,
             limit=asked.limit,
         )
     )
 
 
-async def get(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> Table:
-    insist_on(visitor, "play", table)
+@answers(api.GET)
+async def get(tables: Tables, visitor: Visitor, table: str) -> api.Table:
     return await tables.get(table)
 
 
-async def join(tables: Tables, visitor: Visitor, table: str, asked: JoinTable) -> Place:
-    user = actor(visitor, table, asked.user)
+@answers(api.PLACE)
+async def place(tables: Tables, visitor: Visitor, table: str, asked: api.PlaceQuery) -> api.Place:
+    return await tables.place(table, _actor(visitor, table, asked.user))
+
+
+@answers(api.WAITLIST)
+async def waitlist(
+    tables: Tables, visitor: Visitor, table: str, asked: api.WaitlistQuery
+) -> api.WaitlistPage:
+    public = not visitor.may("table", table)
+    found = await tables.waitlist(table, after=asked.after, most=asked.limit, public=public)
+    next_ = waiter_key(found[-1]) if len(found) == asked.limit else None
+    return api.WaitlistPage(table, found, next_)
+
+
+@answers(api.JOIN)
+async def join(tables: Tables, visitor: Visitor, table: str, asked: api.JoinTable) -> api.Place:
+    user = _actor(visitor, table, asked.user)
     if asked.party:
-        insist_on(visitor, "table", table)  # who brings others speaks for them
+        insist_on(visitor, "table", table)  # a party consists of other users
     elif asked.lane and asked.lane != (await tables.get(table)).policy.lanes[-1]:
         _insist_on_lane(visitor, table, asked.lane)
     return await tables.join(table, user, lane=asked.lane, party=asked.party)
 
 
-async def leave(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Place:
-    return await tables.leave(table, actor(visitor, table, asked.user))
+@answers(api.LEAVE)
+async def leave(tables: Tables, visitor: Visitor, table: str, asked: api.ForUser) -> api.Place:
+    return await tables.leave(table, _actor(visitor, table, asked.user))
 
 
-async def watch(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Place:
-    return await tables.watch(table, actor(visitor, table, asked.user))
+@answers(api.WATCH)
+async def watch(tables: Tables, visitor: Visitor, table: str, asked: api.ForUser) -> api.Place:
+    return await tables.watch(table, _actor(visitor, table, asked.user))
 
 
-async def ready(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Place:
-    return await tables.ready(table, actor(visitor, table, asked.user))
+@answers(api.READY)
+async def ready(tables: Tables, visitor: Visitor, table: str, asked: api.ForUser) -> api.Place:
+    return await tables.ready(table, _actor(visitor, table, asked.user))
 
 
-async def place(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Place:
-    return await tables.place(table, actor(visitor, table, asked.user))
-
-
-async def waitlist(
-    tables: Tables, visitor: Visitor, table: str, asked: WaitlistQuery
-) -> WaitlistPage:
-    insist_on(visitor, "play", table)
-    public = not visitor.may("table", table)
-    found = await tables.waitlist(table, after=asked.after, most=asked.limit, public=public)
-    return WaitlistPage(table, found, waiter_key(found[-1]) if len(found) == asked.limit else None)
-
-
-async def alive(tables: Tables, visitor: Visitor, table: str, asked: ByWhom) -> Alive:
-    user = actor(visitor, table, asked.user)
+@answers(api.ALIVE)
+async def alive(
+    tables: Tables, visitor: Visitor, table: str, asked: api.ForUser
+) -> api.TableActivity:
+    user = _actor(visitor, table, asked.user)
     await tables.alive(table, [user])
-    return Alive(table, user)
+    return api.TableActivity(table, user)
 
 
-async def move(tables: Tables, visitor: Visitor, table: str, asked: MoveAt) -> Moved:
-    user = actor(visitor, table, asked.user)
-    return Moved(await tables.move(table, user, asked.move, key=asked.key))
+@answers(api.MOVE)
+async def move(tables: Tables, visitor: Visitor, table: str, asked: api.MakeMove) -> api.MoveAnswer:
+    user = _actor(visitor, table, asked.user)
+    return api.MoveAnswer(await tables.move(table, user, asked.move, key=asked.key))
 
 
-async def result(tables: Tables, visitor: Visitor, table: str, asked: GameResult) -> Ending:
-    insist_on(visitor, "table", table)
+@answers(api.RESULT)
+async def result(tables: Tables, visitor: Visitor, table: str, asked: api.GameResult) -> api.Ending:
     return await tables.result(table, asked.winners, game=asked.game)
 
 
-async def pause(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> Table:
-    insist_on(visitor, "table", table)
+@answers(api.PAUSE)
+async def pause(tables: Tables, visitor: Visitor, table: str) -> api.Table:
     return await tables.pause(table)
 
 
-async def resume(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> Table:
-    insist_on(visitor, "table", table)
+@answers(api.RESUME)
+async def resume(tables: Tables, visitor: Visitor, table: str) -> api.Table:
     return await tables.resume(table)
 
 
-async def close(tables: Tables, visitor: Visitor, table: str, asked: Nothing) -> Table:
-    insist_on(visitor, "table", table)
+@answers(api.CLOSE)
+async def close(tables: Tables, visitor: Visitor, table: str) -> api.Table:
     return await tables.close(table)
 
 
-async def leaders(tables: Tables, visitor: Visitor, table: str, asked: LeaderList) -> Leaders:
-    after = None if asked.rating is None else (asked.rating, asked.user)
-    return Leaders(asked.ladder, await tables.leaders(asked.ladder, most=asked.limit, after=after))
+@answers(api.LEADERS)
+async def leaders(
+    tables: Tables, visitor: Visitor, ladder: str, asked: api.LeadersQuery
+) -> api.Leaders:
+    ladder = ladder or _LADDER
+    after = None if asked.rating is UNSET else (asked.rating, asked.user)
+    return api.Leaders(ladder, await tables.leaders(ladder, most=asked.limit, after=after))
 
 
-async def rating(tables: Tables, visitor: Visitor, table: str, asked: OnLadder) -> RatingView:
-    user = asked.user or visitor.user
-    return RatingView(asked.ladder, user, await tables.rating(asked.ladder, user))
+@answers(api.RATING)
+async def rating(tables: Tables, visitor: Visitor, ladder: str, user: str) -> api.PlayerRating:
+    ladder, user = ladder or _LADDER, user or visitor.user
+    return api.PlayerRating(ladder, user, await tables.rating(ladder, user))
 
 
-DEEDS: dict[str, TableOperation] = {
-    "create": TableOperation(NewTable, Table, create),
-    "list": TableOperation(TableList, TablePage, list_),
-    "get": TableOperation(Nothing, Table, get),
-    "join": TableOperation(JoinTable, Place, join),
-    "leave": TableOperation(ByWhom, Place, leave),
-    "watch": TableOperation(ByWhom, Place, watch),
-    "ready": TableOperation(ByWhom, Place, ready),
-    "place": TableOperation(ByWhom, Place, place),
-    "waitlist": TableOperation(WaitlistQuery, WaitlistPage, waitlist),
-    "alive": TableOperation(ByWhom, Alive, alive),
-    "move": TableOperation(MoveAt, Moved, move),
-    "result": TableOperation(GameResult, Ending, result),
-    "pause": TableOperation(Nothing, Table, pause),
-    "resume": TableOperation(Nothing, Table, resume),
-    "close": TableOperation(Nothing, Table, close),
-    "leaders": TableOperation(LeaderList, Leaders, leaders),
-    "rating": TableOperation(OnLadder, RatingView, rating),
+# Over WebSocket.
+
+
+class _Call(NamedTuple):
+    """An operation as connections call it. The frame has the parameter `id` of the path as its
+    member `table`; `body` has all others, which are optional, and the body or the query."""
+
+    operation: Operation
+    function: Function
+    body: type[msgspec.Struct]
+
+    @classmethod
+    def of(cls, operation: Operation) -> "_Call":
+        body = operation.body or operation.query or Body
+        more = [(name, str, "") for name in operation.parameters if name != "id"]
+        return cls(
+            operation,
+            FUNCTIONS[operation.name],
+            msgspec.defstruct(body.__name__, more, bases=(body,)) if more else body,
+        )
+
+    async def run(self, tables: Tables, visitor: Visitor, asked: Act) -> Any:
+        operation = self.operation
+        if operation.enforced is not None:
+            insist_on(visitor, operation.enforced[0], asked.table)
+        body = parse(msgspec.json.encode(asked.body), self.body)
+        arguments: list[Any] = [
+            asked.table if name == "id" else getattr(body, name) for name in operation.parameters
+        ]
+        if operation.body or operation.query:
+            arguments.append(body)
+        return await self.function(tables, visitor, *arguments)
+
+
+_CALLS = {
+    operation.verb: _Call.of(operation)
+    for operation in OPERATIONS.values()
+    if operation.noun == "tables"
 }
 
 
-def acts(tables: Tables) -> Callable[[Visitor, ActFrame], Awaitable[Any]]:
-    """What does it for connections. Raises `OncewardError`."""
+def acts(tables: Tables) -> Callable[[Visitor, Act], Awaitable[Any]]:
+    """A function that runs operations for connections. Raises `OncewardError`."""
 
-    async def act(visitor: Visitor, asked: ActFrame) -> Any:
-        deed = DEEDS.get(asked.do)
-        if deed is None:
-            raise BadInput(f"at tables one can {', '.join(DEEDS)}, not {asked.do[:50]!r}")
-        body = parse(msgspec.json.encode(asked.body), deed.takes)
-        return await deed.do(tables, visitor, asked.table, body)
+    async def act(visitor: Visitor, asked: Act) -> Any:
+        call = _CALLS.get(asked.do)
+        if call is None:
+            raise BadInput(
+                f"unknown operation {asked.do[:50]!r} of tables; use one of {', '.join(_CALLS)}"
+            )
+        return await call.run(tables, visitor, asked)
 
     return act

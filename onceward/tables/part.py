@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.tables import Ending, Place, Waiter
 from onceward.errors import BadInput, KeyReused
 from onceward.keys import Key
 from onceward.store.savepoint import whole
@@ -27,7 +28,6 @@ from onceward.tables.records import (
     stand_key,
 )
 from onceward.tables.table import OpenTable
-from onceward.tables.views import Ending, Place, Waiter
 from onceward.tables.waitlist import number_of
 
 

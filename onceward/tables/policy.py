@@ -1,83 +1,12 @@
 """The policy of a table: all its rules as one value, which is checked before anyone sits down."""
 
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from onceward import limits
+from onceward.api.tables import Kind, Policy
 from onceward.errors import BadInput
-
-Kind = Literal["classic", "speed", "ranked"]
-Draw = Literal["swap", "stay", "back"]
-Then = Literal["back", "leave"]
-
-
-class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The rules of a table. Times are milliseconds, and 0 turns a rule off."""
-
-    kind: Kind = "classic"
-    """Which of the usual policies this one began as; see `KINDS`."""
-    seats: tuple[str, ...] = ("X", "O")
-    """The markers. Who comes gets the first one that is free."""
-    max_wins: int = 5
-    """So many wins in a row, and the winner goes to the back, too, if anyone waits."""
-    draw: Draw = "swap"
-    """After a draw all stay and the markers move on by one, or all stay as they are, or all go
-    to the back if anyone waits."""
-    max_draws: int = 0
-    """So many draws in a row, and all go to the back if anyone waits."""
-    loser: Then = "back"
-    """Where who has lost goes, if anyone waits: to the back of the line, or away."""
-    idle: Then = "back"
-    """Where who has run out of time goes."""
-    lanes: tuple[str, ...] = ("main",)
-    """The lanes of the line, those of higher priority first. Who names none is in the last."""
-    tiers: tuple[int, ...] = ()
-    """Ratings from which on one is in the next tier. Each tier has a line of its own; those in
-    one sit with those in another when they have waited long enough."""
-    widen_ms: int = 30_000
-    """One more tier to either side for each time that one has waited so long."""
-    rated: bool = False
-    """Whether results change the ratings of those who played."""
-    ladder: str = ""
-    """Where ratings are kept, shared by all tables that name it; the name of the game if empty."""
-    rating_first: int = 1_200
-    rating_step: int = 32
-    """The most that one game changes a rating by (K in Elo's formula)."""
-    party_max: int = 1
-    """How many may come as one party, who sit down at the same time or not at all."""
-    turn_ms: int = 60_000
-    """So long one may think about a move; then the game is lost."""
-    idle_ms: int = 120_000
-    """So long one may do nothing in a game that has no turns."""
-    warn_ms: int = 15_000
-    """So long before either of them ends, one is warned."""
-    grace_ms: int = 30_000
-    """So long a seat is kept for one who has lost the connection."""
-    waiting_ms: int = 300_000
-    """Who waits and gives no sign of life for so long loses the place."""
-    ready_ms: int = 0
-    """So long everyone has to say that they are ready, before a game begins."""
-    rematch_ms: int = 0
-    """The same where those who play are the same as before."""
-    break_ms: int = 0
-    """So long the end of a game is shown, before the next one begins."""
-    bot_ms: int = 0
-    """After so long a bot takes an empty seat, if a person sits at the table."""
-    bots: tuple[str, ...] = ("bot",)
-    """Their names, the first one that is not at the table."""
-    line_max: int = limits.SEATS_LINE_MAX
-    """How many may wait."""
-    waitlist_names: bool = True
-    """Whether players see the names of those who wait, or positions only."""
-    spectators_max: int = 10_000
-    opens: bool = False
-    """Nobody sits here: as soon as enough people wait who fit, a table is opened for them."""
-    ends_empty: bool = False
-    """Whether it closes when nobody sits there any more, as those do that were opened."""
-    game_ms: int = 60_000
-    """How long a game may take, for the first estimates of a wait; then measured ones count."""
-
 
 KINDS: dict[str, dict[str, Any]] = {
     "classic": {},

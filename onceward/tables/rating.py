@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Mapping
 
 from onceward import limits
-from onceward.tables.records import Rating
+from onceward.api.tables import Rating
 
 
 def expected(mine: int, other: int) -> float:

@@ -7,16 +7,17 @@ position is found without a list. All of it stands under the table's epoch: a ta
 closed can be made again while what is left of the old one is removed.
 """
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 from zlib import crc32
 
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.tables import Phase, Policy, Role, Seat
 from onceward.errors import BadInput
 from onceward.keys import Key
 from onceward.schedule import due_partition
-from onceward.tables.policy import Policy, names_fit
+from onceward.tables.policy import names_fit
 
 TABLES: Final = "tables"
 TABLE: Final = "table"
@@ -26,34 +27,6 @@ WAIT_DUE: Final = "seats-wait"
 """… for one who waits, or watches, and may have gone …"""
 PURGE_DUE: Final = "seats-purge"
 """… and for what a closed table has left."""
-
-Phase = Literal["waiting", "ready", "playing", "closed"]
-Role = Literal["", "seated", "waiting", "watching"]
-
-
-class Seat(msgspec.Struct, omit_defaults=True):
-    """Who sits under a marker."""
-
-    user: str
-    since_ms: int
-    lane: str = ""
-    """Of its own choice, to go back to."""
-    tier: int = 0
-    wins: int = 0
-    """In a row."""
-    bot: bool = False
-    ready: bool = False
-    turn: bool = False
-    """Whether the game waits for it."""
-    due_ms: int = 0
-    """By when it has to do something; 0: it has time."""
-    warned: bool = False
-    away_ms: int = 0
-    """Until when the seat is kept while the connection is lost; 0: it is there."""
-    party: int = 0
-    """The same for those who came together."""
-    idle: int = 0
-    """How many games in a row it has lost on time, and done nothing since."""
 
 
 class Front(msgspec.Struct):
@@ -179,16 +152,6 @@ class Wait(msgspec.Struct, omit_defaults=True):
     order: int
     lane: str
     """Its name, without tier and size."""
-
-
-class Rating(msgspec.Struct, omit_defaults=True):
-    """How well someone plays."""
-
-    rating: int
-    games: int = 0
-    won: int = 0
-    drawn: int = 0
-    at_ms: int = 0
 
 
 # Where they stand.

@@ -5,19 +5,18 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from onceward import limits
+from onceward.api.tables import Ending, Rating, Reason, Seat, Table, Then
 from onceward.errors import NoSuchTable, OncewardError
 from onceward.ids import Ids
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction
 from onceward.tables import rules as seating
-from onceward.tables.policy import Then
+from onceward.tables.protocols import Board, Change, Referee
 from onceward.tables.rating import rated
 from onceward.tables.records import (
     PURGE_DUE,
     Head,
     Info,
-    Rating,
-    Seat,
     Stand,
     Wait,
     head_key,
@@ -29,7 +28,6 @@ from onceward.tables.records import (
     stand_key,
 )
 from onceward.tables.table import OpenTable
-from onceward.tables.views import Board, Change, Ending, Reason, Referee, Table
 
 _UNPLAYED = f"{limits.SEATS_UNPLAYED_MAX} games in a row were over before anyone could move"
 # With so many writes in a commit already, as when all get up from many seats and others sit down,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from onceward import limits
-from onceward.tables.policy import Policy, Then
-from onceward.tables.records import Front, Head, Lane, Seat, Wait
+from onceward.api.tables import Policy, Seat, Then
+from onceward.tables.records import Front, Head, Lane, Wait
 
 
 class Entry(NamedTuple):

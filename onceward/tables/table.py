@@ -6,17 +6,17 @@ from typing import Any
 import msgspec
 
 from onceward import limits
+from onceward.api.tables import Policy, Seat, Table, Then
 from onceward.errors import BadInput, NoSuchTable
 from onceward.store.transaction import Transaction
 from onceward.tables import rules as seating
-from onceward.tables.policy import Policy, Then
+from onceward.tables.protocols import Board, Change
 from onceward.tables.records import (
     CLOCK_DUE,
     WAIT_DUE,
     Head,
     Info,
     Lane,
-    Seat,
     Stand,
     Wait,
     clock_entry,
@@ -25,7 +25,6 @@ from onceward.tables.records import (
     stand_key,
     wait_entry,
 )
-from onceward.tables.views import Board, Change, Table
 from onceward.tables.waitlist import Waitlist, number_of
 
 

@@ -14,6 +14,7 @@ from onceward.api.operation import Operation
 from onceward.app import App
 from onceward.errors import BadInput
 from onceward.strict_json import decoder, parse_by
+from onceward.tables.operations import insist_on
 from onceward.web.auth import Access
 from onceward.web.cursors import seal, unseal
 from onceward.web.http import Request, Response
@@ -98,6 +99,8 @@ def _insist(server: "Server", caller: Access, action: Any, name: str) -> None:
         caller.insist_all()
     elif action in ("send", "work"):
         insist_on_entry(server, caller, action, name)
+    elif action == "play":
+        insist_on(caller, action, name)
     else:
         caller.insist(action, name)
 

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from onceward.api.tables import Seat
 from onceward.keys import Key
-from onceward.tables.records import Seat, head_key, stand_key, wait_key
+from onceward.tables.records import head_key, stand_key, wait_key
 from tests.tables.club import Club, new_club, problems
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from onceward.api.tables import Rating, Seat
 from onceward.engine.base import Record
 from onceward.keys import Key
 from onceward.tables import Policy
@@ -14,8 +15,6 @@ from onceward.tables.records import (
     Head,
     Info,
     Lane,
-    Rating,
-    Seat,
     Stand,
     Wait,
     block_key,

@@ -1,7 +1,8 @@
 """What connections ask for at tables: the same as over HTTP, answered in order."""
 
+from onceward.api import OPERATIONS
 from onceward.app import App
-from onceward.tables.operations import DEEDS
+from onceward.tables.operations import FUNCTIONS
 from tests.rooms.people import Badge, Person
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
@@ -111,6 +112,48 @@ async def test_a_bug_in_a_game_ends_the_connection_and_nothing_else() -> None:
         assert (await app.tables.get("t")).players == {"X": "ann"}
 
 
-def test_every_deed_has_a_body_that_may_be_empty_or_says_what_is_missing() -> None:
-    for deed in DEEDS.values():
-        deed.takes()
+@virtual
+async def test_ladders_are_parameters_of_the_body_over_connections() -> None:
+    async with Apps(shared=False).make() as app:
+        await app.tables.create("t", policy={"rated": True, "ladder": "club"})
+        for user in ("ann", "ben"):
+            await app.tables.join("t", user)
+        await app.tables.result("t", ["ann"], game=1)
+        ann = await enter(app, "ann")
+        for number, (do, body) in enumerate(
+            [
+                ("leaders", {"ladder": "club", "limit": 1}),
+                ("leaders", {}),
+                ("rating", {"ladder": "club"}),
+                ("rating", {"ladder": "club", "user": "ben"}),
+            ]
+        ):
+            ann.ask("act", n=number, do=do, body=body)
+        found = [(await ann.next("done"))["value"] for _ in range(4)]
+        assert [leader["user"] for leader in found[0]["leaders"]] == ["ann"]
+        assert found[1] == {"ladder": "tables", "leaders": []}
+        assert [(one["user"], one["rating"]["rating"]) for one in found[2:]] == [
+            ("ann", 1_216),
+            ("ben", 1_184),
+        ]
+        for do, body, code in (
+            ("rating", {"ladder": 7}, "wrong_type"),
+            ("rating", {"limit": 1}, "unknown_member"),
+            ("leaders", {"limit": 0}, "wrong_type"),
+        ):
+            ann.ask("act", n=9, do=do, body=body)
+            assert (await ann.next("failed"))["code"] == code
+
+
+def test_every_operation_of_tables_has_a_function() -> None:
+    names = {name for name, operation in OPERATIONS.items() if operation.noun == "tables"}
+    assert FUNCTIONS.keys() == names
+
+
+def test_every_body_of_tables_may_be_empty() -> None:
+    for name in FUNCTIONS:
+        operation = OPERATIONS[name]
+        assert operation.body is None or operation.body_optional
+        for type_ in (operation.body, operation.query):
+            if type_ is not None:
+                type_()

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from onceward.api.tables import Rating
 from onceward.errors import BadInput, OncewardError
-from onceward.tables.records import Rating, ladder_key, rating_key
+from onceward.tables.records import ladder_key, rating_key
 from tests.schedule.jobs import all_records
 from tests.tables.club import Club, new_club, problems
 from tests.tables.test_lifecycle import nim

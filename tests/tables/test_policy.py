@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from onceward import limits
+from onceward.api.tables import Policy
 from onceward.errors import BadInput
-from onceward.tables.policy import KINDS, Policy, admit, names_fit, policy_of
+from onceward.tables.policy import KINDS, admit, names_fit, policy_of
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "seats.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (.+?) \|", re.MULTILINE)

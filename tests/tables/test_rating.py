@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward import limits
+from onceward.api.tables import Rating
 from onceward.tables.rating import expected, rated
-from onceward.tables.records import Rating
 
 RATINGS = st.integers(500, 3_000)
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from onceward import limits
+from onceward.api.tables import Rating
 from onceward.errors import BadInput
 from onceward.tables import Ending, Table
-from onceward.tables.records import Rating, rating_key
+from onceward.tables.records import rating_key
 from tests.tables.club import Club, new_club, problems
 
 

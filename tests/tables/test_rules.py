@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from onceward.api.tables import Seat
 from onceward.tables import Policy
-from onceward.tables.records import Front, Head, Lane, Seat, Wait
+from onceward.tables.records import Front, Head, Lane, Wait
 from onceward.tables.rules import (
     Up,
     before,

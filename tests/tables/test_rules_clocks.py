@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from onceward.api.tables import Seat
 from onceward.tables import Policy
-from onceward.tables.records import Front, Head, Lane, Seat
+from onceward.tables.records import Front, Head, Lane
 from onceward.tables.rules import (
     blended_ms,
     bot_due_ms,

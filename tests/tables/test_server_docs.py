@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from onceward.tables import KINDS, Policy, Seats
-from onceward.tables.operations import DEEDS
+from onceward.tables.operations import FUNCTIONS
 from onceward.web.api.tables import ROUTES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "seats.md").read_text()
@@ -45,4 +45,4 @@ def test_the_guide_names_every_function_and_route() -> None:
     for route in ROUTES:
         path = route.path.removeprefix("/v1/tables/{id}")
         assert path in GUIDE or path.replace("/", "…/") in GUIDE, route.path
-    assert {"join", "leave", "move", "ready"} < DEEDS.keys()
+    assert {"tables.join", "tables.leave", "tables.move", "tables.ready"} < FUNCTIONS.keys()
