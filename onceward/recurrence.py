@@ -25,17 +25,15 @@ from calendar import monthrange
 from copy import copy
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
 from cronsim import CronSim, CronSimError
 
 from onceward import limits
+from onceward.api.timers import CatchUp
 from onceward.errors import BadInput
-
-CatchUp = Literal["all", "last", "none"]
-"""Of the times that were missed: each of them, the latest, or none."""
 
 _NAMED = {
     "@yearly": "0 0 1 1 *",

@@ -5,6 +5,7 @@ The package imports nothing that runs, so that clients can share it with the ser
 
 from onceward.api import (
     callers,
+    endpoints,
     jobs,
     keys,
     locks,
@@ -14,6 +15,7 @@ from onceward.api import (
     server,
     sessions,
     tables,
+    timers,
 )
 from onceward.api.operation import Operation
 
@@ -23,6 +25,8 @@ _MODULES = (
     queues,
     locks,
     tables,
+    timers,
+    endpoints,
     matches,
     server,
     keys,

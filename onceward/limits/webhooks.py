@@ -79,3 +79,6 @@ HOSTS_KNOWN_MAX = 10_000
 # When to ask again for a host that is busy, at the least and at the most.
 HOST_WAIT_S_MIN = 0.002
 HOST_WAIT_S_MAX = 1.0
+
+AGENDA_MAX = 200
+"""Timers of all callers in one page."""

@@ -53,6 +53,7 @@ class Route(NamedTuple):
             handle,
             operation.summary,
             takes=operation.body,
+            forms=operation.form,
             gives=operation.response,
             statuses=operation.statuses,
             problems=operation.errors,

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onceward import limits
+from onceward.api.retries import RetryPolicy
 from onceward.errors import (
     AlreadyEnded,
     BadInput,
@@ -36,7 +37,7 @@ from onceward.webhooks.hosts import Hosts, Slot
 from onceward.webhooks.http.addresses import Guard
 from onceward.webhooks.http.sender import Sender
 from onceward.webhooks.receivers import HostKey, Receivers, Scope
-from onceward.webhooks.retries import RetryPolicy, admit_policy, pauses_of
+from onceward.webhooks.retries import admit_policy, pauses_of
 from onceward.webhooks.timers import WEBHOOKS, Timers, Webhook, open_headers
 from onceward.work.attempt import Handler
 from onceward.work.job import Asleep, Job

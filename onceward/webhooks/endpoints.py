@@ -14,13 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from onceward import keys, limits
+from onceward.api.retries import RetryPolicy
 from onceward.errors import BadInput, NoSuchEndpoint, SecretUnreadable
 from onceward.keys import Key
 from onceward.schedule import is_whole
 from onceward.store.transaction import Transaction
 from onceward.webhooks import signing
 from onceward.webhooks.http.headers import admit_headers
-from onceward.webhooks.retries import RetryPolicy, admit_policy
+from onceward.webhooks.retries import admit_policy
 
 DEFAULT = "default"
 ENDPOINTS = "endpoint"

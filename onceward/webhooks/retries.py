@@ -7,57 +7,15 @@ decides, and what that leaves open the server.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from onceward import limits
+from onceward.api.retries import RetryPolicy
 from onceward.errors import BadInput
 
 PAUSES_S = (5.0, 30.0, 120.0, 600.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0)
 """If neither timer nor endpoint specify them: 17 hours and 42 minutes in all, so that a receiver
 that is replaced, or is down over night, misses nothing."""
 ATTEMPTS = len(PAUSES_S) + 1
-# A pause is varied by up to so much, so that calls that failed together do not return together.
-_JITTER = 0.2
 _MEMBERS = ("pauses_s", "attempts_max", "timeout_s")
-
-
-class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """When a call that failed is attempted again. Members that are None are not specified."""
-
-    pauses_ms: tuple[int, ...] | None = None
-    """The pause after each failed attempt. The last one repeats if there are more attempts."""
-    attempts_max: int | None = None
-    """How many attempts there are; 0: no limit. By default one more than there are pauses."""
-    timeout_ms: int | None = None
-    """How long an attempt may take, the connection included."""
-
-    @property
-    def attempts(self) -> int | None:
-        """How many attempts there are; 0: no limit, None: not specified."""
-        if self.attempts_max is not None or self.pauses_ms is None:
-            return self.attempts_max
-        return len(self.pauses_ms) + 1
-
-    def over(self, other: "RetryPolicy | None") -> "RetryPolicy":
-        """This policy, with what it leaves open taken from another one."""
-        if other is None:
-            return self
-        return RetryPolicy(
-            other.pauses_ms if self.pauses_ms is None else self.pauses_ms,
-            other.attempts if self.attempts is None else self.attempts,
-            other.timeout_ms if self.timeout_ms is None else self.timeout_ms,
-        )
-
-    def is_last(self, attempt: int) -> bool:
-        """Whether no attempt follows the one with this number."""
-        return bool(self.attempts) and attempt >= (self.attempts or 0)
-
-    def pause_s(self, attempt: int, fraction: float) -> float:
-        """The pause after the attempt with this number; `fraction` is random in [0, 1)."""
-        if not self.pauses_ms:
-            return limits.RETRY_PAUSE_MS_MIN / 1_000
-        pause_ms = self.pauses_ms[min(max(attempt, 1), len(self.pauses_ms)) - 1]
-        return pause_ms / 1_000 * (1 - _JITTER + 2 * _JITTER * fraction)
 
 
 def admit_policy(policy: RetryPolicy) -> None:

@@ -9,6 +9,7 @@ import pytest
 from standardwebhooks.webhooks import Webhook
 
 from onceward import limits
+from onceward.api.retries import RetryPolicy
 from onceward.app import App
 from onceward.errors import AddressRefused, BadInput, Unreachable
 from onceward.server_key import ServerKeys
@@ -16,7 +17,6 @@ from onceward.testing.clock import VirtualClock, run_virtual
 from onceward.webhooks import endpoints
 from onceward.webhooks.answers import Answer
 from onceward.webhooks.delivery import Outward
-from onceward.webhooks.retries import RetryPolicy
 from onceward.webhooks.timers import WEBHOOKS
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps

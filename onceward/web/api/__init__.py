@@ -1,7 +1,6 @@
 """The API, route by route."""
 
 from onceward.web import scripts
-from onceward.web.api import all_timers as agenda
 from onceward.web.api import (
     callers,
     endpoints,
@@ -19,7 +18,6 @@ from onceward.web.api import (
     timers,
 )
 from onceward.web.api import room_contents as rooms_inside
-from onceward.web.api import simple_timers as timers_plain
 
 ROUTES = [
     *inbox.ROUTES,
@@ -27,8 +25,6 @@ ROUTES = [
     *queues.ROUTES,
     *locks.ROUTES,
     *timers.ROUTES,
-    *timers_plain.ROUTES,
-    *agenda.ROUTES,
     *endpoints.ROUTES,
     *rooms.ROUTES,
     *rooms_inside.ROUTES,

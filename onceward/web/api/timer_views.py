@@ -1,16 +1,15 @@
 """Timers as their callers see them, with a log of attempts that a person can read."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from onceward import recurrence
+from onceward.api import timers as api
 from onceward.job_options import OPTION_NAMES
-from onceward.recurrence import CatchUp, Cron, Interval
+from onceward.recurrence import Cron, Interval
 from onceward.schedule import Job
-from onceward.webhooks.retries import RetryPolicy
 from onceward.webhooks.timers import WEBHOOKS, Call, Timer, View
 
 # How many of the times to come are told of one that repeats.
@@ -24,86 +23,11 @@ def masked(headers: dict[str, str] | UnsetType) -> dict[str, str] | UnsetType:
     return headers if headers is UNSET else dict.fromkeys(headers, _MASKED)
 
 
-class Attempt(msgspec.Struct):
-    """One attempt of a firing, and what came of it."""
-
-    attempt: int
-    at: str
-    """When it ended."""
-    at_ms: int
-    outcome: Literal["done", "failed"]
-    said: str
-    """What was answered, or why there was no answer."""
-
-
-class PauseView(msgspec.Struct):
-    """A receiver that does not answer gets one call at a time, with pauses of up to 2 s."""
-
-    until_ms: int
-    """When this node makes the next call; the past, if that is under way."""
-    failures: int
-    """How many calls in a row got no answer."""
-
-
-class Firing(msgspec.Struct, omit_defaults=True):
-    """The last time a timer has fired."""
-
-    id: str
-    """Of its job; the header webhook-id of all its attempts."""
-    number: int
-    """Which firing of its timer it is, from 1 on."""
-    fired_ms: int
-    state: str
-    """Of its job; forgotten, if it ended long ago."""
-    attempts: list[Attempt]
-    """Those that are over, the last ones."""
-    due_ms: int | UnsetType = UNSET
-    next_attempt_ms: int | UnsetType = UNSET
-    """When it is tried again, while it waits for that."""
-    pause: PauseView | UnsetType = UNSET
-    """If it waits since its receiver does not answer."""
-
-
-class TimerView(msgspec.Struct, omit_defaults=True):
-    """A timer as it is now."""
-
-    id: str
-    state: str
-    due: str
-    """When it is due, or was, as in RFC 3339."""
-    due_ms: int
-    left_ms: int
-    made_ms: int
-    fired: int
-    """How often it has fired."""
-    url: str | UnsetType = UNSET
-    endpoint: str | UnsetType = UNSET
-    queue: str | UnsetType = UNSET
-    headers: dict[str, str] | UnsetType = UNSET
-    body: Any = UNSET
-    append_id: bool | UnsetType = UNSET
-    attempts_max: int | UnsetType = UNSET
-    retry: RetryPolicy | UnsetType = UNSET
-    order_key: str | UnsetType = UNSET
-    limit_key: str | UnsetType = UNSET
-    priority: int | UnsetType = UNSET
-    every_ms: int | UnsetType = UNSET
-    cron: str | UnsetType = UNSET
-    zone: str | UnsetType = UNSET
-    catch_up: CatchUp = "all"
-    next: list[str] | UnsetType = UNSET
-    """The next times of one that repeats."""
-    last: Firing | UnsetType = UNSET
-    """What became of its last firing."""
-    caller: str | UnsetType = UNSET
-    """Whose it is, in a list of everyone's."""
-
-
-def shown(view: View, now_ms: int, viewer: str, times: int = _TIMES) -> TimerView:
+def shown(view: View, now_ms: int, viewer: str, times: int = _TIMES) -> api.Timer:
     """What a caller is shown of a timer, with so many of the times to come. Values of headers are
     for its owner."""
     timer, active = view.timer, view.timer.state == "active"
-    found = TimerView(
+    found = api.Timer(
         view.id,
         view.status,
         moment(timer.due_ms),
@@ -137,7 +61,7 @@ def moment(time_ms: int) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _show_target(found: TimerView, timer: Timer) -> None:
+def _show_target(found: api.Timer, timer: Timer) -> None:
     target = timer.spec.target
     found.body = UNSET if target.body is None else target.body
     if isinstance(target, Call):
@@ -165,11 +89,11 @@ def _times_to_come(timer: Timer, most: int) -> list[str]:
     return times
 
 
-def _last(view: View) -> Firing:
+def _last(view: View) -> api.Firing:
     timer, job = view.timer, view.job
     if job is None:
-        return Firing(timer.job, timer.fired, timer.fired_ms, "forgotten", [])
-    firing = Firing(timer.job, timer.fired, timer.fired_ms, job.state, _log(job))
+        return api.Firing(timer.job, timer.fired, timer.fired_ms, "forgotten", [])
+    firing = api.Firing(timer.job, timer.fired, timer.fired_ms, job.state, _log(job))
     due_ms = _said(job, job.body, "due_ms")
     if isinstance(due_ms, int):
         firing.due_ms = due_ms
@@ -178,15 +102,15 @@ def _last(view: View) -> Firing:
     return firing
 
 
-def _log(job: Job) -> list[Attempt]:
+def _log(job: Job) -> list[api.TimerAttempt]:
     log = [
-        Attempt(past.attempt, moment(past.ended_ms), past.ended_ms, "failed", past.reason)
+        api.TimerAttempt(past.attempt, moment(past.ended_ms), past.ended_ms, "failed", past.reason)
         for past in job.history
     ]
     if job.state == "done":
         said = _said(job, job.result, "said")
         text = said if isinstance(said, str) else ""
-        log.append(Attempt(job.attempt, moment(job.ended_ms), job.ended_ms, "done", text))
+        log.append(api.TimerAttempt(job.attempt, moment(job.ended_ms), job.ended_ms, "done", text))
     return log
 
 

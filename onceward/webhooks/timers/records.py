@@ -9,14 +9,16 @@ import msgspec
 from msgspec.structs import replace
 
 from onceward import keys, limits, recurrence
+from onceward.api.retries import RetryPolicy
+from onceward.api.timers import CatchUp
 from onceward.errors import BadInput
 from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.keys import Key
-from onceward.recurrence import CatchUp, Cron, Interval, Repeat
+from onceward.recurrence import Cron, Interval, Repeat
 from onceward.schedule import Job, admit_job, due_partition, is_whole
 from onceward.server_key import ServerKeys
 from onceward.store.values import encode
-from onceward.webhooks.retries import RetryPolicy, admit_policy
+from onceward.webhooks.retries import admit_policy
 
 TIMER_DUE = "timer"
 """The kind of its entries in due."""

@@ -5,18 +5,20 @@ from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from onceward import limits
+from onceward.api.retries import RetryPolicy
+from onceward.api.timers import CatchUp
 from onceward.callers import Caller, caller_id
 from onceward.errors import AddressRefused, AlreadyEnded, BadInput, NoSuchTimer
 from onceward.job_options import OPTION_NAMES, JobKeywords, JobOptions, job_options
 from onceward.maintenance.key_source import KeySource
-from onceward.recurrence import CatchUp, Cron, Interval, Repeat
+from onceward.recurrence import Cron, Interval, Repeat
 from onceward.schedule import is_whole, milliseconds
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import AnyTransaction, admit_tx
 from onceward.webhooks.http.addresses import Guard
 from onceward.webhooks.http.headers import admit_headers
-from onceward.webhooks.retries import RetryPolicy, read_policy
+from onceward.webhooks.retries import read_policy
 from onceward.webhooks.timers import Call, Send, Spec, Target, View, id_for
 from onceward.webhooks.timers import Timers as TimersPart
 

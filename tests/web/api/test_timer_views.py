@@ -7,11 +7,14 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from onceward.api.timers import Firing
+from onceward.api.timers import Timer as TimerView
+from onceward.api.timers import TimerAttempt as Attempt
 from onceward.job_options import PRIORITY_DEFAULT, JobOptions
 from onceward.recurrence import Cron, Interval, Repeat
 from onceward.schedule import Job
 from onceward.schedule.records import Attempt as Past
-from onceward.web.api.timer_views import Attempt, Firing, TimerView, moment
+from onceward.web.api.timer_views import moment
 from onceward.web.api.timer_views import shown as shown_to
 from onceward.webhooks.timers import WEBHOOKS, Call, Send, Spec, Timer, View
 from onceward.webhooks.timers.records import Target

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward import limits
+from onceward.api.timers import CatchUp
 from onceward.errors import AlreadyEnded, BadInput, KeyReused, NoSuchTimer
 from onceward.job_options import JobOptions
 from onceward.keys import Key
-from onceward.recurrence import CatchUp, Cron, Interval
+from onceward.recurrence import Cron, Interval
 from onceward.schedule import due_ms_of
 from onceward.store.transaction import Transaction
 from onceward.webhooks.timers import (

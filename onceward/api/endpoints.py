@@ -1,0 +1,234 @@
+"""Endpoints: receivers of webhook calls, with their secrets."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from onceward import limits
+from onceward.api.operation import Body, Operation, Query
+from onceward.api.retries import RetryPolicy
+from onceward.api.timers import ReceiverPause, Timer
+
+_OVERLAP_MS = 24 * 3_600_000
+
+
+class PutEndpoint(Body, kw_only=True):
+    """A receiver of calls."""
+
+    url: str
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    """Sent with every call, beside those of the timer."""
+    description: Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)] = ""
+    disabled: bool = False
+    """While it is disabled, calls fail at once, and can be resent later."""
+    retry: RetryPolicy | None = None
+    """The default of its calls: pauses_ms, attempts_max, timeout_ms."""
+    secret: str | None = None
+    """For a new endpoint: whsec_ and 24 to 64 bytes in base64. By default, the server generates
+    one."""
+
+
+class CreateEndpoint(PutEndpoint, kw_only=True):
+    """A new receiver of calls."""
+
+    id: str | None = None
+    """By default, the server generates one."""
+
+
+class UpdateEndpoint(Body):
+    """Changes to an endpoint; members that are not given stay."""
+
+    url: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    description: Annotated[str, Meta(max_length=limits.REASON_CHARS_MAX)] | UnsetType = UNSET
+    disabled: bool | UnsetType = UNSET
+    retry: RetryPolicy | UnsetType | None = UNSET
+
+
+class RotateSecret(Body):
+    """A new secret for signatures."""
+
+    overlap_ms: Annotated[int, Meta(ge=0, le=limits.LEASE_MS_MAX)] = _OVERLAP_MS
+    """How long calls are also signed with the previous secret."""
+    secret: str | None = None
+    """By default, the server generates one. The same secret again changes nothing."""
+
+
+class EndpointSecret(msgspec.Struct, omit_defaults=True):
+    """A secret that calls are signed with."""
+
+    secret: str
+    until_ms: int | UnsetType = UNSET
+    """When it expires, once there is a newer one."""
+
+
+class EndpointHealth(msgspec.Struct, omit_defaults=True):
+    """The outcome of the last calls."""
+
+    failing: bool
+    since: str | UnsetType = UNSET
+    since_ms: int | UnsetType = UNSET
+    """Since when; absent before the first failed call."""
+    said: str | UnsetType = UNSET
+    """The outcome of the first of them."""
+
+
+class EndpointRate(msgspec.Struct):
+    """The calls since this node started."""
+
+    calls: int
+    delivered: int
+
+
+class Endpoint(msgspec.Struct, omit_defaults=True):
+    """An endpoint."""
+
+    id: str
+    url: str
+    made_ms: int
+    disabled: bool
+    health: EndpointHealth
+    description: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    retry: RetryPolicy | UnsetType = UNSET
+    secrets: list[EndpointSecret] | UnsetType = UNSET
+    """The valid secrets, the newest first; only with the parameter `secret`."""
+    suspended: bool = False
+    """Whether calls wait, because its secrets need a server key that this server lacks."""
+    rate: EndpointRate | UnsetType = UNSET
+    """If this node has called it."""
+    pause: ReceiverPause | UnsetType = UNSET
+    """If calls of this node wait because it does not respond."""
+    caller: str | UnsetType = UNSET
+    """Its owner, in a list of all callers."""
+
+
+class CreatedEndpoint(Endpoint, kw_only=True, omit_defaults=True):
+    """A new endpoint, with its secret."""
+
+    duplicate: bool
+    """Whether it existed before; then this request has changed nothing."""
+
+
+class EndpointPage(msgspec.Struct):
+    """Endpoints in the order of their ids."""
+
+    endpoints: list[Endpoint]
+    next: str | None
+    """The cursor of the next page, for the parameter `after`."""
+
+
+class DeletedEndpoint(msgspec.Struct):
+    """An endpoint that was deleted."""
+
+    id: str
+
+
+class ShowEndpoint(Query):
+    """What to show of an endpoint."""
+
+    secret: bool = False
+    """Whether to show its secrets."""
+
+
+class FindEndpoints(Query):
+    """Which endpoints to list."""
+
+    after: str = ""
+    """The cursor of the next page."""
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+    everyone: bool = False
+    """Whether to list the endpoints of all callers."""
+
+
+_OWN = ("no_such_endpoint", "bad_name")
+_SPEC = ("bad_name", "bad_endpoint", "bad_url", "address_refused", "bad_secret")
+
+CREATE = Operation(
+    name="endpoints.create",
+    method="POST",
+    path="/v1/endpoints",
+    summary="Create an endpoint",
+    scope="endpoint:{id of the endpoint}",
+    body=CreateEndpoint,
+    response=CreatedEndpoint,
+    statuses=(202, 200),
+    errors=(*_SPEC, "key_reused"),
+)
+
+LIST = Operation(
+    name="endpoints.list",
+    method="GET",
+    path="/v1/endpoints",
+    summary="List one's endpoints, or those of all callers",
+    scope="endpoint:{each id} | operate:{each id}",
+    query=FindEndpoints,
+    response=EndpointPage,
+)
+
+GET = Operation(
+    name="endpoints.get",
+    method="GET",
+    path="/v1/endpoints/{id}",
+    summary="Show an endpoint",
+    scope="endpoint:{id}",
+    query=ShowEndpoint,
+    response=Endpoint,
+    errors=_OWN,
+)
+
+PUT = Operation(
+    name="endpoints.put",
+    method="PUT",
+    path="/v1/endpoints/{id}",
+    summary="Create or replace an endpoint, without its secrets",
+    scope="endpoint:{id}",
+    body=PutEndpoint,
+    response=Endpoint,
+    errors=_SPEC,
+)
+
+UPDATE = Operation(
+    name="endpoints.update",
+    method="PATCH",
+    path="/v1/endpoints/{id}",
+    summary="Change an endpoint",
+    scope="endpoint:{id}",
+    body=UpdateEndpoint,
+    response=Endpoint,
+    errors=("no_such_endpoint", *_SPEC),
+)
+
+DELETE = Operation(
+    name="endpoints.delete",
+    method="DELETE",
+    path="/v1/endpoints/{id}",
+    summary="Delete an endpoint",
+    scope="endpoint:{id}",
+    response=DeletedEndpoint,
+    errors=_OWN,
+)
+
+ROTATE = Operation(
+    name="endpoints.rotate",
+    method="POST",
+    path="/v1/endpoints/{id}/rotate",
+    summary="Replace the secret, with an overlap",
+    scope="endpoint:{id}",
+    body=RotateSecret,
+    response=Endpoint,
+    errors=(*_OWN, "bad_secret"),
+)
+
+TEST = Operation(
+    name="endpoints.test",
+    method="POST",
+    path="/v1/endpoints/{id}/test",
+    summary="Send a signed test call",
+    scope="endpoint:{id}",
+    headers=("Idempotency-Key",),
+    response=Timer,
+    statuses=(202,),
+    errors=(*_OWN, "bad_endpoint", "bad_key", "key_reused"),
+)

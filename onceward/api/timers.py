@@ -1,0 +1,368 @@
+"""Timers: webhook calls and jobs at a time, once or again and again."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from onceward import limits
+from onceward.api.messages import Milliseconds
+from onceward.api.operation import Body, Operation, Query
+from onceward.api.retries import RetryPolicy
+
+CatchUp = Literal["all", "last", "none"]
+"""Of the times that were missed: each of them, the latest, or none."""
+TimerState = Literal[
+    "active", "suspended", "firing", "success", "failed", "skipped", "cancelled", "ended"
+]
+Moment = Annotated[datetime, Meta(tz=True)]
+Whole = Annotated[int, Meta(ge=0)]
+SimpleStatus = Literal["ACTIVE", "SUCCESS", "FAILED", "CANCELLED"]
+
+
+class CreateTimer(Body):
+    """What happens, and when: a POST to a URL or an endpoint, or a job in a queue; at a time or
+    after a delay, once or again and again."""
+
+    id: str | None = None
+    """By default, the server generates one."""
+    key: str | None = None
+    """An idempotency key in place of an id. It can come as the header Idempotency-Key instead."""
+    url: str | None = None
+    endpoint: str | None = None
+    queue: str | None = None
+    at: Milliseconds | Moment | None = None
+    """Milliseconds since 1970, or a text as in RFC 3339. A time in the past is due at once."""
+    delay_ms: Milliseconds | None = None
+    every_ms: Milliseconds | None = None
+    cron: str | None = None
+    """Five fields, or six with the second first."""
+    zone: str | None = None
+    """The time zone of the cron expression [UTC]."""
+    catch_up: CatchUp = "all"
+    """Which of the times that passed while no server ran count."""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    body: Any = None
+    append_id: bool = False
+    """Whether the timer's id is appended to the path of the URL."""
+    attempts_max: Annotated[int, Meta(ge=0)] | None = None
+    retry: RetryPolicy | None = None
+    """When a failed call is retried: pauses_ms, attempts_max, timeout_ms."""
+    order_key: str | None = None
+    limit_key: str | None = None
+    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
+    due_ms: Milliseconds | None = None
+    """In place of `at` and `delay_ms`. So a timer can be posted as GET shows it; the members below
+    are ignored."""
+    state: Any = None
+    due: Any = None
+    left_ms: Any = None
+    made_ms: Any = None
+    fired: Any = None
+    next: Any = None
+    last: Any = None
+    duplicate: Any = None
+
+
+class TimerAttempt(msgspec.Struct):
+    """One attempt of a firing, and its outcome."""
+
+    attempt: int
+    at: str
+    """When it ended."""
+    at_ms: int
+    outcome: Literal["done", "failed"]
+    said: str
+    """The response, or the error."""
+
+
+class ReceiverPause(msgspec.Struct):
+    """A receiver that does not respond gets one call at a time, with pauses of up to 2 s."""
+
+    until_ms: int
+    """When this node makes the next call; in the past if a call is under way."""
+    failures: int
+    """The number of calls in a row without a response."""
+
+
+class Firing(msgspec.Struct, omit_defaults=True):
+    """The last firing of a timer."""
+
+    id: str
+    """The id of its job, and the header webhook-id of all its attempts."""
+    number: int
+    """The number of the firing, from 1."""
+    fired_ms: int
+    state: str
+    """The state of its job; forgotten, if it ended long ago."""
+    attempts: list[TimerAttempt]
+    """The last attempts that are over."""
+    due_ms: int | UnsetType = UNSET
+    next_attempt_ms: int | UnsetType = UNSET
+    """When it is retried, while it waits for that."""
+    pause: ReceiverPause | UnsetType = UNSET
+    """If it waits because its receiver does not respond."""
+
+
+class Timer(msgspec.Struct, omit_defaults=True):
+    """A timer."""
+
+    id: str
+    state: str
+    due: str
+    """When it is or was due, as in RFC 3339."""
+    due_ms: int
+    left_ms: int
+    made_ms: int
+    fired: int
+    """How often it has fired."""
+    url: str | UnsetType = UNSET
+    endpoint: str | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    body: Any = UNSET
+    append_id: bool | UnsetType = UNSET
+    attempts_max: int | UnsetType = UNSET
+    retry: RetryPolicy | UnsetType = UNSET
+    order_key: str | UnsetType = UNSET
+    limit_key: str | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    every_ms: int | UnsetType = UNSET
+    cron: str | UnsetType = UNSET
+    zone: str | UnsetType = UNSET
+    catch_up: CatchUp = "all"
+    next: list[str] | UnsetType = UNSET
+    """The next times of a recurring timer."""
+    last: Firing | UnsetType = UNSET
+    """Its last firing."""
+    caller: str | UnsetType = UNSET
+    """Its owner, in a list of all callers."""
+
+
+class CreatedTimer(Timer, kw_only=True, omit_defaults=True):
+    """A timer that was created."""
+
+    duplicate: bool
+    """Whether it existed before; then this request has changed nothing."""
+
+
+class MoveTimer(Body):
+    """Another time for a timer."""
+
+    at: Milliseconds | Moment | None = None
+    delay_ms: Milliseconds | None = None
+
+
+class WhoseTimer(Query):
+    """Whose timer: by default, the caller's own."""
+
+    app: bool = False
+    """A timer of the application itself."""
+    caller: str | UnsetType = UNSET
+    """A timer of another caller."""
+
+
+class FindTimers(Query):
+    """Which timers to list."""
+
+    prefix: str = ""
+    """The beginning of the ids."""
+    state: TimerState | Literal[""] = ""
+    app: bool = False
+    """Whether to list timers of the application itself."""
+    after: str = ""
+    """The cursor of the next page."""
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+
+
+class TimerPage(msgspec.Struct):
+    """Timers in the order of their ids."""
+
+    timers: list[Timer]
+    next: str | None
+    """The cursor of the next page, for the parameter `after`."""
+
+
+class DueTimersQuery(Query):
+    """How many timers to list."""
+
+    limit: Annotated[int, Meta(ge=1, le=limits.AGENDA_MAX)] = 50
+
+
+class DueTimers(msgspec.Struct):
+    """The timers that are due next, in order."""
+
+    now_ms: int
+    timers: list[Timer]
+
+
+class FindAllTimers(Query):
+    """Which timers of all callers to list."""
+
+    state: str | UnsetType = UNSET
+    text: str = ""
+    """A part of the id."""
+    after: str = ""
+    """The cursor of the next page."""
+    limit: Annotated[int, Meta(ge=1, le=limits.AGENDA_MAX)] = 50
+
+
+class AllTimersPage(msgspec.Struct):
+    """Timers by caller and id."""
+
+    now_ms: int
+    timers: list[Timer]
+    next: str | None
+    """The cursor of the next page, for the parameter `after`."""
+
+
+class PlainTimer(Body):
+    """A POST to a URL after a delay."""
+
+    hours: Whole
+    minutes: Whole
+    seconds: Whole
+    url: str
+
+
+class PlainTimerId(msgspec.Struct):
+    """A timer that was created."""
+
+    id: str
+
+
+class PlainTimerStatus(msgspec.Struct):
+    """A timer in the simple form."""
+
+    id: str
+    time_left: int
+    """In whole seconds; 0 once it is due."""
+    status: SimpleStatus
+
+
+_OWN = ("no_such_timer", "bad_name")
+_KNOWN = ("no_such_timer", "bad_name", "already_ended")
+_NEW = ("bad_timer", "bad_url", "address_refused", "bad_name", "bad_key", "key_reused")
+_SCOPE = "timer:{id} of one's own | manage:{queue} | operate:{id}"
+
+CREATE = Operation(
+    name="timers.create",
+    method="POST",
+    path="/v1/timers",
+    summary="Create a timer, once for its id or key",
+    scope="timer:{id of the timer}",
+    body=CreateTimer,
+    headers=("Idempotency-Key",),
+    response=CreatedTimer,
+    statuses=(202, 200),
+    errors=(*_NEW, "value_too_large", "no_such_endpoint"),
+)
+
+LIST = Operation(
+    name="timers.list",
+    method="GET",
+    path="/v1/timers",
+    summary="List one's timers, or the application's",
+    scope=_SCOPE,
+    query=FindTimers,
+    response=TimerPage,
+)
+
+GET = Operation(
+    name="timers.get",
+    method="GET",
+    path="/v1/timers/{id}",
+    summary="Show a timer",
+    scope=_SCOPE,
+    query=WhoseTimer,
+    response=Timer,
+    errors=_OWN,
+)
+
+MOVE = Operation(
+    name="timers.move",
+    method="PATCH",
+    path="/v1/timers/{id}",
+    summary="Move a timer to another time",
+    scope=_SCOPE,
+    query=WhoseTimer,
+    body=MoveTimer,
+    response=Timer,
+    errors=(*_KNOWN, "bad_timer"),
+)
+
+CANCEL = Operation(
+    name="timers.cancel",
+    method="DELETE",
+    path="/v1/timers/{id}",
+    summary="Cancel a timer",
+    scope=_SCOPE,
+    query=WhoseTimer,
+    response=Timer,
+    errors=_KNOWN,
+)
+
+RESEND = Operation(
+    name="timers.resend",
+    method="POST",
+    path="/v1/timers/{id}/resend",
+    summary="Resend the last firing, with the same id",
+    scope=_SCOPE,
+    query=WhoseTimer,
+    response=Timer,
+    errors=(*_OWN, "not_dead"),
+)
+
+DUE = Operation(
+    name="timers.due",
+    method="GET",
+    path="/v1/agenda",
+    summary="List the timers of all callers that are due next",
+    scope="timer:{id} of one's own | operate:{id}",
+    query=DueTimersQuery,
+    response=DueTimers,
+)
+
+LIST_ALL = Operation(
+    name="timers.list_all",
+    method="GET",
+    path="/v1/agenda/timers",
+    summary="List the timers of all callers",
+    scope="timer:{id} of one's own | operate:{id}",
+    query=FindAllTimers,
+    response=AllTimersPage,
+)
+
+CREATE_PLAIN = Operation(
+    name="plain_timers.create",
+    method="POST",
+    path="/timers",
+    summary="Create a timer in the simple form",
+    scope="timer:{id of the timer}",
+    body=PlainTimer,
+    form=True,
+    headers=("Idempotency-Key",),
+    response=PlainTimerId,
+    errors=_NEW,
+)
+
+GET_PLAIN = Operation(
+    name="plain_timers.get",
+    method="GET",
+    path="/timers/{id}",
+    summary="Show a timer in the simple form",
+    scope="timer:{id}",
+    response=PlainTimerStatus,
+    errors=_OWN,
+)
+
+CANCEL_PLAIN = Operation(
+    name="plain_timers.cancel",
+    method="DELETE",
+    path="/timers/{id}",
+    summary="Cancel a timer in the simple form",
+    scope="timer:{id}",
+    response=PlainTimerStatus,
+    errors=_KNOWN,
+)
