@@ -47,8 +47,8 @@ from onceward.maintenance.reencryption import Reencryption
 from onceward.meters import Meters
 from onceward.node import Node
 from onceward.observe.senders import Senders
-from onceward.rooms import Rooms
 from onceward.rooms.hub import Hub
+from onceward.rooms.part import Rooms
 from onceward.schedule import (
     COMPLETE_WRITES,
     Claim,

@@ -11,7 +11,8 @@ from onceward.engine.sqlite import SQLiteEngine
 from onceward.errors import TABLE
 from onceward.ids import Ids
 from onceward.job_options import JobOptions
-from onceward.rooms import Rooms, log_partition
+from onceward.rooms.part import Rooms
+from onceward.rooms.records import log_partition
 from onceward.schedule import Schedule, job_key, ready_partition, slot_of
 from onceward.store import Store
 from onceward.store.transaction import Transaction

@@ -63,9 +63,9 @@ LAYERS = (
     "tokens",  # for the back ends of users, which need nothing else of the package
     "api",  # operations as data, shared with clients
     "job_options",
-    "alarms callers quantities",
+    "alarms callers json_values quantities",
     "server_key",
-    "clock file_descriptors ids keys meters redaction strict_json",
+    "clock file_descriptors ids keys meters reasons redaction strict_json",
     "errors limits capabilities",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.
@@ -134,7 +134,7 @@ def drivers_stay_with_their_engine(tree: Tree) -> Iterator[str]:
     for path, name in _modules(tree):
         for line, target in _imports(path, tree[path]):
             allowed = DRIVERS.get(target.partition(".")[0])
-            if allowed and not _covered(name, allowed):
+            if allowed and not covered(name, allowed):
                 yield f"{path}:{line}: {target} is for {allowed} only"
 
 
@@ -192,16 +192,16 @@ def _modules(tree: Tree) -> Iterator[tuple[str, str]]:
             yield path, name.removeprefix("onceward/").replace("/", ".")
 
 
-def _covered(name: str, patterns: str) -> bool:
+def covered(name: str, patterns: str) -> bool:
     return any(f"{name}.".startswith(f"{p}.") or fnmatchcase(name, p) for p in patterns.split())
 
 
 def _place(name: str) -> tuple[int, str] | None:
     """The row of a module, counted from the top, and its unit; None if the table lacks it."""
-    if _covered(name, BESIDE):
+    if covered(name, BESIDE):
         return -1, BESIDE
     rows = [(p, row) for row, names in enumerate(LAYERS) for p in names.split() if p != "="]
-    fitting = [(p, row) for p, row in rows if _covered(name, p)]
+    fitting = [(p, row) for p, row in rows if covered(name, p)]
     if not fitting:
         return None
     pattern, row = max(fitting, key=lambda fit: len(fit[0]))
@@ -244,7 +244,7 @@ def _each_import(path: str, text: str) -> Iterator[tuple[int, str]]:
 
 def _used_elsewhere(tree: Tree, patterns: Iterable[str], allowed: str, why: str) -> Iterator[str]:
     for path, name in _modules(tree):
-        if _covered(name, allowed):
+        if covered(name, allowed):
             continue
         for line, used in _used(path, tree[path]):
             if any(fnmatchcase(used, pattern) for pattern in patterns):

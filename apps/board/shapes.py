@@ -9,7 +9,7 @@ it while another writes on it, and both count.
 
 from apps.board import limits
 from onceward.limits import ROOM_KEY_BYTES_MAX
-from onceward.rooms import Schemas
+from onceward.rooms.schemas import Schemas
 
 COLOURS = ("lemon", "peach", "rose", "lilac", "sky", "mint")
 

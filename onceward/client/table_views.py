@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from onceward.tables import Leader, Place, Waiter
-from onceward.tables import Seat as TableSeat
+from onceward.api.tables import Leader, Place, Waiter
+from onceward.api.tables import Seat as TableSeat
 
 __all__ = [
     "Ended",

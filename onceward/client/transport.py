@@ -14,8 +14,8 @@ import msgspec
 from onceward.clock import Clock
 from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
 from onceward.ids import Ids
+from onceward.json_values import encode
 from onceward.quantities import milliseconds
-from onceward.store.values import encode
 
 T = TypeVar("T")
 

@@ -10,8 +10,7 @@ from onceward.client.transport import AWAY_S_MAX
 from onceward.client.views import Claim
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken, Unavailable
 from onceward.quantities import milliseconds
-from onceward.schedule.records import reason_text
-from onceward.work.outcome import reason_of
+from onceward.reasons import reason_of, reason_text
 
 if TYPE_CHECKING:
     from onceward.client.client import Client

@@ -27,6 +27,7 @@ from onceward.errors import (
     OutcomeUnknown,
     Unavailable,
 )
+from onceward.json_values import decode
 from onceward.locks import (
     Head,
     LockTable,
@@ -42,7 +43,6 @@ from onceward.schedule.wakeup import Wakeup
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
-from onceward.store.values import decode
 
 
 class Locks:

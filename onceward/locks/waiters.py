@@ -6,6 +6,7 @@ from typing import Final
 from onceward import keys, limits
 from onceward.errors import OncewardError
 from onceward.ids import Ids
+from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.locks.records import (
     GRANT_DUE,
@@ -25,7 +26,6 @@ from onceward.locks.records import (
 )
 from onceward.schedule import due_partition
 from onceward.store.transaction import Row, Transaction
-from onceward.store.values import decode
 
 REST_WRITES: Final = 2
 """The entry for those who do not fit into a commit, and the look at the first of them."""

@@ -16,10 +16,10 @@ import msgspec
 from onceward import keys, limits
 from onceward.engine.base import Record
 from onceward.errors import OncewardError
+from onceward.json_values import decode
 from onceward.rooms.records import ROOMS
 from onceward.schedule import job_partition
 from onceward.store import Store
-from onceward.store.values import decode
 from onceward.webhooks.endpoints import ENDPOINTS, Endpoint
 from onceward.webhooks.timers import timer_partition
 from onceward.webhooks.timers.records import State

@@ -14,9 +14,9 @@ from onceward import limits
 from onceward.engine.base import Record
 from onceward.errors import OncewardError
 from onceward.job_options import NO_OPTIONS, JobOptions
+from onceward.json_values import decode
 from onceward.schedule import Dedupe, job_partition
 from onceward.store import Store
-from onceward.store.values import decode
 
 _JOB = "#job"
 

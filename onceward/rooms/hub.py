@@ -15,6 +15,7 @@ from typing import Any
 from onceward import limits
 from onceward.engine.base import Delete, Incarnation, Put, Watch
 from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, Unavailable
+from onceward.json_values import decode
 from onceward.rooms import frames
 from onceward.rooms.batches import RoomBatches
 from onceward.rooms.frames import Join
@@ -28,7 +29,6 @@ from onceward.rooms.session import Session, Visitor
 from onceward.rooms.wire import Wire
 from onceward.schedule.placement import Placement
 from onceward.store import Store
-from onceward.store.values import decode
 
 logger = logging.getLogger("onceward.rooms")
 

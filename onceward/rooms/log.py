@@ -10,11 +10,11 @@ import msgspec
 
 from onceward import keys, limits
 from onceward.errors import OncewardError, TooLarge
+from onceward.json_values import decode
 from onceward.rooms.records import Head, Info, head_key, log_partition, snapshot_partition
 from onceward.rooms.room import Entry, Piece, Room
 from onceward.rooms.schemas import Shapes
 from onceward.store.transaction import Transaction
-from onceward.store.values import decode
 
 # With so many other writes in a commit, a snapshot waits for the next one.
 _BUSY_WRITES = 10

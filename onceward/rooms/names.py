@@ -8,10 +8,10 @@ import msgspec
 
 from onceward import keys, limits
 from onceward.errors import BadInput, TooLarge
+from onceward.json_values import encode
 from onceward.rooms import changes as op
 from onceward.rooms import positions
 from onceward.rooms.changes import Operation
-from onceward.store.values import encode
 
 TABLE_ROOMS: Final = "table:"
 """How the ids of rooms begin that show tables: nobody writes there but the tables."""

@@ -14,11 +14,11 @@ import msgspec
 
 from onceward import limits
 from onceward.errors import PASSING, SecretUnreadable, Unavailable
+from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.schedule.placement import Placement, Slot, slot_key
 from onceward.store import Store
 from onceward.store.transaction import Transaction
-from onceward.store.values import decode
 
 HUBS = "hub"
 

@@ -10,6 +10,7 @@ import msgspec
 from onceward import keys, limits
 from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom, OncewardError
 from onceward.ids import Ids
+from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.rooms.changes import Operation
 from onceward.rooms.edits import Edits
@@ -43,7 +44,6 @@ from onceward.rooms.state import State, same
 from onceward.schedule import due_partition
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
-from onceward.store.values import decode
 
 T = TypeVar("T")
 

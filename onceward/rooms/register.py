@@ -1,9 +1,11 @@
 """What rooms declare: their records, and due entries of deleted rooms."""
 
 from onceward.parts import Due, Kind, Part
-from onceward.rooms import PURGE_WRITES, ROOM_DUE, Entry, Head, Info, Listed, Piece, Rooms
 from onceward.rooms.invariants import RULES
 from onceward.rooms.owners import Address
+from onceward.rooms.part import Rooms
+from onceward.rooms.records import PURGE_WRITES, ROOM_DUE, Head, Info, Listed
+from onceward.rooms.room import Entry, Piece
 
 PART = Part(
     kinds=(

@@ -23,10 +23,10 @@ import msgspec
 
 from onceward import limits
 from onceward.errors import PASSING, OncewardError
+from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.store import Store
 from onceward.store.transaction import Transaction
-from onceward.store.values import decode
 
 NODES = "node"
 SLOTS = "slot"

@@ -11,9 +11,9 @@ from onceward import keys, limits
 from onceward.errors import BadInput, NoSuchJob, TooLarge
 from onceward.ids import LENGTH
 from onceward.job_options import NO_OPTIONS, JobOptions, admit_options
+from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.quantities import is_whole
-from onceward.store.values import encode
 
 T = TypeVar("T")
 
@@ -336,12 +336,6 @@ def admit_time(time_ms: int) -> None:
 def admit_reason(reason: Any) -> None:
     if not isinstance(reason, str):
         raise BadInput(f"a reason is text, not {type(reason).__name__}")
-
-
-def reason_text(reason: str) -> str:
-    """A reason as it is kept: cut to its limit, and without what no record can hold."""
-    text = reason[: limits.REASON_CHARS_MAX].encode(errors="backslashreplace")
-    return text[: limits.REASON_BYTES_MAX].decode(errors="ignore")
 
 
 def latest(history: list[Attempt]) -> list[Attempt]:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from onceward import keys, limits
 from onceward.engine.base import Delete, Put, Record
 from onceward.errors import OncewardError, Unavailable
+from onceward.json_values import decode
 from onceward.schedule import DEFAULT, SETTINGS, QueueSettings
 from onceward.store import Store
-from onceward.store.values import decode
 
 
 class SettingsCache:

@@ -13,6 +13,8 @@ from onceward import keys, limits
 from onceward.errors import NoSuchJob, OncewardError
 from onceward.ids import Ids
 from onceward.job_options import NO_OPTIONS, JobOptions
+from onceward.json_values import encode
+from onceward.reasons import reason_text
 from onceward.schedule.quota import give_permit_back
 from onceward.schedule.records import (
     JOB_DUE,
@@ -34,7 +36,6 @@ from onceward.schedule.records import (
     order_head_key,
     permit_partition,
     ready_partition,
-    reason_text,
     slot_of,
     steps_key,
 )
@@ -48,7 +49,6 @@ from onceward.schedule.waiting import (
     unpark,
 )
 from onceward.store.transaction import Transaction
-from onceward.store.values import encode
 
 
 class Taker(Protocol):

@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 from onceward.errors import AlreadyEnded, NoSuchJob, NotDead, OncewardError, StaleToken
 from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.keys import Key
+from onceward.reasons import reason_text
 from onceward.schedule.quota import take_permit
 from onceward.schedule.records import (
     LEASE_DUE,
@@ -23,7 +24,6 @@ from onceward.schedule.records import (
     job_key,
     lease_key,
     order_head_key,
-    reason_text,
     slot_of,
     steps_key,
 )

@@ -8,9 +8,9 @@ import msgspec
 from onceward.engine.base import Record
 from onceward.engine.invariants import Lookup
 from onceward.errors import CannotOpen
+from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.store.transaction import Transaction
-from onceward.store.values import decode
 
 FORMAT = 1
 """Increase it with every change after which older records are misread."""

@@ -37,12 +37,12 @@ from onceward.errors import (
     Unavailable,
 )
 from onceward.ids import Ids
+from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.meters import Meters
 from onceward.server_key import ServerKeys
 from onceward.store.cache import Heads
 from onceward.store.transaction import Transaction
-from onceward.store.values import decode
 
 T = TypeVar("T")
 

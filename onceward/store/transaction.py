@@ -18,10 +18,10 @@ from onceward.engine.base import (
     admit_scan,
 )
 from onceward.errors import BadInput, OncewardError
+from onceward.json_values import decode, encode
 from onceward.keys import Key, after, shown_key
 from onceward.server_key import ServerKeys
 from onceward.store.cache import Heads
-from onceward.store.values import decode, encode
 
 T = TypeVar("T")
 

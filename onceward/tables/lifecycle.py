@@ -8,11 +8,11 @@ import msgspec
 from onceward import keys, limits
 from onceward.api.tables import Leader, Policy, Rating, Reason, Table, Then
 from onceward.errors import BadInput, NoSuchTable
+from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.store.savepoint import whole
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
-from onceward.store.values import encode
 from onceward.tables import rules as seating
 from onceward.tables.policy import admit, names_fit, policy_of
 from onceward.tables.records import (

@@ -1,9 +1,9 @@
 """The live view of a table is a room, which only the commits of the table write."""
 
 from onceward.errors import NoSuchRoom
-from onceward.rooms import Rooms
 from onceward.rooms import changes as op
 from onceward.rooms.names import TABLE_ROOMS
+from onceward.rooms.part import Rooms
 from onceward.store.transaction import Transaction
 from onceward.tables import Change
 

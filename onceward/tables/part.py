@@ -9,11 +9,11 @@ import msgspec
 from onceward import keys, limits
 from onceward.api.tables import Ending, Place, Waiter
 from onceward.errors import BadInput, KeyReused
+from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.store.savepoint import whole
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction, joins
-from onceward.store.values import encode
 from onceward.tables import rules as seating
 from onceward.tables.lifecycle import Lifecycle
 from onceward.tables.policy import names_fit

@@ -3,7 +3,7 @@
 from typing import Any
 
 from onceward.parts import Due, Kind, Part
-from onceward.rooms import Rooms
+from onceward.rooms.part import Rooms
 from onceward.tables import (
     CLOCK_DUE,
     CLOCK_WRITES,

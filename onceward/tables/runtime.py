@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from onceward.node import Node
-from onceward.rooms import Rooms
 from onceward.rooms.hub import Hub
+from onceward.rooms.part import Rooms
 from onceward.tables import Referee, Seats
 from onceward.tables.games import Game, Matches
 from onceward.tables.games.server import Games

@@ -26,9 +26,9 @@ from onceward.errors import (
     SecretUnreadable,
     Unreachable,
 )
+from onceward.json_values import encode
 from onceward.store import Store
 from onceward.store.transaction import Transaction
-from onceward.store.values import encode
 from onceward.webhooks import answers, endpoints, retries, signing, suspensions
 from onceward.webhooks.answers import Answer, Outcome, Verdict
 from onceward.webhooks.endpoints import Endpoint

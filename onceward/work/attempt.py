@@ -29,6 +29,7 @@ from onceward.errors import (
     StaleToken,
 )
 from onceward.keys import shown_key
+from onceward.reasons import leaves, reason_of
 from onceward.schedule import (
     COMPLETE_ORDERED_WRITES,
     COMPLETE_WRITES,
@@ -45,7 +46,7 @@ from onceward.work.effects import effects_of
 from onceward.work.intake import Intake
 from onceward.work.job import Asleep, Job, later_ms
 from onceward.work.lease import Lease
-from onceward.work.outcome import failures_of, leaves, principal, reason_of, results_of
+from onceward.work.outcome import failures_of, principal, results_of
 from onceward.work.steps import Step, Steps
 
 logger = logging.getLogger("onceward")

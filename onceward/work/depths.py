@@ -14,11 +14,11 @@ import msgspec
 from onceward import keys, limits
 from onceward.engine.base import Delete, Put
 from onceward.errors import OncewardError, QueueFull
+from onceward.json_values import decode
 from onceward.schedule import job_partition
 from onceward.schedule.settings_cache import SettingsCache
 from onceward.store import Store
 from onceward.store.transaction import Transaction
-from onceward.store.values import decode
 
 _UNFINISHED = {"waiting", "due", "parked", "ready", "leased"}
 

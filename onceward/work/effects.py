@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from onceward import keys, limits
+from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.schedule import Effect
-from onceward.store.values import encode
 
 # Records that belong to what is told already, or by which nobody would find anything.
 _BESIDE = {

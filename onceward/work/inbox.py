@@ -17,6 +17,7 @@ from onceward import keys, limits
 from onceward.api.queues import QueueSettings
 from onceward.errors import BadInput, KeyReused
 from onceward.job_options import NO_OPTIONS, JobOptions
+from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.schedule import (
     Accepted,
@@ -28,7 +29,6 @@ from onceward.schedule import (
 )
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
-from onceward.store.values import encode
 
 # How many writes of a commit `accept` takes at the most: the dedupe record, the job, its
 # entry, the head of its order key and the gate of its limit key.

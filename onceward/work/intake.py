@@ -7,12 +7,12 @@ from typing import Any
 from onceward import limits
 from onceward.errors import BadInput, OncewardError, QueueFull
 from onceward.job_options import NO_OPTIONS
+from onceward.json_values import encode
 from onceward.observe.senders import Senders
 from onceward.schedule import admit_queue
 from onceward.store import Store
 from onceward.store.sharing import SharedCommits
 from onceward.store.transaction import Transaction
-from onceward.store.values import encode
 from onceward.work.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox, Receipt
 from onceward.work.job import AcceptArguments, accept_arguments
 

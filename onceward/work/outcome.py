@@ -1,12 +1,10 @@
 """The outcome of a handler's run: for which of its jobs it has failed, and why."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from onceward.errors import BadInput, InDoubt, OncewardError
+from onceward.errors import BadInput, InDoubt
+from onceward.reasons import leaves
 from onceward.work.job import Asleep, Job
-
-_ODD = "backslashreplace"
 
 
 def failures_of(jobs: list[Job], error: BaseException | None) -> dict[str, BaseException]:
@@ -43,14 +41,6 @@ def results_of(
     return {**{job.id: error for job in jobs}, **failures}, [None] * len(jobs)
 
 
-def leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for part in error.exceptions:
-            yield from leaves(part)
-    else:
-        yield error
-
-
 def principal(error: BaseException) -> BaseException:
     """What counts of several errors: doubt first, then failures, and sleep last."""
     all_ = list(leaves(error))
@@ -61,17 +51,3 @@ def principal(error: BaseException) -> BaseException:
     if len(errors) > 1:
         return error
     return errors[0] if errors else all_[0]
-
-
-def reason_of(error: BaseException) -> str:
-    """What an error says, as text that can be stored and written anywhere."""
-    return "; ".join(_says(leaf) for leaf in leaves(error)).encode(errors=_ODD).decode()
-
-
-def _says(error: BaseException) -> str:
-    if isinstance(error, OncewardError):
-        return error.message
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:
-        return f"{type(error).__name__}, which does not say more"

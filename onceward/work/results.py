@@ -7,10 +7,10 @@ import msgspec
 from onceward import limits
 from onceward.engine.base import Delete, Put, Record
 from onceward.errors import OncewardError, Unavailable
+from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.schedule import Job, Schedule, admit_id, job_key
 from onceward.store import Store
-from onceward.store.values import decode
 
 ENDED = ("done", "dead", "doubt", "cancelled")
 

@@ -13,10 +13,11 @@ from onceward import limits
 from onceward.engine.base import Record
 from onceward.engine.invariants import Rule
 from onceward.errors import BadInput, NotDead
+from onceward.json_values import decode, encode
+from onceward.reasons import reason_text
 from onceward.schedule import Schedule, job_key, steps_key
-from onceward.schedule.records import Settlement, latest_settled, reason_text
+from onceward.schedule.records import Settlement, latest_settled
 from onceward.store.transaction import Transaction
-from onceward.store.values import decode, encode
 
 _RESULT = ("steps", "result")
 

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from onceward.engine.memory import Memory, MemoryEngine
-from onceward.rooms import Entry, Room, Rooms
+from onceward.rooms.part import Rooms
+from onceward.rooms.room import Entry, Room
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from tests.quick import QuickClock

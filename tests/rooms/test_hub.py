@@ -10,9 +10,11 @@ import pytest
 from onceward import limits
 from onceward.alarms import DAMAGED_RECORDS
 from onceward.errors import BadInput, Unavailable
-from onceward.rooms import Room, Schemas, Shapes, log_partition
 from onceward.rooms.live import LiveRoom
 from onceward.rooms.loaded import LoadedRoom
+from onceward.rooms.records import log_partition
+from onceward.rooms.room import Room
+from onceward.rooms.schemas import Schemas, Shapes
 from onceward.store.transaction import Transaction
 from tests.rooms.people import Badge, House, Person, map_set, open_house
 

@@ -8,8 +8,8 @@ import pytest
 from onceward.engine.base import Incarnation
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import Unavailable
-from onceward.rooms import Rooms
 from onceward.rooms.loaded import LoadedRoom
+from onceward.rooms.part import Rooms
 from onceward.store import Store
 from tests.rooms.people import House, map_set, open_house
 

@@ -10,9 +10,9 @@ from onceward import keys, limits
 from onceward.engine.base import Record
 from onceward.errors import OncewardError
 from onceward.keys import Key
-from onceward.rooms import Rooms
 from onceward.rooms import changes as op
 from onceward.rooms.invariants import RULES
+from onceward.rooms.part import Rooms
 from onceward.rooms.records import head_key, info_key, listed_key
 from onceward.rooms.room import Entry
 from onceward.store.transaction import Transaction

@@ -8,8 +8,9 @@ import pytest
 from onceward import engine as engines
 from onceward import limits
 from onceward.engine.base import Engine
-from onceward.rooms import Room, Rooms
 from onceward.rooms import changes as op
+from onceward.rooms.part import Rooms
+from onceward.rooms.room import Room
 from onceward.store import Store
 
 

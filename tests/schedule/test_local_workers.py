@@ -9,10 +9,10 @@ import pytest
 
 from onceward import limits
 from onceward.engine.base import Put
+from onceward.json_values import decode
 from onceward.schedule import job_key
 from onceward.schedule.claiming import CLAIMS_AT_ONCE
 from onceward.store.transaction import Transaction
-from onceward.store.values import decode
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
 

@@ -29,7 +29,6 @@ from onceward.schedule.records import (
     admit_time,
     admit_worker,
     latest,
-    reason_text,
     slot_of,
 )
 
@@ -229,28 +228,6 @@ def test_a_body_has_a_bounded_number_of_bytes_as_json() -> None:
 @pytest.mark.parametrize("body", [float("nan"), [float("inf")], object()])
 def test_a_body_that_json_cannot_say_is_refused(body: Any) -> None:
     refused(r"the value for \('q', 'body'\)", "bad_value", admit_job, "q", body)
-
-
-@pytest.mark.parametrize(
-    ("reason", "kept"),
-    [
-        ("", ""),
-        ("it broke", "it broke"),
-        ("x" * 2_001, "x" * 2_000),
-        ("é" * 1_501, "é" * 1_500),
-        ("x" + "é" * 1_501, "x" + "é" * 1_499),  # never half a character
-        ("a\ud800b", "a\\ud800b"),
-    ],
-)
-def test_a_reason_is_kept_as_far_as_a_record_can_hold_it(reason: str, kept: str) -> None:
-    assert reason_text(reason) == kept
-
-
-@given(st.text(st.characters(codec=None), max_size=3_000))
-def test_any_reason_can_be_kept(reason: str) -> None:
-    kept = reason_text(reason)
-    assert len(kept.encode()) <= limits.REASON_BYTES_MAX
-    assert reason_text(kept) == kept
 
 
 def failed(number: int, size_bytes: int = 0) -> Attempt:

@@ -9,7 +9,7 @@ from onceward import cli, limits
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput, TooLarge
 from onceward.keys import kind_of
-from onceward.rooms import Rooms
+from onceward.rooms.part import Rooms
 from onceward.store.transaction import Row, Transaction
 from onceward.store.user_records import PARTITION_BYTES_MAX, UserTransaction, admit_tx
 from onceward.tables import Seats

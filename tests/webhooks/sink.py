@@ -13,9 +13,9 @@ from onceward import engine as engines
 from onceward import limits
 from onceward.clock import Clock
 from onceward.engine.base import Put
+from onceward.json_values import encode
 from onceward.schedule import Schedule
 from onceward.store import Store
-from onceward.store.values import encode
 from onceward.webhooks.timers import TIMER_DUE, Call, Spec, Timers
 from onceward.webhooks.timers.records import Timer, mark_of, timer_entry, timer_key
 from tests.server_process import ROOT, environment

@@ -8,9 +8,9 @@ from onceward.app import App
 from onceward.engine.base import Engine, Put, Write
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.ids import Ids
+from onceward.json_values import decode
 from onceward.keys import USER, Key, shown_key, user_key
 from onceward.store import Store
-from onceward.store.values import decode
 from onceward.testing.clock import Process, VirtualClock, VirtualLoop
 from tests.schedule.cluster import TestEngine
 from tests.schedule.jobs import all_records, problems

@@ -6,8 +6,9 @@ from typing import Any, cast
 import pytest
 
 from onceward.errors import BadInput, Fail, InDoubt
+from onceward.reasons import leaves, reason_of
 from onceward.work.job import Asleep, Job
-from onceward.work.outcome import failures_of, leaves, principal, reason_of, results_of
+from onceward.work.outcome import failures_of, principal, results_of
 
 ASLEEP = Asleep("sleep 1", 5)
 DOUBT = InDoubt("who knows")
@@ -84,13 +85,3 @@ def test_other_results_are_a_failure_of_all_that_have_not_failed_before(results:
     assert isinstance(failures["b"], BadInput)
     assert "2 jobs" in failures["b"].message
     assert each == [None, None]
-
-
-class Mute(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("not this either")
-
-
-def test_every_error_says_something_that_can_be_stored() -> None:
-    assert reason_of(Mute()) == "Mute, which does not say more"
-    assert reason_of(ValueError("a\ud800b")) == "ValueError: a\\ud800b"

@@ -21,7 +21,7 @@ from onceward.api.matches import (
     Outcome,
 )
 from onceward.errors import BadInput
-from onceward.store.values import encode
+from onceward.json_values import encode
 from onceward.tables.games.rules import Rules
 
 

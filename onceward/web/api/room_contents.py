@@ -8,11 +8,13 @@ from msgspec import Meta
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.rooms import Item, Rooms, Schemas
 from onceward.rooms.changes import Operation
+from onceward.rooms.edits import Item
 from onceward.rooms.frames import Said
 from onceward.rooms.live import admit_said
 from onceward.rooms.names import admit_name
+from onceward.rooms.part import Rooms
+from onceward.rooms.schemas import Schemas
 from onceward.store.transaction import Transaction
 from onceward.web.api.rooms import known
 from onceward.web.bodies import parse

@@ -7,10 +7,12 @@ from msgspec import Meta
 
 from onceward import limits
 from onceward.errors import BadInput
-from onceward.rooms import Entry, Found, Info, Room, Schemas
 from onceward.rooms.frames import Member
 from onceward.rooms.names import admit_room
-from onceward.rooms.records import Head
+from onceward.rooms.part import Found
+from onceward.rooms.records import Head, Info
+from onceward.rooms.room import Entry, Room
+from onceward.rooms.schemas import Schemas
 from onceward.rooms.session import RoomAction, allowed, insist
 from onceward.store.transaction import Transaction
 from onceward.web.auth import Access

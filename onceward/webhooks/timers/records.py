@@ -13,11 +13,11 @@ from onceward.api.retries import RetryPolicy
 from onceward.api.timers import CatchUp
 from onceward.errors import BadInput
 from onceward.job_options import NO_OPTIONS, JobOptions
+from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.recurrence import Cron, Interval, Repeat
 from onceward.schedule import Job, admit_job, due_partition, is_whole
 from onceward.server_key import ServerKeys
-from onceward.store.values import encode
 from onceward.webhooks.retries import admit_policy
 
 TIMER_DUE = "timer"

@@ -12,9 +12,9 @@ from onceward.app import App
 from onceward.engine.base import Engine
 from onceward.engine.memory import Memory, MemoryEngine
 from onceward.ids import Ids
+from onceward.json_values import decode
 from onceward.keys import USER, shown_key
 from onceward.store import Store
-from onceward.store.values import decode
 from onceward.testing import Fault, FaultEngine, VirtualClock, VirtualLoop, run_virtual
 from tests.apps.rps.carrier import NUMBERS, Carrier
 from tests.schedule.jobs import all_records, problems

@@ -4,7 +4,6 @@ from typing import Any
 
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.room import Room
-from onceward.rooms import Schemas, Shapes
 from onceward.rooms.frames import (
     Join,
     Joined,
@@ -14,6 +13,7 @@ from onceward.rooms.frames import (
     encode,
     read_server,
 )
+from onceward.rooms.schemas import Schemas, Shapes
 from tests.client.rooms.world import Link, Server
 
 

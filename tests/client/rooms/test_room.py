@@ -8,7 +8,6 @@ import pytest
 from onceward import limits
 from onceward.client.rooms.replica import Who
 from onceward.errors import BadInput, OncewardError
-from onceward.rooms import Schemas
 from onceward.rooms import changes as op
 from onceward.rooms.frames import (
     Ack,
@@ -20,6 +19,7 @@ from onceward.rooms.frames import (
     encode,
     read_client,
 )
+from onceward.rooms.schemas import Schemas
 from tests.client.rooms.guests import Guest, guests, joined, live, pump
 from tests.client.rooms.world import Server
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from onceward import limits
 from onceward.client.rooms.room import Room
 from onceward.errors import BadInput
-from onceward.rooms import Schemas
 from onceward.rooms import changes as op
+from onceward.rooms.schemas import Schemas
 from tests.client.rooms.guests import Guest, guests, pump
 from tests.rooms.making import STEPS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onceward.engine.base import Engine, Record
 from onceward.engine.sqlite import SQLiteEngine
-from onceward.store.values import decode
+from onceward.json_values import decode
 from tests.engine.sqlite.child import CALLERS, KEPT, counter, kept
 
 ROOT = Path(__file__).parents[3]

@@ -4,10 +4,10 @@ import random
 from typing import Any
 
 from onceward.engine.base import Put
+from onceward.json_values import decode
 from onceward.keys import Key
 from onceward.store.store import Commit
 from onceward.store.transaction import Transaction
-from onceward.store.values import decode
 from onceward.testing.simulation.core.reading import find
 from onceward.testing.simulation.history import (
     NEVER_NS,

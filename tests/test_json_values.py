@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward.errors import BadInput, OncewardError
-from onceward.store.values import decode, encode
+from onceward.json_values import decode, encode
 
 A = ("p", "a")
 

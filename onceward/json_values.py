@@ -1,4 +1,4 @@
-"""Values: what records hold, to JSON and back."""
+"""Values of records and requests: to JSON and back."""
 
 import math
 from functools import cache
