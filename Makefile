@@ -84,6 +84,9 @@ bundle: ## build onceward/web/js from clients/js with esbuild
 	@scripts/npm.sh
 	@node scripts/bundle.mjs
 
+walk: $(DEV) ## how many files and functions one request runs (docs/internals.md)
+	@$(PY) -m scripts.walk
+
 size: $(DEV) ## how many bytes a page loads for the client for browsers
 	@$(PY) scripts/size.py
 

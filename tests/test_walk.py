@@ -1,0 +1,32 @@
+"""The code that one request runs stays short enough to read."""
+
+import pytest
+
+from scripts.walk import Walk, measure
+
+# The most functions and switches between files.
+GOALS = {"message": (160, 200), "HTTP accept": (190, 220)}
+
+
+@pytest.fixture(scope="module")
+def walks() -> dict[str, Walk]:
+    return measure()
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_a_request_runs_no_more_code_than_a_reader_can_follow(
+    walks: dict[str, Walk], name: str
+) -> None:
+    walk = walks[name]
+    functions, switches = GOALS[name]
+    assert 20 < walk.functions <= functions
+    assert 10 < walk.files < walk.switches <= switches
+
+
+def test_a_walk_goes_from_the_call_to_the_commit(walks: dict[str, Walk]) -> None:
+    message, accept = walks["message"].lines(), walks["HTTP accept"].lines()
+    assert message[0] == "app.py:App.accept"
+    assert sum(line.endswith("SQLiteEngine.commit") for line in message) >= 2
+    assert accept[0] == "web/protocol.py:Protocol.get_buffer"
+    assert "app.py:App.accept" in accept
+    assert any(line.endswith("SQLiteEngine.commit") for line in accept)
