@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from onceward.api import room_changes as op
 from onceward.app import App
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput, NoSuchJob, OncewardError, Unavailable
 from onceward.keys import Key, kind_of
 from onceward.recurrence import Interval
-from onceward.rooms import changes as op
 from onceward.store.transaction import Transaction
 from onceward.tables import Policy
 from onceward.webhooks import endpoints

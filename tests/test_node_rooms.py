@@ -2,10 +2,10 @@
 
 import asyncio
 
+from onceward.api import room_changes as op
 from onceward.engine.base import Delete, Put
 from onceward.engine.memory import MemoryEngine
 from onceward.node import Node
-from onceward.rooms import changes as op
 from onceward.rooms.part import Rooms
 from onceward.store import Store
 from onceward.store.transaction import Transaction

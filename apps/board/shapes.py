@@ -8,8 +8,8 @@ it while another writes on it, and both count.
 """
 
 from apps.board import limits
+from onceward.api.rooms import Schemas
 from onceward.limits import ROOM_KEY_BYTES_MAX
-from onceward.rooms.schemas import Schemas
 
 COLOURS = ("lemon", "peach", "rose", "lilac", "sky", "mint")
 

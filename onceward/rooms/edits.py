@@ -7,15 +7,16 @@ one of them.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from onceward import limits
+from onceward.api import room_changes as op
+from onceward.api.room_changes import RoomOperation
+from onceward.api.rooms import Item
 from onceward.errors import BadInput
 from onceward.ids import Ids
-from onceward.rooms import changes as op
-from onceward.rooms.changes import Operation
 from onceward.rooms.names import admit_name, admit_text
 from onceward.rooms.room import Entry
 from onceward.rooms.state import State
@@ -23,13 +24,6 @@ from onceward.store.transaction import Transaction
 from onceward.store.user_records import joins
 
 T = TypeVar("T")
-
-
-class Item(NamedTuple):
-    """An item of a list."""
-
-    id: str
-    value: Any
 
 
 class Edits(ABC):
@@ -44,7 +38,7 @@ class Edits(ABC):
         self,
         tx: Transaction,
         id_: str,
-        ops: Sequence[Operation],
+        ops: Sequence[RoomOperation],
         *,
         by: str = "",
         client: str = "",

@@ -27,8 +27,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from onceward import limits
+from onceward.api.room_changes import RoomOperation
+from onceward.api.rooms import RoomMember
 from onceward.errors import TABLE, BadInput, TooLarge
-from onceward.rooms.changes import Operation
 from onceward.strict_json import decoder, parse_by
 
 PROTOCOL: Final = "onceward.rooms.1"
@@ -41,14 +42,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Operations that take effect as one, with the number that their client gave them."""
 
     n: int
-    ops: list[Operation]
-
-
-class Member(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One connection in a room."""
-
-    id: str
-    user: str
+    ops: list[RoomOperation]
 
 
 class Frame(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t"):
@@ -104,7 +98,7 @@ class Ops(Asking, frozen=True, tag="ops"):
 
     room: str
     n: int
-    ops: list[Operation]
+    ops: list[RoomOperation]
 
 
 class SetPresence(Asking, frozen=True, tag="presence.set"):
@@ -177,7 +171,7 @@ class Joined(Frame, frozen=True, tag="joined"):
     """The highest number of this client's steps that is applied at `seq`."""
     me: str
     """One's own id as a member."""
-    members: list[Member]
+    members: list[RoomMember]
     """All, oneself included; in a very large room the first of them, and oneself."""
     presences: dict[str, dict[str, Any]]
     """Of each name the entries, by user."""
@@ -208,7 +202,7 @@ class Change(Frame, frozen=True, tag="change"):
 
     room: str
     seq: int
-    ops: list[Operation]
+    ops: list[RoomOperation]
     by: str = ""
     client: str = ""
     n: int = 0

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from onceward import limits
+from onceward.api.rooms import RoomMember
 from onceward.engine.base import Delete, Incarnation, Put, Watch
 from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, Unavailable
 from onceward.json_values import decode
@@ -236,7 +237,7 @@ class Hub:
         room.look()  # what was appended while it was loaded
         return room
 
-    def members(self, id_: str) -> list[frames.Member]:
+    def members(self, id_: str) -> list[RoomMember]:
         """Who is in a room now."""
         room = self.rooms.get(id_)
         return [] if room is None else room.member_list()

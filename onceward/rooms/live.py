@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from onceward import limits
+from onceward.api.rooms import RoomMember
 from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, TooLarge, Unavailable
 from onceward.rooms import frames
 from onceward.rooms.fanout import News
@@ -204,8 +205,8 @@ class LiveRoom:
         if not self.readers:
             self.hub.may_rest(self)
 
-    def member_list(self) -> list[frames.Member]:
-        return [frames.Member(member.id, member.user) for member in self.members.values()]
+    def member_list(self) -> list[RoomMember]:
+        return [RoomMember(member.id, member.user) for member in self.members.values()]
 
     def has_user(self, user: str) -> bool:
         return user in self._users

@@ -14,7 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from onceward import limits
-from onceward.rooms import frames
+from onceward.api.rooms import RoomMember
 from onceward.rooms.frames import Came, Crowd, Went, encode
 from onceward.rooms.wire import frame
 
@@ -33,16 +33,16 @@ class Members:
         """With the first of what is not told yet that concerns each of them."""
         self._told_ms = 0
         self._telling: asyncio.TimerHandle | None = None
-        self._named: dict[str, frames.Member] = {}
+        self._named: dict[str, RoomMember] = {}
         """Who is told by name, by id …"""
-        self._unnamed: dict[str, frames.Member] = {}
+        self._unnamed: dict[str, RoomMember] = {}
         """… and who is not, the first first."""
         self._counted_ms = 0
         self._counting: asyncio.TimerHandle | None = None
 
     def came(self, member: "Member") -> None:
         """A member has come; it is among the readers already."""
-        one = frames.Member(member.id, member.user)
+        one = RoomMember(member.id, member.user)
         if len(self._named) < limits.ROOM_NAMED_MAX:
             self._name(one)
         else:
@@ -65,7 +65,7 @@ class Members:
             self._name(self._unnamed.pop(next(iter(self._unnamed))))
         self._tell_soon()
 
-    def told_to(self, member: "Member") -> list[frames.Member]:
+    def told_to(self, member: "Member") -> list[RoomMember]:
         """Whom a member is told of when it comes: itself, too."""
         named = list(self._named.values())
         return named if member.id in self._named else [*named, self._unnamed[member.id]]
@@ -101,7 +101,7 @@ class Members:
             self._telling.cancel()
             self._telling = None
 
-    def _name(self, one: frames.Member) -> None:
+    def _name(self, one: RoomMember) -> None:
         self._named[one.id] = one
         self._untold.append(frame(encode(Came(self._room.id, one.id, one.user))))
 

@@ -7,11 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from onceward import keys, limits
+from onceward.api import room_changes as op
+from onceward.api.room_changes import RoomOperation
 from onceward.errors import BadInput, TooLarge
 from onceward.json_values import encode
-from onceward.rooms import changes as op
 from onceward.rooms import positions
-from onceward.rooms.changes import Operation
 
 TABLE_ROOMS: Final = "table:"
 """How the ids of rooms begin that show tables: nobody writes there but the tables."""
@@ -52,7 +52,7 @@ def admit_number(n: Any, what: str = "the number of a step", least: int = 1) -> 
         )
 
 
-def admit_step(ops: Sequence[Operation]) -> bytes:
+def admit_step(ops: Sequence[RoomOperation]) -> bytes:
     """The JSON of a step. Raises `BadInput` for operations that cannot be a step of any room."""
     if not 0 < len(ops) <= limits.ROOM_OPS_MAX:
         raise TooLarge(

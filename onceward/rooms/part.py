@@ -8,11 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.room_changes import RoomOperation
+from onceward.api.rooms import Schemas
 from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom, OncewardError
 from onceward.ids import Ids
 from onceward.json_values import decode
 from onceward.keys import Key
-from onceward.rooms.changes import Operation
 from onceward.rooms.edits import Edits
 from onceward.rooms.log import (
     add_records,
@@ -39,7 +40,7 @@ from onceward.rooms.records import (
     snapshot_partition,
 )
 from onceward.rooms.room import Entry, Room, Taken
-from onceward.rooms.schemas import Schemas, Shapes
+from onceward.rooms.schemas import Shapes
 from onceward.rooms.state import State, same
 from onceward.schedule import due_partition
 from onceward.store.transaction import Transaction
@@ -48,7 +49,7 @@ from onceward.store.user_records import joins
 T = TypeVar("T")
 
 _LISTED_MAX = 10_000
-_read_ops = msgspec.json.Decoder(list[Operation]).decode
+_read_ops = msgspec.json.Decoder(list[RoomOperation]).decode
 _write_ops = msgspec.json.Encoder().encode
 
 
@@ -209,7 +210,7 @@ class Rooms(Edits):
         self,
         tx: Transaction,
         id_: str,
-        ops: Sequence[Operation],
+        ops: Sequence[RoomOperation],
         *,
         by: str = "",
         client: str = "",

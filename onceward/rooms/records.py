@@ -12,10 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.rooms import Schemas
 from onceward.errors import BadInput
 from onceward.keys import Key
 from onceward.rooms.names import admit_room, encoded
-from onceward.rooms.schemas import Schemas
 
 ROOMS: Final = "rooms"
 ROOM: Final = "room"

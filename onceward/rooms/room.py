@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from onceward import limits
+from onceward.api.room_changes import RoomOperation
+from onceward.api.rooms import RoomEntry
 from onceward.errors import BadInput, OncewardError, TooLarge
-from onceward.rooms.changes import Operation
 from onceward.rooms.frames import Change, Reset
 from onceward.rooms.names import admit_client, admit_number, admit_step
 from onceward.rooms.schemas import Shapes
@@ -28,20 +29,8 @@ _DIGEST_BYTES = 8
 _encode = msgspec.json.Encoder().encode
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step in the log."""
-
-    seq: int
-    ops: list[Operation]
-    by: str = ""
-    """The user, or whoever else."""
-    client: str = ""
-    """Which of the user's clients, and its number for the step; empty for what a server did."""
-    n: int = 0
-    at_ms: int = 0
-    digest: str = ""
-    """Of the whole log up to here. Two logs that differ anywhere have different digests from there
-    on, as after a restore: so a digest tells whether a position is of this history."""
+class Entry(RoomEntry, frozen=True):
+    """A step in the log, as it is stored."""
 
     def change(self, room: str) -> Change:
         """What others are told."""
@@ -134,7 +123,7 @@ class Room:
 
     def take(
         self,
-        ops: Sequence[Operation],
+        ops: Sequence[RoomOperation],
         *,
         by: str = "",
         client: str = "",

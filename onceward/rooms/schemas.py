@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from onceward import limits
+from onceward.api.rooms import Schemas
 from onceward.errors import BadInput
 from onceward.rooms.state import same
 
@@ -41,14 +42,6 @@ _DEPTH_MAX = 20
 # An alternative that does not fit costs as much as so many comparisons.
 _TRY = 4
 _NUMBER = (int, float)
-
-
-class Schemas(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The schemas of a room, by name."""
-
-    maps: dict[str, dict[str, Any]] = {}
-    lists: dict[str, dict[str, Any]] = {}
-    presences: dict[str, dict[str, Any]] = {}
 
 
 class Shapes:

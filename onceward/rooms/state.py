@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from onceward import limits
+from onceward.api import room_changes as op
+from onceward.api.room_changes import RoomOperation
 from onceward.errors import BadInput, TooLarge
-from onceward.rooms import changes as op
 from onceward.rooms import positions
-from onceward.rooms.changes import Operation
 
 _encode = msgspec.json.Encoder().encode
 _CELL_BYTES = 16  # what a key or an item takes beside its name and its value
@@ -102,7 +102,7 @@ class State:
         """How many keys, items, maps and lists."""
 
     def apply(
-        self, ops: Sequence[Operation], admit: Admit | None = None, most: int | None = None
+        self, ops: Sequence[RoomOperation], admit: Admit | None = None, most: int | None = None
     ) -> list[Effect]:
         """Apply operations, all or none; returns what has changed. Raises `BadInput` if one is
         refused, or if about so `most` things would change. Values that have changed are given to

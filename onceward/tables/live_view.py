@@ -1,7 +1,7 @@
 """The live view of a table is a room, which only the commits of the table write."""
 
+from onceward.api import room_changes as op
 from onceward.errors import NoSuchRoom
-from onceward.rooms import changes as op
 from onceward.rooms.names import TABLE_ROOMS
 from onceward.rooms.part import Rooms
 from onceward.store.transaction import Transaction
@@ -33,7 +33,7 @@ class LiveView:
             pass
 
 
-def _operation(change: Change) -> op.Operation:
+def _operation(change: Change) -> op.RoomOperation:
     if not change.gone:
         return op.MapSet(change.map, change.key, change.value)
     return op.MapDelete(change.map, change.key) if change.key else op.MapDrop(change.map)

@@ -13,6 +13,7 @@ from onceward import limits
 from onceward.api.operation import Operation
 from onceward.app import App
 from onceward.errors import BadInput
+from onceward.rooms.session import insist as insist_on_room
 from onceward.strict_json import decoder, parse_by
 from onceward.tables.operations import insist_on
 from onceward.web.auth import Access
@@ -99,6 +100,8 @@ def _insist(server: "Server", caller: Access, action: Any, name: str) -> None:
         caller.insist_all()
     elif action in ("send", "work"):
         insist_on_entry(server, caller, action, name)
+    elif action in ("read", "write", "room"):
+        insist_on_room(caller, action, name)
     elif action == "play":
         insist_on(caller, action, name)
     else:

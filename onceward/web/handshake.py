@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from onceward.api.rooms import CONNECT
 from onceward.callers import Caller
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.rooms.frames import PROTOCOL
@@ -19,7 +20,7 @@ from onceward.web.http import Request
 if TYPE_CHECKING:
     from onceward.web.server import Server
 
-PATH = "/v1/ws"
+PATH = CONNECT.path
 NODE = "Node"
 """The scheme by which another node shows its credentials."""
 USER = "Onceward-User"

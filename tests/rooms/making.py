@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from onceward.rooms import changes as op
+from onceward.api import room_changes as op
 from onceward.rooms.state import State
 
 VALUES: Any = st.one_of(

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from onceward import limits
+from onceward.api.room_changes import MapAdd
+from onceward.api.rooms import Schemas
 from onceward.errors import Unavailable
-from onceward.rooms.changes import MapAdd
 from onceward.rooms.records import Head
-from onceward.rooms.schemas import Schemas
 from onceward.store.store import Commit, Store
 from onceward.store.transaction import Transaction
 from tests.rooms.people import House, Person, map_set, open_house

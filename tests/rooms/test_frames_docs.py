@@ -7,13 +7,13 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from onceward.api.room_changes import RoomOperation
 from onceward.errors import TABLE
-from onceward.rooms.changes import Operation
 from onceward.rooms.frames import ClientFrame, ServerFrame
 
 PAGE = Path("docs/rooms-protocol.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
-TAGGED = [*get_args(ClientFrame), *get_args(ServerFrame), *get_args(Operation)]
+TAGGED = [*get_args(ClientFrame), *get_args(ServerFrame), *get_args(RoomOperation)]
 
 
 def tag(kind: Any) -> str:

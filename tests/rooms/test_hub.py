@@ -9,12 +9,13 @@ import pytest
 
 from onceward import limits
 from onceward.alarms import DAMAGED_RECORDS
+from onceward.api.rooms import Schemas
 from onceward.errors import BadInput, Unavailable
 from onceward.rooms.live import LiveRoom
 from onceward.rooms.loaded import LoadedRoom
 from onceward.rooms.records import log_partition
 from onceward.rooms.room import Room
-from onceward.rooms.schemas import Schemas, Shapes
+from onceward.rooms.schemas import Shapes
 from onceward.store.transaction import Transaction
 from tests.rooms.people import Badge, House, Person, map_set, open_house
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from onceward import cli, limits
+from onceward.api import room_changes as op
 from onceward.client.rooms.replica import Replica
 from onceward.engine.base import Engine
 from onceward.engine.memory import MemoryEngine
 from onceward.engine.postgres import PostgresEngine
 from onceward.engine.sqlite import SQLiteEngine
-from onceward.rooms import changes as op
 from onceward.rooms.frames import Joined, Left, Welcome, encode, read_server
 from onceward.rooms.hub import Hub
 from onceward.rooms.part import Rooms

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from onceward import keys, limits
+from onceward.api import room_changes as op
 from onceward.engine.base import Record
 from onceward.errors import OncewardError
 from onceward.keys import Key
-from onceward.rooms import changes as op
 from onceward.rooms.invariants import RULES
 from onceward.rooms.part import Rooms
 from onceward.rooms.records import head_key, info_key, listed_key

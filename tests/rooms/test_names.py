@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from onceward import limits
+from onceward.api import room_changes as op
 from onceward.errors import BadInput, TooLarge
-from onceward.rooms import changes as op
 from onceward.rooms.names import (
     TABLE_ROOMS,
     admit_client,
@@ -93,7 +93,7 @@ def test_numbers_are_whole_and_within_what_a_browser_counts() -> None:
     assert refusal(admit_number, -1, "it", 0) == ("wrong_type", f"it is 0 to {most}, not -1")
 
 
-def all_with(name: str = "n", key: str = "k") -> list[op.Operation]:
+def all_with(name: str = "n", key: str = "k") -> list[op.RoomOperation]:
     """An operation of each kind."""
     return [
         op.MapSet(name, key, 1),
@@ -140,7 +140,7 @@ def test_a_key_may_be_empty_and_an_item_s_id_may_not() -> None:
             admit_step([does])
 
 
-def placed(**where: Any) -> list[op.Operation]:
+def placed(**where: Any) -> list[op.RoomOperation]:
     return [op.ListInsert("l", "i", 1, **where), op.ListMove("l", "i", **where)]
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward import limits
+from onceward.api import room_changes as op
+from onceward.api.rooms import Schemas
 from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom, OncewardError
-from onceward.rooms import changes as op
 from onceward.rooms.records import ROOM_DUE
 from onceward.rooms.room import Room
-from onceward.rooms.schemas import Schemas
 from onceward.store.transaction import Transaction
 from tests.rooms.making import STEPS
 from tests.rooms.rooming import house

@@ -7,8 +7,8 @@ import pytest
 
 from onceward import engine as engines
 from onceward import limits
+from onceward.api import room_changes as op
 from onceward.engine.base import Engine
-from onceward.rooms import changes as op
 from onceward.rooms.part import Rooms
 from onceward.rooms.room import Room
 from onceward.store import Store

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceward import limits
+from onceward.api import room_changes as op
+from onceward.api.rooms import Schemas
 from onceward.errors import BadInput, OncewardError
-from onceward.rooms import changes as op
 from onceward.rooms.frames import Change
 from onceward.rooms.room import Entry, Piece, Room, refusal, replayed
-from onceward.rooms.schemas import Schemas, Shapes
+from onceward.rooms.schemas import Shapes
 from tests.rooms.making import STEPS, sizes
 
 LATER_MS = limits.ROOM_CLIENT_MS  # everything in these rooms was done at the time 0
@@ -308,7 +309,7 @@ def test_a_step_that_changes_too_much_is_refused_however_short_it_is(
     room.take([op.ListInsert("l", f"i{number}", 0) for number in range(300)])
     before = room.state.plain()
 
-    def numbered(name: str) -> list[op.Operation]:
+    def numbered(name: str) -> list[op.RoomOperation]:
         return [
             op.ListInsert("l", f"{name}1", 0, at="a0" * 24),
             op.ListInsert("l", f"{name}2", 0, at="a0" * 23 + "a1"),

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from onceward import limits
+from onceward.api import room_changes as op
 from onceward.errors import BadInput
-from onceward.rooms import changes as op
 from onceward.rooms.room import Entry, Mark, Piece, Room, Tail
 from tests.rooms.making import sizes
 

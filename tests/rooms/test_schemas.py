@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from onceward import limits
+from onceward.api.rooms import Schemas
 from onceward.errors import BadInput
-from onceward.rooms.schemas import Schemas, Shapes
+from onceward.rooms.schemas import Shapes
 
 CURSOR = {
     "title": "a cursor",

@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_is_refused_ends_nothing(house: House, name: str) -> None:
-    from onceward.rooms.schemas import Schemas
+    from onceward.api.rooms import Schemas
 
     asked, kind, code = REFUSED[name]
     number = {"type": "number"}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 
 from onceward import limits
+from onceward.api import room_changes as op
+from onceward.api.room_changes import RoomOperation
 from onceward.errors import BadInput
-from onceward.rooms import changes as op
-from onceward.rooms.changes import Operation
 from onceward.rooms.room import load_piece
 from onceward.rooms.state import State, cell_of, same
 from tests.rooms.making import STEPS, sizes
@@ -19,7 +19,7 @@ from tests.rooms.making import STEPS, sizes
 CASES = json.loads(Path("tests/vectors/rooms/steps.json").read_text())["cases"]
 
 
-def applied(state: State, ops: list[Operation]) -> str | None:
+def applied(state: State, ops: list[RoomOperation]) -> str | None:
     """The code of the error, if the step is refused."""
     try:
         state.apply(ops)
@@ -32,7 +32,7 @@ def applied(state: State, ops: list[Operation]) -> str | None:
 def test_steps_lead_to_the_state_of_the_vectors(case: Any) -> None:
     state = State()
     for step in case["steps"]:
-        ops = msgspec.convert(step["ops"], list[Operation])
+        ops = msgspec.convert(step["ops"], list[RoomOperation])
         assert applied(state, ops) == step.get("refused")
     assert state.plain() == case["state"]
 
@@ -210,7 +210,7 @@ def test_a_step_that_would_change_too_much_changes_nothing() -> None:
     assert len(state.apply(two, most=3)) == 3
 
 
-def asked(state: State, *ops: Operation) -> list[Any]:
+def asked(state: State, *ops: RoomOperation) -> list[Any]:
     """What is to be admitted in a step."""
     found: list[Any] = []
     state.apply(ops, lambda *value: found.append(value))
@@ -294,7 +294,7 @@ def test_what_is_added_is_a_number(by: Any) -> None:
     ],
 )
 def test_a_refusal_tells_what_is_there_and_of_a_long_value_the_beginning(
-    does: Operation, told: str
+    does: RoomOperation, told: str
 ) -> None:
     state = State()
     for key, value in (("k", "short"), ("long", "x" * 200), ("wide", "é" * 100)):

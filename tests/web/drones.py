@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from onceward.api.room_changes import MapAdd, RoomOperation
 from onceward.errors import TABLE
 from onceward.rooms import frames
-from onceward.rooms.changes import MapAdd, Operation
 from onceward.rooms.room import load_piece
 from onceward.rooms.state import State
 from onceward.rooms.wire import frame
@@ -83,7 +83,7 @@ class Drone:
         self.state = State()
         self.epoch, self.seq, self.n = "", 0, 0
         self.digest = self._digest = ""
-        self.sent: dict[int, list[Operation]] = {}
+        self.sent: dict[int, list[RoomOperation]] = {}
         """Steps without an answer."""
         self.acknowledged = 0
         self.joined = False
@@ -116,7 +116,7 @@ class Drone:
     def add(self) -> None:
         """Add 1 to the drone's own counter: now, or once it is in its room again."""
         self.n += 1
-        ops: list[Operation] = [MapAdd("counts", self.name, 1)]
+        ops: list[RoomOperation] = [MapAdd("counts", self.name, 1)]
         self.sent[self.n] = ops
         if self.joined and self._line is not None:
             self._line.send(frames.Ops(self.room, self.n, ops))
@@ -212,7 +212,7 @@ class Drone:
                 self._line.send(frames.Ops(self.room, n, ops))
         self._line.send(frames.SetPresence(self.room, "here", True, _PRESENT_MS))
 
-    def _apply(self, told: frames.Change | frames.Ack, ops: list[Operation]) -> None:
+    def _apply(self, told: frames.Change | frames.Ack, ops: list[RoomOperation]) -> None:
         self.state.apply(ops)
         self.seq, self.digest = told.seq, told.digest
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from onceward import client as python
+from onceward.api.rooms import RoomMember
 from onceward.client.rooms.objects import Undone
-from onceward.rooms.frames import Member, Said
+from onceward.rooms.frames import Said
 
 FOLDER = Path(__file__).parents[2] / "clients" / "js"
 
@@ -32,7 +33,7 @@ ANSWERS: dict[str, type] = {
     for name in python.__all__
     if name not in CLASSES and name not in ("HeldLock", "RoomMember")
     if (found := getattr(python, name))
-} | {"Member": Member, "Said": Said, "Undone": Undone}
+} | {"Member": RoomMember, "Said": Said, "Undone": Undone}
 
 # A page has one clock and one kind of randomness, and opens nothing before it is used.
 _RUNS = {"open", "clock", "ids"}

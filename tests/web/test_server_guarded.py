@@ -1,5 +1,6 @@
 """No route is forgotten: each asks who calls, and shows nobody what is another's."""
 
+import re
 from typing import Any
 from unittest.mock import ANY
 from urllib.parse import quote
@@ -7,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from onceward import limits
+from onceward.api import OPERATIONS
 from onceward.web.api import ROUTES
 from onceward.web.routes import Route
 from tests.schedule.cluster import virtual
@@ -122,6 +124,17 @@ async def test_who_has_no_scope_learns_and_changes_nothing() -> None:
             else:
                 assert answer.status in (400, 403, 404, 409, 422, 426), (route.path, answer.status)
         assert await _state(callers["owner"]) == before
+
+
+@virtual
+async def test_a_scope_is_checked_before_the_query_and_the_body() -> None:
+    async with serving_to(eve="") as callers:
+        checked = [one for one in OPERATIONS.values() if one.enforced is not None]
+        for operation in checked:
+            path = re.sub(r"{\w+}", MARK, operation.path)
+            answer = await callers["eve"](operation.method, f"{path}?none=1", {"none": 1})
+            assert answer.verdict == (403, "not_allowed"), operation.name
+        assert {"rooms.apply", "tables.join", "queues.pause"} < {one.name for one in checked}
 
 
 @virtual

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from onceward import limits
+from onceward.api import room_changes as op
 from onceward.client.rooms.replica import Who
 from onceward.client.rooms.steps import Step
 from onceward.client.rooms.values import plain
 from onceward.errors import BadInput, TooLarge
 from onceward.quantities import milliseconds
-from onceward.rooms import changes as op
 from onceward.rooms.frames import RemovePresence, SetPresence
 from onceward.rooms.names import admit_name, admit_text, encoded
 from onceward.rooms.state import Cell, Items
@@ -153,7 +153,7 @@ class RoomMap(Named):
     def _cells(self) -> dict[str, Cell]:
         return self._room.replica.state.maps.get(self.name, {})
 
-    def _change(self, does: op.Operation) -> Saved:
+    def _change(self, does: op.RoomOperation) -> Saved:
         return Saved(self._room.change([does]))
 
     def tell(self, keys: AbstractSet[str | None], who: Who) -> None:

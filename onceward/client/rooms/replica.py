@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from onceward import limits
+from onceward.api.room_changes import RoomOperation
 from onceward.client.rooms.steps import Place, Step, error_of, places_of
 from onceward.errors import BadInput, OncewardError
-from onceward.rooms.changes import Operation
 from onceward.rooms.frames import (
     Ack,
     Change,
@@ -95,7 +95,7 @@ class Replica:
 
     # What happens here.
 
-    def change(self, ops: Sequence[Operation]) -> Step:
+    def change(self, ops: Sequence[RoomOperation]) -> Step:
         """Apply operations at once, and send them when that is possible. Raises `BadInput` if
         they cannot be a step, or are refused as things look from here; nothing changes then."""
         self.settle()
@@ -156,7 +156,7 @@ class Replica:
         self.settle()
         step.answer(error=OncewardError("the batch was given up", code="bad_request"))
 
-    def _admit_more(self, ops: Sequence[Operation]) -> None:
+    def _admit_more(self, ops: Sequence[RoomOperation]) -> None:
         if (
             len(self.waiting) >= limits.ROOM_WAITING_STEPS_MAX
             or self._waiting_bytes + len(encoded(ops)) > limits.ROOM_WAITING_BYTES_MAX
@@ -325,7 +325,7 @@ class Replica:
                     else:
                         self.latest[place] = below
 
-    def _others(self, ops: Sequence[Operation], who: Who) -> None:
+    def _others(self, ops: Sequence[RoomOperation], who: Who) -> None:
         self._lower(who)
         effects = self.state.apply(ops)
         for effect in effects:
@@ -365,7 +365,7 @@ class Replica:
         self._waiting_bytes -= sum(step.bytes for step in steps)
         self._answers += [(step, seq, error) for step in steps]
 
-    def _changed(self, ops: Sequence[Operation], effects: Sequence[Effect]) -> list[Place]:
+    def _changed(self, ops: Sequence[RoomOperation], effects: Sequence[Effect]) -> list[Place]:
         """Where operations have changed something; lists that they number anew are counted."""
         places = places_of(ops, effects)
         if len(places) < len(effects):
@@ -374,7 +374,7 @@ class Replica:
                 self.numbered[name] = self.numbered.get(name, 0) + 1
         return places
 
-    def _note(self, step: Step, ops: Sequence[Operation], effects: Sequence[Effect]) -> None:
+    def _note(self, step: Step, ops: Sequence[RoomOperation], effects: Sequence[Effect]) -> None:
         """Its changes are the latest now."""
         if not step.below:
             step.numbered = dict(self.numbered)

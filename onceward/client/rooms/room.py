@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from onceward import limits
+from onceward.api.room_changes import RoomOperation
+from onceward.api.rooms import RoomMember
 from onceward.client.rooms.objects import (
     Presence,
     RoomList,
@@ -21,7 +23,6 @@ from onceward.client.rooms.steps import Step, error_of
 from onceward.client.rooms.undo import Turned, Undo
 from onceward.client.rooms.values import plain
 from onceward.errors import TABLE, BadInput, OncewardError, TooLarge
-from onceward.rooms.changes import Operation
 from onceward.rooms.frames import (
     Came,
     ClientFrame,
@@ -29,7 +30,6 @@ from onceward.rooms.frames import (
     Error,
     Joined,
     Left,
-    Member,
     PresenceChanged,
     PresenceGone,
     RemovePresence,
@@ -80,7 +80,7 @@ class Room:
         self.user = ""
         self.me = ""
         """One's own id as a member, on this connection."""
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, RoomMember] = {}
         """All members, oneself included, by id; in a very large room not all of them: `count`
         says how many there are."""
         self._count = 0
@@ -100,9 +100,9 @@ class Room:
         """What they were that one has removed: the server may not have heard of it."""
         self._out: list[ClientFrame] = []
         self._events: dict[str, list[Callable[[Any, Said], object]]] = {}
-        self._on_members: list[Callable[[dict[str, Member]], object]] = []
+        self._on_members: list[Callable[[dict[str, RoomMember]], object]] = []
         self._on_status: list[Callable[[Status], object]] = []
-        self._on_refused: list[Callable[[OncewardError, Sequence[Operation]], object]] = []
+        self._on_refused: list[Callable[[OncewardError, Sequence[RoomOperation]], object]] = []
         self._items = 0
 
     # What is in it.
@@ -195,7 +195,7 @@ class Room:
         """How many members there are."""
         return self._count or len(self.members)
 
-    def on_members(self, hook: Callable[[dict[str, Member]], object]) -> Unsubscribe:
+    def on_members(self, hook: Callable[[dict[str, RoomMember]], object]) -> Unsubscribe:
         """Call `hook(members)` when someone has come or gone."""
         return _added(self._on_members, hook)
 
@@ -204,7 +204,7 @@ class Room:
         return _added(self._on_status, hook)
 
     def on_refused(
-        self, hook: Callable[[OncewardError, Sequence[Operation]], object]
+        self, hook: Callable[[OncewardError, Sequence[RoomOperation]], object]
     ) -> Unsubscribe:
         """Call `hook(error, operations)` when the room has refused a step, or when it is not
         known whether it has taken it. Without operations: a value of a presence was refused."""
@@ -217,7 +217,7 @@ class Room:
 
     # For maps, lists and presences.
 
-    def change(self, ops: Sequence[Operation]) -> Step:
+    def change(self, ops: Sequence[RoomOperation]) -> Step:
         self._must_be_open()
         batched = self.replica.open is not None
         step = self.replica.change(ops)
@@ -296,7 +296,7 @@ class Room:
                 self._own.pop(frame.name, None)
             self._drop_presence(frame.name, frame.user, Who(frame.user, frame.user == self.user))
         elif isinstance(frame, Came):
-            self.members[frame.id] = Member(frame.id, frame.user)
+            self.members[frame.id] = RoomMember(frame.id, frame.user)
             self._members_changed()
         elif isinstance(frame, Went):
             self.members.pop(frame.id, None)

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from onceward.api.room_changes import ListOp, RoomOperation
 from onceward.client.transport import kind_of
 from onceward.errors import TABLE, OncewardError
-from onceward.rooms.changes import ListOp, Operation
 from onceward.rooms.state import Effect
 
 Place = tuple[str, str, str | None]
@@ -15,7 +15,7 @@ the map or list itself."""
 class Step:
     """Operations that this client has applied at once, and that a server takes as one."""
 
-    def __init__(self, ops: list[Operation]) -> None:
+    def __init__(self, ops: list[RoomOperation]) -> None:
         self.n = 0
         """The number under which it is sent."""
         self.ops = ops
@@ -58,7 +58,7 @@ class Step:
             hook(self)
 
 
-def places_of(ops: Sequence[Operation], effects: Sequence[Effect]) -> list[Place]:
+def places_of(ops: Sequence[RoomOperation], effects: Sequence[Effect]) -> list[Place]:
     """Where operations have changed something: not where items were only numbered anew."""
     named = {(does.list, getattr(does, "id", None)) for does in ops if isinstance(does, ListOp)}
     return [

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from onceward import limits
+from onceward.api import room_changes as op
+from onceward.api.room_changes import RoomOperation
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.steps import Place, Step
 from onceward.errors import BadInput, OncewardError
-from onceward.rooms import changes as op
-from onceward.rooms.changes import Operation
 from onceward.rooms.state import Cell, same
 
 
@@ -110,7 +110,7 @@ class Undo:
                 if latest.get(place) is step:
                     del latest[place]
 
-    def _inverse(self, step: Step) -> tuple[list[Operation], list[str]]:
+    def _inverse(self, step: Step) -> tuple[list[RoomOperation], list[str]]:
         """The operations that undo a step, and what they leave as it is."""
         old: dict[Place, Cell | None] = {}
         new: dict[Place, Cell | None] = {}
@@ -118,7 +118,7 @@ class Undo:
             place: Place = (effect.kind, effect.name, effect.key)
             old.setdefault(place, effect.old)
             new[place] = effect.new
-        ops: list[Operation] = []
+        ops: list[RoomOperation] = []
         kept: list[str] = []
         for place in reversed(list(_targets(step.ops, old))):
             counted = _counted(step.ops, place)
@@ -151,7 +151,7 @@ class Undo:
         """Whether a position from before a step says nothing any more."""
         return self._replica.numbered.get(place[1], 0) != step.numbered.get(place[1], 0)
 
-    def _filled(self, place: Place, ops: list[Operation]) -> bool:
+    def _filled(self, place: Place, ops: list[RoomOperation]) -> bool:
         """Whether something is in a map or list that these operations do not remove."""
         kind, name, _ = place
         state = self._replica.state
@@ -162,7 +162,7 @@ class Undo:
         gone = {one.id for one in ops if isinstance(one, op.ListDelete) and one.list == name}
         return items is not None and not items.cells.keys() <= gone
 
-    def _count_back(self, place: Place, counted: float, kept: list[str]) -> list[Operation]:
+    def _count_back(self, place: Place, counted: float, kept: list[str]) -> list[RoomOperation]:
         _, name, key = place
         cell = self._replica.state.get(*place)
         if key is None or cell is None or type(cell.value) not in (int, float):
@@ -176,7 +176,7 @@ def _named(place: Place) -> str:
     return f"the {kind} {name!r}" if key is None else f"{key!r} in {name!r}"
 
 
-def _targets(ops: list[Operation], changed: Iterable[Place]) -> Iterable[Place]:
+def _targets(ops: list[RoomOperation], changed: Iterable[Place]) -> Iterable[Place]:
     """The places that operations are about, of those that have changed."""
     named: set[Place] = set()
     dropped: set[tuple[str, str]] = set()
@@ -192,7 +192,7 @@ def _targets(ops: list[Operation], changed: Iterable[Place]) -> Iterable[Place]:
     return [place for place in changed if place in named or place[:2] in dropped]
 
 
-def _counted(ops: list[Operation], place: Place) -> float | None:
+def _counted(ops: list[RoomOperation], place: Place) -> float | None:
     """How much was added at a place, if nothing else was done to it."""
     total: float = 0
     for does in ops:
@@ -209,7 +209,9 @@ def _has_moved(old: Cell | None, new: Cell | None) -> bool:
     return old is not None and new is not None and new.position != old.position
 
 
-def _restore(place: Place, old: Cell | None, new: Cell | None, *, stays: bool) -> list[Operation]:
+def _restore(
+    place: Place, old: Cell | None, new: Cell | None, *, stays: bool
+) -> list[RoomOperation]:
     """What brings a place from the new back to the old; or the value alone, if an item stays."""
     kind, name, key = place
     if kind == "map":
@@ -222,7 +224,7 @@ def _restore(place: Place, old: Cell | None, new: Cell | None, *, stays: bool) -
         return [op.ListDelete(name, key)]
     if new is None:
         return [op.ListInsert(name, key, old.value, at=old.position)]
-    ops: list[Operation] = []
+    ops: list[RoomOperation] = []
     if not same(new.value, old.value):
         ops.append(op.ListSet(name, key, old.value))
     if _has_moved(old, new) and not stays:

@@ -17,7 +17,6 @@ from onceward.web.api import (
     tables,
     timers,
 )
-from onceward.web.api import room_contents as rooms_inside
 
 ROUTES = [
     *inbox.ROUTES,
@@ -27,7 +26,6 @@ ROUTES = [
     *timers.ROUTES,
     *endpoints.ROUTES,
     *rooms.ROUTES,
-    *rooms_inside.ROUTES,
     *tables.ROUTES,
     *matches.ROUTES,
     *overview.ROUTES,

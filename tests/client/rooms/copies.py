@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from onceward.api.room_changes import MapSet, RoomOperation
 from onceward.client.rooms.replica import Replica
 from onceward.errors import OncewardError
-from onceward.rooms.changes import MapSet, Operation
 from onceward.rooms.frames import Change, Joined, Ops, Snapshot
 
 
@@ -28,7 +28,7 @@ def hear(replica: Replica, *frames: Any) -> None:
     replica.settle()
 
 
-def by_bob(seq: int, *ops: Operation) -> Change:
+def by_bob(seq: int, *ops: RoomOperation) -> Change:
     return Change("r", seq, list(ops), "bob", "bobs", seq)
 
 

@@ -2,18 +2,18 @@
 
 from typing import Any
 
+from onceward.api.rooms import RoomMember, Schemas
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.room import Room
 from onceward.rooms.frames import (
     Join,
     Joined,
-    Member,
     Ops,
     Snapshot,
     encode,
     read_server,
 )
-from onceward.rooms.schemas import Schemas, Shapes
+from onceward.rooms.schemas import Shapes
 from tests.client.rooms.world import Link, Server
 
 
@@ -107,7 +107,7 @@ def pump(*all_: Guest) -> None:
 
 def joined(**more: Any) -> Joined:
     """What a server says to someone new."""
-    options: dict[str, Any] = {"members": [Member("m1", "ann")], "presences": {}, **more}
+    options: dict[str, Any] = {"members": [RoomMember("m1", "ann")], "presences": {}, **more}
     return Joined("r", "e", 0, 0, "m1", reset="new", **options)
 
 

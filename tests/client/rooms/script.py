@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
+from onceward.api.room_changes import RoomOperation
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.steps import Step
 from onceward.errors import OncewardError
-from onceward.rooms.changes import Operation
 from onceward.rooms.frames import encode, read_server
 
 
@@ -29,7 +29,7 @@ class Player:
             replica.lost()
         elif "change" in act:
             try:
-                ops = msgspec.convert(act["change"], list[Operation])
+                ops = msgspec.convert(act["change"], list[RoomOperation])
                 replica.change(ops).on_answer(self._answered)
             except OncewardError as error:
                 refused = error.code

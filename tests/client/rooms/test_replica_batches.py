@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from onceward import limits
+from onceward.api import room_changes as op
 from onceward.client.rooms.replica import Replica
 from onceward.errors import BadInput, OncewardError
-from onceward.rooms import changes as op
 from onceward.rooms.frames import Ack
 from tests.client.rooms.copies import by_bob, code, entries, hear, live, put, sent
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from onceward.api import room_changes as op
 from onceward.client.rooms.replica import Replica, Who
-from onceward.rooms import changes as op
 from onceward.rooms.frames import Ack, Refused, Snapshot
 from tests.client.rooms.copies import by_bob, hear, joined, live, put
 

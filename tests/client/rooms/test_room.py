@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from onceward import limits
+from onceward.api import room_changes as op
+from onceward.api.rooms import Schemas
 from onceward.client.rooms.replica import Who
 from onceward.errors import BadInput, OncewardError
-from onceward.rooms import changes as op
 from onceward.rooms.frames import (
     Ack,
     Change,
@@ -19,7 +20,6 @@ from onceward.rooms.frames import (
     encode,
     read_client,
 )
-from onceward.rooms.schemas import Schemas
 from tests.client.rooms.guests import Guest, guests, joined, live, pump
 from tests.client.rooms.world import Server
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 
 from onceward import limits
+from onceward.api import room_changes as op
+from onceward.api.rooms import Schemas
 from onceward.client.rooms.room import Room
 from onceward.errors import BadInput
-from onceward.rooms import changes as op
-from onceward.rooms.schemas import Schemas
 from tests.client.rooms.guests import Guest, guests, pump
 from tests.rooms.making import STEPS
 

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 from onceward import limits
+from onceward.api import room_changes as op
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.steps import Step
 from onceward.client.rooms.undo import Undo
-from onceward.rooms import changes as op
 from onceward.rooms.frames import Ack, Refused
 from tests.client.rooms.copies import by_bob, entries, hear, live, put
 
 LAST = "h" + "z" * 8
 
 
-def do(undo: Undo, replica: Replica, *ops: op.Operation) -> Step:
+def do(undo: Undo, replica: Replica, *ops: op.RoomOperation) -> Step:
     step = replica.change(list(ops))
     undo.record(step)
     return step
@@ -54,7 +54,7 @@ def test_what_is_in_a_map_and_a_list_of_the_same_name_is_not_taken_for_each_othe
 
 
 @pytest.mark.parametrize("drop", [op.MapDrop("x"), op.ListDrop("x")])
-def test_what_was_dropped_is_there_again_with_all_that_was_in_it(drop: op.Operation) -> None:
+def test_what_was_dropped_is_there_again_with_all_that_was_in_it(drop: op.RoomOperation) -> None:
     items = [("i", "a0", 1), ("j", "a1", 2)]
     replica = live({"x": {"a": 1, "b": 2}}, {"x": items})
     undo = Undo(replica)

@@ -10,10 +10,10 @@ from collections import Counter, deque
 from random import Random
 from typing import Any
 
+from onceward.api import room_changes as op
 from onceward.client.rooms.replica import Replica
 from onceward.client.rooms.steps import Step
 from onceward.errors import BadInput, OncewardError
-from onceward.rooms import changes as op
 from onceward.rooms.frames import (
     Ack,
     Joined,

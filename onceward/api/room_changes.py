@@ -1,8 +1,8 @@
-"""What can be done to the state of a room, as it goes over the wire and into the log.
+"""Changes to the state of a room: the operations on maps and lists, as on the wire and in the log.
 
-A map's keys and a list's items are changed one by one; a step of several operations takes effect
-as a whole or not at all. An operation says what is meant, and means the same in Python and in a
-browser: whoever applies the same steps in the same order has the same state.
+An operation changes one key of a map or one item of a list. The operations of a step take effect
+together or not at all. Python and browsers apply them alike: the same steps in the same order give
+the same state.
 """
 
 from typing import Any
@@ -15,25 +15,27 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class MapOp(Op, frozen=True, tag_field="op"):
+    """The base of operations on maps."""
+
     map: str
 
 
 class MapSet(MapOp, frozen=True, tag="map.set"):
-    """Put a whole value under a key."""
+    """Set the value of a key."""
 
     key: str
     value: Any
 
 
 class MapDelete(MapOp, frozen=True, tag="map.delete"):
-    """Remove a key; if it is not there, nothing happens."""
+    """Delete a key. No effect if it does not exist."""
 
     key: str
 
 
 class MapCompare(MapOp, frozen=True, tag="map.compare"):
-    """Put a value under a key if `expect` is there now, or if nothing is and `expect` is not
-    given; else the whole step is refused."""
+    """Set the value of a key if its current value is `expect`. Without `expect`, the key must not
+    exist. Otherwise the whole step is rejected."""
 
     key: str
     value: Any
@@ -41,28 +43,30 @@ class MapCompare(MapOp, frozen=True, tag="map.compare"):
 
 
 class MapAdd(MapOp, frozen=True, tag="map.add"):
-    """Add to a number; what is not there counts as 0. Refused where something else is."""
+    """Add to a number. A key that does not exist counts as 0; other values reject the step."""
 
     key: str
     by: int | float
 
 
 class MapMake(MapOp, frozen=True, tag="map.make"):
-    """Let there be a map, empty if it is new."""
+    """Create a map. No effect if it exists."""
 
 
 class MapDrop(MapOp, frozen=True, tag="map.drop"):
-    """Remove a map with all that is in it."""
+    """Delete a map with all its keys."""
 
 
 class ListOp(Op, frozen=True, tag_field="op"):
+    """The base of operations on lists."""
+
     list: str
 
 
 class ListInsert(ListOp, frozen=True, tag="list.insert"):
-    """Put a new item right behind the item `after`, in front of all if that is empty. If there
-    is no such item (any more), or `after` is not given, it goes to the position `at`, and if
-    that is not given to the end. Nothing happens if an item has this id."""
+    """Insert an item after the item `after`; an empty `after` is the beginning of the list.
+    If that item does not exist or `after` is not given, insert at the position `at`, or else at
+    the end. No effect if the id exists."""
 
     id: str
     value: Any
@@ -71,14 +75,14 @@ class ListInsert(ListOp, frozen=True, tag="list.insert"):
 
 
 class ListSet(ListOp, frozen=True, tag="list.set"):
-    """Give an item another value; if it is gone, nothing happens."""
+    """Set the value of an item. No effect if it does not exist."""
 
     id: str
     value: Any
 
 
 class ListMove(ListOp, frozen=True, tag="list.move"):
-    """Put an item elsewhere, as with `ListInsert`; if it is gone, nothing happens."""
+    """Move an item; `after` and `at` as in `ListInsert`. No effect if it does not exist."""
 
     id: str
     after: str | None = None
@@ -86,20 +90,20 @@ class ListMove(ListOp, frozen=True, tag="list.move"):
 
 
 class ListDelete(ListOp, frozen=True, tag="list.delete"):
-    """Remove an item; if it is gone, nothing happens."""
+    """Delete an item. No effect if it does not exist."""
 
     id: str
 
 
 class ListMake(ListOp, frozen=True, tag="list.make"):
-    """Let there be a list, empty if it is new."""
+    """Create a list. No effect if it exists."""
 
 
 class ListDrop(ListOp, frozen=True, tag="list.drop"):
-    """Remove a list with all that is in it."""
+    """Delete a list with all its items."""
 
 
-Operation = (
+RoomOperation = (
     MapSet
     | MapDelete
     | MapCompare

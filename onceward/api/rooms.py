@@ -1,0 +1,483 @@
+"""Rooms: shared maps, lists and presences, with a log of all changes.
+
+The scope `room` includes `write`, and `write` includes `read`. The room of a table is read-only;
+the scopes `play` and `table` of the table include `read`.
+"""
+
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from onceward import limits
+from onceward.api.operation import Body, Operation, Query
+from onceward.api.room_changes import RoomOperation
+
+Capacity = Annotated[int, Meta(ge=1, le=limits.ROOM_MEMBERS_MAX)]
+Keep = Annotated[int, Meta(ge=1, le=limits.ROOM_KEEP_STEPS_MAX)]
+SequenceNumber = Annotated[int, Meta(ge=0, le=limits.ROOM_NUMBER_MAX)]
+
+
+class Schemas(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The schemas of a room for the values of maps, lists and presences, by name."""
+
+    maps: dict[str, dict[str, Any]] = {}
+    lists: dict[str, dict[str, Any]] = {}
+    presences: dict[str, dict[str, Any]] = {}
+
+
+class CreateRoom(Body):
+    """A room to create."""
+
+    id: str = ""
+    """Empty: the server generates a UUID (version 7)."""
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Metadata, to search rooms by."""
+    schemas: Schemas = Schemas()
+    capacity: Capacity = limits.ROOM_MEMBERS_MAX
+    """The maximum number of users in the room."""
+    per_user: Capacity = limits.ROOM_PER_USER
+    """The maximum number of connections of each user."""
+    keep: Keep = limits.ROOM_KEEP_STEPS
+    """The number of steps that the log keeps, for history and for clients that reconnect."""
+
+
+class UpdateRoom(Body):
+    """The settings to change."""
+
+    meta: dict[str, Any] | None = None
+    schemas: Schemas | None = None
+    """They apply to later changes only."""
+    capacity: Capacity | None = None
+    per_user: Capacity | None = None
+    keep: Keep | None = None
+
+
+class Room(msgspec.Struct):
+    """A room: its settings, and its position in its log."""
+
+    id: str
+    epoch: str
+    """The incarnation: a room that is created again under the same id has another one."""
+    seq: int
+    """The sequence number of the last step."""
+    digest: str
+    """The digest of the log up to that step. Rooms of one epoch with the same digest have the same
+    state."""
+    floor: int
+    """The sequence number where the history begins."""
+    made_ms: int
+    by: str
+    meta: dict[str, Any]
+    schemas: Schemas
+    capacity: int
+    per_user: int
+    keep: int
+
+
+class ListedRoom(msgspec.Struct):
+    """A room in a list."""
+
+    id: str
+    epoch: str
+    made_ms: int
+    by: str
+    meta: dict[str, Any]
+    members: int
+    """The number of connections, if this node serves the room, or else 0."""
+
+
+class RoomPage(msgspec.Struct):
+    """Rooms in the order of their ids."""
+
+    rooms: list[ListedRoom]
+    next: str | None
+    """The cursor of the next page (`after`); None if there is none."""
+
+
+class RoomsQuery(Query):
+    """Which rooms to list."""
+
+    prefix: str = ""
+    """The beginning of the ids."""
+    meta: str = "{}"
+    """Metadata that the rooms have, as a JSON object."""
+    after: str = ""
+    """The member `next` of the last page."""
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+
+
+class DeletedRoom(msgspec.Struct):
+    """A deleted room."""
+
+    id: str
+    epoch: str
+
+
+class RoomMember(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A connection in a room."""
+
+    id: str
+    user: str
+
+
+class RoomMembers(msgspec.Struct):
+    """The members of a room."""
+
+    members: list[RoomMember]
+    """The connections. A creator who has not joined yet comes first, with an empty id."""
+
+
+class SnapshotQuery(Query):
+    """Which snapshot to show."""
+
+    at: SequenceNumber | UnsetType = UNSET
+    """The sequence number; default: the current one."""
+
+
+class RoomSnapshot(msgspec.Struct):
+    """The state of a room at a sequence number."""
+
+    id: str
+    epoch: str
+    seq: int
+    digest: str
+    """The digest of the log up to `seq`."""
+    maps: dict[str, dict[str, Any]]
+    lists: dict[str, list[list[Any]]]
+    """The id, position and value of each item, in order."""
+
+
+class HistoryQuery(Query):
+    """Which steps to list."""
+
+    since: SequenceNumber | UnsetType = UNSET
+    """List the steps after this sequence number; default: all."""
+    digest: str | UnsetType = UNSET
+    """The digest of the step `since`. If it is of another history, the request fails with
+    `history_gone`."""
+    limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+
+
+class RoomEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step in the log of a room."""
+
+    seq: int
+    ops: list[RoomOperation]
+    by: str = ""
+    """The caller."""
+    client: str = ""
+    """The client of the user that sent the step; empty: a server."""
+    n: int = 0
+    """The number that the client gave to the step."""
+    at_ms: int = 0
+    digest: str = ""
+    """The digest of the log up to this step. Logs that differ have different digests from the first
+    difference on, as after a restore: it proves that a position belongs to this history."""
+
+
+class RoomHistory(msgspec.Struct):
+    """Steps of a room, in order."""
+
+    entries: list[RoomEntry]
+    next: int | None
+    """The value of `since` for the next page; None if there is none."""
+
+
+class ApplyStep(Body):
+    """A step: operations that take effect together or not at all."""
+
+    ops: list[RoomOperation]
+    client: str = ""
+    """The name of the client that numbers its steps. A repeated step of a client is applied
+    once."""
+    n: SequenceNumber = 0
+    """The number of the step."""
+
+
+class AppliedStep(msgspec.Struct):
+    """A durable step."""
+
+    seq: int | None
+    """None: the step was applied before."""
+    duplicate: bool
+
+
+class Broadcast(Body):
+    """An event for the connections in a room. It is not stored."""
+
+    event: str
+    value: Any = None
+    to: str = ""
+    """The id of one member; empty: all members."""
+
+
+class BroadcastReceipt(msgspec.Struct):
+    """The number of members that an event was sent to."""
+
+    members: int
+
+
+class ValueSchema(Body):
+    """A schema for the values of a map, a list or a presence."""
+
+    schema: dict[str, Any] | None = None
+    """None: the current one stays. To change it takes the scope `room`."""
+
+
+class MapContents(msgspec.Struct):
+    """A map with its values."""
+
+    name: str
+    values: dict[str, Any]
+
+
+class Item(NamedTuple):
+    """An item of a list."""
+
+    id: str
+    value: Any
+
+
+class ListContents(msgspec.Struct):
+    """A list with its items."""
+
+    name: str
+    items: list[Item]
+
+
+class PresenceContents(msgspec.Struct):
+    """A presence with its entries, by user."""
+
+    name: str
+    values: dict[str, Any]
+
+
+class DroppedContents(msgspec.Struct):
+    """Whether the map, list or presence existed."""
+
+    dropped: bool
+
+
+_ROOM = ("no_such_room", "bad_name")
+_SETTINGS = ("bad_schema", "value_too_large", "bad_value")
+_CONTENTS = (*_ROOM, "room_moved")
+_STEP = (
+    *(*_CONTENTS, "bad_shape", "room_too_large", "value_too_large"),
+    *("not_expected", "not_countable", "bad_value"),
+)
+
+CREATE = Operation(
+    name="rooms.create",
+    method="POST",
+    path="/v1/rooms",
+    summary="Create a room",
+    scope="write:{id of the room}",
+    body=CreateRoom,
+    response=Room,
+    errors=("bad_name", "room_exists", *_SETTINGS),
+    done_errors=("room_exists",),
+)
+
+LIST = Operation(
+    name="rooms.list",
+    method="GET",
+    path="/v1/rooms",
+    summary="List rooms",
+    scope="read:{each room}",
+    query=RoomsQuery,
+    response=RoomPage,
+    errors=("bad_name", "not_json", "wrong_type", "duplicate_member", "too_deep"),
+)
+
+GET = Operation(
+    name="rooms.get",
+    method="GET",
+    path="/v1/rooms/{id}",
+    summary="Show a room",
+    scope="read:{id}",
+    response=Room,
+    errors=_ROOM,
+)
+
+UPDATE = Operation(
+    name="rooms.update",
+    method="PATCH",
+    path="/v1/rooms/{id}",
+    summary="Change some settings of a room",
+    scope="room:{id}",
+    body=UpdateRoom,
+    response=Room,
+    errors=(*_ROOM, *_SETTINGS),
+)
+
+DELETE = Operation(
+    name="rooms.delete",
+    method="DELETE",
+    path="/v1/rooms/{id}",
+    summary="Delete a room",
+    scope="room:{id}",
+    response=DeletedRoom,
+    errors=_ROOM,
+    done_errors=("no_such_room",),
+)
+
+MEMBERS = Operation(
+    name="rooms.members",
+    method="GET",
+    path="/v1/rooms/{id}/members",
+    summary="List the members of a room",
+    scope="read:{id}",
+    response=RoomMembers,
+    errors=_CONTENTS,
+)
+
+SNAPSHOT = Operation(
+    name="rooms.snapshot",
+    method="GET",
+    path="/v1/rooms/{id}/snapshot",
+    summary="Show the state of a room, current or past",
+    scope="read:{id}",
+    query=SnapshotQuery,
+    response=RoomSnapshot,
+    errors=(*_ROOM, "history_gone"),
+)
+
+HISTORY = Operation(
+    name="rooms.history",
+    method="GET",
+    path="/v1/rooms/{id}/history",
+    summary="List the steps of a room",
+    scope="read:{id}",
+    query=HistoryQuery,
+    response=RoomHistory,
+    errors=(*_ROOM, "history_gone"),
+)
+
+APPLY = Operation(
+    name="rooms.apply",
+    method="POST",
+    path="/v1/rooms/{id}/ops",
+    summary="Apply operations to a room",
+    scope="write:{id}",
+    body=ApplyStep,
+    response=AppliedStep,
+    errors=(*_STEP, "commit_too_large"),
+)
+
+BROADCAST = Operation(
+    name="rooms.broadcast",
+    method="POST",
+    path="/v1/rooms/{id}/say",
+    summary="Send an event to the members of a room",
+    description="The event is not stored. A repeated request sends it again.",
+    scope="write:{id}",
+    body=Broadcast,
+    response=BroadcastReceipt,
+    errors=(*_CONTENTS, "no_such_member", "value_too_large", "bad_value"),
+)
+
+GET_MAP = Operation(
+    name="rooms.get_map",
+    method="GET",
+    path="/v1/rooms/{id}/maps/{name}",
+    summary="Show a map",
+    scope="read:{id}",
+    response=MapContents,
+    errors=(*_CONTENTS, "not_found"),
+)
+
+PUT_MAP = Operation(
+    name="rooms.put_map",
+    method="PUT",
+    path="/v1/rooms/{id}/maps/{name}",
+    summary="Create a map, or set its schema",
+    scope="write:{id}",
+    body=ValueSchema,
+    body_optional=True,
+    response=MapContents,
+    errors=(*_STEP, "bad_schema"),
+)
+
+DELETE_MAP = Operation(
+    name="rooms.delete_map",
+    method="DELETE",
+    path="/v1/rooms/{id}/maps/{name}",
+    summary="Delete a map",
+    scope="write:{id}",
+    response=DroppedContents,
+    errors=_STEP,
+)
+
+GET_LIST = Operation(
+    name="rooms.get_list",
+    method="GET",
+    path="/v1/rooms/{id}/lists/{name}",
+    summary="Show a list",
+    scope="read:{id}",
+    response=ListContents,
+    errors=(*_CONTENTS, "not_found"),
+)
+
+PUT_LIST = Operation(
+    name="rooms.put_list",
+    method="PUT",
+    path="/v1/rooms/{id}/lists/{name}",
+    summary="Create a list, or set its schema",
+    scope="write:{id}",
+    body=ValueSchema,
+    body_optional=True,
+    response=ListContents,
+    errors=(*_STEP, "bad_schema"),
+)
+
+DELETE_LIST = Operation(
+    name="rooms.delete_list",
+    method="DELETE",
+    path="/v1/rooms/{id}/lists/{name}",
+    summary="Delete a list",
+    scope="write:{id}",
+    response=DroppedContents,
+    errors=_STEP,
+)
+
+GET_PRESENCE = Operation(
+    name="rooms.get_presence",
+    method="GET",
+    path="/v1/rooms/{id}/presences/{name}",
+    summary="Show a presence",
+    scope="read:{id}",
+    response=PresenceContents,
+    errors=_CONTENTS,
+)
+
+PUT_PRESENCE = Operation(
+    name="rooms.put_presence",
+    method="PUT",
+    path="/v1/rooms/{id}/presences/{name}",
+    summary="Set the schema of a presence",
+    scope="write:{id}",
+    body=ValueSchema,
+    body_optional=True,
+    response=PresenceContents,
+    errors=(*_CONTENTS, "bad_schema"),
+)
+
+DELETE_PRESENCE = Operation(
+    name="rooms.delete_presence",
+    method="DELETE",
+    path="/v1/rooms/{id}/presences/{name}",
+    summary="Delete the entries of a presence",
+    scope="room:{id}",
+    response=DroppedContents,
+    errors=_CONTENTS,
+)
+
+CONNECT = Operation(
+    name="rooms.connect",
+    method="GET",
+    path="/v1/ws",
+    summary="Open a WebSocket connection to join rooms",
+    errors=("upgrade_required", "origin_refused"),
+    kind="stream",
+)
