@@ -89,14 +89,17 @@ class Node:
         self.dispatcher = self.dispatcher_type(store, schedule, placement)
         self.depths = Depths(store, config.slots, self.queue_settings)
         schedule.admit = self.depths.admit
-        schedule.turns = Fairness(store, config.slots)
+        fairness = Fairness(store, config.slots)
+        schedule.turn_ms = fairness.turn_ms
         self.parts = Made(store.ids, config.slots, schedule)
         for part in load().values():
             if part.make is not None:
                 made = part.make(self.parts)
                 self.parts.add(made)
                 self._acting.append((part.due, made))
-        self.claims = self.claims_type(store, schedule, placement, self.queue_settings)
+        self.claims = self.claims_type(
+            store, schedule, placement, self.queue_settings, fairness.started
+        )
         self.sweeper = Sweeper(store, placement)
         self.takeover = Takeover(store, schedule)
         self.verifier = Verifier(store)

@@ -48,7 +48,7 @@ CAUGHT: dict[str, dict[str, tuple[str, ...]]] = {
             "from onceward import locks",
             "from onceward.locks import part",
         ),
-        "onceward/schedule/states.py": (
+        "onceward/schedule/waiting.py": (
             "from onceward.work import bulk",
             "from onceward.schedule.claims import Claims",
         ),

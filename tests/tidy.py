@@ -38,7 +38,7 @@ LAYERS = (
     f"= node observe maintenance {_IN_ALL}"
     " work.attempt work.declarations work.depths work.effects work.fairness work.intake work.job"
     " work.lease work.outcome work.quarantine work.queues work.results work.unreadable work.worker"
-    " schedule.claim_queue schedule.claim_requests schedule.claiming schedule.claims"
+    " schedule.claim_queue schedule.claiming schedule.claims"
     " schedule.dispatcher schedule.due_entries schedule.local_workers schedule.placement"
     " schedule.ready_entries schedule.settings_cache schedule.slot schedule.takeover"
     " schedule.wakeup"

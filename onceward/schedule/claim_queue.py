@@ -22,8 +22,14 @@ from onceward import limits
 from onceward.errors import PASSING, NoSuchJob, OncewardError, StaleToken
 from onceward.keys import Key
 from onceward.schedule import Claim, Schedule, permit_partition, ready_partition
-from onceward.schedule.claim_requests import Request, Waiting
-from onceward.schedule.claiming import CLAIMS_AT_ONCE, Claimer
+from onceward.schedule.claiming import (
+    CLAIMS_AT_ONCE,
+    Claimer,
+    ClaimRequest,
+    QueuedRequest,
+    Started,
+    nothing_started,
+)
 from onceward.schedule.local_workers import Capacity
 from onceward.schedule.placement import Placement
 from onceward.schedule.ready_entries import ReadyEntries
@@ -43,6 +49,7 @@ class ClaimQueue:
         schedule: Schedule,
         placement: Placement,
         queue_settings: SettingsCache,
+        started: Started = nothing_started,
     ) -> None:
         self.asked_ns = 0
         """When somebody asked last."""
@@ -51,7 +58,7 @@ class ClaimQueue:
         self._schedule = schedule
         self._placement = placement
         self._queue_settings = queue_settings
-        self._line: deque[Waiting] = deque()
+        self._line: deque[QueuedRequest] = deque()
         self._capacity: deque[Capacity] = deque()
         self._hasty = False  # whether someone in line may not be patient
         # Slots that may have jobs, with the first entry that may be there; those being looked
@@ -62,7 +69,9 @@ class ClaimQueue:
         self._elsewhere: dict[int, None] = {}
         self._elsewhere_ns = 0
         self._ready_entries = ReadyEntries(queue)
-        self._claimer = Claimer(queue, store, schedule, queue_settings, self._ready_entries)
+        self._claimer = Claimer(
+            queue, store, schedule, queue_settings, self._ready_entries, started
+        )
         self._rounds = 0
         self._shut = False  # while the queue's settings allow no more jobs to be handed out
         self._opened = 0
@@ -103,10 +112,10 @@ class ClaimQueue:
         if capacity in self._capacity:
             self._capacity.remove(capacity)
 
-    def taker(self) -> Capacity | None:
-        """Whose hands are free for a job that would be ready now.
+    def free_capacity(self) -> Capacity | None:
+        """The capacity of a worker that can take a new job before it is ready.
 
-        Only while all that is ready is about to be handed out, so that nothing is overtaken for
+        Only while all ready jobs are about to be handed out, so that none is overtaken for
         long, and where the queue's settings allow any number.
         """
         if not self._capacity or self._ready_entries.count > CLAIMS_AT_ONCE:
@@ -127,25 +136,25 @@ class ClaimQueue:
         if self._slots:
             self._match_soon()
 
-    def promised(self, claims: list[Claim]) -> None:
-        """Hands have got these by the commits that made them."""
+    def handed_over(self, claims: list[Claim]) -> None:
+        """The commits that added these jobs have leased them to a worker of this node."""
         self._store.meters.count("claimed", len(claims), queue=self._queue)
 
-    def ask(self, request: Waiting) -> None:
+    def ask(self, request: QueuedRequest) -> None:
         """Join the line. The answer comes in any case, if the request is patient in time."""
         self.asked_ns = self._store.clock.elapsed_ns()
         self._line.append(request)
         self._hasty = self._hasty or not request.patient
         self._match_soon()
 
-    def give_up(self, request: Waiting) -> None:
+    def give_up(self, request: QueuedRequest) -> None:
         """A request has waited long enough: if it is just being served, it gets what it gets."""
         request.time_is_up = True
         if request in self._line:
             self._line.remove(request)
             request.dismiss()
 
-    def cancelled(self, request: Waiting) -> None:
+    def cancelled(self, request: QueuedRequest) -> None:
         """Nobody waits for the answer any more: give back what it holds."""
         answer = request.answer
         if request in self._line:
@@ -268,9 +277,9 @@ class ClaimQueue:
                 request.dismiss()
             self._hasty = False
 
-    def _requests(self) -> list[Request]:
+    def _requests(self) -> list[ClaimRequest]:
         """Those who are to be served together."""
-        requests: list[Request] = []
+        requests: list[ClaimRequest] = []
         wanted = 0
         while self._line and wanted < CLAIMS_AT_ONCE:
             requests.append(self._line.popleft())
@@ -288,7 +297,7 @@ class ClaimQueue:
             request.dismiss()
         self._line.clear()
 
-    async def _round(self, slots: dict[int, str], requests: list[Request]) -> None:
+    async def _round(self, slots: dict[int, str], requests: list[ClaimRequest]) -> None:
         handed: list[list[Claim]] = [[] for _ in requests]
         left = slots
         error: Exception | None = None
@@ -314,13 +323,13 @@ class ClaimQueue:
                 again = self._again.pop(slot)
                 left[slot] = min(again, left.get(slot, again))
         self._slots.update(left)
-        unserved: list[Waiting] = []
+        unserved: list[QueuedRequest] = []
         for request, claims in zip(requests, handed, strict=True):
             if request.gone:
                 self.give_back(claims)
             elif error is not None:
                 request.fail(error)
-            elif claims or not isinstance(request, Waiting) or request.time_is_up:
+            elif claims or not isinstance(request, QueuedRequest) or request.time_is_up:
                 request.give(claims)
             else:
                 unserved.append(request)

@@ -1,10 +1,12 @@
-"""A picker: claims the jobs of one queue for those who ask, the most urgent first.
+"""Requests for ready jobs, and the transaction that claims them, the most urgent first.
 
 Several requests are served by one transaction, from several slots.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from onceward import limits
 from onceward.errors import Damaged, OncewardError
@@ -20,7 +22,6 @@ from onceward.schedule import (
     slot_of_ready,
     spend,
 )
-from onceward.schedule.claim_requests import Request
 from onceward.schedule.ready_entries import ReadyEntries
 from onceward.schedule.settings_cache import SettingsCache
 from onceward.store import Store
@@ -29,6 +30,68 @@ from onceward.store.transaction import Transaction
 _ROOM = limits.COMMIT_WRITES_MAX - 1 - CLAIM_WRITES_SHARED
 CLAIMS_AT_ONCE = _ROOM // CLAIM_WRITES
 _LIMITED_AT_ONCE = _ROOM // (CLAIM_WRITES + 1)  # each takes a permit as well
+
+
+Started = Callable[[str, str], None]
+"""Hears that a job was handed out, by its queue and its place among the ready jobs."""
+
+
+def nothing_started(queue: str, place: str) -> None:
+    pass
+
+
+class ClaimRequest(Protocol):
+    """A worker that asks for jobs. It is answered once, by `give` or `fail`."""
+
+    @property
+    def worker(self) -> str: ...
+    @property
+    def lease_ms(self) -> int: ...
+    @property
+    def most(self) -> int: ...
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a handler of this process."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+
+    def give(self, claims: list[Claim]) -> None: ...
+    def fail(self, error: Exception) -> None: ...
+
+
+@dataclass(eq=False, slots=True)
+class QueuedRequest:
+    """A request in line, of somebody who waits for the answer."""
+
+    worker: str
+    lease_ms: int
+    most: int
+    patient: bool
+    """Whether it waits for jobs to arrive, or wants to know what is there."""
+    answer: "asyncio.Future[list[Claim]]"
+    time_is_up: bool = False
+
+    @property
+    def local(self) -> bool:
+        return False
+
+    @property
+    def gone(self) -> bool:
+        return self.answer.done()
+
+    def give(self, claims: list[Claim]) -> None:
+        self.answer.set_result(claims)
+
+    def fail(self, error: Exception) -> None:
+        self.answer.set_exception(error)
+
+    def dismiss(self) -> None:
+        """Answer with nothing; one whose worker has just gone needs no answer."""
+        if not self.answer.done():
+            self.answer.set_result([])
 
 
 class Claimer:
@@ -41,15 +104,17 @@ class Claimer:
         schedule: Schedule,
         queue_settings: SettingsCache,
         ready_entries: ReadyEntries,
+        started: Started = nothing_started,
     ) -> None:
         self._queue = queue
         self._shared = store.engine.shared
         self._schedule = schedule
         self._queue_settings = queue_settings
         self._ready_entries = ready_entries
+        self._started = started
 
     async def claim(
-        self, slots: dict[int, str], requests: Sequence[Request], tx: Transaction
+        self, slots: dict[int, str], requests: Sequence[ClaimRequest], tx: Transaction
     ) -> tuple[list[list[Claim]], dict[int, str], Quota]:
         """Claim jobs for these requests; returns them, the slots that may have more, and how
         many jobs the queue's settings allowed."""
@@ -87,6 +152,8 @@ class Claimer:
             if claim is None:
                 self._ready_entries.take(slot_of_ready(entry[0]), entry[1])
             else:
+                if settings.fair:
+                    self._started(self._queue, entry[1])
                 handed[wanting.pop(0)].append(claim)
                 claimed += 1
                 del permits[:1]

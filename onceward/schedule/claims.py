@@ -21,25 +21,32 @@ from onceward.schedule import (
     is_whole,
 )
 from onceward.schedule.claim_queue import ClaimQueue
-from onceward.schedule.claim_requests import Waiting
-from onceward.schedule.claiming import CLAIMS_AT_ONCE
+from onceward.schedule.claiming import CLAIMS_AT_ONCE, QueuedRequest, Started, nothing_started
 from onceward.schedule.local_workers import Capacity
 from onceward.schedule.placement import Placement
+from onceward.schedule.records import LocalWorker
 from onceward.schedule.settings_cache import SettingsCache
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 
 
 class Claims:
-    """The desks of this node, by queue."""
+    """The claim queues of this node, by queue."""
 
     def __init__(
-        self, store: Store, schedule: Schedule, placement: Placement, queue_settings: SettingsCache
+        self,
+        store: Store,
+        schedule: Schedule,
+        placement: Placement,
+        queue_settings: SettingsCache,
+        started: Started = nothing_started,
     ) -> None:
+        """`started` hears of each job that is handed out."""
         self._store = store
         self._queue_settings = queue_settings
         self._schedule = schedule
         self._placement = placement
+        self._started = started
         self._claim_queues: dict[str, ClaimQueue] = {}
         self._closed = False
         self._unhook = [
@@ -50,7 +57,7 @@ class Claims:
         queue_settings.on_change(self._set)
         if not store.engine.shared:
             # Else a commit may go unnoticed whose caller is cancelled, and its jobs with it.
-            schedule.taker = self._taker
+            schedule.local_worker = self._local_worker
 
     async def claim(
         self,
@@ -78,7 +85,7 @@ class Claims:
             raise Unavailable("the node is stopping: ask another one", code="node_stopped")
         loop = asyncio.get_running_loop()
         most = min(most, CLAIMS_AT_ONCE)
-        request = Waiting(worker, lease_ms, most, wait_s > 0, loop.create_future())
+        request = QueuedRequest(worker, lease_ms, most, wait_s > 0, loop.create_future())
         claim_queue = self._claim_queue(queue)
         claim_queue.ask(request)
         timer = loop.call_later(wait_s, claim_queue.give_up, request) if wait_s > 0 else None
@@ -94,8 +101,8 @@ class Claims:
     def enrol(self, queue: str, capacity: Capacity) -> Callable[[], None]:
         """Fill the hands of a worker with jobs of a queue; returns what ends that."""
         admit_queue(queue)
-        admit_worker(capacity.worker)
-        admit_lease(capacity.lease_ms)
+        admit_worker(capacity.local_worker.name)
+        admit_lease(capacity.local_worker.lease_ms)
         claim_queue = self._claim_queue(queue)
         claim_queue.enrol(capacity)
         return lambda: claim_queue.dismiss(capacity)
@@ -104,14 +111,22 @@ class Claims:
         claim_queue = self._claim_queues.get(queue)
         if claim_queue is None:
             claim_queue = self._claim_queues[queue] = ClaimQueue(
-                queue, self._store, self._schedule, self._placement, self._queue_settings
+                queue,
+                self._store,
+                self._schedule,
+                self._placement,
+                self._queue_settings,
+                self._started,
             )
         return claim_queue
 
-    def _taker(self, tx: Transaction, queue: str) -> Capacity | None:
-        """Who takes a job at once that would be ready."""
+    def _local_worker(self, tx: Transaction, queue: str) -> LocalWorker | None:
+        """Reserve a worker of this node for a new job; see `Schedule.local_worker`."""
         claim_queue = self._claim_queues.get(queue)
-        return None if claim_queue is None or tx.end_hooks is None else claim_queue.taker()
+        if claim_queue is None or tx.end_hooks is None:
+            return None
+        capacity = claim_queue.free_capacity()
+        return None if capacity is None else capacity.reserve(tx)
 
     async def run(self) -> None:
         """Poll until cancelled, and forget the desks where nobody asks any more."""

@@ -1,7 +1,7 @@
-"""Hands: how many jobs a worker of this node would take now, at the desk of its queue.
+"""The free capacity of a worker of this node: how many jobs it takes now.
 
-The desk fills them with what is ready. And a job that would become ready while hands are free
-is leased to them by the same commit that makes it: that is one commit less, and one wait.
+The claim queue fills it with ready jobs. A new job that would be ready while capacity is free is
+leased to the worker by the commit that adds it: that saves a commit and a wait.
 """
 
 from collections.abc import Callable
@@ -9,24 +9,25 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from onceward.schedule import Claim
+from onceward.schedule.records import HandedOver, LocalWorker
 from onceward.store.transaction import Transaction
 
 
 class CapacityListener(Protocol):
-    """Where hands are known."""
+    """The claim queue, as the capacity of a worker knows it."""
 
     def freed(self) -> None:
-        """They would take more than before."""
+        """The worker takes more jobs than before."""
 
-    def promised(self, claims: list[Claim]) -> None:
-        """They take these, which were leased to them by the commits that made them."""
+    def handed_over(self, claims: list[Claim]) -> None:
+        """The commits that added these jobs have leased them to the worker."""
 
     def give_back(self, claims: list[Claim]) -> None:
-        """They do not take these any more."""
+        """The worker does not take these any more."""
 
 
 class Capacity:
-    """The free hands of one worker. What they take they have promised to before."""
+    """The free capacity of one worker, less what is reserved for jobs on their way to it."""
 
     def __init__(
         self,
@@ -41,8 +42,7 @@ class Capacity:
         """`free` says how many jobs the worker would take now, `take` gives it some, `failed`
         tells it that none could be claimed. With `batch` it gets so many at once at the most,
         and none but what is ready: those wait for each other."""
-        self.worker = worker
-        self.lease_ms = lease_ms
+        self.local_worker = LocalWorker(worker, lease_ms)
         self.failed = failed
         self.gone = False
         """Whether it takes nothing any more."""
@@ -52,7 +52,7 @@ class Capacity:
         self._batch = batch
         self._spoken_for = 0
         self._asking = False
-        self._promised: dict[Transaction, list[Claim]] = {}
+        self._reserved: dict[Transaction, int] = {}
 
     @property
     def free(self) -> int:
@@ -89,40 +89,49 @@ class Capacity:
         elif claims:
             self._take(claims)
 
-    def promise(self, tx: Transaction, claim: Claim) -> None:
-        """Take a job, once the commit that makes it is durable."""
-        promised = self._promised.get(tx)
-        if promised is None:
-            promised = self._promised[tx] = []
-            tx.on_end(lambda durable: self._made(tx, durable))
-        promised.append(claim)
+    def reserve(self, tx: Transaction) -> LocalWorker:
+        """Keep room for a job that a transaction adds. At its end, take those that it has noted as
+        handed over, if its commit is durable."""
+        reserved = self._reserved.get(tx, 0)
+        if not reserved:
+            tx.on_end(lambda durable: self._ended(tx, durable))
+        self._reserved[tx] = reserved + 1
         self._spoken_for += 1
+        return self.local_worker
 
-    def _made(self, tx: Transaction, durable: bool) -> None:
-        claims = self._promised.pop(tx)
-        self._spoken_for -= len(claims)
-        if durable:
+    def _ended(self, tx: Transaction, durable: bool) -> None:
+        reserved = self._reserved.pop(tx)
+        self._spoken_for -= reserved
+        claims = self._handed_over(tx) if durable else []
+        if claims:
             assert self.post is not None
-            self.post.promised(claims)
+            self.post.handed_over(claims)
             self.take(claims)
-        else:
+        if len(claims) < reserved:
             self.freed()
+
+    def _handed_over(self, tx: Transaction) -> list[Claim]:
+        return [
+            note.claim
+            for note in tx.notes
+            if isinstance(note, HandedOver) and note.worker is self.local_worker
+        ]
 
 
 @dataclass(eq=False, slots=True)
 class Asking:
-    """A request of hands for what is ready."""
+    """A request of a worker of this node for ready jobs."""
 
     capacity: Capacity
     most: int
 
     @property
     def worker(self) -> str:
-        return self.capacity.worker
+        return self.capacity.local_worker.name
 
     @property
     def lease_ms(self) -> int:
-        return self.capacity.lease_ms
+        return self.capacity.local_worker.lease_ms
 
     @property
     def local(self) -> bool:

@@ -184,6 +184,20 @@ class Claim(msgspec.Struct, frozen=True):
     dedupe: Dedupe | None = None
 
 
+class LocalWorker(msgspec.Struct, frozen=True):
+    """A handler of this process that takes a new job in the commit that adds it."""
+
+    name: str
+    lease_ms: int
+
+
+class HandedOver(msgspec.Struct, frozen=True):
+    """A note of a transaction: its commit leases a new job to a handler of this process."""
+
+    worker: LocalWorker
+    claim: Claim
+
+
 # Both are needed again and again while a job is worked on.
 @lru_cache(maxsize=8_192)
 def slot_of(id_: Any) -> int:

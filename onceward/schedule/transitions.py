@@ -1,19 +1,35 @@
 """What can happen to a job. Every function takes a transaction."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
+from zlib import crc32
 
+import msgspec
+
+from onceward import keys, limits
 from onceward.errors import AlreadyEnded, NoSuchJob, NotDead, OncewardError, StaleToken
+from onceward.ids import Ids
 from onceward.job_options import NO_OPTIONS, JobOptions
+from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.reasons import reason_text
-from onceward.schedule.quota import take_permit
+from onceward.schedule.damaged import recovered
+from onceward.schedule.quota import give_permit_back, take_permit
 from onceward.schedule.records import (
+    JOB_DUE,
     LEASE_DUE,
+    Accepted,
+    Attempt,
     Claim,
+    Dedupe,
     Effect,
+    HandedOver,
     Intent,
     Job,
     Lease,
+    LocalWorker,
+    admit_id,
+    admit_job,
     admit_lease,
     admit_queue,
     admit_reason,
@@ -21,16 +37,24 @@ from onceward.schedule.records import (
     admit_worker,
     dead_partition,
     due_ms_of,
+    due_partition,
     job_key,
+    job_partition,
+    latest,
     lease_key,
     order_head_key,
+    ready_partition,
     slot_of,
     steps_key,
 )
-from onceward.schedule.settings import retry_pause_ms
-from onceward.schedule.states import Places, lease_place
+from onceward.schedule.settings import Lookup, default_settings, retry_pause_ms
 from onceward.schedule.waiting import (
     become_head,
+    leave_gate,
+    leave_line,
+    next_head,
+    pass_gate,
+    unpark,
 )
 from onceward.store.transaction import Transaction
 
@@ -62,8 +86,39 @@ RetryAt = int | Literal["after the pause"] | None
 """A time in ms, `AFTER_PAUSE`, or None: never."""
 
 
-class Schedule(Places):
-    """The schedule of one database. `slots` was chosen when that was created."""
+class Schedule:
+    """The schedule of one database. `slots` was chosen when that was created.
+
+    It reads and writes records alone. What else it needs to know comes from the functions below,
+    which the processes of a node set; without them it works by itself.
+    """
+
+    admit: Callable[[Transaction, str], None] = staticmethod(lambda tx, queue: None)
+    """Raises `QueueFull` for a queue that may hold no more jobs."""
+    turn_ms: Callable[[str, int, str, int], Awaitable[int]] | None = None
+    """The turn of a sender's next job among those that are ready, by queue, rank, sender and time.
+    None: jobs are in the order of their times, in queues with the setting `fair`, too."""
+    local_worker: Callable[[Transaction, str], LocalWorker | None] = staticmethod(
+        lambda tx, queue: None
+    )
+    """Reserves a handler of this process for a new job of a queue, if one is free: the commit that
+    adds the job leases it, which saves a commit. The reservation ends with the transaction, whose
+    notes hold the claim (`HandedOver`)."""
+    on_quarantined: Callable[[str, str, str], None] = staticmethod(lambda id_, queue, why: None)
+    """Called with id, queue and reason of a job that a commit of this schedule has put into
+    quarantine."""
+    process = ""
+    """What marks leases of handlers of this process, if no other one can use the database."""
+
+    def __init__(
+        self,
+        ids: Ids,
+        slots: int = limits.SLOTS_DEFAULT,
+        settings: Lookup = default_settings,
+    ) -> None:
+        self.slots = slots
+        self.settings = settings
+        self._ids = ids
 
     async def send(
         self,
@@ -79,6 +134,65 @@ class Schedule(Places):
         self.admit(tx, queue)
         id_, _ = await self.add(tx, queue, body, options, due_ms=due_ms)
         return id_
+
+    async def add(
+        self,
+        tx: Transaction,
+        queue: str,
+        body: Any,
+        options: JobOptions = NO_OPTIONS,
+        *,
+        due_ms: int = 0,
+        dedupe: Dedupe | None = None,
+        caller: str = "",
+        ready_ms: int | None = None,
+        cause: Effect | None = None,
+    ) -> tuple[str, Job]:
+        """`send`, for those who need the job's record too, know it by a dedupe key, or let it
+        take its place among those who are ready since a time that has passed."""
+        admit_job(queue, body, options, due_ms)
+        order_key, attempts_max = options.order_key, options.attempts_max
+        if attempts_max is None:
+            attempts_max = self.settings(queue).attempts_max
+        id_ = self._ids.new(tx.now_ms)
+        spread = id_ if order_key is None else keys.join(queue, order_key)
+        slot = crc32(spread.encode()) % self.slots
+        id_ += f"{slot:03x}"
+        job = Job(queue, body, "", tx.now_ms, due_ms, options, attempts_max)
+        job.dedupe = dedupe
+        job.caller = caller
+        job.since_ms = ready_ms or 0
+        if cause is not None:
+            job.cause = cause
+        elif tx.job:
+            job.cause = Effect("job", tx.job)
+        if order_key is None or await become_head(tx, id_, job, order_key):
+            await self._place(tx, id_, job, new=True)
+        tx.add((job_partition(slot), f"{id_}#job"), job)  # its `job_key`
+        return id_, job
+
+    async def get(self, tx: Transaction, id_: str) -> Job:
+        """The job; raises `NoSuchJob`."""
+        admit_id(id_)
+        job = await tx.get(job_key(id_), Job)
+        if job is None:
+            raise NoSuchJob(f"there is no job {id_}", id=id_)
+        return job
+
+    async def quarantine(
+        self, tx: Transaction, id_: str, queue: str, why: str, gated_by: str | None = None
+    ) -> Job:
+        """End a job whose record cannot be read: it is listed with the dead letters of its queue,
+        with the reason. `queue` counts if the record does not name one; `gated_by` is the limit
+        key of which it holds a place, if that is known.
+
+        Others of its order key go on, unless dead jobs block theirs in that queue.
+        """
+        job = await recovered(tx, id_, queue, gated_by)
+        job.reason = reason_text(why)
+        await self._leave_gate(tx, job)
+        await self._end(tx, id_, job, "dead")
+        return job
 
     async def promote(self, tx: Transaction, entry: Key) -> None:
         """Make a job whose time has come ready. Does nothing if it is not due there any more."""
@@ -140,8 +254,6 @@ class Schedule(Places):
         tx.delete(entry)
         if job is None or job.state != "ready" or job.place != entry[1]:
             return None
-        if self.turns is not None and self.settings(job.queue).fair:
-            self.turns.started(job.queue, job.place)
         if permit is not None:
             job.permit = permit
             take_permit(tx, job.queue, permit, id_)
@@ -362,8 +474,182 @@ class Schedule(Places):
         await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
 
+    async def _next(
+        self, tx: Transaction, id_: str, queue: str, gated_by: str | None = None
+    ) -> Job | None:
+        """A job that is to move on; None if its record cannot be read, and it has ended."""
+        try:
+            return await self.get(tx, id_)
+        except OncewardError as error:
+            if error.code != "damaged":
+                raise
+            why = error.message
+        tx.on_durable(lambda: self.on_quarantined(id_, queue, why))
+        await self.quarantine(tx, id_, queue, why, gated_by)
+        return None
+
+    async def _unlease(self, tx: Transaction, id_: str, job: Job, *, leave: bool = True) -> None:
+        # If the lease was renewed, its entry in due may have moved on; that one finds that its
+        # token does not count any more, when its time comes.
+        tx.delete((due_partition(slot_of(id_)), job.place))
+        job.token = ""
+        if job.permit is not None:
+            give_permit_back(tx, job.queue, job.permit)
+            job.permit = None
+        if leave:
+            await self._leave_gate(tx, job)
+
+    async def _leave_gate(self, tx: Transaction, job: Job) -> None:
+        limit_key = job.options.limit_key
+        if not job.gated or limit_key is None:
+            return
+        limit = self.settings(job.queue).limit_per_key
+        for next_id in await leave_gate(tx, job, limit_key, limit):
+            next_job = await self._next(tx, next_id, job.queue, limit_key)
+            if next_job is not None:
+                next_job.gated = True
+                await self._place(tx, next_id, next_job)
+                tx.put(job_key(next_id), next_job)
+
+    def _note(self, tx: Transaction, job: Job, reason: str) -> None:
+        job.reason = reason_text(reason)
+        over = Attempt(job.attempt, tx.now_ms, job.worker, job.reason)
+        job.history = latest([*job.history, over])
+
+    async def _end(
+        self, tx: Transaction, id_: str, job: Job, state: str, *, promote: bool = True
+    ) -> None:
+        settings = self.settings(job.queue)
+        job.state, job.place, job.ended_ms = state, "", tx.now_ms
+        expires_at_ms = None
+        if state in ("dead", "doubt"):
+            job.place = keys.join(tx.now_ms, id_)
+            tx.add((dead_partition(job.queue), job.place), state)
+            promote = promote and not settings.dead_blocks
+            if settings.notice and settings.notice != job.queue:
+                await self._notify(tx, id_, job, settings.notice)
+        else:
+            expires_at_ms = _until(tx.now_ms, settings.job_retention_ms)
+            if job.stepped:
+                tx.delete(steps_key(id_))
+            if job.dedupe is not None:
+                # Known for as long as the queue says, from the end on: nothing is done twice
+                # because it was done late.
+                known_until_ms = _until(tx.now_ms, settings.key_retention_ms)
+                accepted = Accepted(id_, job.dedupe.fingerprint, state)
+                key = (job.dedupe.partition, job.dedupe.sort)
+                tx.put(key, accepted, expires_at_ms=known_until_ms)
+        tx.put(job_key(id_), job, expires_at_ms=expires_at_ms)
+        if promote and job.options.order_key is not None:
+            next_id = await next_head(tx, id_, job, job.options.order_key)
+            if next_id is not None:
+                next_job = await self._next(tx, next_id, job.queue)
+                if next_job is not None:
+                    await self._place(tx, next_id, next_job, new=next_job.attempt == 0)
+                    tx.put(job_key(next_id), next_job)
+
+    async def _notify(self, tx: Transaction, id_: str, job: Job, queue: str) -> None:
+        """Tell another queue that a job has died, in the same commit."""
+        body = {"id": id_, "queue": job.queue, "state": job.state, "reason": job.reason}
+        await self.add(tx, queue, {**body, "attempts": job.attempt})
+
+    async def _withdraw(self, tx: Transaction, id_: str, job: Job) -> None:
+        """Take a job's entry away from where it waits, or its lease from a worker."""
+        slot = slot_of(id_)
+        if job.state == "waiting":
+            await leave_line(tx, id_, job, job.options.order_key or "")
+        elif job.state == "parked":
+            await unpark(tx, job, job.options.limit_key or "")
+        elif job.state == "due":
+            tx.delete((due_partition(slot), job.place))
+        elif job.state == "ready":
+            tx.delete((ready_partition(slot, job.queue), job.place))
+            await self._leave_gate(tx, job)
+        elif job.state == "leased":
+            await self._unlease(tx, id_, job)
+        else:
+            tx.delete((dead_partition(job.queue), job.place))
+
+    async def _place(
+        self,
+        tx: Transaction,
+        id_: str,
+        job: Job,
+        ready_ms: int | None = None,
+        *,
+        new: bool = False,
+    ) -> None:
+        """Let a job wait for its time, or for a worker if that has come.
+
+        It is ready since `since_ms` of the job, else since `ready_ms`, else from now on. One that
+        is `new` goes to a worker at hand straight away.
+        """
+        if job.due_ms > tx.now_ms:
+            job.state, job.place = "due", keys.join(job.due_ms, id_, JOB_DUE)
+            tx.add((due_partition(slot_of(id_)), job.place), JOB_DUE)
+            return
+        limit_key = job.options.limit_key
+        if limit_key is not None and not job.gated:
+            limit = self.settings(job.queue).limit_per_key
+            if limit and not await pass_gate(tx, id_, job, limit_key, limit):
+                return
+        worker = self.local_worker(tx, job.queue) if new else None
+        if worker is not None:
+            claim = self._lease(tx, id_, job, worker.name, worker.lease_ms, local=True)
+            # As it is stored: the sender may change its own copy.
+            body = msgspec.json.decode(encode(claim.body, job_key(id_)))
+            tx.notes.append(HandedOver(worker, msgspec.structs.replace(claim, body=body)))
+            return
+        since_ms = job.since_ms or (tx.now_ms if ready_ms is None else ready_ms)
+        # What has failed before comes behind what has not, of the same priority: so poison, which
+        # is tried again and again, takes only what time the others leave.
+        rank = 2 * job.options.priority + (job.attempt > 0)
+        if self.turn_ms is not None and self.settings(job.queue).fair:
+            since_ms = await self.turn_ms(job.queue, rank, job.caller, tx.now_ms)
+        job.state, job.place = "ready", f"{rank:016d}#{since_ms:016d}#{id_}"
+        tx.add((ready_partition(slot_of(id_), job.queue), job.place), id_)
+
+    def _lease(
+        self, tx: Transaction, id_: str, job: Job, worker: str, lease_ms: int, *, local: bool
+    ) -> Claim:
+        """Begin an attempt. Whoever calls it writes the job. `local` is a handler here."""
+        until_ms = tx.now_ms + lease_ms
+        job.state = "leased"
+        job.attempt += 1
+        job.token = self._ids.token(8)
+        if local and self.process:
+            job.token += f"~{self.process}"
+        job.worker, job.ended_by = worker, ""
+        job.place = lease_place(until_ms, id_, job)
+        tx.add((due_partition(slot_of(id_)), job.place), LEASE_DUE)
+        return Claim(
+            id_,
+            job.queue,
+            job.body,
+            job.attempt,
+            job.token,
+            until_ms,
+            job.options,
+            job.due_ms,
+            job.made_ms,
+            job.reason,
+            job.stepped,
+            job.cut_off and job.attempt == job.attempts_max,
+            job.dedupe,
+        )
+
+
+def lease_place(until_ms: int, id_: str, job: Job) -> str:
+    """Where a job stands in due while it is leased."""
+    # With the token, so that no attempt meets what another one has left behind.
+    return f"{until_ms:016d}#{id_}#{job.token}#{LEASE_DUE}"
+
 
 async def _intends(tx: Transaction, id_: str, job: Job) -> bool:
     """Whether the job was about to do something of which nobody knows whether it was done."""
     steps = await tx.get(steps_key(id_), dict[str, Intent]) if job.stepped else None
     return any(step.intent and not step.done for step in (steps or {}).values())
+
+
+def _until(now_ms: int, retention_ms: int | None) -> int | None:
+    return None if retention_ms is None else now_ms + retention_ms

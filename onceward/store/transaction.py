@@ -40,6 +40,7 @@ class Mark(NamedTuple):
     added: set[Key]
     hooks: int
     end_hooks: int
+    notes: int
     changes: int
 
 
@@ -67,6 +68,8 @@ class Transaction:
         self.hooks: list[Callable[[], None]] = []
         self.end_hooks: list[Callable[[bool], None]] | None = None
         """For `on_end`; None if nobody sees to it that they are called."""
+        self.notes: list[Any] = []
+        """Values that the functions of this transaction leave for hooks of its end."""
         self.job = ""
         """The id of the job whose handler this is the transaction of, if it is one's."""
         self.changes = 0
@@ -383,6 +386,7 @@ class Transaction:
             set(self._added),
             len(self.hooks),
             len(self.end_hooks or ()),
+            len(self.notes),
             self.changes,
         )
 
@@ -392,7 +396,7 @@ class Transaction:
         self._must_be_running()
         self._writes, self._added = dict(mark.writes), set(mark.added)
         self.changes = mark.changes
-        del self.hooks[mark.hooks :]
+        del self.hooks[mark.hooks :], self.notes[mark.notes :]
         if self.end_hooks:
             failed = self.end_hooks[mark.end_hooks :]
             del self.end_hooks[mark.end_hooks :]

@@ -11,7 +11,7 @@ from onceward import limits
 from onceward.engine.base import Delete, Put
 from onceward.errors import BadInput, Unavailable
 from onceward.schedule import job_key, ready_partition, slot_of
-from onceward.schedule.claim_queue import CLAIMS_AT_ONCE, Request
+from onceward.schedule.claim_queue import CLAIMS_AT_ONCE, ClaimRequest
 from tests.schedule.cluster import Cluster, asks, claim_commits, virtual
 
 # Asking.
@@ -200,8 +200,8 @@ async def test_one_job_does_not_make_all_who_wait_look_for_it() -> None:
 
 @virtual
 async def test_the_line_is_searched_for_those_who_do_not_wait_only_if_there_are_any() -> None:
-    class Line(deque[Request]):
-        def __iter__(self) -> Iterator[Request]:
+    class Line(deque[ClaimRequest]):
+        def __iter__(self) -> Iterator[ClaimRequest]:
             searches.append(len(self))
             return super().__iter__()
 

@@ -125,6 +125,21 @@ async def test_a_transaction_that_fails_leaves_the_hands_free() -> None:
 
 
 @virtual
+async def test_a_job_that_its_transaction_undoes_is_not_handled() -> None:
+    async def send(tx: Transaction) -> str:
+        id_ = await shop.app.node.schedule.send(tx, "q", "kept")
+        mark = tx.mark()
+        await shop.app.node.schedule.send(tx, "q", "undone")
+        tx.undo(mark)
+        return id_
+
+    async with opened(concurrency=2) as shop:
+        await shop.done(await shop.app.store.run(send))
+        await shop.done(await shop.app.send("q", "after"))
+    assert shop.seen == ["kept", "after"]
+
+
+@virtual
 async def test_what_the_sender_changes_later_is_not_what_the_handler_gets() -> None:
     ids: list[str] = []
 

@@ -7,6 +7,7 @@ import pytest
 
 from onceward.schedule import Claim
 from onceward.schedule.local_workers import Capacity
+from onceward.schedule.records import HandedOver
 from onceward.store.transaction import Transaction
 
 
@@ -23,8 +24,8 @@ class Desk:
     def freed(self) -> None:
         self.told.append("freed")
 
-    def promised(self, claims: list[Claim]) -> None:
-        self.told.append(("promised", *(claim.id for claim in claims)))
+    def handed_over(self, claims: list[Claim]) -> None:
+        self.told.append(("handed over", *(claim.id for claim in claims)))
 
     def give_back(self, claims: list[Claim]) -> None:
         self.told.append(("back", *(claim.id for claim in claims)))
@@ -51,6 +52,7 @@ class Ending:
 
     def __init__(self) -> None:
         self.hooks: list[Callable[[bool], None]] = []
+        self.notes: list[Any] = []
 
     def on_end(self, hook: Callable[[bool], None]) -> bool:
         self.hooks.append(hook)
@@ -61,10 +63,11 @@ class Ending:
         hook(durable)
 
 
-def promise(worker: Worker, *ids: str) -> Ending:
+def handed_over(worker: Worker, *ids: str) -> Ending:
     tx = Ending()
     for claim in claims(*ids):
-        worker.capacity.promise(cast(Transaction, tx), claim)
+        local_worker = worker.capacity.reserve(cast(Transaction, tx))
+        tx.notes.append(HandedOver(local_worker, claim))
     return tx
 
 
@@ -74,7 +77,7 @@ def test_they_would_take_as_many_as_their_worker_besides_what_they_may_get() -> 
     asking = worker.capacity.ask(2)
     assert asking is not None
     assert worker.capacity.free == 3
-    promise(worker, "a")
+    handed_over(worker, "a")
     assert worker.capacity.free == 2
     asking.give(claims("b"))
     assert worker.told == ["b"]
@@ -146,23 +149,23 @@ def test_when_none_could_be_claimed_they_are_free_again_and_know_why() -> None:
 
 def test_what_comes_when_they_are_gone_is_given_back() -> None:
     worker = Worker(2)
-    asking, tx = worker.capacity.ask(1), promise(worker, "b")
+    asking, tx = worker.capacity.ask(1), handed_over(worker, "b")
     assert asking is not None
     worker.capacity.gone = True
     asking.give(claims("a"))
     tx.end(durable=True)
     assert worker.told == []
-    assert worker.claim_queue.told == [("back", "a"), ("promised", "b"), ("back", "b")]
+    assert worker.claim_queue.told == [("back", "a"), ("handed over", "b"), ("back", "b")]
 
 
 def test_what_was_promised_is_theirs_when_the_commit_is_durable() -> None:
     worker = Worker(5)
-    one, other = promise(worker, "a", "b"), promise(worker, "c")
+    one, other = handed_over(worker, "a", "b"), handed_over(worker, "c")
     assert worker.capacity.free == 2
     assert worker.told == []
     one.end(durable=True)
     assert worker.told == ["a", "b"]
-    assert worker.claim_queue.told == [("promised", "a", "b")]
+    assert worker.claim_queue.told == [("handed over", "a", "b")]
     other.end(durable=True)
     assert worker.told == ["a", "b", "c"]
     assert worker.capacity.free == 2
@@ -170,10 +173,20 @@ def test_what_was_promised_is_theirs_when_the_commit_is_durable() -> None:
 
 def test_what_was_promised_is_nobodys_when_the_commit_has_failed() -> None:
     worker = Worker(5)
-    promise(worker, "a", "b").end(durable=False)
+    handed_over(worker, "a", "b").end(durable=False)
     assert worker.told == []
     assert worker.claim_queue.told == ["freed"], "others may have it now"
     assert worker.capacity.free == 5
+
+
+def test_a_job_that_its_transaction_has_undone_is_not_taken() -> None:
+    worker = Worker(5)
+    tx = handed_over(worker, "a", "b")
+    del tx.notes[1:]
+    tx.end(durable=True)
+    assert worker.told == ["a"]
+    assert worker.claim_queue.told == [("handed over", "a"), "freed"]
+    assert worker.capacity.free == 4
 
 
 def test_the_desk_knows_when_they_are_freed_if_there_is_one() -> None:
