@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from onceward.schedule import states as places
+from onceward.schedule import transitions
 from onceward.schedule import transitions
 from onceward.schedule.records import Job
 from onceward.store.transaction import Transaction
@@ -117,12 +117,12 @@ class Bug(NamedTuple):
 PLANTED: dict[str, Bug] = {
     "every message is new": Bug(every_message_is_new, 1, ("two jobs",)),
     "steps are not recorded": Bug(replace(steps, "record", _not_recorded), 2, ("stuck",)),
-    "the next in line is forgotten": Bug(replace(places, "next_head", _nobody), 1, ("stuck",)),
+    "the next in line is forgotten": Bug(replace(transitions, "next_head", _nobody), 1, ("stuck",)),
     "the last comes first": Bug(last_comes_first, 5, ("order",)),
     "effects before the end": Bug(effects_before_the_end, 18, ("not once",)),
     "an intent is ignored": Bug(intent_is_ignored, 3, ("not at most once",)),
     "attempts are not counted": Bug(attempts_are_not_counted, 143, ("attempts",)),
-    "a place is given to nobody": Bug(replace(places, "leave_gate", _stays_parked), 2, ("stuck",)),
+    "a place is given to nobody": Bug(replace(transitions, "leave_gate", _stays_parked), 2, ("stuck",)),
 }
 
 
