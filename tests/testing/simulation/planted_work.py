@@ -122,7 +122,9 @@ PLANTED: dict[str, Bug] = {
     "effects before the end": Bug(effects_before_the_end, 18, ("not once",)),
     "an intent is ignored": Bug(intent_is_ignored, 3, ("not at most once",)),
     "attempts are not counted": Bug(attempts_are_not_counted, 143, ("attempts",)),
-    "a place is given to nobody": Bug(replace(transitions, "leave_gate", _stays_parked), 2, ("stuck",)),
+    "a place is given to nobody": Bug(
+        replace(transitions, "leave_gate", _stays_parked), 2, ("stuck",)
+    ),
 }
 
 
