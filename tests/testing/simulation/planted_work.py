@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from onceward.schedule import transitions
-from onceward.schedule import transitions
 from onceward.schedule.records import Job
 from onceward.store.transaction import Transaction
 from onceward.testing.simulation import SimulationFailed, simulate
