@@ -7,8 +7,7 @@ from typing import Any
 
 from apps.credit import calls
 from apps.demo.settings import PARCELS, PULLS, Settings
-from onceward.client import Client
-from onceward.client.views import Claim
+from onceward.client import ClaimedJob, Client
 
 _LEASE_S = 1.0
 _PACKING_S = 0.2
@@ -19,11 +18,11 @@ _AT_ONCE = 8
 async def work(settings: Settings, name: str, announce: Callable[[], None]) -> None:
     """Work until cancelled. `announce` hears when it begins."""
 
-    async def bring(claim: Claim) -> str:
+    async def bring(claim: ClaimedJob) -> str:
         await client.clock.sleep(_PACKING_S)
         return await calls.deliver(f"{settings.outside}/carrier", claim.id, claim.body)
 
-    async def pull(claim: Claim) -> Any:
+    async def pull(claim: ClaimedJob) -> Any:
         return await calls.pull(
             f"{settings.outside}/bureau/pulls",
             claim.body["reference"],

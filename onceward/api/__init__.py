@@ -3,6 +3,8 @@
 The package imports nothing that runs, so that clients can share it with the server.
 """
 
+from typing import Any
+
 from onceward.api import (
     callers,
     endpoints,
@@ -36,7 +38,7 @@ _MODULES = (
     sessions,
 )
 
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, Operation[Any]] = {
     operation.name: operation
     for module in _MODULES
     for operation in vars(module).values()

@@ -59,7 +59,7 @@ class EndpointSecret(msgspec.Struct, omit_defaults=True):
     """A secret that calls are signed with."""
 
     secret: str
-    until_ms: int | UnsetType = UNSET
+    until_ms: int | None = None
     """When it expires, once there is a newer one."""
 
 
@@ -67,10 +67,10 @@ class EndpointHealth(msgspec.Struct, omit_defaults=True):
     """The outcome of the last calls."""
 
     failing: bool
-    since: str | UnsetType = UNSET
-    since_ms: int | UnsetType = UNSET
+    since: str | None = None
+    since_ms: int | None = None
     """Since when; absent before the first failed call."""
-    said: str | UnsetType = UNSET
+    said: str = ""
     """The outcome of the first of them."""
 
 
@@ -89,18 +89,18 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
     made_ms: int
     disabled: bool
     health: EndpointHealth
-    description: str | UnsetType = UNSET
-    headers: dict[str, str] | UnsetType = UNSET
-    retry: RetryPolicy | UnsetType = UNSET
-    secrets: list[EndpointSecret] | UnsetType = UNSET
+    description: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    retry: RetryPolicy | None = None
+    secrets: list[EndpointSecret] = []
     """The valid secrets, the newest first; only with the parameter `secret`."""
     suspended: bool = False
     """Whether calls wait, because its secrets need a server key that this server lacks."""
-    rate: EndpointRate | UnsetType = UNSET
+    rate: EndpointRate | None = None
     """If this node has called it."""
-    pause: ReceiverPause | UnsetType = UNSET
+    pause: ReceiverPause | None = None
     """If calls of this node wait because it does not respond."""
-    caller: str | UnsetType = UNSET
+    caller: str | None = None
     """Its owner, in a list of all callers."""
 
 

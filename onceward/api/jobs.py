@@ -14,6 +14,9 @@ LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
 DelayMs = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
 State = Literal["waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled"]
 
+ENDED = ("done", "dead", "doubt", "cancelled")
+"""The states of jobs that have ended."""
+
 
 class ClaimJobs(Body):
     """Which jobs a worker claims, and for how long."""
@@ -114,14 +117,21 @@ class Job(msgspec.Struct, omit_defaults=True):
     priority: int
     key: str | None = None
     order_key: str | None = None
-    result: Any = UNSET
-    reason: str | UnsetType = UNSET
-    ended_ms: int | UnsetType = UNSET
-    worker: str | UnsetType = UNSET
+    result: Any = None
+    """The return value of the handler, once the job has succeeded."""
+    reason: str = ""
+    """The error of the last attempt, if one failed."""
+    ended_ms: int = 0
+    worker: str = ""
     history: list[dict[str, Any]] = []
     settled: list[dict[str, Any]] = []
     """The last settlements of steps in doubt, each with `settled_ms`, `step`, `done`, `by` and
     `reason`."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in ENDED
 
 
 class FindJobs(Query):

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from onceward import limits
 from onceward.api.operation import Body, Operation, Query
@@ -43,9 +43,9 @@ class Receipt(msgspec.Struct, omit_defaults=True):
     key: str
     state: str
     duplicate: bool
-    result: Any = UNSET
+    result: Any = None
     """The return value of the handler, once the job has succeeded."""
-    reason: str | UnsetType = UNSET
+    reason: str = ""
     """The error of the last attempt, if one failed."""
     same_body: bool = True
 

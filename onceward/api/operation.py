@@ -5,7 +5,7 @@ clients, commands and the tests of scopes are made from the declaration.
 """
 
 import types
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -21,7 +21,10 @@ class Query(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
+R = TypeVar("R")
+
+
+class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """One operation: one method of one path."""
 
     name: str
@@ -47,7 +50,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     query: Any = None
     """The struct of the query parameters."""
     headers: tuple[str, ...] = ()
-    response: Any = None
+    response: type[R] | None = None
     """The struct of the response body."""
     statuses: tuple[int, ...] = (200,)
     """Of responses that are not problems."""

@@ -12,7 +12,7 @@ from onceward.api.operation import Body, Operation, Query
 DAY_MS = 24 * 3_600_000
 
 
-class QueueSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class QueueSettingsView(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the jobs of one queue are treated."""
 
     paused: bool = False
@@ -55,6 +55,10 @@ class QueueSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     """Whether callers with the scope `work` may claim jobs of an internal queue over HTTP."""
 
 
+class QueueSettings(QueueSettingsView, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Settings of a queue as they are stored and sent: with known names alone."""
+
+
 class Queue(msgspec.Struct):
     """A queue: its settings, and the number of its jobs by state."""
 
@@ -63,7 +67,7 @@ class Queue(msgspec.Struct):
     oldest_ready_ms: int | None
     counted_ms: int | None
     """When the jobs were counted; None before the first count."""
-    settings: QueueSettings
+    settings: QueueSettingsView
 
 
 class QueueList(msgspec.Struct):

@@ -254,7 +254,7 @@ READY = Operation(
     public=True,
 )
 
-METRICS = Operation(
+METRICS: Operation[None] = Operation(
     name="server.metrics",
     method="GET",
     path="/metrics",
@@ -264,7 +264,7 @@ METRICS = Operation(
     public=True,
 )
 
-OPENAPI = Operation(
+OPENAPI: Operation[None] = Operation(
     name="server.openapi",
     method="GET",
     path="/openapi.json",
@@ -273,7 +273,7 @@ OPENAPI = Operation(
     public=True,
 )
 
-DOCS = Operation(
+DOCS: Operation[None] = Operation(
     name="server.docs",
     method="GET",
     path="/docs",

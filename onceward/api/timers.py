@@ -98,10 +98,10 @@ class Firing(msgspec.Struct, omit_defaults=True):
     """The state of its job; forgotten, if it ended long ago."""
     attempts: list[TimerAttempt]
     """The last attempts that are over."""
-    due_ms: int | UnsetType = UNSET
-    next_attempt_ms: int | UnsetType = UNSET
+    due_ms: int | None = None
+    next_attempt_ms: int | None = None
     """When it is retried, while it waits for that."""
-    pause: ReceiverPause | UnsetType = UNSET
+    pause: ReceiverPause | None = None
     """If it waits because its receiver does not respond."""
 
 
@@ -117,26 +117,26 @@ class Timer(msgspec.Struct, omit_defaults=True):
     made_ms: int
     fired: int
     """How often it has fired."""
-    url: str | UnsetType = UNSET
-    endpoint: str | UnsetType = UNSET
-    queue: str | UnsetType = UNSET
-    headers: dict[str, str] | UnsetType = UNSET
-    body: Any = UNSET
-    append_id: bool | UnsetType = UNSET
-    attempts_max: int | UnsetType = UNSET
-    retry: RetryPolicy | UnsetType = UNSET
-    order_key: str | UnsetType = UNSET
-    limit_key: str | UnsetType = UNSET
-    priority: int | UnsetType = UNSET
-    every_ms: int | UnsetType = UNSET
-    cron: str | UnsetType = UNSET
-    zone: str | UnsetType = UNSET
+    url: str | None = None
+    endpoint: str | None = None
+    queue: str | None = None
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    body: Any = None
+    append_id: bool = False
+    attempts_max: int | None = None
+    retry: RetryPolicy | None = None
+    order_key: str | None = None
+    limit_key: str | None = None
+    priority: int | None = None
+    every_ms: int | None = None
+    cron: str | None = None
+    zone: str | None = None
     catch_up: CatchUp = "all"
-    next: list[str] | UnsetType = UNSET
+    next: list[str] = []
     """The next times of a recurring timer."""
-    last: Firing | UnsetType = UNSET
+    last: Firing | None = None
     """Its last firing."""
-    caller: str | UnsetType = UNSET
+    caller: str | None = None
     """Its owner, in a list of all callers."""
 
 

@@ -194,7 +194,7 @@ def _print_queues(queues: "list[Queue]") -> None:
     states = [state for state in _STATES if state in found or state in _MAIN_STATES]
     for state in states:
         table.add_column(state, justify="right", no_wrap=True)
-    settings = [_settings_text(queue.settings) for queue in queues]
+    settings = [_settings_text(msgspec.to_builtins(queue.settings)) for queue in queues]
     if any(settings):
         table.add_column("settings", overflow="fold")
     for queue, text in zip(queues, settings, strict=True):

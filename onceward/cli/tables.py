@@ -197,7 +197,7 @@ def _print(table: "Table", arguments: argparse.Namespace) -> int:
             ("seats", _seats(table)),
             ("waiting", f"{table.waiting:,}"),
             ("spectators", f"{table.spectators:,}"),
-            ("kind", str(table.policy.get("kind", "classic"))),
+            ("kind", table.policy.kind),
             ("made", shown_time(table.made_ms)),
         ]
     )

@@ -9,38 +9,42 @@ A call whose answer was lost, or that met a server on its way down or up, is mad
 tokens, requests for locks and timers their ids.
 """
 
+from onceward.api.endpoints import Endpoint
+from onceward.api.jobs import ClaimedJob, Job
+from onceward.api.locks import HeldLocks, Lock
+from onceward.api.matches import MatchView
+from onceward.api.messages import Receipt
+from onceward.api.queues import Queue
+from onceward.api.tables import Ending, Leader, Place, Rating, Seat, Table, Waiter
+from onceward.api.timers import Timer
 from onceward.client.client import Client
 from onceward.client.locks import HeldLock
-from onceward.client.matches import MatchView
 from onceward.client.rooms.live import Live
 from onceward.client.rooms.objects import Item, Presence, RoomList, RoomMap, Saved
 from onceward.client.rooms.replica import Who
 from onceward.client.rooms.room import Room
 from onceward.client.rooms.views import ListedRoom, RoomInfo, RoomMember, RoomState, RoomStep
 from onceward.client.standing import Standing
-from onceward.client.table_views import Ended, Leader, Place, Rated, Table, TableSeat, Waiter
-from onceward.client.timer_views import Endpoint, Timer
-from onceward.client.views import Claim, Job, Lock, LockStatus, Queue, Receipt
 from onceward.client.work import Worker
 
 __all__ = [
-    "Claim",
+    "ClaimedJob",
     "Client",
-    "Ended",
+    "Ending",
     "Endpoint",
     "HeldLock",
+    "HeldLocks",
     "Item",
     "Job",
     "Leader",
     "ListedRoom",
     "Live",
     "Lock",
-    "LockStatus",
     "MatchView",
     "Place",
     "Presence",
     "Queue",
-    "Rated",
+    "Rating",
     "Receipt",
     "Room",
     "RoomInfo",
@@ -50,9 +54,9 @@ __all__ = [
     "RoomState",
     "RoomStep",
     "Saved",
+    "Seat",
     "Standing",
     "Table",
-    "TableSeat",
     "Timer",
     "Waiter",
     "Who",

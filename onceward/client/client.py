@@ -5,6 +5,17 @@ from typing import Any, Unpack
 
 import msgspec
 
+from onceward.api import jobs as jobs_api
+from onceward.api import locks as locks_api
+from onceward.api import messages as messages_api
+from onceward.api import queues as queues_api
+from onceward.api import server as server_api
+from onceward.api.jobs import ClaimedJob, Job
+from onceward.api.locks import HeldLocks, Lock
+from onceward.api.messages import MessageVerdict, Receipt
+from onceward.api.operation import Operation
+from onceward.api.queues import ChangedJobs, Queue
+from onceward.api.server import ServerClock
 from onceward.client.locks import HeldLock
 from onceward.client.matches import MatchCalls
 from onceward.client.rooms.calls import RoomCalls
@@ -12,21 +23,6 @@ from onceward.client.rooms.live import Credentials, Live
 from onceward.client.tables import TableCalls
 from onceward.client.timers import TimerCalls
 from onceward.client.transport import Course, problem
-from onceward.client.views import (
-    Answer,
-    Claim,
-    Claims,
-    Job,
-    Jobs,
-    Lock,
-    LockStatus,
-    Queue,
-    Queues,
-    Receipt,
-    ServerClock,
-    Verdict,
-    Verdicts,
-)
 from onceward.client.work import Handler, Worker
 from onceward.clock import Clock
 from onceward.errors import AlreadyEnded, BadInput, NotDead, OncewardError
@@ -83,18 +79,14 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         if key is not None:
             message["key"] = key
         query = _wait_query(wait_s)
-        return await self.call(
-            "POST", "v1", "inbox", queue, type=Receipt, body=message, query=query, wait_s=wait_s
-        )
+        return await self.run(messages_api.SEND, queue, body=message, query=query, wait_s=wait_s)
 
     async def accept_many(
         self, queue: str, messages: Sequence[Mapping[str, Any]]
     ) -> list[Receipt | OncewardError]:
         """Send messages, mappings with `body`, `key` and the options of `accept`; a verdict for
         each, in their order."""
-        found = await self.call(
-            "POST", "v1", "inbox", queue, "batch", type=Verdicts, body={"messages": messages}
-        )
+        found = await self.run(messages_api.SEND_MANY, queue, body={"messages": messages})
         return [_verdict(result) for result in found.results]
 
     # Jobs.
@@ -107,7 +99,7 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         lease_s: float = 30.0,
         wait_s: float = 0.0,
         worker: str = "",
-    ) -> list[Claim]:
+    ) -> list[ClaimedJob]:
         """Lease ready jobs, or wait for some. Each is to be completed, failed or extended."""
         ask = {
             "max": max,
@@ -115,15 +107,12 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
             "wait_ms": _wait_ms(wait_s),
             "worker": worker,
         }
-        found = await self.call(
-            "POST", "v1", "queues", queue, "claim", type=Claims, body=ask, wait_s=wait_s
-        )
-        return found.jobs
+        return (await self.run(jobs_api.CLAIM, queue, body=ask, wait_s=wait_s)).jobs
 
     async def complete(self, id_: str, token: str, result: Any = None) -> None:
         """End a job well. Raises `StaleToken`, `NoSuchJob`."""
         said = {"token": token, "result": result}
-        await self.call("POST", "v1", "jobs", id_, "complete", type=Answer, body=said)
+        await self.run(jobs_api.COMPLETE, id_, body=said)
 
     async def fail(
         self,
@@ -140,20 +129,17 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         for name, seconds in (("retry_after_ms", retry_after_s), ("not_before_ms", not_before_s)):
             if seconds is not None:
                 said[name] = milliseconds(seconds, "a delay")
-        path = ("v1", "jobs", id_, "fail")
-        return (await self.call("POST", *path, type=Answer, body=said)).state
+        return (await self.run(jobs_api.FAIL, id_, body=said)).state
 
     async def extend(self, id_: str, token: str, lease_s: float) -> int:
         """Renew a lease; returns until when, in ms. Raises `StaleToken`, `NoSuchJob`."""
         said = {"token": token, "lease_ms": _lease_ms(lease_s)}
-        path = ("v1", "jobs", id_, "extend")
-        return (await self.call("POST", *path, type=Answer, body=said)).lease_until
+        return (await self.run(jobs_api.EXTEND, id_, body=said)).lease_until
 
     async def job(self, id_: str, *, wait_s: float = 0.0) -> Job:
         """A job as it is, or as it is once it has ended if that is within `wait_s` (at most a
         minute). Raises `NoSuchJob`."""
-        query = _wait_query(wait_s)
-        return await self.call("GET", "v1", "jobs", id_, type=Job, query=query, wait_s=wait_s)
+        return await self.run(jobs_api.GET, id_, query=_wait_query(wait_s), wait_s=wait_s)
 
     async def wait(self, id_: str, timeout_s: float | None = None) -> Job:
         """A job once it has ended, or as it is when the time is over. Raises `NoSuchJob`."""
@@ -171,7 +157,7 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
     async def cancel(self, id_: str) -> None:
         """End a job that has not ended; twice is once. Raises `NoSuchJob`, `AlreadyEnded`."""
         try:
-            await self.call("DELETE", "v1", "jobs", id_, type=Answer)
+            await self.run(jobs_api.CANCEL, id_)
         except AlreadyEnded as ended:
             if ended.details.get("state") != "cancelled":
                 raise
@@ -182,15 +168,11 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         `NotDead`."""
         course = Course()
         try:
-            answer: Answer = await self.call(
-                "POST", "v1", "jobs", id_, "redrive", type=Answer, course=course
-            )
+            return (await self.run(jobs_api.RETRY, id_, course=course)).in_doubt
         except NotDead:
             if not course.lost:
                 raise
             return []
-        steps: list[str] = answer.in_doubt or []
-        return steps
 
     async def settle(
         self, id_: str, step: str, *, done: bool, result: Any = None, reason: str = ""
@@ -201,9 +183,7 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         said = {"step": step, "done": done, "result": result, "reason": reason}
         course = Course()
         try:
-            await self.call(
-                "POST", "v1", "jobs", id_, "settle", type=Answer, body=said, course=course
-            )
+            await self.run(jobs_api.SETTLE, id_, body=said, course=course)
         except NotDead:
             if not course.lost:
                 raise
@@ -216,35 +196,35 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
 
     async def server_clock(self) -> ServerClock:
         """What time it is for the server."""
-        return await self.call("GET", "v1", "clock", type=ServerClock)
+        return await self.run(server_api.CLOCK)
 
     async def confirm_clock(self) -> ServerClock:
         """Believe a server's clock that is far ahead of its last commit. Idempotent."""
-        return await self.call("POST", "v1", "clock", "confirm", type=ServerClock)
+        return await self.run(server_api.CONFIRM_CLOCK)
 
     async def queues(self) -> list[Queue]:
         """The queues that have jobs or settings."""
-        return (await self.call("GET", "v1", "queues", type=Queues)).queues
+        return (await self.run(queues_api.LIST)).queues
 
     async def queue(self, name: str) -> Queue:
-        return await self.call("GET", "v1", "queues", name, type=Queue)
+        return await self.run(queues_api.GET, name)
 
     async def configure(self, queue: str, **settings: Any) -> Queue:
         """Change some settings of a queue; the others stay."""
-        return await self.call("PUT", "v1", "queues", queue, type=Queue, body=settings)
+        return await self.run(queues_api.CONFIGURE, queue, body=settings)
 
     async def pause(self, queue: str) -> Queue:
-        return await self.call("POST", "v1", "queues", queue, "pause", type=Queue)
+        return await self.run(queues_api.PAUSE, queue)
 
     async def resume(self, queue: str) -> Queue:
-        return await self.call("POST", "v1", "queues", queue, "resume", type=Queue)
+        return await self.run(queues_api.RESUME, queue)
 
     async def dead(
         self, queue: str, *, start: str | None = None, limit: int = 100
     ) -> tuple[list[Job], str | None]:
         """Dead jobs and those in doubt, and where the next ones start."""
         query = {"limit": limit, **({"start": start} if start else {})}
-        found = await self.call("GET", "v1", "queues", queue, "dead", type=Jobs, query=query)
+        found = await self.run(queues_api.FAILED, queue, query=query)
         return found.jobs, found.next
 
     async def redrive_all(
@@ -257,7 +237,7 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
     ) -> int:
         """Let all dead jobs of a queue try again, or those chosen by reason, order_key or
         since_ms; returns how many. `in_doubt` gets the number of those with steps in doubt."""
-        done, held = await self._pages(progress, chosen, "v1", "queues", queue, "redrive")
+        done, held = await self._pages(queues_api.REDRIVE, queue, progress, chosen)
         in_doubt(held)
         return done
 
@@ -265,17 +245,21 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         self, queue: str, *, progress: Callable[[int], None] = lambda done: None
     ) -> int:
         """Cancel all jobs of a queue that wait; returns how many."""
-        done, _ = await self._pages(progress, {}, "v1", "queues", queue, "purge")
+        done, _ = await self._pages(queues_api.PURGE, queue, progress, {})
         return done
 
     async def _pages(
-        self, progress: Callable[[int], None], chosen: dict[str, Any], *path: str
+        self,
+        operation: Operation[ChangedJobs],
+        queue: str,
+        progress: Callable[[int], None],
+        chosen: dict[str, Any],
     ) -> tuple[int, int]:
         if not callable(progress):
             raise BadInput(f"`progress` is a function, not {type(progress).__name__}")
         done, held, start = 0, 0, ""
         while True:
-            found = await self.call("POST", *path, type=Answer, body={**chosen, "start": start})
+            found = await self.run(operation, queue, body={**chosen, "start": start})
             done += found.jobs
             held += found.in_doubt
             progress(done)
@@ -299,7 +283,7 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         wait_s: float = 0.0,
         owner: str = "",
         capacity: int = 1,
-    ) -> Lock:
+    ) -> HeldLocks:
         """Hold all these names, or none; waits in line for up to `wait_s` (at most a minute).
         Raises `LockHeld`, `LineFull`, `BadInput`. See `hold` for what renews itself."""
         asked = {
@@ -310,29 +294,24 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
             "capacity": capacity,
             "request": self.ids.new(),  # so that it can be asked again
         }
-        return await self.call(
-            "POST", "v1", "locks", "acquire", type=Lock, body=asked, wait_s=wait_s
-        )
+        return await self.run(locks_api.ACQUIRE, body=asked, wait_s=wait_s)
 
     async def renew(self, id_: str, lease_s: float | None = None) -> int:
         """Renew a lease; returns until when, in ms. Raises `LockLost`."""
         asked: dict[str, Any] = {"id": id_}
         if lease_s is not None:
             asked["lease_ms"] = _lease_ms(lease_s)
-        return (
-            await self.call("POST", "v1", "locks", "renew", type=Answer, body=asked)
-        ).lease_until
+        return (await self.run(locks_api.RENEW, body=asked)).lease_until
 
     async def release(self, id_: str) -> bool:
         """Let go; says whether it was held until now."""
         asked, course = {"id": id_}, Course()
-        path = ("v1", "locks", "release")
-        found = await self.call("POST", *path, type=Answer, body=asked, course=course)
+        found = await self.run(locks_api.RELEASE, body=asked, course=course)
         return found.released or course.lost
 
-    async def lock(self, name: str) -> LockStatus:
+    async def lock(self, name: str) -> Lock:
         """Who holds a lock and who waits for it. Raises `BadInput` if it was not used lately."""
-        return await self.call("GET", "v1", "locks", name, type=LockStatus)
+        return await self.run(locks_api.GET, name)
 
     def hold(
         self, *names: str, lease_s: float = 30.0, wait_s: float = 0.0, **options: Any
@@ -354,7 +333,7 @@ def _lease_ms(lease_s: float) -> int:
     return milliseconds(lease_s, "a lease")
 
 
-def _verdict(verdict: Verdict) -> Receipt | OncewardError:
+def _verdict(verdict: MessageVerdict) -> Receipt | OncewardError:
     if verdict.accepted is not None:
         return verdict.accepted
     assert verdict.refused is not None

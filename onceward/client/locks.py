@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from onceward import limits
-from onceward.client.views import Lock
+from onceward.api.locks import HeldLocks
 from onceward.errors import BadInput, LockLost, OncewardError
 from onceward.quantities import milliseconds
 
@@ -35,13 +35,13 @@ class HeldLock:
         self._lease_s = milliseconds(lease_s, "a lease") / 1000
         self._wait_s = wait_s
         self._options = options
-        self._lock: Lock | None = None
+        self._lock: HeldLocks | None = None
         self._lost: OncewardError | None = None
         self._task: asyncio.Task[Any] | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._cancelling = 0
 
-    async def __aenter__(self) -> Lock:
+    async def __aenter__(self) -> HeldLocks:
         if self._task is not None:
             raise BadInput("this hold was entered before: ask for another one")
         self._task = asyncio.current_task()

@@ -4,54 +4,23 @@ from typing import Any
 
 import msgspec
 
+from onceward.api import matches as api
+from onceward.api.matches import MatchView
 from onceward.client.transport import Transport
-
-
-class Result(msgspec.Struct, frozen=True):
-    """How a match has ended."""
-
-    winners: tuple[str, ...] = ()
-    """Seats; none: a draw."""
-    why: str = ""
-
-
-class MatchView(msgspec.Struct):
-    """A match as whoever asks may see it."""
-
-    match: str
-    game: str
-    players: dict[str, str]
-    number: int
-    state: Any
-    awaited: list[str]
-    moves: list[Any]
-    """What one may do now."""
-    mine: Any = None
-    """One's own move of this round, while it is hidden from others."""
-    due_ms: int | None = None
-    outcome: Result | None = None
-    seat: str | None = None
-
-
-class _Log(msgspec.Struct):
-    entries: list[dict[str, Any]]
-
-
-class _Replay(msgspec.Struct):
-    views: list[MatchView]
 
 
 class MatchCalls(Transport):
     """Matches of a server. Each raises `NoSuchMatch` if there is no such match."""
 
     async def match(self, id_: str) -> MatchView:
-        """A match as it stands, with one's own secrets and nobody else's."""
-        return await self.call("GET", "v1", "matches", id_, type=MatchView)
+        """A match as it stands, with the caller's own secrets."""
+        return await self.run(api.GET, id_)
 
     async def match_log(self, id_: str) -> list[dict[str, Any]]:
-        """What has happened in a match that is over. Raises `match_on`."""
-        return (await self.call("GET", "v1", "matches", id_, "log", type=_Log)).entries
+        """The entries of the log of a finished match. Raises `match_on`."""
+        found: list[dict[str, Any]] = msgspec.to_builtins((await self.run(api.LOG, id_)).entries)
+        return found
 
     async def match_replay(self, id_: str) -> list[MatchView]:
-        """A match that is over, move by move. Raises `match_on`."""
-        return (await self.call("GET", "v1", "matches", id_, "replay", type=_Replay)).views
+        """A finished match, move by move. Raises `match_on`."""
+        return (await self.run(api.REPLAY, id_)).views

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from onceward.api.tables import Place
 from onceward.client.rooms.room import Room
-from onceward.client.table_views import Place
 from onceward.clock import Clock
 from onceward.errors import OncewardError
 

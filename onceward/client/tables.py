@@ -3,23 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onceward.api import tables as api
+from onceward.api.tables import Ending, Leader, Place, Rating, Table, Waiter
 from onceward.client.rooms.live import Live
 from onceward.client.standing import Standing
-from onceward.client.table_views import (
-    Ended,
-    Ladder,
-    Leader,
-    Moved,
-    Place,
-    Rated,
-    RatedView,
-    Table,
-    Tables,
-    Waiter,
-    Waitlist,
-)
 from onceward.client.transport import Course, Transport
-from onceward.client.views import Answer
 from onceward.errors import BadInput, OncewardError, OutcomeUnknown
 
 
@@ -41,7 +29,7 @@ class TableCalls(Transport):
         asked = {"id": id_, "policy": policy or {}, "game": game, "meta": meta or {}}
         course = Course()
         try:
-            return await self.call("POST", "v1", "tables", type=Table, body=asked, course=course)
+            return await self.run(api.CREATE, body=asked, course=course)
         except OncewardError as error:
             if error.code != "table_exists" or not course.lost:
                 raise
@@ -49,7 +37,7 @@ class TableCalls(Transport):
 
     async def table(self, id_: str) -> Table:
         """A table as it is."""
-        return await self.call("GET", "v1", "tables", id_, type=Table)
+        return await self.run(api.GET, id_)
 
     async def tables(
         self,
@@ -63,7 +51,7 @@ class TableCalls(Transport):
         """Tables in the order of their ids, maybe of one game or in one phase, and after which
         one the next ones come. A page may be short although there are more."""
         query = {"limit": limit, "prefix": prefix, "game": game, "phase": phase, "after": after}
-        found = await self.call("GET", "v1", "tables", type=Tables, query=_given(query))
+        found = await self.run(api.LIST, query=_given(query))
         return found.tables, found.next
 
     async def join_table(
@@ -74,7 +62,7 @@ class TableCalls(Transport):
         if isinstance(party, str) or not isinstance(party, Sequence):
             raise BadInput("a party is a list of names")
         body = _given({"user": user, "lane": lane, "party": list(party)})
-        return await self._at(id_, "join", body)
+        return await self.run(api.JOIN, id_, body=body)
 
     async def stand(self, id_: str, live: Live, *, user: str = "", lane: str = "") -> Standing:
         """Join a table and its room, and follow one's own place there, live. `live` is a
@@ -86,20 +74,19 @@ class TableCalls(Transport):
 
     async def leave_table(self, id_: str, *, user: str = "") -> Place:
         """Get up, or out of the line; again is once. Who leaves a game has lost it."""
-        return await self._at(id_, "leave", _given({"user": user}))
+        return await self.run(api.LEAVE, id_, body=_given({"user": user}))
 
     async def watch_table(self, id_: str, *, user: str = "") -> Place:
         """Be a spectator."""
-        return await self._at(id_, "watch", _given({"user": user}))
+        return await self.run(api.WATCH, id_, body=_given({"user": user}))
 
     async def ready(self, id_: str, *, user: str = "") -> Place:
         """Say that one is ready, or wants to play again. Raises `not_seated`."""
-        return await self._at(id_, "ready", _given({"user": user}))
+        return await self.run(api.READY, id_, body=_given({"user": user}))
 
     async def place(self, id_: str, *, user: str = "") -> Place:
         """Where someone is: seat or position, and about how long it will take."""
-        query = _given({"user": user})
-        return await self.call("GET", "v1", "tables", id_, "place", type=Place, query=query)
+        return await self.run(api.PLACE, id_, query=_given({"user": user}))
 
     async def waitlist(
         self, id_: str, *, after: str = "", limit: int = 100
@@ -109,30 +96,27 @@ class TableCalls(Transport):
         Lanes of higher priority come first. If the policy hides names, `users` is empty.
         """
         query = _given({"limit": limit, "after": after})
-        path = ("v1", "tables", id_, "waitlist")
-        found = await self.call("GET", *path, type=Waitlist, query=query)
+        found = await self.run(api.WAITLIST, id_, query=query)
         return found.waitlist, found.next
 
     async def alive(self, id_: str, *, user: str = "") -> None:
         """Give a sign of life, as those who wait must. Who is in the table's room does."""
-        body = _given({"user": user})
-        await self.call("POST", "v1", "tables", id_, "alive", type=Answer, body=body)
+        await self.run(api.ALIVE, id_, body=_given({"user": user}))
 
     async def move(self, id_: str, move: Any, *, user: str = "", key: str = "") -> Any:
         """Make a move, once; returns what the referee answers. Raises `BadInput`: `not_seated`,
         `not_your_turn`, `no_game`, `table_paused`, and what the game refuses."""
         body = {**_given({"user": user}), "move": move, "key": key or self.ids.new()}
-        path = ("v1", "tables", id_, "move")
-        return (await self.call("POST", *path, type=Moved, body=body)).answer
+        return (await self.run(api.MOVE, id_, body=body)).answer
 
-    async def end_game(self, id_: str, winners: Sequence[str], *, game: int) -> Ended:
+    async def end_game(self, id_: str, winners: Sequence[str], *, game: int) -> Ending:
         """End the game of that number; without winners it is a draw. Raises `BadInput`:
         `other_game`, `no_game`, `not_seated`; and `OutcomeUnknown` if an answer was lost, and
         the game is over now."""
         body = {"winners": list(winners), "game": game}
-        course, path = Course(), ("v1", "tables", id_, "result")
+        course = Course()
         try:
-            return await self.call("POST", *path, type=Ended, body=body, course=course)
+            return await self.run(api.RESULT, id_, body=body, course=course)
         except OncewardError as error:
             if course.lost and error.code in ("other_game", "no_game"):
                 raise OutcomeUnknown(f"game {game} is over, by this call or by another") from error
@@ -140,15 +124,15 @@ class TableCalls(Transport):
 
     async def pause_table(self, id_: str) -> Table:
         """Stop all clocks and seat nobody, until `resume_table`; twice is once."""
-        return await self.call("POST", "v1", "tables", id_, "pause", type=Table)
+        return await self.run(api.PAUSE, id_)
 
     async def resume_table(self, id_: str) -> Table:
         """Go on; twice is once."""
-        return await self.call("POST", "v1", "tables", id_, "resume", type=Table)
+        return await self.run(api.RESUME, id_)
 
     async def close_table(self, id_: str) -> Table:
         """End it for everyone; twice is once."""
-        return await self.call("POST", "v1", "tables", id_, "close", type=Table)
+        return await self.run(api.CLOSE, id_)
 
     async def leaders(
         self, ladder: str = "tables", *, limit: int = 100, after: Leader | None = None
@@ -159,15 +143,11 @@ class TableCalls(Transport):
             if not isinstance(after, Leader):
                 raise BadInput(f"a list goes on behind a `Leader`, not {type(after).__name__}")
             query |= {"rating": after.rating, "user": after.user}
-        found = await self.call("GET", "v1", "ladders", ladder, type=Ladder, query=query)
-        return found.leaders
+        return (await self.run(api.LEADERS, ladder, query=query)).leaders
 
-    async def rating(self, user: str, ladder: str = "tables") -> Rated | None:
+    async def rating(self, user: str, ladder: str = "tables") -> Rating | None:
         """How well someone plays, or None if that is not known."""
-        return (await self.call("GET", "v1", "ladders", ladder, user, type=RatedView)).rating
-
-    async def _at(self, id_: str, what: str, body: dict[str, Any]) -> Place:
-        return await self.call("POST", "v1", "tables", id_, what, type=Place, body=body)
+        return (await self.run(api.RATING, ladder, user)).rating
 
 
 def _given(members: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Unpack
 
-from onceward.client.timer_views import Endpoint, Endpoints, Timer, Timers
+from onceward.api import endpoints as endpoints_api
+from onceward.api import timers as timers_api
+from onceward.api.endpoints import CreatedEndpoint, Endpoint
+from onceward.api.timers import CreatedTimer, Timer
 from onceward.client.transport import Course, Transport
-from onceward.client.views import Answer
 from onceward.errors import AlreadyEnded, BadInput, NoSuchEndpoint, NotDead
 from onceward.job_options import JobKeywords
 from onceward.quantities import milliseconds
@@ -43,7 +45,7 @@ class TimerCalls(Transport):
         retry: Mapping[str, Any] | None = None,
         key: str | None = None,
         **options: Unpack[JobKeywords],
-    ) -> Timer:
+    ) -> CreatedTimer:
         """Let something happen at a time: a POST to a URL or endpoint, or a job in a queue.
 
         `at` is a time in ms, a text as in RFC 3339, or a datetime that knows its time zone. The
@@ -70,12 +72,12 @@ class TimerCalls(Transport):
             "retry": read_policy(retry),
             **options,
         }
-        return await self.call("POST", "v1", "timers", type=Timer, body=_given(asked))
+        return await self.run(timers_api.CREATE, body=_given(asked))
 
     async def timer(self, id_: str, *, app: bool = False) -> Timer:
         """A timer, its next times, and what became of its last firing. With `app` it is one of
         the application that is served, also in the calls below. Raises `NoSuchTimer`."""
-        return await self.call("GET", "v1", "timers", id_, type=Timer, query=_of(app))
+        return await self.run(timers_api.GET, id_, query=_of(app))
 
     async def timers(
         self,
@@ -90,7 +92,7 @@ class TimerCalls(Transport):
         be short although there are more."""
         query = _given({"prefix": prefix, "state": state, "after": after, "limit": limit})
         query |= _of(app)
-        found = await self.call("GET", "v1", "timers", type=Timers, query=query)
+        found = await self.run(timers_api.LIST, query=query)
         return found.timers, found.next
 
     async def move_timer(
@@ -105,10 +107,7 @@ class TimerCalls(Transport):
         Raises `NoSuchTimer`, `AlreadyEnded`."""
         course, asked = Course(), _given(_when(at, delay_s))
         try:
-            path = ("v1", "timers", id_)
-            return await self.call(
-                "PATCH", *path, type=Timer, body=asked, query=_of(app), course=course
-            )
+            return await self.run(timers_api.MOVE, id_, body=asked, query=_of(app), course=course)
         except AlreadyEnded as ended:
             if not course.lost or ended.details.get("state") == "cancelled":
                 raise
@@ -117,15 +116,14 @@ class TimerCalls(Transport):
     async def cancel_timer(self, id_: str, *, app: bool = False) -> Timer:
         """Let a timer not fire, or no more; twice is once. Raises `NoSuchTimer`,
         `AlreadyEnded`."""
-        return await self.call("DELETE", "v1", "timers", id_, type=Timer, query=_of(app))
+        return await self.run(timers_api.CANCEL, id_, query=_of(app))
 
     async def resend(self, id_: str, *, app: bool = False) -> Timer:
         """Let the last firing of a timer, which has failed, be tried again with the same id.
         Raises `NoSuchTimer`, `NotDead`."""
         course = Course()
-        path = ("v1", "timers", id_, "resend")
         try:
-            return await self.call("POST", *path, type=Timer, query=_of(app), course=course)
+            return await self.run(timers_api.RESEND, id_, query=_of(app), course=course)
         except NotDead:
             if not course.lost:
                 raise
@@ -143,7 +141,7 @@ class TimerCalls(Transport):
         disabled: bool | None = None,
         secret: str | None = None,
         retry: Mapping[str, Any] | None = None,
-    ) -> Endpoint:
+    ) -> CreatedEndpoint:
         """Make an endpoint, once for its id; it comes with its secret. Raises `BadInput`,
         `KeyReused`."""
         asked = {
@@ -155,20 +153,20 @@ class TimerCalls(Transport):
             "secret": secret,
             "retry": read_policy(retry),
         }
-        return await self.call("POST", "v1", "endpoints", type=Endpoint, body=_given(asked))
+        return await self.run(endpoints_api.CREATE, body=_given(asked))
 
     async def endpoint(self, id_: str, *, secret: bool = False) -> Endpoint:
         """An endpoint, with the secrets that count if they are asked for. That of bare URLs is
         called `default`. Raises `NoSuchEndpoint`."""
         query = {"secret": "true"} if secret else None
-        return await self.call("GET", "v1", "endpoints", id_, type=Endpoint, query=query)
+        return await self.run(endpoints_api.GET, id_, query=query)
 
     async def endpoints(
         self, *, after: str | None = None, limit: int = 100
     ) -> tuple[list[Endpoint], str | None]:
         """Endpoints in the order of their ids, and after which one the next ones come."""
         query = _given({"after": after, "limit": limit})
-        found = await self.call("GET", "v1", "endpoints", type=Endpoints, query=query)
+        found = await self.run(endpoints_api.LIST, query=query)
         return found.endpoints, found.next
 
     async def change_endpoint(self, id_: str, **changes: Any) -> Endpoint:
@@ -176,12 +174,12 @@ class TimerCalls(Transport):
         `NoSuchEndpoint`, `BadInput`."""
         if "retry" in changes:
             changes["retry"] = read_policy(changes["retry"])
-        return await self.call("PATCH", "v1", "endpoints", id_, type=Endpoint, body=changes)
+        return await self.run(endpoints_api.UPDATE, id_, body=changes)
 
     async def remove_endpoint(self, id_: str) -> None:
         """Forget an endpoint; twice is once."""
         with suppress(NoSuchEndpoint):
-            await self.call("DELETE", "v1", "endpoints", id_, type=Answer)
+            await self.run(endpoints_api.DELETE, id_)
 
     async def rotate_secret(
         self, id_: str, *, overlap_s: float = _DAY_S, secret: str | None = None
@@ -193,14 +191,12 @@ class TimerCalls(Transport):
             # Made up here, so that asking again is asking for the same one.
             "secret": new_secret(self.ids) if secret is None else secret,
         }
-        path = ("v1", "endpoints", id_, "rotate")
-        return await self.call("POST", *path, type=Endpoint, body=asked)
+        return await self.run(endpoints_api.ROTATE, id_, body=asked)
 
     async def test_endpoint(self, id_: str) -> Timer:
         """Send a signed test call; returns its timer, which says what came of it. Raises
         `NoSuchEndpoint`."""
-        path = ("v1", "endpoints", id_, "test")
-        return await self.call("POST", *path, type=Timer, key=self.ids.new())
+        return await self.run(endpoints_api.TEST, id_, key=self.ids.new())
 
 
 def _headers(headers: Mapping[str, str] | None) -> dict[str, str] | None:

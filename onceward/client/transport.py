@@ -11,12 +11,14 @@ from urllib.parse import quote, urlencode, urlsplit
 import aiohttp
 import msgspec
 
+from onceward.api.operation import Operation
 from onceward.clock import Clock
 from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
 from onceward.ids import Ids
 from onceward.json_values import encode
 from onceward.quantities import milliseconds
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 _PAUSE_S_MIN = 0.05
@@ -91,6 +93,34 @@ class Transport:
         tb: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def run(
+        self,
+        operation: Operation[R],
+        *path: str,
+        body: Any = None,
+        query: dict[str, Any] | None = None,
+        wait_s: float = 0.0,
+        course: Course | None = None,
+        key: str | None = None,
+    ) -> R:
+        """Call an operation until it is answered; returns its response. `path` has the parameters
+        of its path. The other arguments and errors are those of `call`."""
+        words = iter(path)
+        filled = [
+            next(words) if word.startswith("{") else word for word in operation.path.split("/")[1:]
+        ]
+        assert operation.response is not None
+        return await self.call(
+            operation.method,
+            *filled,
+            type=operation.response,
+            body=body,
+            query=query,
+            wait_s=wait_s,
+            course=course,
+            key=key,
+        )
 
     async def call(
         self,

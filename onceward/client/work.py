@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from onceward import limits
+from onceward.api.jobs import ClaimedJob
 from onceward.client.transport import AWAY_S_MAX
-from onceward.client.views import Claim
 from onceward.errors import BadInput, Fail, NoSuchJob, OncewardError, Retry, StaleToken, Unavailable
 from onceward.quantities import milliseconds
 from onceward.reasons import reason_of, reason_text
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("onceward.client")
 
-Handler = Callable[[Claim], Awaitable[Any]]
+Handler = Callable[[ClaimedJob], Awaitable[Any]]
 
 _RENEWALS_PER_LEASE = 3
 _TRIES_PER_LEASE = 30
@@ -122,7 +122,7 @@ class Worker:
         self._running.discard(task)
         self._free.set()
 
-    async def _run(self, claim: Claim) -> None:
+    async def _run(self, claim: ClaimedJob) -> None:
         handling = asyncio.create_task(self._handle(claim))
         keeping = asyncio.create_task(self._keep(claim, handling))
         try:
@@ -149,10 +149,10 @@ class Worker:
             # The lease runs out, and another attempt finds out.
             logger.warning("job %s in attempt %d: %s", claim.id, claim.attempt, trouble)
 
-    async def _handle(self, claim: Claim) -> Any:
+    async def _handle(self, claim: ClaimedJob) -> Any:
         return await self._handler(claim)
 
-    async def _complete(self, claim: Claim, result: Any) -> None:
+    async def _complete(self, claim: ClaimedJob, result: Any) -> None:
         try:
             await self._client.complete(claim.id, claim.token, result)
         except (StaleToken, NoSuchJob):
@@ -161,7 +161,7 @@ class Worker:
             # The result, too large or not JSON: that is the handler's mistake, to be heard of.
             await self._fail(claim, refused)
 
-    async def _fail(self, claim: Claim, error: BaseException) -> None:
+    async def _fail(self, claim: ClaimedJob, error: BaseException) -> None:
         reason = reason_text(reason_of(error))
         after_s = least_s = None
         if isinstance(error, Retry):
@@ -180,7 +180,7 @@ class Worker:
             "job %s failed in attempt %d and is %s: %s", claim.id, claim.attempt, state, reason
         )
 
-    async def _keep(self, claim: Claim, handling: "asyncio.Task[Any]") -> None:
+    async def _keep(self, claim: ClaimedJob, handling: "asyncio.Task[Any]") -> None:
         """Renew a lease until cancelled; when it is lost, cancel the handler and return."""
         clock = self._client.clock
         until_ns = clock.elapsed_ns() + int(self._lease_s * 1e9)

@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, Function] = {}
 """By the names of their operations."""
 
 
-def answers(operation: Operation) -> Callable[[F], F]:
+def answers(operation: Operation[Any]) -> Callable[[F], F]:
     """A decorator for the function of an operation."""
 
     def add(function: F) -> F:
@@ -202,12 +202,12 @@ class _Call(NamedTuple):
     """An operation as connections call it. The frame has the parameter `id` of the path as its
     member `table`; `body` has all others, which are optional, and the body or the query."""
 
-    operation: Operation
+    operation: Operation[Any]
     function: Function
     body: type[msgspec.Struct]
 
     @classmethod
-    def of(cls, operation: Operation) -> "_Call":
+    def of(cls, operation: Operation[Any]) -> "_Call":
         body = operation.body or operation.query or Body
         more = [(name, str, "") for name in operation.parameters if name != "id"]
         return cls(

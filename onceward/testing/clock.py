@@ -41,11 +41,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     Then its clock jumps to the next timer. Files and threads still work, in real time: a
     job in an executor is waited for before the clock may jump; while a socket is open or
     a thread runs that was started after the loop was made, each jump first gives them
-    `grace_s` to report. If no timer is left, `run_until_complete` raises `Stuck` after
-    `stuck_after_s` without an event.
+    `grace_s` to report. If no timer is left, `run_until_complete` raises `Stuck`: at once, or
+    after `stuck_after_s` without an event if a job, a thread or a socket could bring one.
     """
 
-    def __init__(self, *, grace_s: float = 0.002, stuck_after_s: float = 1.0) -> None:
+    def __init__(self, *, grace_s: float = 0.002, stuck_after_s: float = 20.0) -> None:
         self.grace_s = grace_s
         self.stuck_after_s = stuck_after_s
         self.processes: list[Process] = []
@@ -135,13 +135,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         for process in self.processes:
             process.bury()
 
-    def wait_really(self, timeout_s: float | None) -> float:
-        """How long to wait for real events before virtual time may pass by `timeout_s`."""
-        if timeout_s is None or self._jobs:
+    def wait_really(self, timeout_s: float | None, *, files: bool) -> float:
+        """How long to wait for real events before virtual time may pass by `timeout_s`. `files`:
+        whether one of them could report something."""
+        threads = threading.active_count() > self._threads_before
+        if self._jobs or (timeout_s is None and (threads or files)):
             return self.stuck_after_s
-        if timeout_s > 0 and threading.active_count() > self._threads_before:
-            return self.grace_s
-        return 0
+        return self.grace_s if threads or files else 0
 
     def jump(self, timeout_s: float | None) -> None:
         """Let virtual time pass, now that no real event came; raises `Stuck` if it cannot."""
@@ -149,7 +149,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             what = "an executor's job did not end" if self._jobs else "no timer is left"
             waiting = sorted(repr(task.get_coro()) for task in asyncio.all_tasks(self))
             raise Stuck(
-                f"{what}, and nothing happened for {self.stuck_after_s} s; "
+                f"{what}, and nothing else can happen; "
                 f"{len(waiting)} tasks wait: {', '.join(waiting[:8])}"
             )
         self._now_ns += max(1, round(timeout_s * 1e9))
@@ -169,7 +169,7 @@ class _JumpingSelector(selectors.BaseSelector):
         files = len(self._real.get_map()) > 1
         if timeout is not None and timeout <= 0:
             return self._real.select(0) if files else []
-        wait_s = loop.wait_really(timeout) or (loop.grace_s if files else 0)
+        wait_s = loop.wait_really(timeout, files=files)
         if wait_s and (events := self._real.select(wait_s)):
             return events
         loop.jump(timeout)

@@ -55,10 +55,10 @@ class Call:
         return unseal(self.server, self.request, name, cursor)
 
 
-def binder(routes: list[Route]) -> Callable[[Operation], Callable[[F], F]]:
+def binder(routes: list[Route]) -> Callable[[Operation[Any]], Callable[[F], F]]:
     """A decorator that binds a function to an operation, and adds its route to a list."""
 
-    def binds(operation: Operation) -> Callable[[F], F]:
+    def binds(operation: Operation[Any]) -> Callable[[F], F]:
         def bind(function: F) -> F:
             routes.append(Route.of(operation, _handle(operation, function)))
             return function
@@ -68,7 +68,7 @@ def binder(routes: list[Route]) -> Callable[[Operation], Callable[[F], F]]:
     return binds
 
 
-def _handle(operation: Operation, function: Callable[..., Awaitable[Any]]) -> Handle:
+def _handle(operation: Operation[Any], function: Callable[..., Awaitable[Any]]) -> Handle:
     body, optional = operation.body, operation.body_optional
     decode = decoder(body) if body is not None else None
     most_bytes = operation.body_bytes_max or limits.REQUEST_BYTES_MAX

@@ -42,10 +42,10 @@ class Route(NamedTuple):
     """Whether it is answered without credentials."""
     signs_in: bool = False
     """Whether its body has the credentials."""
-    operation: Operation | None = None
+    operation: Operation[Any] | None = None
 
     @classmethod
-    def of(cls, operation: Operation, handle: Handle) -> "Route":
+    def of(cls, operation: Operation[Any], handle: Handle) -> "Route":
         """The route of an operation."""
         return cls(
             operation.method,

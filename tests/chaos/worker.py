@@ -15,7 +15,7 @@ from typing import Any
 
 import uvloop
 
-from onceward.client import Claim, Client
+from onceward.client import ClaimedJob, Client
 from onceward.clock import Clock, boot_ns
 from onceward.errors import OncewardError
 from tests.chaos.outside import tell
@@ -79,7 +79,7 @@ async def use_locks(client: Noting, name: str, port: int, chance: random.Random)
 
 
 async def run(url: str, port: int, notes: Notes, seed: str) -> None:
-    async def handle(claim: Claim) -> None:
+    async def handle(claim: ClaimedJob) -> None:
         body = claim.body
         said = {"what": "order", "subject": body["line"], "n": body["n"], "job": claim.id}
         await tell(port, begun_ns=boot_ns(), **said)

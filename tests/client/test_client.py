@@ -122,11 +122,11 @@ async def test_a_job_that_is_done_cannot_be_cancelled(client: Client) -> None:
 
 async def test_queues_are_set_paused_and_resumed(client: Client) -> None:
     queue = await client.configure("q", attempts_max=2, key_fields=["from"])
-    assert queue.settings["attempts_max"] == 2
-    assert (await client.pause("q")).settings["paused"] is True
+    assert queue.settings.attempts_max == 2
+    assert (await client.pause("q")).settings.paused is True
     receipt = await client.accept("q", {"from": "Ann"})
     assert await client.claim("q") == []
-    assert "paused" not in (await client.resume("q")).settings
+    assert not (await client.resume("q")).settings.paused
     [claim] = await client.claim("q", wait_s=30)
     assert claim.id == receipt.id
     assert (await client.queue("q")).settings == queue.settings

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from onceward.api.queues import QueueSettingsView
 from onceward.client import Client, Receipt
 from onceward.errors import AlreadyEnded, LockHeld, NotDead, StaleToken, Unavailable
 from onceward.web.metrics import text
@@ -190,7 +191,7 @@ async def test_a_lock_is_renewed_and_released(client: Client, cutter: Cutter) ->
 
 async def test_a_queue_is_set(client: Client, cutter: Cutter) -> None:
     cutter.word = "PUT"
-    assert (await client.configure("q", limit=3)).settings == {"limit": 3}
+    assert (await client.configure("q", limit=3)).settings == QueueSettingsView(limit=3)
 
 
 async def test_one_who_is_not_patient_hears_that_nobody_answers(

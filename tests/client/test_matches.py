@@ -2,9 +2,9 @@
 
 import pytest
 
+from onceward.api.matches import Outcome
 from onceward.app import App
 from onceward.client import Client
-from onceward.client.matches import Result
 from onceward.errors import NoSuchMatch, OncewardError
 from tests.client.served import Served
 from tests.tables.games.playing import Guess
@@ -33,6 +33,6 @@ async def test_a_match_is_seen_and_told_again() -> None:
             "moved",
         ]
         views = await client.match_replay(id_)
-        assert views[-1].outcome == Result(("even",))
+        assert views[-1].outcome == Outcome(("even",))
         with pytest.raises(NoSuchMatch):
             await client.match("nope")

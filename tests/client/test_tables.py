@@ -49,7 +49,7 @@ async def test_a_table_is_made_joined_and_left(client: Client) -> None:
     assert (place.role, place.position) == ("waiting", 1)
     assert (await client.place("t", user="ann")).marker == "X"
     ended = await client.end_game("t", ["ben"], game=1)
-    assert (ended.winners, ended.reason) == (["ben"], "result")
+    assert (ended.winners, ended.reason) == (("ben",), "result")
     assert (await client.table("t")).players == {"X": "cas", "O": "ben"}
     assert (await client.leave_table("t", user="ann")).role == ""
     assert (await client.watch_table("t", user="ann")).role == "watching"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onceward.client import Claim, Client, Worker
+from onceward.client import ClaimedJob, Client, Worker
 from onceward.errors import BadInput, Fail, OncewardError, Retry
 from tests.client.served import Cutter, Loss, Served
 
@@ -18,7 +18,7 @@ class Working:
     """A worker in a task of its own."""
 
     def __init__(
-        self, client: Client, handler: Callable[[Claim], Awaitable[Any]], **options: Any
+        self, client: Client, handler: Callable[[ClaimedJob], Awaitable[Any]], **options: Any
     ) -> None:
         self.worker = client.worker("q", handler, **{"wait_s": 5, **options})
 
@@ -32,7 +32,7 @@ class Working:
 
 
 async def test_what_the_handler_returns_is_the_result(client: Client) -> None:
-    async def double(claim: Claim) -> int:
+    async def double(claim: ClaimedJob) -> int:
         return 2 * int(claim.body)
 
     async with Working(client, double, name="w1"):
@@ -46,7 +46,7 @@ async def test_no_more_jobs_run_at_once_than_allowed(client: Client) -> None:
     running: set[str] = set()
     three, most = asyncio.Event(), 0
 
-    async def count(claim: Claim) -> None:
+    async def count(claim: ClaimedJob) -> None:
         nonlocal most
         running.add(claim.id)
         most = max(most, len(running))
@@ -63,15 +63,15 @@ async def test_no_more_jobs_run_at_once_than_allowed(client: Client) -> None:
     assert most == 3
 
 
-def explode(_: Claim) -> Awaitable[Any]:
+def explode(_: ClaimedJob) -> Awaitable[Any]:
     raise ValueError("at once")
 
 
-async def surrogate(_: Claim) -> None:
+async def surrogate(_: ClaimedJob) -> None:
     raise OSError("\udcff is no name")
 
 
-async def speechless(_: Claim) -> None:
+async def speechless(_: ClaimedJob) -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError
@@ -79,19 +79,19 @@ async def speechless(_: Claim) -> None:
     raise Mute
 
 
-async def unspeakable(_: Claim) -> Any:
+async def unspeakable(_: ClaimedJob) -> Any:
     return print
 
 
-async def far_too_much(_: Claim) -> str:
+async def far_too_much(_: ClaimedJob) -> str:
     return 2_000_000 * "x"
 
 
-async def cancels_itself(_: Claim) -> None:
+async def cancels_itself(_: ClaimedJob) -> None:
     raise asyncio.CancelledError
 
 
-async def long_winded(_: Claim) -> None:
+async def long_winded(_: ClaimedJob) -> None:
     raise ValueError(2_000_000 * "x")
 
 
@@ -121,7 +121,7 @@ async def test_whatever_a_handler_does_wrong_fails_the_attempt(
 async def test_a_handler_names_the_next_attempt_or_gives_up(client: Client) -> None:
     attempts: list[int] = []
 
-    async def fickle(claim: Claim) -> None:
+    async def fickle(claim: ClaimedJob) -> None:
         attempts.append(claim.attempt)
         if claim.attempt == 1:
             raise Retry("soon", after_s=0)
@@ -138,7 +138,7 @@ async def test_a_handler_names_the_next_attempt_or_gives_up(client: Client) -> N
 
 
 async def test_a_lease_is_renewed_while_the_handler_runs(client: Client, cutter: Cutter) -> None:
-    async def slow(claim: Claim) -> int:
+    async def slow(claim: ClaimedJob) -> int:
         while sum("/extend" in line for line in cutter.requests) < 5:
             await client.job(claim.id)
         return claim.attempt
@@ -153,7 +153,7 @@ async def test_a_worker_whose_lease_is_lost_is_cancelled_and_completes_nothing(
 ) -> None:
     began, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def stuck(claim: Claim) -> str:
+    async def stuck(claim: ClaimedJob) -> str:
         began.set()
         try:
             await asyncio.Event().wait()
@@ -168,7 +168,7 @@ async def test_a_worker_whose_lease_is_lost_is_cancelled_and_completes_nothing(
         cutter.cut_all()
         await cancelled.wait()
         worker.stop()
-        claims: list[Claim] = []
+        claims: list[ClaimedJob] = []
         while not claims:
             claims = await other.claim("q", wait_s=5, lease_s=60)
         cutter.deaf.clear()
@@ -184,7 +184,7 @@ async def test_a_job_that_moved_on_cannot_be_completed(
     """Its worker was asleep and has not noticed: the server refuses it."""
     caplog.set_level(logging.INFO)
 
-    async def cancel_and_return(claim: Claim) -> str:
+    async def cancel_and_return(claim: ClaimedJob) -> str:
         await client.cancel(claim.id)
         return "done?"
 
@@ -200,7 +200,7 @@ async def test_a_completion_whose_answer_is_lost_is_said_again(
 ) -> None:
     ran: list[int] = []
 
-    async def note(claim: Claim) -> str:
+    async def note(claim: ClaimedJob) -> str:
         ran.append(claim.body)
         return "fine"
 
@@ -216,7 +216,7 @@ async def test_a_completion_whose_answer_is_lost_is_said_again(
 async def test_a_worker_outlives_a_server_that_is_away(
     served: Served, cutter: Cutter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fine(_: Claim) -> None:
+    async def fine(_: ClaimedJob) -> None:
         pass
 
     async with Client(cutter.url, patience_s=0) as impatient, Client(served.url) as client:
@@ -232,7 +232,7 @@ async def test_a_worker_outlives_a_server_that_is_away(
 async def test_a_worker_that_is_stopped_finishes_what_is_at_hand(client: Client) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
-    async def patient(claim: Claim) -> str:
+    async def patient(claim: ClaimedJob) -> str:
         began.set()
         await go_on.wait()
         return "finished"
@@ -259,7 +259,7 @@ async def test_a_worker_that_waits_for_jobs_stops_at_once(client: Client, cutter
 async def test_a_worker_that_is_cancelled_gives_up_what_is_at_hand(client: Client) -> None:
     began, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def stuck(_: Claim) -> None:
+    async def stuck(_: ClaimedJob) -> None:
         began.set()
         try:
             await asyncio.Event().wait()

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import uvicorn
 
-from onceward.client import Claim, Client
+from onceward.client import ClaimedJob, Client
 from onceward.errors import KeyReused, NoSuchJob
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "mounted.py"
@@ -52,7 +52,7 @@ async def test_both_are_served_side_by_side(shop: str) -> None:
 
 
 async def test_all_of_the_api_is_below_the_prefix(shop: str) -> None:
-    async def greet(claim: Claim) -> str:
+    async def greet(claim: ClaimedJob) -> str:
         return f"Hello {claim.body}"
 
     async with aiohttp.ClientSession(shop) as session, Client(f"{shop}/onceward") as client:

@@ -11,7 +11,7 @@ from typing import Any
 
 import uvloop
 
-from onceward.client import Claim, Client
+from onceward.client import ClaimedJob, Client
 from onceward.clock import Clock
 from tests.web.plain import Plain
 
@@ -45,7 +45,7 @@ class NotingClient(Client):
 async def work(port: int, notes: Notes) -> None:
     """With the Python client."""
 
-    async def handle(claim: Claim) -> str:
+    async def handle(claim: ClaimedJob) -> str:
         await Clock().sleep(WORK_S)
         return claim.token
 

@@ -19,7 +19,6 @@ from onceward.client.rooms.views import (
     Values,
 )
 from onceward.client.transport import Course, Transport
-from onceward.client.views import Answer
 from onceward.errors import BadInput, NoSuchRoom, OncewardError
 from onceward.rooms.names import encoded
 
@@ -97,7 +96,7 @@ class RoomCalls(Transport):
         """Delete a room with all that is in it; its members are told."""
         await self.room_info(id_)
         try:
-            await self.call("DELETE", "v1", "rooms", id_, type=Answer)
+            await self.call("DELETE", "v1", "rooms", id_, type=dict[str, Any])
         except NoSuchRoom:
             pass  # it was there before, and is not now: by this call, as a rule
 
@@ -162,7 +161,7 @@ class RoomCalls(Transport):
         """Let there be one of the "maps", "lists" or "presences", with a shape for its values if
         one is given."""
         body = _given({"schema": schema})
-        await self.call("PUT", "v1", "rooms", id_, kind, name, type=Answer, body=body)
+        await self.call("PUT", "v1", "rooms", id_, kind, name, type=dict[str, Any], body=body)
 
     async def drop_in_room(self, id_: str, kind: str, name: str) -> bool:
         """Remove a whole one of the "maps", "lists" or "presences"; says whether it was there."""

@@ -234,13 +234,13 @@ def shown(id_: str, endpoint: Endpoint, secrets_at_ms: int | None = None) -> api
     found = api.Endpoint(
         id_, endpoint.url, endpoint.made_ms, endpoint.disabled, _health(endpoint.health)
     )
-    found.description = endpoint.description or UNSET
+    found.description = endpoint.description
     found.suspended = endpoint.suspended
-    found.headers = endpoint.headers or UNSET
-    found.retry = endpoint.retry or UNSET
+    found.headers = endpoint.headers
+    found.retry = endpoint.retry
     if secrets_at_ms is not None:
         found.secrets = [
-            api.EndpointSecret(secret.text, UNSET if secret.until_ms is None else secret.until_ms)
+            api.EndpointSecret(secret.text, secret.until_ms)
             for secret in endpoint.secrets
             if secret.until_ms is None or secret.until_ms > secrets_at_ms
         ]

@@ -3,8 +3,6 @@
 import re
 from typing import Any
 
-from msgspec import UNSET
-
 from onceward.api import messages as api
 from onceward.errors import TABLE, BadInput, OncewardError
 from onceward.job_options import given_options
@@ -30,7 +28,7 @@ async def send(call: Call, queue: str, asked: api.Wait, message: api.Message) ->
     if asked.wait_ms and receipt.state not in ENDED:
         job = await call.patiently(call.app.wait(receipt.id, asked.wait_ms / 1000))
         if job is not None:
-            shown.state, shown.reason = job.state, job.reason or UNSET
+            shown.state, shown.reason = job.state, job.reason
             if job.state == "done":
                 shown.result = job.result
     return Response.of(shown, 200 if receipt.duplicate else 202)
@@ -87,8 +85,8 @@ def _receipt(receipt: Receipt) -> api.Receipt:
         receipt.key,
         receipt.state,
         receipt.duplicate,
-        receipt.result if receipt.state == "done" else UNSET,
-        receipt.reason or UNSET,
+        receipt.result,
+        receipt.reason,
         receipt.same_body,
     )
 

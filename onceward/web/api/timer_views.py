@@ -3,8 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from msgspec import UNSET, UnsetType
-
 from onceward import recurrence
 from onceward.api import timers as api
 from onceward.job_options import OPTION_NAMES
@@ -18,9 +16,9 @@ _MASKED = "***"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def masked(headers: dict[str, str] | UnsetType) -> dict[str, str] | UnsetType:
+def masked(headers: dict[str, str]) -> dict[str, str]:
     """The names of headers without their values, which may be credentials."""
-    return headers if headers is UNSET else dict.fromkeys(headers, _MASKED)
+    return dict.fromkeys(headers, _MASKED)
 
 
 def shown(view: View, now_ms: int, viewer: str, times: int = _TIMES) -> api.Timer:
@@ -63,17 +61,17 @@ def moment(time_ms: int) -> str:
 
 def _show_target(found: api.Timer, timer: Timer) -> None:
     target = timer.spec.target
-    found.body = UNSET if target.body is None else target.body
+    found.body = target.body
     if isinstance(target, Call):
-        found.attempts_max = UNSET if target.attempts_max is None else target.attempts_max
-        found.url, found.endpoint = target.url or UNSET, target.endpoint or UNSET
-        found.retry = target.retry or UNSET
-        found.headers, found.append_id = target.headers or UNSET, target.append_id or UNSET
+        found.attempts_max = target.attempts_max
+        found.url, found.endpoint = target.url or None, target.endpoint or None
+        found.retry = target.retry
+        found.headers, found.append_id = target.headers, target.append_id
         return
     found.queue = target.queue
     for name in OPTION_NAMES:
         value = getattr(target.options, name)
-        setattr(found, name, UNSET if value is None else value)
+        setattr(found, name, value)
 
 
 def _times_to_come(timer: Timer, most: int) -> list[str]:

@@ -195,7 +195,7 @@ async def _on_one(
     target, delivery = view.timer.spec.target, call.app.delivery
     if isinstance(target, TimerCall) and view.status == "firing" and delivery is not None:
         pause = delivery.pause_of(view.caller, target.endpoint, target.url)
-        if pause is not None and found.last is not UNSET:
+        if pause is not None and found.last is not None:
             found.last.pause = api.ReceiverPause(*pause)
     return found
 

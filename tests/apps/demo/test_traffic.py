@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.demo.switch import Switch
 from apps.demo.traffic import Traffic
-from onceward.client.views import Job
+from onceward.client import Job
 from onceward.clock import Clock
 from onceward.errors import NoSuchJob, NoSuchTimer, Unavailable
 from onceward.ids import Ids

@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from onceward.client import Client
-from onceward.client.views import LockStatus
+from onceward.client import Client, Lock
 from onceward.errors import OncewardError
 from tests.chaos.history import NEVER_NS, Found, History, Use
 from tests.chaos.terms import LOCKS
@@ -45,7 +44,7 @@ async def find_locks(world: World, found: Found) -> None:
 
 
 async def _held(world: World, name: str) -> int:
-    async def ask(client: Client) -> LockStatus | None:
+    async def ask(client: Client) -> Lock | None:
         try:
             return await client.lock(name)
         except OncewardError as error:

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from onceward.client import Client
-from onceward.client.timer_views import Timer as TimerView
+from onceward.client import Timer as TimerView
 from onceward.errors import AlreadyEnded
 from tests.chaos.history import Timer
 from tests.chaos.world import World

@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
-from onceward.client.views import Job, Receipt, Verdict
+from onceward.api.jobs import ENDED as ENDED_AT_CLIENTS
+from onceward.api.jobs import Job
+from onceward.api.messages import MessageVerdict, Receipt
 from onceward.work.results import ENDED
 
 
@@ -19,6 +21,7 @@ def test_what_is_missing_is_an_error() -> None:
 
 @pytest.mark.parametrize("state", [*ENDED, "ready", "leased", "due", "waiting", "parked"])
 def test_a_job_says_whether_it_has_ended_as_the_server_does(state: str) -> None:
+    assert set(ENDED) == set(ENDED_AT_CLIENTS)
     job = Job("1", "q", state, None, 0, 0, 1, 5, 5)
     assert job.ended is (state in ENDED)
 
@@ -30,6 +33,6 @@ def test_histories_are_not_shared() -> None:
 
 def test_a_verdict_is_one_or_the_other() -> None:
     raw = b'{"refused": {"code": "bad_key", "detail": "why", "status": 422}}'
-    verdict = msgspec.json.decode(raw, type=Verdict)
+    verdict = msgspec.json.decode(raw, type=MessageVerdict)
     assert verdict.accepted is None
     assert verdict.refused is not None
