@@ -473,7 +473,7 @@ DELETE_PRESENCE = Operation(
     errors=_CONTENTS,
 )
 
-CONNECT = Operation(
+CONNECT: Operation[None] = Operation(
     name="rooms.connect",
     method="GET",
     path="/v1/ws",
