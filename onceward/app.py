@@ -31,15 +31,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from onceward import engine as engines
 from onceward import limits
 from onceward.alarms import Alarms
-from onceward.app_state import Running, admit_app
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
-from onceward.job_options import AcceptKeywords, SendKeywords
+from onceward.job_options import AcceptKeywords, JobKeywords, SendKeywords, job_options
 from onceward.locks import LockTable
 from onceward.locks.server import Locks
 from onceward.maintenance.key_source import KeySource
@@ -47,12 +46,15 @@ from onceward.maintenance.reencryption import Reencryption
 from onceward.meters import Meters
 from onceward.node import Node
 from onceward.observe.senders import Senders
+from onceward.recurrence import Cron, Interval, Repeat
 from onceward.rooms.hub import Hub
 from onceward.rooms.part import Rooms
 from onceward.schedule import (
     COMPLETE_WRITES,
+    DEFAULT,
     Claim,
     admit_id,
+    admit_queue,
     job_key,
     milliseconds,
 )
@@ -61,14 +63,28 @@ from onceward.server_key import parse_keys
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import AnyTransaction, UserTransaction, admit_tx, by_user
-from onceward.tables import Seats
+from onceward.tables import Referee, Seats
+from onceward.tables.games import Rules
+from onceward.tables.games.part import Game, Late
 from onceward.tables.games.server import Games
 from onceward.tables.runtime import TableRuntime
 from onceward.tables.server import Tables
 from onceward.webhooks.delivery import Delivery, Outward
-from onceward.webhooks.timers import WEBHOOKS
+from onceward.webhooks.timers import WEBHOOKS, Send, Spec
 from onceward.webhooks.timers import Timers as TimersPart
 from onceward.webhooks.timers.server import Timers
+from onceward.work.attempt import Handler
+from onceward.work.bulk import changed
+from onceward.work.declarations import (
+    Function,
+    admit_app,
+    admit_mount,
+    admit_referee,
+    game_of,
+    handler_of,
+    outbox_of,
+    recurring,
+)
 from onceward.work.inbox import Inbox, Receipt
 from onceward.work.intake import Intake
 from onceward.work.job import accept_arguments, later_ms, send_arguments
@@ -80,7 +96,7 @@ from onceward.work.worker import Worker
 T = TypeVar("T")
 
 
-class App(Running):
+class App:
     """A database, and what runs on it in this process. Use it with `async with`.
 
     First declare queues, handlers and what recurs; then start it.
@@ -134,7 +150,6 @@ class App(Running):
         needed and kept in `~/.local/state/onceward/keys`. `store` is for tests: what makes the
         store. Raises `BadInput`.
         """
-        super().__init__()
         admit_app(url, name, slots, outward, store)
         self.url = url if isinstance(url, str) else ""
         """As it was given; empty for an engine that was made elsewhere."""
@@ -155,9 +170,183 @@ class App(Running):
         self._make_store = store
         self._engine = engines.create(url) if isinstance(url, str) else url
         self._workers: list[Worker] = []
+        self._starting = False
+        self._stack: AsyncExitStack | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._settings: dict[str, dict[str, Any]] = {}
+        self._handlers: dict[str, Handler] = {}
+        self._recurring: dict[str, Spec] = {}
+        self._referees: dict[str, Referee] = {}
+        self._games: dict[str, Game] = {}
+        self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}
+        """ASGI applications by their prefixes."""
 
-    # Start and stop.
+    if not TYPE_CHECKING:  # else nothing would be known of any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            # Only for what is not there: `app.timers` and the like come with the start.
+            if any(name in vars(kind).get("__annotations__", ()) for kind in type(self).__mro__):
+                raise _not_running()
+            raise AttributeError(f"an application has no attribute {name!r}")
+
+    # Declare. Each declaration is refused while the application runs.
+
+    def queue(self, name: str, **settings: Any) -> None:
+        """Declare settings of a queue (see `Settings`); they are written at the start. Those
+        that are not named stay as they are. Raises `BadInput`."""
+        self._must_be_stopped("declare queues")
+        admit_queue(name)
+        wanted = {**self._settings.get(name, {}), **settings}
+        changed(name, DEFAULT, wanted)
+        self._settings[name] = wanted
+
+    def handler(
+        self,
+        queue: str,
+        *,
+        lease_s: float = 30.0,
+        concurrency: int = 16,
+        batch: int = 0,
+        attempts: int | None = None,
+        **settings: Any,
+    ) -> Callable[[Function], Function]:
+        """Run a function on the jobs of a queue: `async def fn(job)`, or `async def fn(jobs)`
+        with a list of up to `batch` of them, which succeed or fail each for itself.
+
+        What it returns is the job's result, for a batch a list of them or None. An error fails
+        the job; in a batch all jobs, unless it comes from a step of one. `concurrency` is how
+        many jobs this process has at hand at once; further settings are those of the queue, as
+        for `queue`. Raises `BadInput`.
+        """
+        make = handler_of(queue, lease_s, concurrency, batch)
+        self._must_have_no_handler(queue)
+        if attempts is not None:
+            settings["attempts_max"] = attempts
+        self.queue(queue, **settings)
+
+        def declare(fn: Function) -> Function:
+            self._must_be_stopped("declare handlers")
+            self._must_have_no_handler(queue)
+            self._handlers[queue] = make(fn)
+            return fn
+
+        return declare
+
+    def outbox(
+        self,
+        queue: str,
+        *,
+        policy: str = "repeat",
+        ask: Callable[[Any], Any] | None = None,
+        **options: Any,
+    ) -> Callable[[Function], Function]:
+        """Let a function make outward calls: `async def fn(job)` makes the one that the job's
+        body describes, and returns what it was answered. `job.id` is the same for ever.
+
+        With the policy `repeat` a call that was cut off is made again; the receiver tells
+        repeats by the id. With `hold` it is not: `ask(job)`, if given, finds out what became
+        of it (or raises `NotDone`), else the job is in doubt until someone settles its step
+        `call`. Options are those of `handler`, but `batch`. Raises `BadInput`.
+        """
+        make = outbox_of(policy, ask)
+        if options.get("batch"):
+            raise BadInput("an outbox makes one call at a time")
+        declare_handler = self.handler(queue, **options)
+
+        def declare(fn: Function) -> Function:
+            declare_handler(make(fn))
+            return fn
+
+        return declare
+
+    def every(
+        self,
+        seconds: float,
+        queue: str,
+        body: Any = None,
+        *,
+        name: str | None = None,
+        **options: Unpack[JobKeywords],
+    ) -> None:
+        """Send a job to a queue every so many seconds, once for all nodes together; what was
+        missed while none ran is made up for by one job.
+
+        It is a timer with the id `every:NAME`, where `name` is that of the queue if not given. It
+        goes on, also if it is declared no more, until that timer is cancelled. Raises `BadInput`.
+        """
+        interval = Interval(milliseconds(seconds, "the time between two jobs"), 0)
+        self._recur(interval, Send(queue, body, job_options(options)), name)
+
+    def cron(
+        self,
+        when: str,
+        queue: str,
+        body: Any = None,
+        *,
+        zone: str = "UTC",
+        name: str | None = None,
+        **options: Unpack[JobKeywords],
+    ) -> None:
+        """The same as `every`, at the times of a cron expression (with seconds first, if it has
+        six fields) in a time zone."""
+        self._recur(Cron(when, zone), Send(queue, body, job_options(options)), name)
+
+    def _recur(self, repeat: Repeat, send: Send, name: str | None) -> None:
+        self._must_be_stopped("declare recurring jobs")
+        id_, spec = recurring(repeat, send, name)
+        if id_ in self._recurring:
+            raise BadInput(f"two jobs recur as {id_}: give each a name of its own")
+        self._recurring[id_] = spec
+
+    def referee(self, game: str, referee: Referee) -> None:
+        """Let the games of a name be judged, at tables that name it. Raises `BadInput`."""
+        self._must_be_stopped("declare referees")
+        admit_referee(game, referee)
+        if game in self._referees or game in self._games:
+            raise BadInput(f"the game {game!r} has a referee already")
+        self._referees[game] = referee
+
+    def game(self, rules: Rules, *, late: Late | None = None) -> None:
+        """Let there be a game by these rules. `late(tx, match)` hears when the clock of a match
+        has ended it, in that commit. Raises `BadInput`."""
+        self._must_be_stopped("declare games")
+        declared = game_of(rules, late)
+        if rules.name in self._games or rules.name in self._referees:
+            raise BadInput(f"there is a game {rules.name} already")
+        self._games[rules.name] = declared
+
+    def mount(self, prefix: str, web: Callable[..., Awaitable[None]]) -> None:
+        """Let an ASGI application answer what is asked below a prefix, such as `/shop`, where
+        this application is served; with `/`, the front page alone. It gets requests up to the
+        largest that the server takes, and looks after credentials itself. Raises `BadInput`."""
+        self._must_be_stopped("mount")
+        admit_mount(prefix, web)
+        if prefix in self.mounted:
+            raise BadInput(f"something is mounted at {prefix} already")
+        self.mounted[prefix] = web
+
+    def _must_have_no_handler(self, queue: str) -> None:
+        if queue in self._handlers:
+            raise BadInput(f"the queue {queue!r} has a handler already")
+
+    # Start and stop. While it runs, the application belongs to one event loop.
+
+    def _must_run(self) -> None:
+        if self._stack is None or not self.node.running:
+            raise _not_running()
+        self._must_be_in_its_loop()
+
+    def _must_be_in_its_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise BadInput(
+                "the application runs in another event loop: call it there, from other threads "
+                "by `asyncio.run_coroutine_threadsafe`"
+            )
+
+    def _must_be_stopped(self, what: str) -> None:
+        if self._stack is not None or self._starting:
+            raise BadInput(f"the application is running: {what} before it starts")
 
     async def start(self, *, work: bool = True) -> Self:
         """Open the database and begin to work; without handlers if `work` is False.
@@ -339,16 +528,7 @@ class App(Running):
         """Find out whether this node can work now: whether there is room for the largest
         message, and a small commit is made. Raises what hinders it."""
         self._must_run()
-
-        async def fn(tx: Transaction) -> None:
-            tx.put(("probe", self.name), tx.now_ms)
-
-        try:
-            async with asyncio.timeout(limits.PROBE_S):
-                await self.store.engine.make_room(limits.VALUE_BYTES_MAX)
-                await self.store.run(fn)
-        except TimeoutError as error:
-            raise Unavailable(f"storage did not answer within {limits.PROBE_S:.0f} s") from error
+        await self.node.probe()
 
     # Messages and jobs.
 
@@ -499,3 +679,9 @@ class App(Running):
         lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
         self._must_run()
         return await self.store.run(lambda tx: self.node.schedule.extend(tx, id_, token, lease_ms))
+
+
+def _not_running() -> Unavailable:
+    return Unavailable(
+        "the application is not running: use it within `async with app`", code="node_stopped"
+    )

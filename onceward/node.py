@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from onceward import limits
-from onceward.errors import BadInput
+from onceward.errors import BadInput, Unavailable
 from onceward.maintenance.clock_guard import Timekeeper, note_time
 from onceward.maintenance.sweeper import Sweeper
 from onceward.maintenance.verifier import Verifier
@@ -115,6 +115,20 @@ class Node:
             raise
         self._running = asyncio.create_task(self._run(), name="onceward-node")
         return self
+
+    async def probe(self) -> None:
+        """Check that storage has room for the largest message and makes a small commit. Raises
+        `Unavailable` and what storage raises."""
+
+        async def fn(tx: Transaction) -> None:
+            tx.put(("probe", self._name), tx.now_ms)
+
+        try:
+            async with asyncio.timeout(limits.PROBE_S):
+                await self.store.engine.make_room(limits.VALUE_BYTES_MAX)
+                await self.store.run(fn)
+        except TimeoutError as error:
+            raise Unavailable(f"storage did not answer within {limits.PROBE_S:.0f} s") from error
 
     def act_on_parts(self) -> None:
         """Act on due entries of all parts: call it when their objects have what is declared."""

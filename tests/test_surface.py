@@ -9,7 +9,7 @@ from tests import tidy
 from tests.server_process import ROOT
 
 # The engine, the store, and all processes of capabilities.
-HEAVY = "app app_state cli engine node observe schedule store tables web work locks maintenance"
+HEAVY = "app cli engine node observe schedule store tables web work locks maintenance"
 [PROCESSES] = [row.removeprefix("= ") for row in tidy.LAYERS if row.startswith("= node ")]
 DRIVERS = {"apsw", "asyncpg", "uvicorn", "sortedcontainers"}
 
