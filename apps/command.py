@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onceward.errors import OncewardError
+from onceward import OncewardError
 
 _EXIT_INTERRUPTED = 128 + signal.SIGINT
 # For output that is not a terminal.

@@ -16,13 +16,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from uuid import uuid4
 
 from rich.console import Console
 from rich.table import Table
 
-from onceward import engine, keys, limits
-from onceward.store import Store
-from onceward.store.transaction import Transaction
+from onceward import App, Transaction, keys, limits
 
 ROUNDS = 3
 CALLERS = 64
@@ -50,10 +49,10 @@ async def transfer(tx: Transaction, id_: str, payer: int, payee: int, amount: in
 
 
 async def work(url: str) -> None:
-    store = Store(await engine.open(url))
-    for start in range(0, ACCOUNTS, 50):
-        await store.run(lambda tx, start=start: open_accounts(tx, range(start, start + 50)))
-    await asyncio.gather(*(call(store) for _ in range(CALLERS)))
+    async with App(url) as app:
+        for start in range(0, ACCOUNTS, 50):
+            await app.run(lambda tx, start=start: open_accounts(tx, range(start, start + 50)))
+        await asyncio.gather(*(call(app) for _ in range(CALLERS)))
 
 
 async def open_accounts(tx: Transaction, numbers: range) -> None:
@@ -62,12 +61,12 @@ async def open_accounts(tx: Transaction, numbers: range) -> None:
             tx.put(account(number), START_BALANCE)
 
 
-async def call(store: Store) -> None:
+async def call(app: App) -> None:
     while True:
-        id_ = store.ids.new()
+        id_ = uuid4().hex
         payer, payee = random.sample(range(ACCOUNTS), 2)
         amount = random.randint(1, 10)
-        await store.run(
+        await app.run(
             lambda tx, id_=id_, payer=payer, payee=payee, amount=amount: transfer(
                 tx, id_, payer, payee, amount
             )
@@ -102,16 +101,12 @@ def run_and_kill(url: str) -> tuple[list[str], float]:
 async def audit(url: str) -> tuple[dict[str, dict[str, int]], list[int], float]:
     """All transfers and balances in the file, and how long it took to open it."""
     started = time.monotonic()
-    opened = await engine.open(url)
-    opening_s = time.monotonic() - started
-    store = Store(opened)
-    try:
+    async with App(url) as app:
+        opening_s = time.monotonic() - started
         transfers = {}
-        for last_character in "0123456789ABCDEFGHJKMNPQRSTVWXYZ":
-            transfers.update(await store.run(lambda tx, end=last_character: list_notes(tx, end)))
-        balances = await store.run(list_balances)
-    finally:
-        await opened.close()
+        for last_character in "0123456789abcdef":
+            transfers.update(await app.run(lambda tx, end=last_character: list_notes(tx, end)))
+        balances = await app.run(list_balances)
     return transfers, balances, opening_s
 
 

@@ -11,8 +11,7 @@ import logging
 from collections import Counter
 from typing import Any
 
-from onceward.testing.simulation import SimulationFailed, simulate_many, violated
-from onceward.testing.simulation.handlers import Handlers, Outcome
+from onceward.testing import Handlers, Outcome, SimulationFailed, simulate_many, violated
 
 WORLDS = 40
 

@@ -19,8 +19,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 
 import onceward
-from onceward.web.auth import Auth
-from onceward.web.server import Server
+from onceward.web import Auth, Server
 
 STOCK = 5
 

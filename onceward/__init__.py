@@ -1,52 +1,136 @@
-"""Onceward: once, in order, on time.
+"""Durable jobs, locks, timers and live rooms: one process and one SQLite file, or many nodes.
 
-A coordination backend for applications that many people and unreliable senders
-use at the same time. Everything is records, a schedule and a log, changed only
-by atomic commits.
+This package and `onceward.client`, `onceward.web`, `onceward.testing` and `onceward.tokens` are the
+public surface: applications import from these five modules only, and only names in their `__all__`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from onceward import keys, limits
 from onceward.callers import Caller
-from onceward.errors import Fail, InDoubt, NotDone, OncewardError, Retry
+from onceward.errors import (
+    AddressRefused,
+    AlreadyEnded,
+    BadInput,
+    CannotOpen,
+    Conflict,
+    Contention,
+    Damaged,
+    EngineStopped,
+    Fail,
+    HistoryGone,
+    InDoubt,
+    KeyReused,
+    LineFull,
+    LockHeld,
+    LockLost,
+    NoSuchEndpoint,
+    NoSuchJob,
+    NoSuchMatch,
+    NoSuchRoom,
+    NoSuchTable,
+    NoSuchTimer,
+    NotDead,
+    NotDone,
+    OncewardError,
+    OutcomeUnknown,
+    QueueFull,
+    Retry,
+    SecretUnreadable,
+    StaleToken,
+    StorageFull,
+    TooLarge,
+    Unavailable,
+    Unreachable,
+)
+from onceward.lazy import lazy
 
 if TYPE_CHECKING:
+    from onceward.api.matches import Outcome
+    from onceward.api.rooms import Schemas
     from onceward.app import App
+    from onceward.clock import Clock
+    from onceward.ids import Ids
     from onceward.store.user_records import UserTransaction as Transaction
+    from onceward.tables.games.match import Match
+    from onceward.tables.games.rules import DRAW, Rules, drawn, shuffled, won
     from onceward.webhooks.delivery import Outward
+    from onceward.work.inbox import Receipt
     from onceward.work.job import Job
 
 __version__ = "0.1.0"
 __all__ = [
+    "DRAW",
+    "AddressRefused",
+    "AlreadyEnded",
     "App",
+    "BadInput",
     "Caller",
+    "CannotOpen",
+    "Clock",
+    "Conflict",
+    "Contention",
+    "Damaged",
+    "EngineStopped",
     "Fail",
+    "HistoryGone",
+    "Ids",
     "InDoubt",
     "Job",
+    "KeyReused",
+    "LineFull",
+    "LockHeld",
+    "LockLost",
+    "Match",
+    "NoSuchEndpoint",
+    "NoSuchJob",
+    "NoSuchMatch",
+    "NoSuchRoom",
+    "NoSuchTable",
+    "NoSuchTimer",
+    "NotDead",
     "NotDone",
     "OncewardError",
+    "Outcome",
+    "OutcomeUnknown",
     "Outward",
+    "QueueFull",
+    "Receipt",
     "Retry",
+    "Rules",
+    "Schemas",
+    "SecretUnreadable",
+    "StaleToken",
+    "StorageFull",
+    "TooLarge",
     "Transaction",
+    "Unavailable",
+    "Unreachable",
+    "drawn",
+    "keys",
+    "limits",
+    "shuffled",
+    "won",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # Only when asked for: whoever needs an error or a clock need not load all of it.
-    if name == "App":
-        from onceward.app import App
-
-        return App
-    if name == "Job":
-        from onceward.work.job import Job
-
-        return Job
-    if name == "Outward":
-        from onceward.webhooks.delivery import Outward
-
-        return Outward
-    if name == "Transaction":
-        from onceward.store.user_records import UserTransaction
-
-        return UserTransaction
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Loaded on first use, so that clients and tools do not load the store and the engine.
+__getattr__ = lazy(
+    __name__,
+    {
+        "App": "onceward.app",
+        "Clock": "onceward.clock",
+        "DRAW": "onceward.tables.games.rules",
+        "drawn": "onceward.tables.games.rules",
+        "Ids": "onceward.ids",
+        "Job": "onceward.work.job",
+        "Match": "onceward.tables.games.match",
+        "Outcome": "onceward.api.matches",
+        "Outward": "onceward.webhooks.delivery",
+        "Receipt": "onceward.work.inbox",
+        "Rules": "onceward.tables.games.rules",
+        "Schemas": "onceward.api.rooms",
+        "shuffled": "onceward.tables.games.rules",
+        "Transaction": "onceward.store.user_records:UserTransaction",
+        "won": "onceward.tables.games.rules",
+    },
+)

@@ -21,6 +21,8 @@ from typing import Any
 from onceward.errors import BadInput
 from onceward.limits import KEY_NUMBER_MAX
 
+__all__ = ["Key", "after", "below", "join", "number", "split"]  # for applications
+
 Key = tuple[str, str]
 """(partition, sort key)"""
 

@@ -23,6 +23,8 @@ from onceward.capabilities import SCOPES
 from onceward.clock import Clock
 from onceward.errors import BadInput, OncewardError
 
+__all__ = ["Grant", "sign"]  # for applications
+
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 HS256_BYTES_MIN = 32
 CLAIM = "authorization_details"

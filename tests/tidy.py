@@ -66,7 +66,7 @@ LAYERS = (
     "alarms callers json_values quantities",
     "server_key",
     "clock file_descriptors ids keys meters reasons redaction strict_json",
-    "errors limits capabilities",
+    "errors lazy limits capabilities",
 )
 # Stands beside the layers: imports what is below web, and nothing else imports it.
 BESIDE, BESIDE_BELOW = "testing", "web"
@@ -212,6 +212,8 @@ def _may_import(name: str, target: str) -> bool:
     here, there = _place(name), _place(target)
     if target == VERSION:
         return True
+    if there is None and "." not in target:
+        there = _place("onceward")  # a name of the front door, as in `from onceward import App`
     if here is None or there is None:
         return False
     if here[1] == there[1]:

@@ -20,18 +20,8 @@ from msgspec import Meta
 
 from apps.board import limits
 from apps.board.shapes import SHAPES
-from onceward import tokens
-from onceward.app import App
-from onceward.callers import Caller
-from onceward.errors import BadInput, NoSuchRoom, OncewardError
-from onceward.store.user_records import UserTransaction
-from onceward.web.auth import Auth, JwtKey
-from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
-from onceward.web.pages import Pages
-from onceward.web.routes import Route
-from onceward.web.server import insist_dev
-from onceward.web.site import Site
+from onceward import App, BadInput, Caller, NoSuchRoom, OncewardError, Transaction, tokens
+from onceward.web import Auth, JwtKey, Pages, Request, Response, Route, Site, insist_dev, parse
 
 _PAGES = Pages(files("apps.board").joinpath("page"))
 _PAGE = "board.html"
@@ -148,7 +138,7 @@ class Board:
             await self._create(room, user)
         return Response.of(Ticket(self._token(guest, room), user, room))
 
-    async def _exists(self, tx: UserTransaction, room: str) -> bool:
+    async def _exists(self, tx: Transaction, room: str) -> bool:
         try:
             await self.app.rooms.info(tx, room)
         except NoSuchRoom:
@@ -158,7 +148,7 @@ class Board:
     async def _create(self, room: str, user: str) -> None:
         """Create a board for a visitor; idempotent. Raises `too_many_rooms`."""
 
-        async def fn(tx: UserTransaction) -> None:
+        async def fn(tx: Transaction) -> None:
             if await self._exists(tx, room):
                 return
             meta = {} if room in self._named else _OF_VISITOR
@@ -175,7 +165,7 @@ class Board:
         async with self._creating:
             await self.app.run(fn)
 
-    async def _count(self, tx: UserTransaction) -> int:
+    async def _count(self, tx: Transaction) -> int:
         """How many boards of visitors there are, as far as that matters."""
         total, after = 0, ""
         while total < self._boards_max:
@@ -203,7 +193,7 @@ class Board:
             if not self.app.hub.members(room):
                 await self.app.run(lambda tx, room=room: self._expire(tx, room))  # type: ignore[misc]
 
-    async def _expire(self, tx: UserTransaction, room: str) -> None:
+    async def _expire(self, tx: Transaction, room: str) -> None:
         rooms = self.app.rooms
         try:
             changed_ms = (await rooms.info(tx, room)).made_ms

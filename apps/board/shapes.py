@@ -8,8 +8,8 @@ it while another writes on it, and both count.
 """
 
 from apps.board import limits
-from onceward.api.rooms import Schemas
-from onceward.limits import ROOM_KEY_BYTES_MAX
+from onceward import Schemas
+from onceward import limits as core_limits
 
 COLOURS = ("lemon", "peach", "rose", "lilac", "sky", "mint")
 
@@ -42,7 +42,7 @@ SHAPES = Schemas(
                 "name": _NAME,
                 "x": _COORDINATE,
                 "y": _COORDINATE,
-                "note": {"type": "string", "maxLength": ROOM_KEY_BYTES_MAX},
+                "note": {"type": "string", "maxLength": core_limits.ROOM_KEY_BYTES_MAX},
                 "writing": {"type": "boolean"},
             },
             "required": ["name"],

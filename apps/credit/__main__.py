@@ -21,8 +21,8 @@ from apps import command
 from apps.credit.processes import Child
 from apps.credit.storm import Course, Plan, Storm
 from apps.credit.storm_display import Sight, print_course
+from onceward import BadInput
 from onceward.client import Client
-from onceward.errors import BadInput
 
 _SERVER = "http://localhost:8080"
 # Long enough for a server that is being restarted.

@@ -5,9 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from apps.credit.soap import Notification
-from onceward import limits
-from onceward.errors import NoSuchJob
-from onceward.keys import Key, join
+from onceward import NoSuchJob, keys, limits
 
 KEPT_MAX = 20
 """So many notifications are told of, the first, and so many differences, the last; of more, only
@@ -136,9 +134,9 @@ def _size(value: Any) -> int:
     return len(msgspec.json.encode(value))
 
 
-def key_of(organisation: str, opportunity: str) -> Key:
+def key_of(organisation: str, opportunity: str) -> keys.Key:
     """Where an application is kept."""
-    return "credit", join(organisation, opportunity)
+    return "credit", keys.join(organisation, opportunity)
 
 
 def body_of(organisation: str, came: Notification) -> dict[str, Any]:

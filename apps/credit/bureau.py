@@ -11,10 +11,8 @@ from zlib import crc32
 import msgspec
 
 from apps.credit.decision import Report, Tradeline, Verification
-from onceward.clock import Clock
-from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
-from onceward.web.routes import Route
+from onceward import Clock
+from onceward.web import Request, Response, Route, parse
 
 
 class Ask(msgspec.Struct, omit_defaults=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from apps.credit import limits
 from apps.credit.decision import read_report
-from onceward.errors import Fail, NotDone, Retry
+from onceward import Fail, NotDone, Retry
 
 _DELIVERY_S = 30.0
 # With these a server says that it has done nothing, and may do it later.

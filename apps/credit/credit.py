@@ -15,20 +15,20 @@ from apps.credit.application import Application, Pull, Repeat, body_of, key_of
 from apps.credit.decision import Decide, Decision, Report, decision_of, report_of
 from apps.credit.settings import Settings, admit, load_decide
 from apps.credit.soap import Envelope, Notification
-from onceward.app import App
-from onceward.errors import (
+from onceward import (
     AlreadyEnded,
+    App,
     BadInput,
     Fail,
     InDoubt,
+    Job,
     NoSuchJob,
     NotDead,
     NotDone,
     OncewardError,
     TooLarge,
+    Transaction,
 )
-from onceward.store.user_records import UserTransaction
-from onceward.work.job import Job
 
 T = TypeVar("T")
 
@@ -119,7 +119,7 @@ class Credit:
     async def note_unheard(self, envelope: Envelope, outcome: str) -> None:
         """Note that the acknowledgement of an envelope cannot have been heard in time, and why."""
 
-        async def note(tx: UserTransaction, organisation: str, came: Notification) -> None:
+        async def note(tx: Transaction, organisation: str, came: Notification) -> None:
             key = key_of(organisation, came.opportunity)
             known = await tx.get(key, Application)
             if known is not None and known.unheard != outcome:
@@ -137,11 +137,11 @@ class Credit:
     async def _for_each(
         self,
         envelope: Envelope,
-        fn: Callable[[UserTransaction, str, Notification], Awaitable[T]],
+        fn: Callable[[Transaction, str, Notification], Awaitable[T]],
     ) -> list[T]:
         """Run a function on each notification, in as few commits as hold them."""
 
-        async def take(piece: Sequence[Notification], tx: UserTransaction) -> list[T]:
+        async def take(piece: Sequence[Notification], tx: Transaction) -> list[T]:
             await tx.fetch([key_of(envelope.organisation, one.opportunity) for one in piece])
             return [await fn(tx, envelope.organisation, one) for one in piece]
 
@@ -160,7 +160,7 @@ class Credit:
         taken = await asyncio.gather(*[commit(piece) for piece in pieces])
         return [one for some in taken for one in some]
 
-    async def _accept(self, tx: UserTransaction, organisation: str, came: Notification) -> Repeat:
+    async def _accept(self, tx: Transaction, organisation: str, came: Notification) -> Repeat:
         key = key_of(organisation, came.opportunity)
         known = await tx.get(key, Application)
         if known is not None:
@@ -193,7 +193,7 @@ class Credit:
         if not 0 < len(reason) <= _REASON_CHARS_MAX:
             raise BadInput(f"a reason has 1 to {_REASON_CHARS_MAX} characters", code="wrong_type")
 
-        async def fn(tx: UserTransaction) -> Pull:
+        async def fn(tx: Transaction) -> Pull:
             application = await self._application(tx, organisation, opportunity)
             body = {
                 "organisation": organisation,
@@ -249,7 +249,7 @@ class Credit:
             except msgspec.ValidationError as error:
                 raise BadInput(f"this is not a report: {error}", code="wrong_type") from error
 
-        async def fn(tx: UserTransaction) -> Pull:
+        async def fn(tx: Transaction) -> Pull:
             application = await self._application(tx, organisation, opportunity)
             pull = application.pulls[-1]
             await self.app.queues.settle(
@@ -264,7 +264,7 @@ class Credit:
         return await self.app.run(lambda tx: self._application(tx, organisation, opportunity))
 
     async def _application(
-        self, tx: UserTransaction, organisation: str, opportunity: str
+        self, tx: Transaction, organisation: str, opportunity: str
     ) -> Application:
         known = await tx.get(key_of(organisation, opportunity), Application)
         if known is None:

@@ -27,14 +27,9 @@ from apps.credit.credit import PULLS, Credit
 from apps.credit.deliveries import Cause, Deliveries, Outcome, outcome_of
 from apps.credit.outbound import wsdl
 from apps.credit.record_id import long_id
+from onceward import BadInput, Caller, OncewardError
 from onceward import limits as core_limits
-from onceward.callers import caller_id
-from onceward.errors import BadInput, OncewardError
-from onceward.web.bodies import parse
-from onceward.web.connections import Connections
-from onceward.web.http import Request, Response
-from onceward.web.routes import Route
-from onceward.web.site import Site
+from onceward.web import Request, Response, Route, Server, Site, parse
 
 logger = logging.getLogger("onceward.credit")
 
@@ -130,7 +125,7 @@ class Intake(Site):
         for id_ in twice - causes.keys():
             causes[id_] = "early"
         app.meters.histogram("credit_ack_seconds", organisation=organisation).observe(took_s)
-        app.senders.acknowledged(PULLS, caller_id(organisation), took_s)
+        app.senders.acknowledged(PULLS, Caller("app", "", organisation).id, took_s)
         await self._count(envelope, repeats, causes)
         if outcome != "acknowledged":
             # Nobody waits for the acknowledgement any more: this delays nothing.
@@ -163,7 +158,7 @@ class Intake(Site):
                 continue  # what came before it has stored nothing, or is counted itself
             cause = cause or noted.get(one.opportunity, "unknown")
             app.meters.count("credit_repeats", organisation=organisation, cause=cause)
-            app.senders.repeated(PULLS, caller_id(organisation), cause)
+            app.senders.repeated(PULLS, Caller("app", "", organisation).id, cause)
 
     async def describe(self, request: Request) -> Response:
         """The WSDL, for those who may send."""
@@ -284,8 +279,8 @@ def _scheme(request: Request) -> str:
 def _from_proxy(request: Request) -> bool:
     """Whether the peer of the connection is a proxy that the setting `proxies` names."""
     client = request.scope.get("client")
-    connections: Connections = request.scope["onceward"].connections
-    return connections.is_proxy(str(client[0])) if client else False
+    server: Server = request.scope["onceward"]
+    return server.connections.is_proxy(str(client[0])) if client else False
 
 
 def _fault(error: OncewardError) -> Response:

@@ -13,9 +13,8 @@ import uvicorn
 
 from apps.credit.bureau import Bureau
 from apps.credit.salesforce import Salesforce
-from onceward.clock import Clock
-from onceward.ids import Ids
-from onceward.web.site import Site
+from onceward import Clock, Ids
+from onceward.web import Site
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -7,8 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from onceward.clock import Clock
-from onceward.errors import OncewardError
+from onceward import Clock, OncewardError
 
 _ROOT = Path(__file__).parents[2]
 _END_S = 10.0

@@ -6,7 +6,7 @@ of the fifteen are upper case, so that it stays unique where case is lost on the
 
 import re
 
-from onceward.errors import BadInput
+from onceward import BadInput
 
 _SHORT = 15
 _FORM = re.compile(r"[A-Za-z0-9]{15}(?:[A-Z0-5]{3})?")

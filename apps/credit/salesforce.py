@@ -8,9 +8,7 @@ from typing import Any
 
 import msgspec
 
-from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
-from onceward.web.routes import Route
+from onceward.web import Request, Response, Route, parse
 
 
 class Result(msgspec.Struct, omit_defaults=True, frozen=True):

@@ -19,8 +19,7 @@ import msgspec
 from apps.credit import limits
 from apps.credit.outbound import write
 from apps.credit.record_id import long_id
-from onceward.clock import Clock, boot_ns
-from onceward.ids import Ids
+from onceward import Clock, Ids
 
 _TIMEOUT_S = 60.0  # as long as Salesforce waits
 _FAILURES_MAX = 20
@@ -63,10 +62,11 @@ def send_all(plan: Plan, fraction: "Chance") -> Iterator[Answered]:
     """Send everything, in no order, one envelope after the other."""
     failures = 0
     numbers = sorted(list(range(plan.applications)) * plan.times, key=lambda _: fraction())
-    began_ns, count = boot_ns(), len(numbers)
+    clock, count = Clock(), len(numbers)
+    began_ns = clock.elapsed_ns()
     while numbers:
         due_s = plan.last_s * (1 - len(numbers) / count)
-        sleep(max(0.0, due_s - (boot_ns() - began_ns) / 1e9))
+        sleep(max(0.0, due_s - (clock.elapsed_ns() - began_ns) / 1e9))
         size = 1 + int(fraction() * limits.SOAP_NOTIFICATIONS_MAX)
         some, numbers = numbers[:size], numbers[size:]
         envelope = write(
@@ -118,7 +118,8 @@ def _hang_up(url: str, envelope: bytes) -> None:
 
 def _send(url: str, envelope: bytes, notifications: int) -> Answered:
     parts = urlsplit(url)
-    began_ns = boot_ns()
+    clock = Clock()
+    began_ns = clock.elapsed_ns()
     try:
         with closing(HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)) as connection:
             connection.request("POST", parts.path, envelope, _HEADERS)
@@ -128,7 +129,7 @@ def _send(url: str, envelope: bytes, notifications: int) -> Answered:
             said = "" if acknowledged else f"{answer.status} {text[:300]!r}"
     except (OSError, HTTPException) as error:
         acknowledged, said = False, f"{type(error).__name__}: {error}"
-    return Answered(notifications, (boot_ns() - began_ns) / 1e9, acknowledged, said)
+    return Answered(notifications, (clock.elapsed_ns() - began_ns) / 1e9, acknowledged, said)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -10,8 +10,7 @@ from msgspec import Meta
 
 from apps.credit.decision import Decide
 from apps.credit.record_id import long_id
-from onceward import limits
-from onceward.errors import BadInput, OncewardError
+from onceward import BadInput, OncewardError, limits
 
 PREFIX = "CREDIT_"
 SECRET_CHARS_MIN = 16

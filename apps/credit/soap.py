@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from apps.credit import limits
 from apps.credit.record_id import long_id
-from onceward.errors import BadInput, OncewardError
+from onceward import BadInput, OncewardError
 
 SOAP = "http://schemas.xmlsoap.org/soap/envelope/"
 OUTBOUND = "http://soap.sforce.com/2005/09/outbound"

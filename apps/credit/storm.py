@@ -6,6 +6,7 @@ to stand still. In the end everything is counted, and compared with what must ho
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -22,10 +23,8 @@ from apps.credit.credit import ANSWER_OWED, KINDS, LATE_ANSWER, PULLS, STEP
 from apps.credit.processes import Child
 from apps.credit.salesforce import Stats as Told
 from apps.credit.sender import Answered, Chance, opportunity
-from onceward import limits
+from onceward import BadInput, Clock, NoSuchJob, NotDead, OncewardError, limits
 from onceward.client import Client
-from onceward.clock import Clock
-from onceward.errors import TABLE, BadInput, NoSuchJob, NotDead, OncewardError
 
 ORGANISATION = "00D000000000001EAA"
 ACK_S_MAX = 1.0
@@ -37,7 +36,7 @@ _HANG_UP = 0.05
 _SLOTS = 8
 # More of anything is no storm that a machine could bear.
 _MANY = 100_000
-_TRY_AGAIN = TABLE["engine_unreachable"].exit
+_TRY_AGAIN = os.EX_TEMPFAIL
 # As the log of a worker says it.
 _AT_WORK = "working on the jobs"
 _DEPLOYED = "apps.credit.deployed:app"

@@ -6,6 +6,7 @@ python -m apps.demo --port 8081
 import argparse
 import asyncio
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,11 +16,10 @@ from tempfile import TemporaryDirectory
 from apps import command
 from apps.demo.stage import Stage
 from apps.demo.storm import Plan
-from onceward.errors import BadInput, OncewardError
-from onceward.server_key import new_key
-from onceward.web.serve import listen
+from onceward import BadInput, Clock, Ids, OncewardError
 
 _APPLICATIONS, _APPLICATIONS_MAX = 60, 500
+_KEY_BYTES = 32
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,20 +59,30 @@ def _demo(arguments: argparse.Namespace) -> int:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="onceward-demo-")))
         else:
             folder = _made(arguments.folder)
-        try:
-            with listen("127.0.0.1", arguments.port) as listening:
-                port: int = listening.getsockname()[1]
-        except OncewardError as error:
-            raise OncewardError(
-                f"{error.message}; --port (or make demo PORT=8081) takes another one",
-                code=error.code,
-            ) from error
+        port = _free_port(arguments.port)
         plan = Plan(applications=arguments.applications)
-        key = new_key() if arguments.folder is None else ""
+        key = Ids(Clock().now_ms).token(_KEY_BYTES) if arguments.folder is None else ""
         stage = Stage(port, folder, traffic=arguments.traffic, plan=plan, server_key=key)
         asyncio.run(_show(stage))
         print(f"Everything has ended: {stage.summary()}")
     return 0
+
+
+def _free_port(port: int) -> int:
+    """The port, or any free one for 0. Raises `bad_settings` if it cannot be used."""
+    try:
+        with socket.socket() as listening:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(("127.0.0.1", port))
+            listening.listen()
+            found: int = listening.getsockname()[1]
+            return found
+    except (OSError, OverflowError) as error:
+        raise OncewardError(
+            f"cannot listen at 127.0.0.1:{port}: {error}; --port (or make demo PORT=8081) takes "
+            "another one",
+            code="bad_settings",
+        ) from error
 
 
 def _made(folder: str) -> Path:

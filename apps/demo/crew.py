@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from apps.credit.processes import Child
-from onceward.clock import Clock
-from onceward.errors import OncewardError
+from onceward import Clock, OncewardError
 
 # One that ends by itself so often in a row, before it was ready, will not do better.
 _FAILURES_MAX = 5

@@ -9,9 +9,8 @@ from typing import Any
 
 from apps.demo.settings import BOTS
 from apps.tictactoe.rules import LINES
-from onceward.client import Client
-from onceward.client.rooms.room import Room
-from onceward.errors import BadInput
+from onceward import BadInput
+from onceward.client import Client, Room
 
 PLAYERS = ("bot-1", "bot-2", "bot-3")
 PEOPLE = ("Planner", "Reviewer")

@@ -17,12 +17,8 @@ from apps.credit.bureau import Bureau
 from apps.credit.salesforce import Salesforce
 from apps.demo.landing import TOKEN
 from apps.demo.traffic import Traffic
-from onceward.errors import BadInput
-from onceward.ids import Ids
-from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
-from onceward.web.routes import Route
-from onceward.web.site import Site
+from onceward import BadInput, Ids
+from onceward.web import Request, Response, Route, Site, parse
 
 DELAY_S_MAX = 60.0
 _SECRET_BYTES = 16

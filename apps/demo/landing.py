@@ -6,14 +6,19 @@ from typing import Any
 
 import aiohttp
 
-from onceward.errors import Unavailable
-from onceward.web.auth import DEVELOPER
-from onceward.web.http import Request, Response, problem
-from onceward.web.pages import ISOLATED, Pages
-from onceward.web.routes import Route
-from onceward.web.server import insist_dev
-from onceward.web.sessions import insist_own_page
-from onceward.web.site import Site
+from onceward import Unavailable
+from onceward.web import (
+    ISOLATED,
+    Pages,
+    Request,
+    Response,
+    Route,
+    Server,
+    Site,
+    insist_dev,
+    insist_own_page,
+    problem,
+)
 
 TOKEN = "onceward-demo"  # noqa: S105
 """The header in which the page repeats what it was told with the state: other sites cannot read it,
@@ -59,8 +64,8 @@ class Landing:
         """A link that signs in once. Whoever may ask for it may do all that the console does."""
         _insist_ours(request)
         await request.body(_ORDER_BYTES_MAX)
-        link = request.scope["onceward"].sessions.link(DEVELOPER, "dev")
-        return Response.of({"address": f"/console#enter={link}"})
+        server: Server = request.scope["onceward"]
+        return Response.of({"address": server.console_link()})
 
     async def _ask(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None

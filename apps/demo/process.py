@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from time import sleep
 
 from apps.demo.settings import Settings, load
-from onceward.errors import OncewardError
+from onceward import OncewardError
 
 _LOOK_S = 0.5
 _DRAIN_S = 1.0
@@ -45,8 +45,8 @@ def _watch(parent: int) -> None:
 
 
 def _serve(settings: Settings) -> None:
-    from onceward.web.serve import serve  # here: a worker does not need it
-    from onceward.web.settings import Settings as ServerSettings
+    from onceward.web import Settings as ServerSettings
+    from onceward.web import run_server  # here: a worker does not need it
 
     links: list[str] = []
     served = ServerSettings(
@@ -55,7 +55,7 @@ def _serve(settings: Settings) -> None:
         drain_s=_DRAIN_S,
         log_level="warning",
     )
-    serve(served, lambda url: _say(links[0]), links.append)
+    run_server(served, lambda url: _say(links[0]), links.append)
 
 
 def _work(settings: Settings, name: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from onceward.errors import OncewardError
+from onceward import OncewardError
 
 PREFIX = "DEMO_"
 ORDERS, PARCELS, PULLS = "orders", "parcels", "pulls"

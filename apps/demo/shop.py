@@ -1,8 +1,7 @@
 """The shop: an order becomes a parcel in one commit. Workers over HTTP bring it to the carrier."""
 
 from apps.demo.settings import ORDERS, PARCELS
-from onceward.app import App
-from onceward.work.job import Job
+from onceward import App, Job
 
 _ATTEMPTS = 50
 _RETRY_MS = 300

@@ -20,10 +20,8 @@ from apps.demo.storm import Plan, Storm
 from apps.demo.switch import Switch
 from apps.demo.traffic import Traffic
 from apps.demo.views import Beat, Event, Killed, Machines, Mood, State
+from onceward import BadInput, Clock, Ids, OncewardError
 from onceward.client import Client
-from onceward.clock import Clock
-from onceward.errors import BadInput, OncewardError
-from onceward.ids import Ids
 
 WORKERS = 2
 _BEATS_KEPT = 60

@@ -17,7 +17,7 @@ from apps.credit.outbound import write
 from apps.credit.salesforce import Salesforce
 from apps.credit.sender import opportunity
 from apps.credit.storm import ORGANISATION
-from onceward.clock import Clock
+from onceward import Clock
 
 _ACK = b"<Ack>true</Ack>"
 _ANSWER_S = 10.0

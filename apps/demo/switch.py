@@ -4,8 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from onceward.clock import Clock
-from onceward.errors import OncewardError
+from onceward import Clock, OncewardError
 
 logger = logging.getLogger("onceward.demo")
 

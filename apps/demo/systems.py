@@ -15,8 +15,7 @@ from apps.demo.shop import open_shop
 from apps.rps import Game, Phones, Web
 from apps.tictactoe import Club
 from apps.tictactoe.club import TABLES
-from onceward.app import App
-from onceward.errors import NotDone
+from onceward import App, NotDone
 
 _THROW_S = 600.0
 _LEASE_S = 2.0

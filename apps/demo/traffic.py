@@ -16,8 +16,8 @@ import msgspec
 from apps.demo.book import Book
 from apps.demo.settings import ORDERS
 from apps.demo.switch import Switch
+from onceward import NoSuchJob, NoSuchTimer, OncewardError
 from onceward.client import Client
-from onceward.errors import NoSuchJob, NoSuchTimer, OncewardError
 
 _ORDER_S, _TIMER_S = 0.6, 2.5
 _TIMES_MAX, _TENFOLD = 4, 10

@@ -9,9 +9,7 @@ from typing import Any
 import msgspec
 
 from apps.rps import limits
-from onceward import keys
-from onceward.keys import Key
-from onceward.store.user_records import UserTransaction
+from onceward import Transaction, keys
 
 _STAGES = (
     ("accepted", "scheduled"),
@@ -39,13 +37,13 @@ class Delivery(msgspec.Struct, frozen=True):
     """When the status was reported."""
 
 
-def delivery_key(to: str, id_: str) -> Key:
+def delivery_key(to: str, id_: str) -> keys.Key:
     """The key of a reply's delivery. Ids sort by time."""
     return keys.join("rps-delivery", to), id_
 
 
 async def record(
-    tx: UserTransaction, to: str, id_: str, sid: str, status: str, error: str = ""
+    tx: Transaction, to: str, id_: str, sid: str, status: str, error: str = ""
 ) -> Delivery | None:
     """Record a status. Returns the delivery if it has changed. Idempotent."""
     key = delivery_key(to, id_)
@@ -58,7 +56,7 @@ async def record(
     return delivery
 
 
-async def newest(tx: UserTransaction, to: str) -> list[dict[str, Any]]:
+async def newest(tx: Transaction, to: str) -> list[dict[str, Any]]:
     """The last replies to a phone, the newest first."""
     partition, _ = delivery_key(to, "")
     rows = await tx.scan(partition, Delivery, limit=limits.DELIVERIES_MAX, reverse=True)

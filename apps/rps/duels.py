@@ -2,10 +2,7 @@
 
 from apps.rps.records import place
 from apps.rps.rules import FIRST, SECOND, RockPaperScissors
-from onceward.app import App
-from onceward.errors import Retry
-from onceward.store.user_records import UserTransaction
-from onceward.tables.games import Match
+from onceward import App, Match, Retry, Transaction
 
 _PAUSE_S = 0.2
 
@@ -19,7 +16,7 @@ class Duels:
         self._throw_s = throw_s
 
     async def throw(
-        self, tx: UserTransaction, me: str, them: str, play: str
+        self, tx: Transaction, me: str, them: str, play: str
     ) -> tuple[str | None, str | None]:
         """Throw in the match of two players, which begins with that if none is on. Returns what
         both had thrown before; whoever had does not again. Raises `Retry` at the moment when the
@@ -38,13 +35,13 @@ class Duels:
             await games.play(tx, match, _seat(match, me), play)
         return mine, theirs
 
-    async def leave(self, tx: UserTransaction, gone: str, opponent: str) -> None:
+    async def leave(self, tx: Transaction, gone: str, opponent: str) -> None:
         """Someone has left: a match that is on between two is over."""
         match = await self.at(tx, gone, opponent)
         if match is not None:
             await self._app.games.leave(tx, match, _seat(match, gone))
 
-    async def at(self, tx: UserTransaction, one: str, other: str) -> Match | None:
+    async def at(self, tx: Transaction, one: str, other: str) -> Match | None:
         """The match that is on between two, if one is."""
         return await self._app.games.at(tx, place(one, other))
 

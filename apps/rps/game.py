@@ -33,15 +33,9 @@ from apps.rps.records import (
 )
 from apps.rps.rules import Command, Outcome, RockPaperScissors, Wrong
 from apps.rps.spelling import fold, is_nick
-from onceward.app import App
-from onceward.errors import BadInput
-from onceward.keys import Key
-from onceward.limits import SCAN_RECORDS_MAX
-from onceward.store.user_records import UserTransaction
-from onceward.tables.games import Match
-from onceward.web.site import Site
-from onceward.work.inbox import Receipt
-from onceward.work.job import Job
+from onceward import App, BadInput, Job, Match, Receipt, Transaction, keys
+from onceward import limits as core_limits
+from onceward.web import Site
 
 TEXTS = "rps-texts"
 FAREWELLS = "rps-farewells"
@@ -148,7 +142,7 @@ class Game:
         return await self._carry_out(job, outcome)
 
     async def _options(
-        self, tx: UserTransaction, text: Text, command: Command | Wrong
+        self, tx: Transaction, text: Text, command: Command | Wrong
     ) -> Outcome | None:
         """What comes of a text by the rules of carriers: opting out and in, and no reply to a
         phone that has opted out. None: the text is for the game."""
@@ -172,7 +166,7 @@ class Game:
         """Mark a phone as opted out because its provider has refused a text that was sent at that
         time, unless the phone has opted in since. Its player leaves. Idempotent."""
 
-        async def mark(tx: UserTransaction) -> None:
+        async def mark(tx: Transaction) -> None:
             consent = await tx.get(consent_key(phone), Consent)
             if consent is not None and (consent.out or consent.at_ms >= since_ms):
                 return
@@ -191,7 +185,7 @@ class Game:
             cleared.leaves = gone  # there may be more
         return await self._carry_out(job, cleared)
 
-    async def _late(self, tx: UserTransaction, match: Match) -> None:
+    async def _late(self, tx: Transaction, match: Match) -> None:
         """Someone has not thrown back in time, by the clock of the match."""
         first, second = (match.begun.players[seat] for seat in rules.RockPaperScissors.seats)
         waiting = await tx.get((awaiting(second), first), Awaited)
@@ -257,13 +251,13 @@ def _reply(line: Line, said: str, confirms: bool = False) -> tuple[str, Any]:
     return outbox_of(line.via), msgspec.to_builtins(reply)
 
 
-async def is_out(tx: UserTransaction, phone: str) -> bool:
+async def is_out(tx: Transaction, phone: str) -> bool:
     """Whether a phone has opted out of texts."""
     consent = await tx.get(consent_key(phone), Consent)
     return consent is not None and consent.out
 
 
-def _write(tx: UserTransaction, outcome: Outcome) -> None:
+def _write(tx: Transaction, outcome: Outcome) -> None:
     for key, value in outcome.records.items():
         if value is None:
             tx.delete(key)
@@ -271,14 +265,12 @@ def _write(tx: UserTransaction, outcome: Outcome) -> None:
             tx.put(key, value)
 
 
-async def _scores(tx: UserTransaction, me: Player, them: Player) -> dict[Key, Score | None]:
+async def _scores(tx: Transaction, me: Player, them: Player) -> dict[keys.Key, Score | None]:
     keys = rules.score_keys(me, them)
     return dict(zip(keys, await tx.get_many(keys, Score), strict=True))
 
 
-async def decide(
-    tx: UserTransaction, line: Line, command: Command, id_: str, duels: Duels
-) -> Outcome:
+async def decide(tx: Transaction, line: Line, command: Command, id_: str, duels: Duels) -> Outcome:
     """What comes of a command: reads the records that it depends on, and applies the rules."""
     me = await tx.get(player_key(line.phone), Player)
     if me is not None and me.line != line:
@@ -302,7 +294,7 @@ async def decide(
     return Outcome(says=[(line, told)])
 
 
-async def clear(tx: UserTransaction, gone: Player, duels: Duels) -> Outcome:
+async def clear(tx: Transaction, gone: Player, duels: Duels) -> Outcome:
     """Take away some of the games of a player who has left; nothing, if none are left."""
     most = limits.CLEARED_MAX
     thrown = await tx.scan(thrown_by(gone.id), Thrown, limit=most)
@@ -320,7 +312,7 @@ async def clear(tx: UserTransaction, gone: Player, duels: Duels) -> Outcome:
 
 
 async def _throw(
-    tx: UserTransaction, line: Line, me: Player | None, command: Command, duels: Duels
+    tx: Transaction, line: Line, me: Player | None, command: Command, duels: Duels
 ) -> Outcome:
     them = await _find(tx, command.nick)
     if me is None or them is None or me.id == them.id:
@@ -330,7 +322,7 @@ async def _throw(
     return rules.throw(me, them, command.play, mine, theirs, scores)
 
 
-async def _find(tx: UserTransaction, nick: str) -> Player | None:
+async def _find(tx: Transaction, nick: str) -> Player | None:
     """Who has a nickname."""
     if not is_nick(nick):
         return None
@@ -338,12 +330,12 @@ async def _find(tx: UserTransaction, nick: str) -> Player | None:
     return None if phone is None else await tx.get(player_key(phone), Player)
 
 
-async def _wins(tx: UserTransaction, me: Player | None) -> int:
+async def _wins(tx: Transaction, me: Player | None) -> int:
     score = None if me is None else await tx.get((scores_of(me.id), ALL), Score)
     return 0 if score is None else score.wins
 
 
-async def _pending(tx: UserTransaction, me: Player) -> str:
+async def _pending(tx: Transaction, me: Player) -> str:
     thrown = await tx.scan(thrown_by(me.id), Thrown, limit=_SHOWN + 1)
     waiting = await tx.scan(awaiting(me.id), Awaited, limit=_SHOWN + 1)
     found = [(row.key[1], row.value.phone) for row in thrown]
@@ -359,8 +351,8 @@ async def _pending(tx: UserTransaction, me: Player) -> str:
     )
 
 
-async def _score(tx: UserTransaction, me: Player, nick: str) -> str:
-    most = SCAN_RECORDS_MAX if nick else _SHOWN + 1
+async def _score(tx: Transaction, me: Player, nick: str) -> str:
+    most = core_limits.SCAN_RECORDS_MAX if nick else _SHOWN + 1
     # Who has a nickname now comes before those who had it earlier.
     rows = await tx.scan(scores_of(me.id), Score, end=ALL, limit=most, reverse=bool(nick))
     versus = [row.value for row in rows]
@@ -371,6 +363,6 @@ async def _score(tx: UserTransaction, me: Player, nick: str) -> str:
     return rules.against(named, _SHOWN) or words.never_played(rules.quoted(nick))
 
 
-async def _top(tx: UserTransaction) -> str:
+async def _top(tx: Transaction) -> str:
     rows = await tx.scan(TOP, str, limit=_SHOWN)
     return rules.ranking([(row.key[1], row.value) for row in rows])

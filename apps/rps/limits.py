@@ -24,3 +24,5 @@ DELIVERIES_MAX = 100
 SHOWN_MS = 24 * 3_600_000
 SHOWN_MAX = 200
 WAIT_S = 20
+# Refused signatures are logged once in this time.
+REFUSED_TOLD_S = 60

@@ -12,13 +12,11 @@ import msgspec
 
 from apps.rps import limits
 from apps.rps.provider import Reply
-from onceward import keys
-from onceward.keys import Key
-from onceward.limits import SCAN_RECORDS_MAX
-from onceward.store.user_records import UserTransaction
+from onceward import Transaction, keys
+from onceward import limits as core_limits
 
 
-def message_key(sid: str) -> Key:
+def message_key(sid: str) -> keys.Key:
     """Where it is noted which reply a message is."""
     return "rps-twilio", sid
 
@@ -31,7 +29,7 @@ class Open(msgspec.Struct, frozen=True):
     """A digest of its words."""
 
 
-def _open_key(to: str, id_: str) -> Key:
+def _open_key(to: str, id_: str) -> keys.Key:
     return keys.join("rps-twilio-open", to), id_
 
 
@@ -39,25 +37,25 @@ def _digest(reply: Reply) -> str:
     return hashlib.sha256("\n".join([reply.ours, *_words(reply.text)]).encode()).hexdigest()
 
 
-def _put(tx: UserTransaction, key: Key, value: Any) -> None:
+def _put(tx: Transaction, key: keys.Key, value: Any) -> None:
     tx.put(key, value, expires_at_ms=tx.now_ms + limits.DELIVERY_KEPT_MS)
 
 
-async def open_(tx: UserTransaction, id_: str, reply: Reply) -> None:
+async def open_(tx: Transaction, id_: str, reply: Reply) -> None:
     """Note that a reply may be at the provider from now on, once more."""
     key = _open_key(reply.to, id_)
     known = await tx.get(key, Open)
     _put(tx, key, Open(1 if known is None else known.sendings + 1, _digest(reply)))
 
 
-async def settle(tx: UserTransaction, id_: str, to: str, sid: str) -> None:
+async def settle(tx: Transaction, id_: str, to: str, sid: str) -> None:
     """Note which message a reply is. Idempotent."""
     if await tx.get(message_key(sid)) is None:
         _put(tx, message_key(sid), id_)
         await close(tx, id_, to)
 
 
-async def close(tx: UserTransaction, id_: str, to: str) -> None:
+async def close(tx: Transaction, id_: str, to: str) -> None:
     """Note that it is known of one more sending of a reply what came of it."""
     key = _open_key(to, id_)
     known = await tx.get(key, Open)
@@ -67,7 +65,7 @@ async def close(tx: UserTransaction, id_: str, to: str) -> None:
         tx.delete(key)
 
 
-async def choose(tx: UserTransaction, id_: str, reply: Reply, found: dict[str, bool]) -> str | None:
+async def choose(tx: Transaction, id_: str, reply: Reply, found: dict[str, bool]) -> str | None:
     """Which of the messages is this reply; `found` tells whether they have its words. Raises
     `RuntimeError` if there is one that may be this reply, and may be another."""
     sids = list(found)
@@ -84,7 +82,7 @@ async def choose(tx: UserTransaction, id_: str, reply: Reply, found: dict[str, b
     if len(same) != 1:
         raise RuntimeError(f"{(same or unknown)[0]} may be this reply, in its words or others")
     partition, _ = _open_key(reply.to, id_)
-    rows = await tx.scan(partition, Open, limit=SCAN_RECORDS_MAX)
+    rows = await tx.scan(partition, Open, limit=core_limits.SCAN_RECORDS_MAX)
     if [row.key[1] for row in rows if row.value.words == _digest(reply)] != [id_]:
         raise RuntimeError(f"{same[0]} may be another reply of these words")
     return same[0]

@@ -2,7 +2,7 @@
 
 import re
 
-from onceward.errors import BadInput
+from onceward import BadInput
 
 _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 # What people put between digits: spaces of all kinds, hyphens, dots, slashes and brackets.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import aiohttp
 
 from apps.rps import limits
-from onceward.errors import NotDone, Unreachable
+from onceward import NotDone, Unreachable
 
 
 class Answer(NamedTuple):

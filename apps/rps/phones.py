@@ -13,21 +13,14 @@ from msgspec import Meta
 
 from apps.rps import limits
 from apps.rps.provider import Provider, Reply
-from onceward import keys
-from onceward.errors import NotDone
-from onceward.keys import Key
-from onceward.limits import KEY_NUMBER_MAX
-from onceward.store.user_records import UserTransaction
-from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
-from onceward.web.pages import Pages
-from onceward.web.routes import Route
-from onceward.web.server import insist_dev
+from onceward import NotDone, Transaction, keys
+from onceward import limits as core_limits
+from onceward.web import Pages, Request, Response, Route, insist_dev, parse
 
 OURS = "+12025550100"
 """The number of the game, on the page."""
 _SCREEN = "rps-screen"
-_HEAD: Key = ("rps-screen-head", "head")
+_HEAD: keys.Key = ("rps-screen-head", "head")
 _PAGES = Pages(files("apps.rps").joinpath("page"))
 _FILES = {
     "/phones": "phones.html",
@@ -79,7 +72,7 @@ class Phones(Provider):
         typed = parse(await request.body(limits.REQUEST_BYTES_MAX), Typed)
         game = self.game
 
-        async def accept(tx: UserTransaction) -> bool:
+        async def accept(tx: Transaction) -> bool:
             receipt = await game.accept(
                 self.name, typed.id, typed.sender, typed.text, ours=OURS, tx=tx
             )
@@ -95,7 +88,7 @@ class Phones(Provider):
     async def show(self, site: Any, request: Request) -> Response:
         """What has come on any screen: at once or, after a number, when there is something."""
         self._insist_local(request)
-        asked = request.number("after", KEY_NUMBER_MAX, default=-1)
+        asked = request.number("after", core_limits.KEY_NUMBER_MAX, default=-1)
         after = max(asked, 0)
         looking = self._look(after, wait_s=limits.WAIT_S if asked >= 0 else 0)
         server = request.scope.get("onceward")
@@ -139,14 +132,14 @@ class Phones(Provider):
         raise AssertionError("it has waited long enough")  # pragma: no cover
 
 
-async def _shown(tx: UserTransaction, after: int) -> list[Any]:
+async def _shown(tx: Transaction, after: int) -> list[Any]:
     most = limits.SHOWN_MAX
     if not after:
         return (await tx.scan(_SCREEN, Shown, limit=most, reverse=True))[::-1]
     return await tx.scan(_SCREEN, Shown, start=keys.number(after + 1), limit=most)
 
 
-async def _show(tx: UserTransaction, shown: Shown) -> None:
+async def _show(tx: Transaction, shown: Shown) -> None:
     """Show a text, once for its id."""
     if await tx.get(_id_key(shown.id)) is not None:
         return
@@ -157,5 +150,5 @@ async def _show(tx: UserTransaction, shown: Shown) -> None:
     tx.put(_id_key(shown.id), number, expires_at_ms=until_ms)
 
 
-def _id_key(id_: str) -> Key:
+def _id_key(id_: str) -> keys.Key:
     return "rps-screen-id", keys.join(id_)

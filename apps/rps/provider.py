@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from onceward.errors import BadInput
-from onceward.web.http import Request
-from onceward.web.logs import Repeats
-from onceward.web.routes import Route
+from apps.rps import limits
+from onceward import BadInput
+from onceward.web import Request, Route
 
 logger = logging.getLogger("onceward.rps")
 
@@ -45,7 +44,8 @@ class Provider:
     def join(self, game: "Game") -> None:
         """Called once, by the game whose texts it delivers."""
         self.game = game
-        self._refused = Repeats()
+        self._told_ns: int | None = None
+        self._left_out = 0
 
     def address(self, sender: str) -> str:
         """What a player is known by who texts from there. Raises `BadInput`."""
@@ -55,11 +55,14 @@ class Provider:
         """Count and log a request whose signature was refused. Anybody can make such requests, so
         the log has one line a minute, with the number of those left out."""
         self.game.app.meters.count("rps_refused_signatures", provider=self.name)
-        left_out = self._refused.count(self.name)
-        if left_out is not None:
-            client = request.scope.get("client") or ("an unknown address",)
-            more = f" ({left_out} more since the last line)" if left_out else ""
-            logger.warning("%s: refused a request from %s: %s%s", self.name, client[0], error, more)
+        now_ns = self.game.app.store.clock.elapsed_ns()
+        if self._told_ns is not None and now_ns - self._told_ns < limits.REFUSED_TOLD_S * 1e9:
+            self._left_out += 1
+            return
+        client = request.scope.get("client") or ("an unknown address",)
+        more = f" ({self._left_out} more since the last line)" if self._left_out else ""
+        logger.warning("%s: refused a request from %s: %s%s", self.name, client[0], error, more)
+        self._told_ns, self._left_out = now_ns, 0
 
     def routes(self) -> Sequence[Route]:
         """Where it delivers texts to."""

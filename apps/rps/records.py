@@ -24,7 +24,6 @@ writes it, too, so that nobody who has read a list and the head commits an answe
 import msgspec
 
 from onceward import keys
-from onceward.keys import Key
 
 _WINS_MAX = 10**9
 ALL = "all"
@@ -87,15 +86,15 @@ class Consent(msgspec.Struct, frozen=True):
     """Of the last STOP or START, or of the provider's refusal."""
 
 
-def consent_key(phone: str) -> Key:
+def consent_key(phone: str) -> keys.Key:
     return "rps-consent", phone
 
 
-def player_key(phone: str) -> Key:
+def player_key(phone: str) -> keys.Key:
     return "rps-player", phone
 
 
-def nick_key(folded: str) -> Key:
+def nick_key(folded: str) -> keys.Key:
     return "rps-nick", keys.join(folded)
 
 
@@ -122,7 +121,7 @@ def scores_of(player: str) -> str:
 TOP = "rps-top"
 
 
-def top_key(wins: int, player: str) -> Key:
+def top_key(wins: int, player: str) -> keys.Key:
     """The place of a player among all: more wins come first, and of equal ones the older."""
     return TOP, keys.join(_WINS_MAX - min(wins, _WINS_MAX), player)
 

@@ -27,9 +27,8 @@ from apps.rps.records import (
     top_wins,
 )
 from apps.rps.spelling import fold, is_nick, letters_of, words_of
-from onceward.keys import Key
-from onceward.tables.games import DRAW, Rules
-from onceward.tables.games import Outcome as GameOutcome
+from onceward import DRAW, Rules, keys
+from onceward import Outcome as GameOutcome
 
 PLAYS = ("rock", "paper", "scissors")
 BEATS = {"rock": "scissors", "paper": "rock", "scissors": "paper"}
@@ -101,7 +100,7 @@ class Wrong:
 class Outcome:
     """What comes of a text: records to put (or, with None, to delete), and who hears what."""
 
-    records: dict[Key, Any] = field(default_factory=dict)
+    records: dict[keys.Key, Any] = field(default_factory=dict)
     says: list[tuple[Line, str]] = field(default_factory=list)
     confirms: list[tuple[Line, str]] = field(default_factory=list)
     """Texts that are sent even to phones that have opted out: the confirmation of that."""
@@ -202,7 +201,7 @@ def throw(
     play: str,
     mine: str | None,
     theirs: str | None,
-    scores: Mapping[Key, Score | None],
+    scores: Mapping[keys.Key, Score | None],
 ) -> Outcome:
     """Throw at someone: the first of two throws waits, the second one ends the game.
 
@@ -228,7 +227,7 @@ def throw(
     return ended
 
 
-def late(thrower: Player, sleeper: Player, scores: Mapping[Key, Score | None]) -> Outcome:
+def late(thrower: Player, sleeper: Player, scores: Mapping[keys.Key, Score | None]) -> Outcome:
     """Someone has thrown, and the other one has not thrown back in time: that loses the game."""
     heads = {player_key(player.line.phone): player for player in (thrower, sleeper)}
     ended = Outcome({**heads, **_over(thrower, sleeper)})
@@ -241,7 +240,7 @@ def late(thrower: Player, sleeper: Player, scores: Mapping[Key, Score | None]) -
     return ended
 
 
-def _over(thrower: Player, other: Player) -> dict[Key, Any]:
+def _over(thrower: Player, other: Player) -> dict[keys.Key, Any]:
     """A throw waits no more."""
     return {(thrown_by(thrower.id), other.id): None, (awaiting(other.id), thrower.id): None}
 
@@ -252,7 +251,7 @@ def _result(won: int, mine: str, theirs: str, nick: str) -> str:
     return (words.win if won > 0 else words.loss)(mine, theirs, nick)
 
 
-def score_keys(me: Player, them: Player) -> list[Key]:
+def score_keys(me: Player, them: Player) -> list[keys.Key]:
     """The scores that a game between two changes."""
     return [
         (scores_of(me.id), ALL),
@@ -263,11 +262,11 @@ def score_keys(me: Player, them: Player) -> list[Key]:
 
 
 def _counted(
-    one: Player, other: Player, won: int, scores: Mapping[Key, Score | None]
-) -> dict[Key, Any]:
+    one: Player, other: Player, won: int, scores: Mapping[keys.Key, Score | None]
+) -> dict[keys.Key, Any]:
     """The records of one player after a game that is won (1), tied (0) or lost (-1)."""
     whole, versus = (scores_of(one.id), ALL), (scores_of(one.id), other.id)
-    records: dict[Key, Any] = {}
+    records: dict[keys.Key, Any] = {}
     for key, nick in ((whole, ""), (versus, other.nick)):
         score = scores.get(key) or Score()
         records[key] = Score(
@@ -288,8 +287,8 @@ def leave(line: Line, me: Player | None, wins: int) -> Outcome:
     return Outcome(_gone(me, wins), [(line, words.gone(me.nick))], leaves=me)
 
 
-def _gone(me: Player, wins: int) -> dict[Key, Any]:
-    gone: dict[Key, Any] = {player_key(me.line.phone): None, nick_key(fold(me.nick)): None}
+def _gone(me: Player, wins: int) -> dict[keys.Key, Any]:
+    gone: dict[keys.Key, Any] = {player_key(me.line.phone): None, nick_key(fold(me.nick)): None}
     if wins:
         gone[top_key(wins, me.id)] = None
     return gone

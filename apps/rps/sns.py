@@ -17,12 +17,8 @@ from apps.rps import aws, limits
 from apps.rps.outgoing import Answer, call, fetch
 from apps.rps.provider import Provider, Reply
 from apps.rps.sns_signature import Envelope, insist_amazon, insist_certificate, verify
-from onceward.app import App
-from onceward.errors import BadInput, NotDone
-from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
-from onceward.web.routes import Route
-from onceward.work.job import Job
+from onceward import App, BadInput, Job, NotDone
+from onceward.web import Request, Response, Route, parse
 
 CONFIRMATIONS = "rps-sns-confirmations"
 _PLAIN = "text/plain"

@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from onceward.errors import BadInput
+from onceward import BadInput
 
 _HOST = re.compile(r"sns\.[a-z0-9-]{1,40}\.amazonaws\.com")
 _CERTIFICATE = re.compile(

@@ -25,10 +25,8 @@ from apps.rps.matching import choose, close, is_same, message_key, open_, settle
 from apps.rps.outgoing import Answer, call
 from apps.rps.provider import Provider, Reply, logger
 from apps.rps.rules import KEYWORDS
-from onceward.errors import BadInput, NotDone
-from onceward.store.user_records import UserTransaction
-from onceward.web.http import Request, Response
-from onceward.web.routes import Route
+from onceward import BadInput, NotDone, Transaction
+from onceward.web import Request, Response, Route
 
 FORM = "application/x-www-form-urlencoded"
 OPTED_OUT = 21610
@@ -123,7 +121,7 @@ class Twilio(Provider):
         error = form.get("ErrorCode", "")[:10] if status in deliveries.NOT_DELIVERED else ""
         told = dict(parse_qsl(request.scope["query_string"].decode("latin-1"))).get("reply", "")
 
-        async def record(tx: UserTransaction) -> tuple[str, Delivery | None]:
+        async def record(tx: Transaction) -> tuple[str, Delivery | None]:
             id_ = told if _REPLY_ID.fullmatch(told) else await tx.get(message_key(sid), str)
             if not id_ or status not in deliveries.STAGE:
                 return "", None  # not a message of ours, or a status that says nothing of delivery
@@ -245,7 +243,7 @@ class Twilio(Provider):
     async def _note_sent(self, id_: str, reply: Reply, sid: str | None = None) -> None:
         """Note what has become of a sending: a message, or nothing."""
 
-        async def note(tx: UserTransaction) -> None:
+        async def note(tx: Transaction) -> None:
             if sid is None:
                 await close(tx, id_, reply.to)
                 return

@@ -26,18 +26,10 @@ from apps.rps.records import (
     thrown_by,
 )
 from apps.rps.rules import RockPaperScissors
-from onceward import keys
-from onceward.callers import Caller
-from onceward.errors import BadInput, NoSuchRoom, NotDone
-from onceward.keys import Key
-from onceward.limits import ROOM_ID_BYTES_MAX
-from onceward.store.user_records import UserTransaction
+from onceward import BadInput, Caller, NoSuchRoom, NotDone, Transaction, keys
+from onceward import limits as core_limits
 from onceward.tokens import Grant
-from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
-from onceward.web.pages import Pages
-from onceward.web.routes import Route
-from onceward.web.server import insist_local
+from onceward.web import Pages, Request, Response, Route, insist_local, parse
 
 _PAGES = Pages(files("apps.rps").joinpath("page"))
 _FILES = {
@@ -46,7 +38,7 @@ _FILES = {
     "/play/play.css": "play.css",
 }
 _HEAD = "head"
-_USER_BYTES_MAX = ROOM_ID_BYTES_MAX - len("rps:@")
+_USER_BYTES_MAX = core_limits.ROOM_ID_BYTES_MAX - len("rps:@")
 _SHOWN = limits.LISTED_MAX
 
 
@@ -129,7 +121,7 @@ class Web(Provider):
             raise NotDone("the page does not show it")
         return {"shown": True}
 
-    async def _tell(self, tx: UserTransaction, id_: str, reply: Reply) -> None:
+    async def _tell(self, tx: Transaction, id_: str, reply: Reply) -> None:
         """Let a player hear a reply, once for its id."""
         if await tx.get(_id_key(reply.to, id_)) is not None:
             return
@@ -142,7 +134,7 @@ class Web(Provider):
         tx.put(_id_key(reply.to, id_), number, expires_at_ms=until_ms)
         await self._ring(tx, reply.to, number)
 
-    async def _ring(self, tx: UserTransaction, address: str, number: int) -> None:
+    async def _ring(self, tx: Transaction, address: str, number: int) -> None:
         rooms = self.game.app.rooms
         try:
             await rooms.info(tx, room_of(address))
@@ -150,7 +142,7 @@ class Web(Provider):
             await rooms.create(tx, room_of(address), keep=1)
         await rooms.map_set(tx, room_of(address), "news", "number", number)
 
-    async def _me(self, tx: UserTransaction, user: str) -> Me:
+    async def _me(self, tx: Transaction, user: str) -> Me:
         address = self.address(user)
         player = await tx.get(player_key(address), Player)
         score = None if player is None else await tx.get((scores_of(player.id), ALL), Score)
@@ -171,7 +163,7 @@ class Web(Provider):
             now_ms=tx.now_ms,
         )
 
-    async def _games(self, tx: UserTransaction, me: Player) -> list[Waiting]:
+    async def _games(self, tx: Transaction, me: Player) -> list[Waiting]:
         threw = await tx.scan(thrown_by(me.id), Thrown, limit=_SHOWN)
         waits = await tx.scan(awaiting(me.id), Awaited, limit=_SHOWN)
         found = [(row.key[1], row.value.at) for row in threw]
@@ -223,5 +215,5 @@ def _partition(address: str) -> str:
     return keys.join("rps-web", address)
 
 
-def _id_key(address: str, id_: str) -> Key:
+def _id_key(address: str, id_: str) -> keys.Key:
     return _partition(address), keys.join("id", id_)

@@ -7,14 +7,8 @@ from typing import Any
 import msgspec
 
 from apps.tictactoe.rules import TicTacToe
-from onceward.app import App
-from onceward.errors import NoSuchTable
-from onceward.store.user_records import UserTransaction
-from onceward.tables.live_view import room_of
-from onceward.web.http import Request, Response
-from onceward.web.pages import Pages
-from onceward.web.routes import Route
-from onceward.web.site import Site
+from onceward import App, NoSuchTable, Transaction
+from onceward.web import Pages, Request, Response, Route, Site
 
 TABLES: dict[str, dict[str, Any]] = {
     "classic": {"turn_ms": 30_000, "grace_ms": 20_000},
@@ -71,7 +65,7 @@ class Club:
     async def _list(self, site: Any, request: Request) -> Response:
         return Response.of(await self.app.run(self._hall))
 
-    async def _hall(self, tx: UserTransaction) -> Hall:
+    async def _hall(self, tx: Transaction) -> Hall:
         """All tables; those that are not there yet are made."""
         hall = Hall([], tx.now_ms)
         for id_, policy in self.tables.items():
@@ -81,5 +75,5 @@ class Club:
                 table = await self.app.seats.create(
                     tx, id_, policy=policy, game=TicTacToe.name, by="tictactoe"
                 )
-            hall.tables.append(Listed(id_, table.policy.kind, room_of(id_)))
+            hall.tables.append(Listed(id_, table.policy.kind, f"table:{id_}"))
         return hall

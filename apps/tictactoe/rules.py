@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from onceward.tables.games import DRAW, Outcome, Rules, won
+from onceward import DRAW, Outcome, Rules, won
 
 LINES = (
     *((row, row + 1, row + 2) for row in (0, 3, 6)),

@@ -12,11 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import onceward
-from onceward.web.bodies import parse
-from onceward.web.http import Request, Response
-from onceward.web.routes import Route
-from onceward.web.server import insist_local
-from onceward.web.site import Site
+from onceward.web import Request, Response, Route, Site, insist_local, parse
 
 FOLDER = Path(__file__).parent
 KINDS = {".html": b"text/html", ".css": b"text/css", ".js": b"text/javascript"}

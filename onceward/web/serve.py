@@ -18,7 +18,7 @@ from onceward.maintenance.key_source import FILE_VARIABLE, VARIABLE, given_keys
 from onceward.server_key import parse_keys
 from onceward.web import logs
 from onceward.web.application import load_app
-from onceward.web.auth import DEVELOPER, Auth
+from onceward.web.auth import Auth
 from onceward.web.connections import Connections
 from onceward.web.http import is_loopback
 from onceward.web.protocol import Protocol
@@ -174,8 +174,7 @@ async def _serve(
             app.hub.owners.announce(settings.advertise or url)
 
             def tell() -> None:
-                enter = f"#enter={server.sessions.link(DEVELOPER, 'dev')}" if auth.dev else ""
-                welcome(f"{url}/console{enter}")
+                welcome(url + (server.console_link() if auth.dev else "/console"))
                 announce(url)
 
             listener = _Listener(config, server, tell)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 NAMES = (
     "clock errors job_options quantities ids keys meters strict_json tokens",
-    "store/cache store/values",
+    "store/cache json_values reasons",
     "engine/memtable engine/invariants engine/postgres/batch",
     "engine/sqlite/cache engine/sqlite/filters engine/sqlite/frames",
     "webhooks/http/addresses webhooks/answers webhooks/http/headers webhooks/hosts",

@@ -9,7 +9,7 @@ from tests.apps.demo.running import children, wait_for_end
 from tests.server_process import environment
 
 TOLD = Settings(parent=0, port=9, database="", outside="", control="", secret="")
-SHELL = "DEMO_PARENT=$$ $PYTHON -m apps.demo worker alone & read never"
+SHELL = "DEMO_PARENT=$$ $PYTHON -m apps.demo.process worker alone & read never"
 
 
 def test_a_worker_whose_parent_is_killed_ends() -> None:

@@ -1,0 +1,21 @@
+"""Names of a package that are loaded when they are first used."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package. `where` has the module of each name, or `module:name` for a
+    name that is another one there."""
+
+    def load(name: str) -> Any:
+        if name not in where:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, _, other = where[name].partition(":")
+        value = getattr(import_module(module), other or name)
+        setattr(sys.modules[package], name, value)  # the next use needs no call
+        return value
+
+    return load
