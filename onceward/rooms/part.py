@@ -1,4 +1,8 @@
-"""What can happen to rooms, each in a transaction: so a step can be part of any commit."""
+"""What can happen to rooms, each in a transaction: so a step can be part of any commit.
+
+Everyone in the room receives the changes after the commit. Several changes in one transaction are
+several steps; `change` makes one of them.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,13 +12,13 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from onceward import keys, limits
+from onceward.api import room_changes as op
 from onceward.api.room_changes import RoomOperation
-from onceward.api.rooms import Schemas
+from onceward.api.rooms import Item, Schemas
 from onceward.errors import BadInput, Conflict, HistoryGone, NoSuchRoom, OncewardError
 from onceward.ids import Ids
 from onceward.json_values import decode
 from onceward.keys import Key
-from onceward.rooms.edits import Edits
 from onceward.rooms.log import (
     add_records,
     damaged,
@@ -24,7 +28,7 @@ from onceward.rooms.log import (
     snapshot,
     write,
 )
-from onceward.rooms.names import admit_number, admit_step, admit_text
+from onceward.rooms.names import admit_name, admit_number, admit_step, admit_text
 from onceward.rooms.records import (
     PURGE_RECORDS,
     ROOM_DUE,
@@ -60,11 +64,11 @@ class Found(NamedTuple):
     listed: Listed
 
 
-class Rooms(Edits):
+class Rooms:
     """The rooms of one database."""
 
     def __init__(self, ids: Ids, slots: int) -> None:
-        super().__init__(ids)
+        self._ids = ids
         self._slots = slots
         self._kept: OrderedDict[str, Room] = OrderedDict()
 
@@ -434,6 +438,155 @@ class Rooms(Edits):
             _, gone = self._kept.popitem(last=False)
             total -= gone.state.bytes
 
+    # Maps. Each raises `NoSuchRoom`, and `BadInput` for what the room refuses.
+
+    @joins
+    async def map(self, tx: Transaction, room: str, name: str) -> dict[str, Any] | None:
+        """A whole map, or None."""
+        admit_name(name, "a map's name")
+
+        def look(state: State) -> dict[str, Any] | None:
+            found = state.maps.get(name)
+            return None if found is None else {key: cell.value for key, cell in found.items()}
+
+        return _copy(await self.peek(tx, room, look))
+
+    @joins
+    async def map_get(self, tx: Transaction, room: str, name: str, key: str) -> Any:
+        """The value under a key, or None."""
+        admit_name(name, "a map's name")
+        admit_text(key, "a map's key", limits.ROOM_KEY_BYTES_MAX, empty=True)
+        cell = await self.peek(tx, room, lambda state: state.get("map", name, key))
+        return None if cell is None else _copy(cell.value)
+
+    @joins
+    async def map_set(
+        self, tx: Transaction, room: str, name: str, key: str, value: Any, *, by: str = ""
+    ) -> None:
+        """Put a whole value under a key."""
+        await self.change(tx, room, [op.MapSet(name, key, value)], by=by)
+
+    @joins
+    async def map_delete(
+        self, tx: Transaction, room: str, name: str, key: str, *, by: str = ""
+    ) -> None:
+        """Remove a key, if it is there."""
+        await self.change(tx, room, [op.MapDelete(name, key)], by=by)
+
+    @joins
+    async def map_add(
+        self, tx: Transaction, room: str, name: str, key: str, amount: float = 1, *, by: str = ""
+    ) -> Any:
+        """Add to a number, which is 0 if it is not there; returns the sum."""
+        await self.change(tx, room, [op.MapAdd(name, key, amount)], by=by)
+        return await self.map_get(tx, room, name, key)
+
+    @joins
+    async def map_compare(
+        self,
+        tx: Transaction,
+        room: str,
+        name: str,
+        key: str,
+        value: Any,
+        *,
+        expect: Any = msgspec.UNSET,
+        by: str = "",
+    ) -> bool:
+        """Put a value under a key if `expect` is there, or nothing if that is not given; says
+        whether it was so."""
+        try:
+            compare = op.MapCompare(name, key, value, expect)
+            await self.change(tx, room, [compare], by=by)
+        except BadInput as error:
+            if error.code != "not_expected":
+                raise
+            return False
+        return True
+
+    @joins
+    async def map_make(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
+        """Let there be a map, empty if it is new."""
+        await self.change(tx, room, [op.MapMake(name)], by=by)
+
+    @joins
+    async def map_drop(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
+        """Remove a map with all that is in it."""
+        await self.change(tx, room, [op.MapDrop(name)], by=by)
+
+    # Lists.
+
+    @joins
+    async def list(self, tx: Transaction, room: str, name: str) -> list[Item] | None:
+        """A whole list, or None."""
+        admit_name(name, "a list's name")
+
+        def look(state: State) -> Any:
+            found = state.lists.get(name)
+            return None if found is None else [(id_, c.value) for id_, c in found.in_order()]
+
+        found = _copy(await self.peek(tx, room, look))
+        return None if found is None else [Item(*item) for item in found]
+
+    @joins
+    async def list_push(
+        self, tx: Transaction, room: str, name: str, value: Any, *, by: str = ""
+    ) -> str:
+        """Put an item at the end; returns its id."""
+        id_ = self._ids.new()
+        await self.change(tx, room, [op.ListInsert(name, id_, value)], by=by)
+        return id_
+
+    @joins
+    async def list_insert(
+        self, tx: Transaction, room: str, name: str, index: int, value: Any, *, by: str = ""
+    ) -> str:
+        """Put an item before the one that has this index now; returns its id."""
+        admit_name(name, "a list's name")
+        after = await self.peek(tx, room, lambda state: _before(state, name, index))
+        return await self.list_insert_after(tx, room, name, after, value, by=by)
+
+    @joins
+    async def list_insert_after(
+        self, tx: Transaction, room: str, name: str, after: str, value: Any, *, by: str = ""
+    ) -> str:
+        """Put an item behind another, in front if that is empty, and at the end if the other one
+        is gone; returns its id."""
+        id_ = self._ids.new()
+        await self.change(tx, room, [op.ListInsert(name, id_, value, after)], by=by)
+        return id_
+
+    @joins
+    async def list_set(
+        self, tx: Transaction, room: str, name: str, item: str, value: Any, *, by: str = ""
+    ) -> None:
+        """Give an item another value, if it is there."""
+        await self.change(tx, room, [op.ListSet(name, item, value)], by=by)
+
+    @joins
+    async def list_move(
+        self, tx: Transaction, room: str, name: str, item: str, after: str, *, by: str = ""
+    ) -> None:
+        """Put an item behind another, in front if that is empty."""
+        await self.change(tx, room, [op.ListMove(name, item, after)], by=by)
+
+    @joins
+    async def list_delete(
+        self, tx: Transaction, room: str, name: str, item: str, *, by: str = ""
+    ) -> None:
+        """Remove an item, if it is there."""
+        await self.change(tx, room, [op.ListDelete(name, item)], by=by)
+
+    @joins
+    async def list_make(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
+        """Let there be a list, empty if it is new."""
+        await self.change(tx, room, [op.ListMake(name)], by=by)
+
+    @joins
+    async def list_drop(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
+        """Remove a list with all that is in it."""
+        await self.change(tx, room, [op.ListDrop(name)], by=by)
+
 
 @contextmanager
 def _ahead(room: Room, own: Sequence[Entry]) -> Iterator[None]:
@@ -447,3 +600,17 @@ def _ahead(room: Room, own: Sequence[Entry]) -> Iterator[None]:
     finally:
         for one in reversed(taken):
             room.give_back(one)
+
+
+def _before(state: State, name: str, index: int) -> str:
+    """The id of the item before an index, empty for the first; raises `BadInput`."""
+    items = state.lists.get(name)
+    count = 0 if items is None else len(items.order)
+    if type(index) is not int or not 0 <= index <= count:
+        raise BadInput(f"an index in {name!r} is 0 to {count}, not {index!r}")
+    return "" if items is None or index == 0 else items.ids[items.order[index - 1]]
+
+
+def _copy(value: T) -> T:
+    """Nobody else's object: who changes it changes no room."""
+    return msgspec.json.decode(msgspec.json.encode(value)) if value is not None else value

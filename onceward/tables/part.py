@@ -1,39 +1,196 @@
-"""What people do at tables, each in a transaction: so it can be part of any commit."""
+"""What can happen to tables, each in a transaction: so it can be part of any commit."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from onceward import keys, limits
-from onceward.api.tables import Ending, Place, Waiter
-from onceward.errors import BadInput, KeyReused
+from onceward.api.tables import Ending, Leader, Place, Policy, Rating, Table, Waiter
+from onceward.errors import BadInput, KeyReused, NoSuchTable
+from onceward.ids import Ids
 from onceward.json_values import encode
 from onceward.keys import Key
 from onceward.store.savepoint import whole
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction, joins
 from onceward.tables import rules as seating
-from onceward.tables.lifecycle import Lifecycle
-from onceward.tables.policy import names_fit
+from onceward.tables.policy import admit, names_fit, policy_of
+from onceward.tables.protocols import Board, Referee
 from onceward.tables.records import (
+    TABLES,
     WAIT_DUE,
+    Head,
     Info,
     Stand,
     admit_move_key,
     admit_user,
     alive_key,
+    head_key,
     info_key,
+    ladder_partition,
+    rating_key,
     stand_key,
 )
+from onceward.tables.rounds import Rounds
 from onceward.tables.table import OpenTable
 from onceward.tables.waitlist import number_of
 
 
-class Seats(Lifecycle):
+class Seats:
     """The tables of one database. All raise `NoSuchTable`; those that change something raise
     `table_closed` for a closed one. What raises has changed nothing, also for who goes on."""
+
+    rounds_type: ClassVar[type[Rounds]] = Rounds
+
+    def __init__(self, ids: Ids, slots: int, board: Board | None = None) -> None:
+        self.referees: dict[str, Referee] = {}
+        """By the names of their games."""
+        self._ids = ids
+        self._rounds = self.rounds_type(ids, slots, self.referees, board)
+
+    # Tables as a whole.
+
+    @joins
+    @whole
+    async def create(
+        self,
+        tx: Transaction,
+        id_: str = "",
+        *,
+        policy: Policy | Mapping[str, Any] | None = None,
+        game: str = "",
+        by: str = "",
+        meta: dict[str, Any] | None = None,
+    ) -> Table:
+        """Make a table; without an id it gets a new one. `game` names its referee, whose seats
+        it has if that one knows which. Raises `BadInput`: `table_exists`, `bad_policy`, `no_game`
+        if nothing here knows that game."""
+        id_ = id_ or self._ids.new()
+        if type(game) is not str or (game and game not in self.referees):
+            raise BadInput(f"nothing here knows the game {str(game)[:100]!r}", code="no_game")
+        seats: tuple[str, ...] = getattr(self.referees.get(game), "seats", ())
+        if not isinstance(policy, Policy):
+            if not isinstance(policy, Mapping | None):
+                raise BadInput("a policy is an object of rules", code="bad_policy")
+            policy = policy_of({**({"seats": seats} if seats else {}), **(policy or {})})
+        admit(policy)
+        if seats and policy.seats != seats:
+            raise BadInput(f"{game} is played from {', '.join(seats)}", code="bad_policy")
+        if by != "":
+            admit_user(by)
+        size = len(encode(meta or {}, ("table", "meta")))
+        if type(meta or {}) is not dict or size > limits.SEATS_META_BYTES_MAX:
+            raise BadInput(
+                f"the metadata of a table is an object of at most {limits.SEATS_META_BYTES_MAX} "
+                "bytes",
+                code="value_too_large",
+            )
+        known, head = await tx.get(info_key(id_), Info), await tx.get(head_key(id_), Head)
+        if known is not None and head is not None and head.phase != "closed":
+            raise BadInput(f"there is a table {id_!r}", code="table_exists", id=id_)
+        info = Info(self._ids.new(), policy, tx.now_ms, game, by, meta or {})
+        sitting = await self._rounds.make(tx, id_, info)
+        await sitting.save()
+        return sitting.table()
+
+    @joins
+    async def get(self, tx: Transaction, id_: str) -> Table:
+        """A table as it is; a closed one is known for a day."""
+        return (await self._rounds.load(tx, id_, looks=True)).table()
+
+    @joins
+    async def find(
+        self, tx: Transaction, *, prefix: str = "", after: str = "", most: int = 50
+    ) -> list[Table]:
+        """Tables whose ids begin with `prefix`, in the order of their ids, from behind `after`
+        on."""
+        if type(most) is not int or not 0 < most <= limits.PAGE_JOBS:
+            raise BadInput(f"a page has 1 to {limits.PAGE_JOBS} tables, not {most}")
+        for text in (prefix, after):
+            if text and not names_fit(text, limits.SEATS_ID_BYTES_MAX):
+                raise BadInput("this cannot be part of the id of a table", code="bad_name")
+        start = keys.join(prefix) if prefix else ""
+        end = start + "\U0010ffff" if prefix else None
+        if after:
+            start = max(start, keys.after(keys.join(after)))
+        rows = await tx.scan(TABLES, str, start=start, end=end, limit=most)
+        ids = [keys.split(row.key[1])[0] for row in rows]
+        await tx.fetch([key for id_ in ids for key in (info_key(id_), head_key(id_))])
+        found: list[Table] = []
+        for id_ in ids:
+            try:
+                found.append(await self.get(tx, id_))
+            except NoSuchTable:
+                pass  # it has just expired
+        return found
+
+    @joins
+    async def pause(self, tx: Transaction, id_: str) -> Table:
+        """Stop all clocks, begin no game and seat nobody, until `resume`; twice is once."""
+        sitting = await self._rounds.load(tx, id_)
+        sitting.must_be_open()
+        if not sitting.head.paused_ms:
+            sitting.head.paused_ms = tx.now_ms
+            await sitting.save()
+        return sitting.table()
+
+    @joins
+    @whole
+    async def resume(self, tx: Transaction, id_: str) -> Table:
+        """Go on where it was paused; twice is once."""
+        sitting = await self._rounds.load(tx, id_)
+        sitting.must_be_open()
+        if sitting.head.paused_ms:
+            seating.shift(sitting.head, tx.now_ms - sitting.head.paused_ms)
+            sitting.head.paused_ms, sitting.head.paused_why, sitting.head.unplayed = 0, "", 0
+            await self._rounds.settle(sitting)
+        return await self.get(tx, id_)
+
+    @joins
+    @whole
+    async def close(self, tx: Transaction, id_: str) -> Table:
+        """End it for everyone, at once; a game that is on does not count. Twice is once."""
+        sitting = await self._rounds.load(tx, id_)
+        if sitting.head.phase != "closed":
+            await self._rounds.close(sitting)
+        return sitting.table()
+
+    @joins
+    async def rating(self, tx: Transaction, ladder: str, user: str) -> Rating | None:
+        """How well someone plays, or None if it is not known."""
+        admit_user(user)
+        _admit_ladder(ladder)
+        return await tx.get(rating_key(ladder, user), Rating)
+
+    @joins
+    async def leaders(
+        self, tx: Transaction, ladder: str, *, most: int = 100, after: tuple[int, str] | None = None
+    ) -> list[Leader]:
+        """The best players, the best one first, from behind a rating and user on."""
+        _admit_ladder(ladder)
+        if type(most) is not int or not 0 < most <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most}")
+        start = ""
+        if after is not None:
+            try:
+                rating, user = after
+            except (TypeError, ValueError):
+                told = "a list goes on behind a rating and a user"
+                raise BadInput(told, code="bad_value") from None
+            admit_user(user)
+            if type(rating) is not int or not 0 <= rating <= limits.SEATS_RATING_MAX:
+                raise BadInput(f"a rating is 0 to {limits.SEATS_RATING_MAX}", code="bad_value")
+            start = keys.after(keys.join(limits.SEATS_RATING_MAX - rating, user))
+        rows = await tx.scan(ladder_partition(ladder), Rating, start=start, limit=most)
+        return [
+            Leader(keys.split(row.key[1])[1], one.rating, one.games, one.won, one.drawn)
+            for row in rows
+            for one in [row.value]
+        ]
+
+    # What people do.
 
     @joins
     @whole
@@ -55,7 +212,7 @@ class Seats(Lifecycle):
         users = [user, *party]
         for name in users:
             admit_user(name)
-        sitting = await self._load(tx, id_)
+        sitting = await self._rounds.load(tx, id_)
         sitting.must_be_open()
         policy = sitting.policy
         lane = lane or policy.lanes[-1]
@@ -70,15 +227,15 @@ class Seats(Lifecycle):
         if stand is not None and stand.role != "watching":
             await self._is_here(sitting, user, acts=True)
             return await self._place(sitting, user, stand)
-        if stand is None and await self._plays_at(sitting, user):
+        if stand is None and await self._rounds.plays_at(sitting, user):
             return await self._place(sitting, user, None)
         await self._admit_party(sitting, users)
-        tier = await self._tier(sitting, users)
+        tier = await self._rounds.tier(sitting, users)
         if self._sits_at_once(sitting, len(users), tier):
             await sitting.sit(users, lane, tier)
         else:
             await sitting.stand_back(users, lane, tier)
-        await self._settle(sitting)
+        await self._rounds.settle(sitting)
         place = await self._placed(sitting, user)
         if place.role == "waiting" and place.waiting > policy.line_max:
             raise BadInput(f"{policy.line_max} wait at {id_!r}, and no more may", code="table_full")
@@ -88,7 +245,7 @@ class Seats(Lifecycle):
         for name in users:
             known = await sitting.stand(name)
             if known is None:
-                opened = await self._plays_at(sitting, name)
+                opened = await self._rounds.plays_at(sitting, name)
                 if opened:
                     raise BadInput(f"{name!r} is at the table {opened!r}, which was opened here")
                 continue
@@ -111,7 +268,7 @@ class Seats(Lifecycle):
         """Get up, or out of the line, with all of one's party there; who is not there stays away.
         Who leaves a game has lost it."""
         admit_user(user)
-        sitting = await self._load(tx, id_)
+        sitting = await self._rounds.load(tx, id_)
         sitting.must_be_open()
         stand = await sitting.stand(user)
         if stand is None:
@@ -124,13 +281,13 @@ class Seats(Lifecycle):
             wait = await sitting.unline(stand.lane, stand.number)
             for name in wait.users:
                 await sitting.forget(name)
-            await self._settle(sitting)
+            await self._rounds.settle(sitting)
         elif sitting.head.phase == "playing":
             others = [s.user for s in sitting.head.seats.values() if s.user != user]
-            await self._finish(sitting, others, "left", {user: "leave"})
+            await self._rounds.finish(sitting, others, "left", {user: "leave"})
         else:
             await sitting.rise(self._marker(sitting, user), "leave")
-            await self._settle(sitting)
+            await self._rounds.settle(sitting)
         return await self._placed(sitting, user)
 
     @joins
@@ -138,7 +295,7 @@ class Seats(Lifecycle):
     async def watch(self, tx: Transaction, id_: str, user: str) -> Place:
         """Be a spectator; who sits or waits there stays where it is. Raises `table_full`."""
         admit_user(user)
-        sitting = await self._load(tx, id_)
+        sitting = await self._rounds.load(tx, id_)
         sitting.must_be_open()
         stand = await sitting.stand(user)
         if stand is None:
@@ -159,7 +316,7 @@ class Seats(Lifecycle):
         assert seat is not None
         if sitting.head.phase == "ready" and not seat.ready:
             seat.ready, seat.due_ms, seat.away_ms = True, 0, 0
-            await self._settle(sitting)
+            await self._rounds.settle(sitting)
         else:
             await self._is_here(sitting, user)
         return await self.place(tx, id_, user)
@@ -174,7 +331,7 @@ class Seats(Lifecycle):
         admit_user(user)
         if key:
             admit_move_key(key)
-            known = await self._load(tx, id_, looks=True)
+            known = await self._rounds.load(tx, id_, looks=True)
             stand = await known.stand(user)
             if stand is not None and stand.key == key:
                 if stand.made != _digest(move):
@@ -191,13 +348,13 @@ class Seats(Lifecycle):
             raise BadInput("it is someone else's turn", code="not_your_turn")
         if seat.turn and 0 < seat.due_ms <= sitting.now_ms:
             raise BadInput("the time for this move is over", code="out_of_time")
-        referee = self._referee(sitting)
+        referee = self._rounds.referee(sitting)
         if referee is None:
             raise BadInput(f"the table {id_!r} has no game with moves", code="no_game")
         await self._is_here(sitting, user, acts=True)
         answer = await referee.move(UserTransaction(tx), sitting.table(), user, move)
         if key:
-            after = await self._load(tx, id_)
+            after = await self._rounds.load(tx, id_)
             stand = await after.stand(user)
             if stand is not None:
                 stand.key, stand.made, stand.answer = key, _digest(move), answer
@@ -214,7 +371,7 @@ class Seats(Lifecycle):
         if isinstance(users, str) or not isinstance(users, Collection):
             raise BadInput("those whose turn it is are a list of names")
         names = list(users)
-        sitting = await self._load(tx, id_)
+        sitting = await self._rounds.load(tx, id_)
         self._must_play(sitting)
         for seat in sitting.head.seats.values():
             waits = seat.user in names
@@ -236,7 +393,7 @@ class Seats(Lifecycle):
         `not_seated`. For referees and servers: no client says who has lost."""
         if isinstance(winners, str) or not isinstance(winners, Collection):
             raise BadInput("winners are a list of names")
-        sitting = await self._load(tx, id_)
+        sitting = await self._rounds.load(tx, id_)
         sitting.must_be_open()
         if game is not None and game != sitting.head.game:
             raise BadInput(
@@ -246,7 +403,7 @@ class Seats(Lifecycle):
         for user in winners:
             if sitting.seat_of(user) is None:
                 raise BadInput(f"{str(user)[:100]!r} does not play at {id_!r}", code="not_seated")
-        return await self._finish(sitting, winners, "result", {})
+        return await self._rounds.finish(sitting, winners, "result", {})
 
     @joins
     async def draw(self, tx: Transaction, id_: str, *, game: int | None = None) -> Ending:
@@ -259,7 +416,7 @@ class Seats(Lifecycle):
     async def away(self, tx: Transaction, id_: str, user: str) -> Place:
         """The connection is lost: the seat is kept for the time of grace. Once for several."""
         admit_user(user)
-        sitting = await self._load(tx, id_)
+        sitting = await self._rounds.load(tx, id_)
         seat = sitting.seat_of(user)
         grace_ms = sitting.policy.grace_ms
         if seat is not None and not seat.bot and not seat.away_ms and grace_ms:
@@ -278,12 +435,12 @@ class Seats(Lifecycle):
         """Give a sign of life. Of those who wait it touches nothing but their own record; for
         those who play it does not count as a move."""
         admit_user(user)
-        info = await self._info(tx, id_)
+        info = await self._rounds.info(tx, id_)
         stand = await tx.get(stand_key(id_, info.epoch, user), Stand)
         if stand is None or not stand.role:
             return
         if stand.role == "seated":
-            await self._is_here(await self._load(tx, id_), user)
+            await self._is_here(await self._rounds.load(tx, id_), user)
         elif info.policy.waiting_ms:
             kept_ms = 2 * info.policy.waiting_ms
             key = alive_key(id_, info.epoch, user)
@@ -310,11 +467,19 @@ class Seats(Lifecycle):
         if changed:
             await sitting.save()
 
+    async def tick(self, tx: Transaction, entry: Key) -> None:
+        """The time has come to look at a table."""
+        await self._rounds.tick(tx, entry)
+
+    async def purge(self, tx: Transaction, entry: Key) -> None:
+        """Remove some of what a closed table has left."""
+        await self._rounds.purge(tx, entry)
+
     async def expire(self, tx: Transaction, entry: Key) -> None:
         """Look for a sign of life of one who waits or watches."""
         due_ms, id_, epoch, user, _ = keys.split(entry[1])
         tx.delete(entry)
-        sitting = await self._sitting(tx, id_, epoch)
+        sitting = await self._rounds.current(tx, id_, epoch)
         stand = await tx.get(stand_key(id_, epoch, user), Stand)
         if sitting is None or sitting.head.phase == "closed":
             return
@@ -353,7 +518,7 @@ class Seats(Lifecycle):
     async def place(self, tx: Transaction, id_: str, user: str) -> Place:
         """Where someone is at a table: exact, at the cost of a few records."""
         admit_user(user)
-        sitting = await self._load(tx, id_, looks=True)
+        sitting = await self._rounds.load(tx, id_, looks=True)
         return await self._place(sitting, user, await sitting.stand(user))
 
     @joins
@@ -366,7 +531,7 @@ class Seats(Lifecycle):
         `bad_value`."""
         if type(most) is not int or not 0 < most <= limits.LIST_MAX:
             raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most}")
-        sitting = await self._load(tx, id_, looks=True)
+        sitting = await self._rounds.load(tx, id_, looks=True)
         lanes = sitting.head.lanes
 
         def rank(key: str) -> tuple[int, int, int]:
@@ -400,7 +565,7 @@ class Seats(Lifecycle):
     async def _placed(self, sitting: OpenTable, user: str) -> Place:
         """Where someone is by what was done here."""
         if sitting.judged:
-            sitting = await self._load(sitting.tx, sitting.id, looks=True)
+            sitting = await self._rounds.load(sitting.tx, sitting.id, looks=True)
         return await self._place(sitting, user, await sitting.stand(user))
 
     async def _place(self, sitting: OpenTable, user: str, stand: Stand | None) -> Place:
@@ -409,7 +574,7 @@ class Seats(Lifecycle):
         if head.phase == "closed":
             return place
         if stand is None:
-            place.opened = await self._opened(sitting, user)
+            place.opened = await self._rounds.opened(sitting, user)
             return place
         place.role = stand.role
         if stand.role == "seated":
@@ -432,7 +597,7 @@ class Seats(Lifecycle):
 
     async def _seated(self, tx: Transaction, id_: str, user: str) -> OpenTable:
         admit_user(user)
-        sitting = await self._load(tx, id_)
+        sitting = await self._rounds.load(tx, id_)
         sitting.must_be_open()
         seat = sitting.seat_of(user)
         if seat is None or seat.bot:
@@ -463,3 +628,8 @@ def _read_waiter_key(key: str) -> tuple[str, int]:
 def _digest(move: Any) -> str:
     """Of a move as JSON: the same for the same move."""
     return blake2b(encode(move, ("move", "value"), order="sorted"), digest_size=16).hexdigest()
+
+
+def _admit_ladder(ladder: str) -> None:
+    if not names_fit(ladder, limits.SEATS_NAME_BYTES_MAX):
+        raise BadInput("this cannot be the name of a ladder", code="bad_name")

@@ -1,13 +1,14 @@
-"""Games at tables: how they begin and end, and what follows from that. For the other modules."""
+"""Games at tables: how they begin and end, what follows from that, and what time does to tables."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from onceward import limits
+from onceward import keys, limits
 from onceward.api.tables import Ending, Rating, Reason, Seat, Table, Then
 from onceward.errors import NoSuchTable, OncewardError
 from onceward.ids import Ids
+from onceward.keys import Key
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction
 from onceward.tables import rules as seating
@@ -19,13 +20,16 @@ from onceward.tables.records import (
     Info,
     Stand,
     Wait,
+    alive_partition,
     head_key,
     info_key,
     ladder_key,
+    lane_partition,
     listed_key,
     purge_entry,
     rating_key,
     stand_key,
+    stands_partition,
 )
 from onceward.tables.table import OpenTable
 
@@ -34,6 +38,9 @@ _UNPLAYED = f"{limits.SEATS_UNPLAYED_MAX} games in a row were over before anyone
 # the next game begins with another one: it may be over at once, and all would get up again.
 _BUSY_WRITES = 40
 _OPENED_MS = 3_600_000  # so long one who waited can ask which table was opened
+CLOCK_WRITES = 80
+EXPIRE_WRITES = 20
+PURGE_WRITES = limits.SEATS_PURGE_RECORDS + 6
 
 
 class Nowhere:
@@ -49,29 +56,30 @@ class Nowhere:
         pass
 
 
-class Games:
+class Rounds:
     """What happens at tables by itself, when people come and go."""
 
-    def __init__(self, ids: Ids, slots: int, board: Board | None = None) -> None:
-        self.referees: dict[str, Referee] = {}
-        """By the names of their games."""
+    def __init__(
+        self, ids: Ids, slots: int, referees: Mapping[str, Referee], board: Board | None = None
+    ) -> None:
+        self._referees = referees
         self._ids = ids
         self._slots = slots
         self._board = board or Nowhere()
         self._beginning: set[tuple[Transaction, str]] = set()
         """The tables whose referees are beginning a game, and in which transaction."""
 
-    async def _load(self, tx: Transaction, id_: str, *, looks: bool = False) -> OpenTable:
+    async def load(self, tx: Transaction, id_: str, *, looks: bool = False) -> OpenTable:
         return await OpenTable.load(tx, id_, self._board, self._slots, looks=looks)
 
-    async def _info(self, tx: Transaction, id_: str) -> Info:
+    async def info(self, tx: Transaction, id_: str) -> Info:
         """What was said about a table, which rarely changes."""
         info = await tx.get(info_key(id_), Info, cached=True)
         if info is None:
             raise NoSuchTable(f"there is no table {id_!r}", id=id_)
         return info
 
-    async def _make(self, tx: Transaction, id_: str, info: Info) -> OpenTable:
+    async def make(self, tx: Transaction, id_: str, info: Info) -> OpenTable:
         """A new table, with nobody there."""
         head = Head(info.epoch, empty_ms=tx.now_ms)
         tx.put(info_key(id_), info)
@@ -80,18 +88,18 @@ class Games:
         await self._board.open(tx, id_)
         return OpenTable(tx, id_, info, head, self._board, self._slots, new=True)
 
-    def _referee(self, sitting: OpenTable) -> Referee | None:
+    def referee(self, sitting: OpenTable) -> Referee | None:
         game = sitting.info.game
         if not game:
             return None
-        referee = self.referees.get(game)
+        referee = self._referees.get(game)
         if referee is None:
             raise OncewardError(f"nothing here knows the game {game!r}", code="no_game")
         return referee
 
     # Sitting down.
 
-    async def _settle(self, sitting: OpenTable) -> None:
+    async def settle(self, sitting: OpenTable) -> None:
         """Let sit down who can, begin a game if all is ready for it, and write it all."""
         head, policy = sitting.head, sitting.policy
         begins = False
@@ -106,10 +114,10 @@ class Games:
             else:
                 begins = self._go_on(sitting)
         if policy.ends_empty and not (sitting.rests or seating.people(head.seats) or head.waiting):
-            await self._close(sitting)
+            await self.close(sitting)
             return
         await sitting.save()
-        referee = self._referee(sitting) if begins else None
+        referee = self.referee(sitting) if begins else None
         if referee is not None:
             sitting.judged = True
             beginning = (sitting.tx, sitting.id)
@@ -183,7 +191,7 @@ class Games:
         info = msgspec.structs.replace(
             sitting.info, epoch=epoch, policy=opened, made_ms=tx.now_ms, pool=sitting.id
         )
-        table = await self._make(tx, id_, info)
+        table = await self.make(tx, id_, info)
         users: list[str] = []
         for key in chosen:
             tier = head.lanes[key].tier
@@ -197,7 +205,7 @@ class Games:
         head.opened += 1
         sitting.tell("opened", "last", {"table": id_, "users": users})
         sitting.more = await self._group(sitting) is not None
-        await self._settle(table)
+        await self.settle(table)
 
     async def _group(self, sitting: OpenTable) -> list[str] | None:
         waits = await self._fronts(sitting)
@@ -211,25 +219,25 @@ class Games:
             for key, lane in sitting.head.lanes.items()
         }
 
-    async def _opened(self, sitting: OpenTable, user: str) -> str:
+    async def opened(self, sitting: OpenTable, user: str) -> str:
         stand = await sitting.tx.get(stand_key(sitting.id, sitting.head.epoch, user), Stand)
         return "" if stand is None else stand.opened
 
-    async def _plays_at(self, sitting: OpenTable, user: str) -> str:
+    async def plays_at(self, sitting: OpenTable, user: str) -> str:
         """The table that was opened from here for one who is there still; empty: none. Or to ask
         twice for a table would open two."""
-        opened = await self._opened(sitting, user)
+        opened = await self.opened(sitting, user)
         if not opened:
             return ""
         try:
-            there = await self._load(sitting.tx, opened, looks=True)
+            there = await self.load(sitting.tx, opened, looks=True)
         except NoSuchTable:
             return ""
         return opened if there.seat_of(user) is not None else ""
 
     # The end of a game.
 
-    async def _finish(
+    async def finish(
         self,
         sitting: OpenTable,
         winners: Sequence[str],
@@ -271,10 +279,10 @@ class Games:
             head.seats = seating.swapped(policy, head.seats)
         for marker, then in ups:
             await sitting.rise(marker, then)
-        await self._settle(sitting)
+        await self.settle(sitting)
         return ending
 
-    async def _close(self, sitting: OpenTable) -> None:
+    async def close(self, sitting: OpenTable) -> None:
         """End it for everyone. What is left of it is removed by what is due."""
         tx, id_, head = sitting.tx, sitting.id, sitting.head
         if head.phase == "playing":
@@ -295,7 +303,7 @@ class Games:
         tx.put(purge_entry(id_, head.epoch, tx.now_ms, self._slots), PURGE_DUE)
 
     async def _tell_referee(self, sitting: OpenTable, table: Table, ending: Ending) -> None:
-        referee = self._referee(sitting)
+        referee = self.referee(sitting)
         if referee is not None:
             await referee.ended(UserTransaction(sitting.tx), table, ending)
 
@@ -304,7 +312,7 @@ class Games:
     def _ladder(self, info: Info) -> str:
         return info.policy.ladder or info.game or "tables"
 
-    async def _tier(self, sitting: OpenTable, users: Sequence[str]) -> int:
+    async def tier(self, sitting: OpenTable, users: Sequence[str]) -> int:
         """Of one who comes, or of those who come together."""
         policy = sitting.policy
         if not policy.tiers:
@@ -335,6 +343,84 @@ class Games:
             tx.put(rating_key(ladder, user), rating)
             tx.put(ladder_key(ladder, rating.rating, user), rating)
         return after
+
+    # What is due.
+
+    async def tick(self, tx: Transaction, entry: Key) -> None:
+        """The time has come to look at a table."""
+        due_ms, id_, epoch, _ = keys.split(entry[1])
+        tx.delete(entry)
+        sitting = await self.current(tx, id_, epoch)
+        if sitting is None or sitting.head.phase == "closed":
+            return
+        if sitting.head.due_ms != int(due_ms):
+            return
+        head, policy, now_ms = sitting.head, sitting.policy, tx.now_ms
+        head.due_ms = 0
+        if sitting.rests:
+            await sitting.save()
+            return
+        for seat in seating.to_warn(policy, head, now_ms):
+            seat.warned = True
+        late = seating.late(head, now_ms)
+        if late and head.phase == "playing":
+            await self._forfeit(sitting, late)
+        else:
+            for marker in [m for m, seat in head.seats.items() if seat.user in late]:
+                await sitting.rise(marker, "leave")
+            if 0 < seating.bot_due_ms(policy, head) <= now_ms:
+                self._let_bots_sit(sitting)
+            await self.settle(sitting)
+
+    async def _forfeit(self, sitting: OpenTable, late: list[str]) -> None:
+        """Those who are late have lost; if all are, the game does not count."""
+        gone: dict[str, Then] = {}
+        reason: Reason = "idle"
+        for seat in sitting.head.seats.values():
+            if seat.user in late:
+                lost = 0 < seat.away_ms <= sitting.now_ms
+                reason = "lost" if lost else reason
+                # Or games would begin and end for ever among those who are not there.
+                seat.idle += 1
+                away = lost or seat.idle >= limits.SEATS_IDLE_MAX
+                gone[seat.user] = "leave" if away else sitting.policy.idle
+        winners = [s.user for s in sitting.head.seats.values() if s.user not in late]
+        await self.finish(sitting, winners, reason if winners else "void", gone)
+
+    def _let_bots_sit(self, sitting: OpenTable) -> None:
+        head, policy = sitting.head, sitting.policy
+        there = {seat.user for seat in head.seats.values()}
+        names = [name for name in policy.bots if name not in there]
+        while len(head.seats) < len(policy.seats):
+            sitting.sit_bot(names.pop(0))
+
+    async def purge(self, tx: Transaction, entry: Key) -> None:
+        """Remove some of what a closed table has left, and come again if there is more; in the
+        end its live view."""
+        _, id_, epoch, _ = keys.split(entry[1])
+        tx.delete(entry)
+        left = limits.SEATS_PURGE_RECORDS
+        for make in (stands_partition, alive_partition, lane_partition):
+            if left:
+                rows = await tx.scan(make(id_, epoch), msgspec.Raw, limit=left)
+                for row in rows:
+                    tx.delete(row.key)
+                left -= len(rows)
+        info = await tx.get(info_key(id_), Info)
+        if not left:
+            tx.put(purge_entry(id_, epoch, tx.now_ms + 1, self._slots), PURGE_DUE)
+        elif info is None:
+            await self._board.close(tx, id_)
+        elif info.epoch == epoch:
+            due_ms = tx.now_ms + limits.SEATS_CLOSED_MS
+            tx.put(purge_entry(id_, epoch, due_ms, self._slots), PURGE_DUE)
+
+    async def current(self, tx: Transaction, id_: str, epoch: str) -> OpenTable | None:
+        try:
+            sitting = await self.load(tx, id_)
+        except NoSuchTable:
+            return None
+        return sitting if sitting.head.epoch == epoch else None
 
 
 def _restart(seat: Seat, now_ms: int, clock_ms: int) -> None:

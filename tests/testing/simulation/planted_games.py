@@ -13,6 +13,7 @@ from onceward.tables import Change, Seats
 from onceward.tables.games import Matches
 from onceward.tables.games import match as pure
 from onceward.tables.referee import TableReferee
+from onceward.tables.rounds import Rounds
 from onceward.testing.simulation.games import Playings
 from tests.testing.planted import Bug, find
 
@@ -63,7 +64,7 @@ class EarlyClock(Seats):
     async def turn(self, tx, id_, users, *, keep=False):
         tx = admit_tx(tx)
         await super().turn(tx, id_, users, keep=keep)
-        sitting = await self._load(tx, id_)
+        sitting = await self._rounds.load(tx, id_)
         for seat in sitting.head.seats.values():
             seat.due_ms -= 300 if seat.turn and not keep else 0
         await sitting.save()
@@ -104,13 +105,17 @@ class TurnUnsaid(TableReferee):
             await super()._go_on(tx, table, match, keep=keep)
 
 
+class _RatedTwice(Rounds):
+    async def finish(self, sitting, winners, reason, gone):
+        if reason == "left":
+            await self._rate(sitting, winners, reason)
+        return await super().finish(sitting, winners, reason, gone)
+
+
 class RatedTwice(Seats):
     """Whoever leaves a game is rated for it when it ends, and once more."""
 
-    async def _finish(self, sitting, winners, reason, gone):
-        if reason == "left":
-            await self._rate(sitting, winners, reason)
-        return await super()._finish(sitting, winners, reason, gone)
+    rounds_type = _RatedTwice
 
 
 class Kept(Seats):
@@ -119,7 +124,7 @@ class Kept(Seats):
     async def move(self, tx, id_, user, move, *, key=""):
         tx = admit_tx(tx)
         if move == 7:
-            sitting = await self._load(tx, id_)
+            sitting = await self._rounds.load(tx, id_)
             seat = sitting.seat_of(user)
             if seat is not None and sitting.head.phase == "playing":
                 seat.turn = True

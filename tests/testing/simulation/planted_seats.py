@@ -7,16 +7,17 @@ import sys
 
 from onceward.tables import Seats
 from onceward.tables.records import Stand
+from onceward.tables.rounds import Rounds
 from onceward.tables.table import OpenTable
 from onceward.tables.waitlist import Waitlist
 from onceward.testing.simulation.seats import Seatings
 from tests.testing.planted import Bug, find
 
 
-class _WithSitting(Seats):
+class _WithSitting(Rounds):
     sitting_type: type[OpenTable]
 
-    async def _load(self, tx, id_, **options):
+    async def load(self, tx, id_, **options):
         return await self.sitting_type.load(tx, id_, self._board, self._slots, **options)
 
 
@@ -68,7 +69,7 @@ class StandLeft(OpenTable):
             self.put_stand(user, Stand("seated", 0))
 
 
-class NobodyNext(Seats):
+class NobodyNext(Rounds):
     """A seat gets free, and nobody sits down."""
 
     async def _fill(self, sitting):
@@ -76,7 +77,7 @@ class NobodyNext(Seats):
             await super()._fill(sitting)
 
 
-class UpForNobody(Seats):
+class UpForNobody(Rounds):
     """After a game players get up for someone who waits, and nobody may play with that one."""
 
     async def _fronts(self, sitting):
@@ -85,12 +86,12 @@ class UpForNobody(Seats):
         return {key: found * len(sitting.policy.seats) for key, found in waits.items()}
 
 
-class NoBreak(Seats):
+class NoBreak(Rounds):
     """Whoever joins ends a break."""
 
-    async def _settle(self, sitting):
+    async def settle(self, sitting):
         ended_ms, sitting.head.ended_ms = sitting.head.ended_ms, 0
-        await super()._settle(sitting)
+        await super().settle(sitting)
         sitting.head.ended_ms = ended_ms
         await sitting.save()
 
@@ -103,7 +104,11 @@ class PageSkips(Seats):
 
 
 def with_sitting(broken: type[OpenTable]) -> type[Seatings]:
-    return with_seats(type(broken.__name__, (_WithSitting,), {"sitting_type": broken}))
+    return with_rounds(type(broken.__name__, (_WithSitting,), {"sitting_type": broken}))
+
+
+def with_rounds(broken: type[Rounds]) -> type[Seatings]:
+    return with_seats(type(broken.__name__, (Seats,), {"rounds_type": broken}))
 
 
 def with_seats(broken: type[Seats]) -> type[Seatings]:
@@ -117,10 +122,10 @@ PLANTED = {
     "the last is seated first": Bug(with_sitting(LastFirst), ("overtaken",), 7),
     "who has gone is not counted": Bug(with_sitting(GoneUncounted), ("wrong position",), 1),
     "who got up is known as seated": Bug(with_sitting(StandLeft), ANY, 0),
-    "nobody is next": Bug(with_seats(NobodyNext), ("a seat is kept empty",), 0),
+    "nobody is next": Bug(with_rounds(NobodyNext), ("a seat is kept empty",), 0),
     "a page of the waitlist skips one": Bug(with_seats(PageSkips), ("wrong waitlist",), 1),
-    "a break is not waited for": Bug(with_seats(NoBreak), ("no break",), 0),
-    "who gets up is not replaced": Bug(with_seats(UpForNobody), ("got up for nobody",), 3),
+    "a break is not waited for": Bug(with_rounds(NoBreak), ("no break",), 0),
+    "who gets up is not replaced": Bug(with_rounds(UpForNobody), ("got up for nobody",), 3),
 }
 
 
