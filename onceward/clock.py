@@ -13,15 +13,14 @@ Where nodes share a database, its clock counts for all of them: each keeps to th
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
 from onceward.limits import CLOCK_JUMP_MS, CLOCK_SLEEP_S_MAX, CLOCK_SLEW_PPM
 
 _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
-
-def boot_ns() -> int:
-    """Nanoseconds by a clock that never jumps and counts suspend."""
-    return time.clock_gettime_ns(_BOOT)
+boot_ns: Callable[[], int] = partial(time.clock_gettime_ns, _BOOT)
+"""Nanoseconds by a clock that never jumps and counts suspend."""
 
 
 class Clock:
@@ -37,6 +36,8 @@ class Clock:
     ) -> None:
         self._wall_ns = wall_ns
         self._boot_ns = boot_ns
+        self.elapsed_ns = boot_ns
+        """Returns a reading of which only differences have a meaning: for leases and latencies."""
         self._boot_seen_ns = boot_ns()
         self._now_ns = wall_ns()
         self._ahead_ns: int | None = None
@@ -59,10 +60,6 @@ class Clock:
     def now_ms(self) -> int:
         """Milliseconds since the epoch by this clock; never less than before."""
         return self.now_ns() // 1_000_000
-
-    def elapsed_ns(self) -> int:
-        """A reading that only differences of mean something: for leases and latencies."""
-        return self._boot_ns()
 
     @property
     def jump_ms(self) -> int:

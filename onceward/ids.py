@@ -76,7 +76,15 @@ class Ids:
         time_ms = value >> 80
         if time_ms != self._time[0]:
             self._time = (time_ms, _encode(time_ms, 50))
-        return self._time[1] + _random_part(value)
+        # As `_encode` of the lowest 80 bits: written out, since every message needs one.
+        high, low = value >> 40 & 0xFF_FFFF_FFFF, value & 0xFF_FFFF_FFFF
+        return (
+            f"{self._time[1]}"
+            f"{_PAIRS[high >> 30]}{_PAIRS[high >> 20 & 1023]}"
+            f"{_PAIRS[high >> 10 & 1023]}{_PAIRS[high & 1023]}"
+            f"{_PAIRS[low >> 30]}{_PAIRS[low >> 20 & 1023]}"
+            f"{_PAIRS[low >> 10 & 1023]}{_PAIRS[low & 1023]}"
+        )
 
     def uuid(self) -> str:
         """A new UUID of version 7 (RFC 9562): it sorts by the millisecond in which it was made."""
@@ -99,17 +107,6 @@ class Ids:
 def _encode(value: int, bits: int) -> str:
     """The lowest bits of a number, two characters for ten."""
     return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(bits - 10, -1, -10)])
-
-
-def _random_part(value: int) -> str:
-    """As `_encode` of the lowest 80 bits: written out, since every message needs one."""
-    high, low = value >> 40 & 0xFF_FFFF_FFFF, value & 0xFF_FFFF_FFFF
-    return (
-        f"{_PAIRS[high >> 30]}{_PAIRS[high >> 20 & 1023]}"
-        f"{_PAIRS[high >> 10 & 1023]}{_PAIRS[high & 1023]}"
-        f"{_PAIRS[low >> 30]}{_PAIRS[low >> 20 & 1023]}"
-        f"{_PAIRS[low >> 10 & 1023]}{_PAIRS[low & 1023]}"
-    )
 
 
 def made_ms(id_: str) -> int:

@@ -424,9 +424,8 @@ def _utf8_bytes(text: str) -> int:
         raise BadInput("a key may not contain lone surrogates", code="bad_key") from None
 
 
-def admit_get(keys: Sequence[Key]) -> None:
-    if len(keys) > limits.GET_KEYS_MAX:
-        raise TooLarge(f"one get has at most {limits.GET_KEYS_MAX} keys, not {len(keys)}")
+def too_many_keys(count: int) -> TooLarge:
+    return TooLarge(f"one get has at most {limits.GET_KEYS_MAX} keys, not {count}")
 
 
 def admit_scan(limit: int) -> None:

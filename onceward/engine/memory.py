@@ -20,9 +20,9 @@ from onceward.engine.base import (
     Watchers,
     Write,
     admit,
-    admit_get,
     admit_scan,
     judge,
+    too_many_keys,
 )
 from onceward.engine.memtable import Memtable
 from onceward.errors import Unavailable
@@ -78,7 +78,8 @@ class MemoryEngine(Engine):
 
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
         self._must_be_open()
-        admit_get(keys)
+        if len(keys) > limits.GET_KEYS_MAX:
+            raise too_many_keys(len(keys))
         return [self._current(key, now_ms) for key in keys]
 
     async def scan(

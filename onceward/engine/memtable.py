@@ -120,7 +120,7 @@ class Memtable:
         old = partition.rows.pop(sort, None)
         if old is not None:
             self.count -= 1
-            self.size_bytes -= row_bytes(old)
+            self.size_bytes -= len(old.value) + len(sort) + len(name) + ROW_OVERHEAD_BYTES
             if not partition.rows:
                 del self.partitions[name]
 

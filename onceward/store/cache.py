@@ -9,32 +9,23 @@ class Heads:
     """The newest copies; the oldest go when there are too many, or they take too much memory."""
 
     def __init__(self) -> None:
-        self._records: dict[Key, Record] = {}
+        self.records: dict[Key, Record] = {}
         self._values_bytes = 0
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._records
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def get(self, key: Key) -> Record | None:
-        return self._records.get(key)
 
     def put(self, record: Record) -> None:
         self.drop(record.key)
-        self._records[record.key] = record
+        self.records[record.key] = record
         self._values_bytes += len(record.value)
-        while len(self._records) > limits.HEADS_MAX or self._values_bytes > limits.HEADS_BYTES_MAX:
-            self.drop(next(iter(self._records)))
+        while len(self.records) > limits.HEADS_MAX or self._values_bytes > limits.HEADS_BYTES_MAX:
+            self.drop(next(iter(self.records)))
 
     def clear(self) -> None:
         """Forget all copies."""
-        self._records.clear()
+        self.records.clear()
         self._values_bytes = 0
 
     def drop(self, key: Key) -> None:
         """Forget the copy, if there is one."""
-        record = self._records.pop(key, None)
+        record = self.records.pop(key, None)
         if record is not None:
             self._values_bytes -= len(record.value)

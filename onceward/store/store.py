@@ -204,44 +204,35 @@ class Store:
         """
         if not self._timed:
             await self.read_time()
-        if line is None:
-            return await self._attempts(fn, attempts_max, _nothing)
-        end_turn = await self._turn(line)
+        end_turn = None if line is None else await self._turn(line)
         try:
-            return await self._attempts(fn, attempts_max, end_turn)
-        finally:
-            end_turn()
-
-    async def _attempts(
-        self,
-        fn: Callable[[Transaction], Awaitable[T]],
-        attempts_max: int,
-        end_turn: Callable[[], None],
-    ) -> T:
-        for attempt in range(attempts_max):
-            tx = self.begin()
-            tx.end_hooks = []
-            error: Exception | None = None
-            try:
+            for attempt in range(attempts_max):
+                tx = self.begin()
+                tx.end_hooks = []
+                error: Exception | None = None
                 try:
-                    result = await fn(tx)
-                except (EngineStopped, OutcomeUnknown, Unavailable):
-                    raise
-                except Exception as raised:
-                    error = raised
-                await self.end(tx, write=error is None, end_turn=end_turn)
-            except Conflict:
-                self.meters.count("conflicts")
-                await self.pause_before(attempt)
-                continue
-            except TooLarge as too_large:
-                raise too_large from error
-            finally:
-                if tx.end_hooks:
-                    self._lost(tx)
-            if error is not None:
-                raise error
-            return result
+                    try:
+                        result = await fn(tx)
+                    except (EngineStopped, OutcomeUnknown, Unavailable):
+                        raise
+                    except Exception as raised:
+                        error = raised
+                    await self.end(tx, write=error is None, end_turn=end_turn)
+                except Conflict:
+                    self.meters.count("conflicts")
+                    await self.pause_before(attempt)
+                    continue
+                except TooLarge as too_large:
+                    raise too_large from error
+                finally:
+                    if tx.end_hooks:
+                        self._lost(tx)
+                if error is not None:
+                    raise error
+                return result
+        finally:
+            if end_turn is not None:
+                end_turn()
         raise Contention(
             f"{attempts_max} conflicts in a row: too many writers of one record; "
             "give them a line (run(fn, line=...)) or spread the record"
@@ -263,7 +254,7 @@ class Store:
         if not write:
             tx.hooks.clear()
         try:
-            await self._commit(tx, tx.finish(write=write), end_turn or _nothing)
+            await self._commit(tx, tx.finish(write=write), end_turn)
         except Conflict:
             for key in tx.seen:
                 self._heads.drop(key)
@@ -275,7 +266,7 @@ class Store:
         await self.clock.sleep(pause_ms * self.ids.fraction() / 1000)
 
     async def _commit(
-        self, tx: Transaction, writes: list[Write], end_turn: Callable[[], None]
+        self, tx: Transaction, writes: list[Write], end_turn: Callable[[], None] | None
     ) -> None:
         if not writes:
             for hook in tx.hooks:
@@ -288,8 +279,10 @@ class Store:
             nonlocal applied, number
             applied = version
             number = self._applied = self._applied + 1
-            self._refresh_heads(tx, writes, version)
-            end_turn()
+            if tx.heads_used or self._heads.records:
+                self._refresh_heads(tx, writes, version)
+            if end_turn is not None:
+                end_turn()
 
         if type(writes[0]) is Check:  # they come last: so there is nothing else
             await self._validate(writes, tx.now_ms)
@@ -331,7 +324,8 @@ class Store:
             commit_hook(commit)
         for write in commit.writes:
             if type(write) is not Check:
-                hooks = self._change_hooks.get(keys.kind_of(write.key[0]))
+                kind = write.key[0].partition("#")[0]  # `keys.kind_of`, written out
+                hooks = self._change_hooks.get(kind)
                 if hooks:
                     for change_hook in tuple(hooks):
                         change_hook(write)  # type: ignore[arg-type]
@@ -457,11 +451,10 @@ class Store:
         await self.clock.sleep(pause_ms * (0.5 + self.ids.fraction() / 2) / 1000)
 
     def _refresh_heads(self, tx: Transaction, writes: list[Write], version: Version) -> None:
-        if not self._heads and not tx.heads_used:
-            return
+        known = self._heads.records
         for write in writes:
             key = write.key
-            if type(write) is not Check and (key in tx.heads_used or key in self._heads):
+            if type(write) is not Check and (key in tx.heads_used or key in known):
                 if type(write) is Put:
                     self._heads.put(Record(key, write.value, version, write.expires_at_ms))
                 else:

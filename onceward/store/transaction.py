@@ -97,13 +97,12 @@ class Transaction:
         With `cached`, a copy in memory will do, if there is one: right for hot heads,
         since the commit checks it; a stale copy costs one more run.
         """
-        self._must_be_running()
-        admit_key(key)
+        self._admit(key)
         own = self._writes.get(key)
         if own is not None:
             return decode(own.value, type, key) if self._shows(own) else None
         if key not in self.seen:
-            head = self._heads.get(key) if cached else None
+            head = self._heads.records.get(key) if cached else None
             if head is not None:
                 self.seen[key] = None if head.absent_at(self.now_ms) else head
             else:
@@ -114,7 +113,7 @@ class Transaction:
         self._checked[key] = None
         if cached:
             self.heads_used.add(key)
-            if record is not None and key not in self._heads:
+            if record is not None and key not in self._heads.records:
                 self._heads.put(record)
         return None if record is None else decode(record.value, type, key)
 
@@ -137,7 +136,7 @@ class Transaction:
             return own.value if self._shows(own) else None
         record = self.seen.get(key)
         if record is None:
-            record = self._heads.get(key)
+            record = self._heads.records.get(key)
             if record is None or key in self.seen or record.absent_at(self.now_ms):
                 return None
             self.seen[key] = record
@@ -181,7 +180,7 @@ class Transaction:
         """
         self._must_be_running()
         for key in keys:
-            admit_key(key)
+            self._admit(key)
         unknown = [key for key in keys if key not in self.seen and key not in self._writes]
         if unknown:
             found = await self._engine.get(unknown, self.now_ms)
@@ -244,11 +243,10 @@ class Transaction:
         `skip_damaged`, records that cannot be read are left out and raise an alarm, so that one
         of them does not keep the others away.
         """
-        self._must_be_running()
         admit_scan(limit)
-        admit_key((partition, start))
+        self._admit((partition, start))
         if end is not None:
-            admit_key((partition, end))
+            self._admit((partition, end))
         own = {
             key: write
             for key, write in self._writes.items()
@@ -342,10 +340,10 @@ class Transaction:
 
         Without having read it, the write is blind: it replaces whatever is there.
         """
-        self._must_be_running()
-        admit_key(key)
+        self._admit(key)
+        expect = self._expectation(key)
         text = encode(value, key)
-        self._writes[key] = Put(key, text, expires_at_ms, self._expectation(key))
+        self._writes[key] = Put(key, text, expires_at_ms, expect)
         self.changes += 1
         return text
 
@@ -356,8 +354,7 @@ class Transaction:
 
         Cheaper than a blind `put` on engines that then need not look for what it replaces.
         """
-        self._must_be_running()
-        admit_key(key)
+        self._admit(key)
         own = self._writes.get(key)
         if own is None:
             there = self.seen.get(key) is not None
@@ -374,8 +371,7 @@ class Transaction:
 
     def delete(self, key: Key) -> None:
         """Remove a record; if the key was read in this transaction, only if unchanged since."""
-        self._must_be_running()
-        admit_key(key)
+        self._admit(key)
         self._writes[key] = Delete(key, self._expectation(key))
         self.changes += 1
 
@@ -425,7 +421,8 @@ class Transaction:
     def on_end(self, hook: Callable[[bool], None]) -> bool:
         """Call `hook` when this transaction has ended, once: with True as soon as its commit is
         durable, with False if it failed. Says whether it will be: of those by `Store.run`."""
-        self._must_be_running()
+        if self._finished:
+            raise _over()
         if self.end_hooks is None:
             return False
         self.end_hooks.append(hook)
@@ -433,7 +430,8 @@ class Transaction:
 
     def finish(self, *, write: bool) -> list[Write]:
         """End the transaction: the commit that makes it true, or only validates its reads."""
-        self._must_be_running()
+        if self._finished:
+            raise _over()
         self._finished = True
         writes: list[Write] = []
         if write:
@@ -470,18 +468,29 @@ class Transaction:
             own.expires_at_ms is None or own.expires_at_ms > self.now_ms
         )
 
+    def _admit(self, key: Any) -> None:
+        """Raise `BadInput` if it is over, or for what is no key."""
+        if self._finished:
+            raise _over()
+        if not (
+            type(key) is tuple and len(key) == 2 and type(key[0]) is str and type(key[1]) is str
+        ):
+            admit_key(key)
+
     def _must_be_running(self) -> None:
         if self._finished:
-            raise BadInput("this transaction is over; use the one given to the function")
+            raise _over()
 
 
 def admit_key(key: Any) -> None:
     """Raise `BadInput` for what is no partition and sort key: text both of them."""
-    if type(key) is tuple and len(key) == 2 and type(key[0]) is str and type(key[1]) is str:
-        return
     if not (isinstance(key, tuple) and len(key) == 2 and all(isinstance(t, str) for t in key)):
         raise BadInput(
             f"a key is a partition and a sort key, both text, not {str(key)[:200]!r}: "
             'tx.get(("stock", "7"))',
             code="bad_key",
         )
+
+
+def _over() -> BadInput:
+    return BadInput("this transaction is over; use the one given to the function")

@@ -167,7 +167,9 @@ def joins(
 
     @wraps(fn)
     def call(self: Self_, tx: AnyTransaction, /, *args: P.args, **options: P.kwargs) -> T:
-        return fn(self, admit_tx(tx), *args, **options)
+        if type(tx) is not Transaction:
+            tx = admit_tx(tx)
+        return fn(self, tx, *args, **options)
 
     return call
 

@@ -48,10 +48,13 @@ class Depths:
 
     def admit(self, tx: Transaction, queue: str) -> None:
         """Reserve room for one more job. Raises `QueueFull`."""
-        most = self._queue_settings(queue).depth_max
-        if not most or queue not in self._jobs:
+        jobs = self._jobs.get(queue)
+        if jobs is None:
             return
-        if len(self._jobs[queue]) + self._reserved.get(queue, 0) >= most:
+        most = self._queue_settings(queue).depth_max
+        if not most:
+            return
+        if len(jobs) + self._reserved.get(queue, 0) >= most:
             raise QueueFull(
                 f"the queue {queue!r} holds {most} jobs that have not ended, as many as it may: "
                 "try again later",

@@ -35,6 +35,8 @@ from onceward.store.user_records import joins
 ACCEPT_WRITES = 5
 # The same without order key and limit key.
 PLAIN_WRITES = 3
+# Where errors say that a value stands.
+_MESSAGE = ("message", "body")
 _SPREADS = [f"{number:02x}" for number in range(256)]
 
 
@@ -173,7 +175,7 @@ def derived_key(body: Any, fields: Sequence[str], queue: str) -> str:
         )
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
-    return _canonical(values).decode()
+    return encode(values, _MESSAGE, order="sorted").decode()
 
 
 def fingerprint(body: Any, fields: Sequence[str] | None) -> str:
@@ -181,7 +183,8 @@ def fingerprint(body: Any, fields: Sequence[str] | None) -> str:
     if fields is not None:
         values = [_field(body, name) for name in fields]
         body = [None if value is msgspec.UNSET else [value] for value in values]
-    return blake2b(_canonical(body), digest_size=16).hexdigest()
+    text = encode(body, _MESSAGE, order="sorted")  # the same for the same JSON
+    return blake2b(text, digest_size=16).hexdigest()
 
 
 def admit_key(key: str, caller: str) -> None:
@@ -204,8 +207,3 @@ def _field(body: Any, path: str) -> Any:
             return msgspec.UNSET
         body = body[name]
     return body
-
-
-def _canonical(value: Any) -> bytes:
-    """The same text for the same JSON, whatever the order of its members."""
-    return encode(value, ("message", "body"), order="sorted")

@@ -21,6 +21,8 @@ class Quarantine:
     """
 
     def __init__(self) -> None:
+        self.closed = False
+        """Whether a suspect has the process to itself, or is about to."""
         self._running = 0
         self._suspect: object | None = None
         self._changed = asyncio.Event()
@@ -30,19 +32,14 @@ class Quarantine:
         """Call `hook` when others may come again."""
         self._hooks.append(hook)
 
-    @property
-    def closed(self) -> bool:
-        """Whether a suspect has the process to itself, or is about to."""
-        return self._suspect is not None
-
     def close(self, suspect: object) -> None:
         """Let a suspect have it, until `open`."""
-        self._suspect = suspect
+        self._suspect, self.closed = suspect, True
 
     def open(self, suspect: object) -> None:
         """Let others come again, beside this suspect or after it; twice is once."""
         if self._suspect is suspect:
-            self._suspect = None
+            self._suspect, self.closed = None, False
             self.look()
             for hook in self._hooks:
                 hook()

@@ -17,7 +17,6 @@ from onceward.engine.base import (
     Watchers,
     Write,
     admit,
-    admit_get,
     admit_scan,
     judge,
     key_bytes,
@@ -87,10 +86,11 @@ def test_a_key_counts_as_utf_8() -> None:
     assert key_bytes(("é", "\U00010000")) == 6
 
 
-def test_reads_have_limits() -> None:
-    admit_get([A] * limits.GET_KEYS_MAX)
-    with pytest.raises(TooLarge):
-        admit_get([A] * (limits.GET_KEYS_MAX + 1))
+async def test_reads_have_limits() -> None:
+    async with await MemoryEngine().open() as engine:
+        assert len(await engine.get([A] * limits.GET_KEYS_MAX, 0)) == limits.GET_KEYS_MAX
+        with pytest.raises(TooLarge):
+            await engine.get([A] * (limits.GET_KEYS_MAX + 1), 0)
     admit_scan(1)
     admit_scan(limits.SCAN_RECORDS_MAX)
     for limit in (0, -1, limits.SCAN_RECORDS_MAX + 1):

@@ -10,7 +10,7 @@ def head(sort: str, size_bytes: int = 1) -> Record:
 
 
 def kept(heads: Heads) -> str:
-    return "".join(sort for sort in "abcdef" if ("p", sort) in heads)
+    return "".join(sort for sort in "abcdef" if ("p", sort) in heads.records)
 
 
 def test_the_oldest_of_too_many_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +19,7 @@ def test_the_oldest_of_too_many_go(monkeypatch: pytest.MonkeyPatch) -> None:
     for sort in "abcade":
         heads.put(head(sort))
     assert kept(heads) == "ade"
-    assert len(heads) == 3
+    assert len(heads.records) == 3
 
 
 def test_the_oldest_go_when_they_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,8 +42,8 @@ def test_a_copy_is_what_was_put_last() -> None:
     heads = Heads()
     heads.put(head("a", 1))
     heads.put(head("a", 2))
-    assert heads.get(("p", "a")) == head("a", 2)
-    assert heads.get(("p", "b")) is None
+    assert heads.records.get(("p", "a")) == head("a", 2)
+    assert heads.records.get(("p", "b")) is None
 
 
 def test_all_can_be_forgotten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ async def test_a_deleted_head_is_forgotten() -> None:
         tx.delete(A)
 
     await store.run(delete)
-    assert A not in store._heads
+    assert A not in store._heads.records
     assert await store.run(count_head) == 1
 
 
@@ -120,8 +120,8 @@ async def test_heads_are_bounded(monkeypatch: pytest.MonkeyPatch, write: bool) -
         key = ("p", f"{i}")
         await change(store, key, 0)
         await store.run(lambda tx, key=key: use(tx, key))
-    assert len(store._heads) == 5
-    assert ("p", "19") in store._heads, "the newest stay"
+    assert len(store._heads.records) == 5
+    assert ("p", "19") in store._heads.records, "the newest stay"
 
 
 async def test_the_view_of_a_running_transaction_is_not_disturbed_by_others() -> None:

@@ -91,7 +91,8 @@ class HeadsTrusted(Store):
     """A turn in a line ends before its commit shows, and cached heads are not checked."""
 
     async def _commit(self, tx, writes, end_turn):
-        end_turn()
+        if end_turn is not None:
+            end_turn()
         trusted = [
             Put(write.key, write.value, write.expires_at_ms)
             if type(write) is Put and write.key in tx.heads_used
@@ -115,7 +116,7 @@ class _Sticky(Heads):
         pass
 
     def put(self, record):
-        if record.key not in self:
+        if record.key not in self.records:
             super().put(record)
 
 
@@ -138,7 +139,8 @@ class HookAtOnce(Store):
             for hook in () if told else self._hasty:
                 hook(Commit(0, writes, tx.now_ms))
             told = True
-            end_turn()
+            if end_turn is not None:
+                end_turn()
 
         await super()._commit(tx, writes, shown)
 

@@ -16,9 +16,9 @@ from onceward.engine.base import (
     Watch,
     Write,
     admit,
-    admit_get,
     admit_scan,
     judge,
+    too_many_keys,
 )
 from onceward.engine.postgres.batch import Member, admit_time
 from onceward.engine.postgres.commits import CommitLink, Commits
@@ -111,7 +111,8 @@ class PostgresEngine(Engine):
 
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
         self._must_be_open()
-        admit_get(keys)
+        if len(keys) > limits.GET_KEYS_MAX:
+            raise too_many_keys(len(keys))
         if not keys:
             return []
         return [

@@ -4,7 +4,6 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Callable
 
 
 class Disk:
@@ -56,7 +55,11 @@ class Disk:
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         """Write all of it, in as many system calls as it takes."""
-        _write_all(self.pwrite, fd, data, offset)
+        view = memoryview(data)
+        while view:
+            written = self.pwrite(fd, view, offset)
+            view = view[written:]
+            offset += written
 
     def pwrite(self, fd: int, data: memoryview, offset: int) -> int:
         return os.pwrite(fd, data, offset)
@@ -67,7 +70,11 @@ class Disk:
         In one system call, as a rule: a thread that makes two has to wait for the interpreter
         in between, and meanwhile the disk has nothing to do.
         """
-        _write_all(self.pwrite_durably, fd, data, offset)
+        view = memoryview(data)
+        while view:
+            written = self.pwrite_durably(fd, view, offset)
+            view = view[written:]
+            offset += written
 
     def pwrite_durably(self, fd: int, data: memoryview, offset: int) -> int:
         try:
@@ -104,16 +111,6 @@ class Disk:
 
     def close(self, fd: int) -> None:
         os.close(fd)
-
-
-def _write_all(
-    write: Callable[[int, memoryview, int], int], fd: int, data: bytes | memoryview, offset: int
-) -> None:
-    view = memoryview(data)
-    while view:
-        written = write(fd, view, offset)
-        view = view[written:]
-        offset += written
 
 
 def aligned(data: bytes) -> memoryview:

@@ -24,8 +24,8 @@ from onceward.engine.base import (
     Watchers,
     Write,
     admit,
-    admit_get,
     admit_scan,
+    too_many_keys,
 )
 from onceward.engine.memtable import ROWS_AT_ONCE
 from onceward.engine.sqlite.disk import Disk
@@ -273,7 +273,8 @@ class SQLiteEngine(Engine):
 
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
         self._must_work()
-        admit_get(keys)
+        if len(keys) > limits.GET_KEYS_MAX:
+            raise too_many_keys(len(keys))
         current = self._layers.current
         return [current(key, now_ms) for key in keys]
 
@@ -301,8 +302,9 @@ class SQLiteEngine(Engine):
         self._must_work()
         size_bytes = admit(writes) + len(writes) * ROW_OVERHEAD_BYTES
         writer, layers = self._writer, self._layers
-        eased = layers.size_bytes > self._ease_bytes
-        if (eased or not writer.has_room(size_bytes)) and _changes(writes):
+        eased = layers.active.size_bytes + layers.frozen.size_bytes > self._ease_bytes
+        full = writer.batch_bytes + size_bytes > writer.room_bytes
+        if (eased or full) and _changes(writes):
             await self.make_room(size_bytes)
         nowhere = layers.judge(writes, now_ms)
         seq = writer.seq + 1
@@ -332,7 +334,7 @@ class SQLiteEngine(Engine):
         self._must_work()
         if self._layers.size_bytes > self._ease_bytes:
             await self._ease()
-        if not self._writer.has_room(size_bytes):
+        if self._writer.batch_bytes + size_bytes > self._writer.room_bytes:
             await self._writer.make_room(size_bytes)
             self._must_work()
 

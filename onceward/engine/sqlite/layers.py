@@ -153,7 +153,12 @@ class Layers:
                 row = self._under(key)
                 if row is None:
                     nowhere.append(key)
-            if row is None or not row.value or row.absent_at(now_ms):
+            # As `Record.absent_at`, written out: every write comes by here.
+            if (
+                row is None
+                or not row.value
+                or (row.expires_at_ms is not None and row.expires_at_ms <= now_ms)
+            ):
                 if expect is ABSENT:
                     continue
             elif row.version == expect:

@@ -9,6 +9,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 from onceward import limits
@@ -48,8 +49,10 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._commits: list[list[Record]] = []
         self._futures: list[asyncio.Future[None]] = []
-        self._batch_bytes = 0
-        self._room_bytes = journal.room_bytes - _FRAME_OVERHEAD_BYTES
+        self.batch_bytes = 0
+        """The size of the commits that wait for the next frame."""
+        self.room_bytes = journal.room_bytes - _FRAME_OVERHEAD_BYTES
+        """The next frame can hold so much at least."""
         self._room_made = asyncio.Event()
         self._no_segment: OSError | None = None
         """Why the last attempt to make a segment failed."""
@@ -57,20 +60,20 @@ class Writer:
         self._retry: asyncio.TimerHandle | None = None
         self._flush_planned = False
         self._lone_flushes = 0
+        self.turn_is_over = False
+        """Whether a task that commits alone has had its share of this turn of the loop."""
         self._turn_commits = 0
         self._turn_task: asyncio.Task[Any] | None = None
         self._writing: asyncio.Future[int] | None = None
         self._write_ns = 0.0
         self._make_spare()
 
-    def has_room(self, size_bytes: int) -> bool:
-        return self._batch_bytes + size_bytes <= self._room_bytes
-
     async def make_room(self, size_bytes: int) -> None:
         """Wait until the journal has room for so much; raises `StorageFull` if the disk has none,
         `Unavailable` if it fails otherwise."""
+        self._measure_room()
         waited = False
-        while not self.has_room(size_bytes):
+        while self.batch_bytes + size_bytes > self.room_bytes:
             if self.failure:
                 raise self.failure
             if self._no_segment is not None:
@@ -87,7 +90,7 @@ class Writer:
         """Queue a commit with the next sequence number; the future is done when it is durable."""
         self.seq += 1
         self._commits.append(rows)
-        self._batch_bytes += size_bytes
+        self.batch_bytes += size_bytes
         return self.synced()
 
     def synced(self) -> asyncio.Future[None]:
@@ -102,6 +105,7 @@ class Writer:
         if self._lone_flushes >= _LONE_FLUSHES and self._alone():
             # For a while nobody else has committed: there is no company to be waited for.
             self._turn_commits += 1
+            self.turn_is_over = self._turn_commits >= _TURN_COMMITS_MAX
             self._flush()
         else:
             # Whatever else commits in this turn of the loop shares the flush.
@@ -120,13 +124,9 @@ class Writer:
             self._lone_flushes = 0
         return task is self._turn_task and not self.turn_is_over
 
-    @property
-    def turn_is_over(self) -> bool:
-        """Whether a task that commits alone has had its share of this turn of the loop."""
-        return self._turn_commits >= _TURN_COMMITS_MAX
-
     def _end_turn(self) -> None:
         self._turn_commits = 0
+        self.turn_is_over = False
         self._turn_task = None
 
     def _flush(self) -> None:
@@ -149,11 +149,14 @@ class Writer:
     ) -> None:
         before = self._journal.current
         segment, offset, frame = self._journal.place(seq - len(commits) + 1, commits)
-        self._batch_bytes = 0
+        self.batch_bytes = 0
+        # At least so much is left; whoever needs more measures it.
+        self.room_bytes -= segment.end - offset
+        self._room_made.set()
         if segment is not before:
+            self._measure_room()
             self._make_spare()
             self.segment_filled()
-        self._measure_room()
         if self._write_ns < limits.WRITE_INLINE_NS_MAX:
             self._write_ns += (self._write(segment, offset, frame) - self._write_ns) / 8
             self._settle(futures, seq)
@@ -161,7 +164,7 @@ class Writer:
             self._writing = self._loop.run_in_executor(
                 self._background, self._write, segment, offset, frame
             )
-            self._writing.add_done_callback(lambda done: self._written(done, futures, seq))
+            self._writing.add_done_callback(partial(self._written, futures=futures, seq=seq))
 
     def _write(self, segment: Segment, offset: int, frame: bytes) -> int:
         """Write a frame, and say how many nanoseconds that took."""
@@ -211,7 +214,7 @@ class Writer:
         self._room_made.set()
 
     def _measure_room(self) -> None:
-        self._room_bytes = self._journal.room_bytes - _FRAME_OVERHEAD_BYTES
+        self.room_bytes = self._journal.room_bytes - _FRAME_OVERHEAD_BYTES
         self._room_made.set()
 
     def _make_spare(self) -> None:
