@@ -1,4 +1,4 @@
-"""Durable jobs, locks, timers and live rooms: one process and one SQLite file, or many nodes.
+"""Onceward: durable jobs, locks, timers, live rooms and tables for Python.
 
 This package and `onceward.client`, `onceward.web`, `onceward.testing` and `onceward.tokens` are the
 public surface: applications import from these five modules only, and only names in their `__all__`.

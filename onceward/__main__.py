@@ -1,4 +1,4 @@
-"""`python -m onceward` is the `onceward` command."""
+"""Entry point of `python -m onceward`: runs the `onceward` command."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Alarms: conditions of a node that an operator should look at.
+"""Alarms: conditions of a node that need an operator's attention.
 
 An alarm has a fixed code, a message and the time since which it holds. `/readyz`, `/metrics`,
 the console and the log read the same list.

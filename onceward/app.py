@@ -1,4 +1,4 @@
-"""The application: one object to accept messages, handle them and look after them.
+"""The application object: accepts messages, runs handlers, and gives access to all capabilities.
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Callers: who makes a call.
+"""Caller names: the identity under which a request is made.
 
 The application itself, an API key and a user with a token are different callers, even if they have
 the same name. Records store the id of a caller: one line of text that names its kind, its issuer if

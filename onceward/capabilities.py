@@ -1,4 +1,4 @@
-"""The capabilities of Onceward: one entry for each, and the scopes that it adds.
+"""The table of capabilities: one entry each, with its folder and its scopes.
 
 An entry names a folder of the package. `onceward.parts` loads the folder's module `register`, which
 declares its kinds of records, their invariants, and its kinds of due entries.

@@ -1,4 +1,4 @@
-"""Time: the one place where it is read.
+"""The clock: the only module that reads the time.
 
 `now_ms` is the wall clock at the start plus the time that has passed since by a
 clock that never jumps and counts suspend (CLOCK_BOOTTIME), slewed gently towards the

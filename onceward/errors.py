@@ -1,4 +1,4 @@
-"""Every error a user can meet: one table, one base class.
+"""The table of all user-visible errors, with one base class.
 
 `TABLE` maps a stable code to its HTTP status, its WebSocket close code, the exit
 code of the command line and whether trying again can help. Codes never change

@@ -1,5 +1,7 @@
-"""File descriptors of this process. Connections never take the last ones: those are reserved for
-the engine, which needs some to make journal segments."""
+"""Limits on file descriptors: connections leave a reserve for journal segments.
+
+The engine needs some to create segments.
+"""
 
 import errno
 import resource

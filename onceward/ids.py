@@ -1,4 +1,4 @@
-"""Ids and chance: the one place where randomness comes from.
+"""Random IDs: the only module that uses randomness.
 
 An id is 26 characters of Crockford's base 32: 48 bits of milliseconds, then 80 random
 bits. Ids sort by the time they were made, and those of one `Ids` sort strictly in the

@@ -1,4 +1,4 @@
-"""Job options: how one job is ordered, limited, ranked and retried.
+"""Job options: order key, limit key, priority and attempts of one job.
 
 This is the only declaration. Senders pass options as keyword arguments (`JobKeywords`); jobs,
 claims and timers hold them as one `JobOptions`. To add an option, add it to both classes, and its

@@ -1,4 +1,4 @@
-"""Values of records and requests: to JSON and back."""
+"""Conversion of record values and request bodies to and from JSON."""
 
 import math
 from functools import cache

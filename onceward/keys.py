@@ -1,4 +1,4 @@
-"""Keys: tuples of words and numbers as text that sorts like the tuples.
+"""Key encoding: tuples of words and numbers as text with the same sort order.
 
 A record's key is a partition and a sort key, both made by `join`. Words are joined
 by `#`; characters up to `$` are escaped as `$` and two hex digits, so that the

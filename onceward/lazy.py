@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are first used."""
+"""Lazy imports: names of a package that are loaded on first use."""
 
 import sys
 from collections.abc import Callable, Mapping

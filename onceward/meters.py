@@ -1,4 +1,4 @@
-"""Meters: what is counted while it runs, for whoever watches."""
+"""Meters: in-memory counters and histograms of a node."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A node: one process's store, its share of the slots, and what runs on them."""
+"""A node: the store, the slots it owns, and the tasks that run on them."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Parts: what each capability declares about its records and its due entries.
+"""The registry of parts: kinds of records and due entries that each capability declares.
 
 A capability has a module `register` with one constant, `PART`. `load` returns all of them, in the
 order of `onceward.capabilities`. Generic code goes by this list: `onceward check`, nodes, and the

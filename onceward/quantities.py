@@ -1,4 +1,4 @@
-"""Numbers that callers give: whole numbers and lengths of time."""
+"""Validation of numbers and durations that callers pass."""
 
 import math
 from typing import Any

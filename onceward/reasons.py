@@ -1,4 +1,4 @@
-"""Reasons: why an attempt failed or a job was changed, as text that can be stored."""
+"""Reasons for failures and changes of jobs, as text of bounded length."""
 
 from collections.abc import Iterator
 

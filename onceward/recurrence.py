@@ -1,4 +1,4 @@
-"""When something that repeats is due: every so many milliseconds, or by a cron expression.
+"""Recurrence: due times of an interval or a cron expression.
 
 Plain functions on values: no clock, no records. Times are milliseconds since the epoch.
 

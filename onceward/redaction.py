@@ -1,4 +1,4 @@
-"""Redaction: database URLs and messages without the credentials in them.
+"""Redaction of credentials in database URLs and messages.
 
 Whatever prints, logs or returns a database URL takes it through `redact_url`; whatever prints a
 message that may quote one takes it through `redact`.

@@ -1,5 +1,6 @@
-"""Server keys: sign sessions and encrypt stored secrets, so that a copy of the database alone
-reveals and forges nothing.
+"""Server keys: sign sessions and encrypt stored secrets.
+
+A copy of the database alone reveals no secret and forges no session.
 
 The first key encrypts and signs, all of them decrypt and verify: that is how a key is replaced.
 A key has 32 random bytes. For each purpose another one is derived from it. Each text is encrypted

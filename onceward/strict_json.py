@@ -1,4 +1,4 @@
-"""JSON as it comes in: strictly what was meant, or an error that says what is wrong.
+"""Strict parsing of JSON input, with precise errors.
 
 `msgspec` is quick and strict about types. What it lets pass, a member that is there twice or
 nesting without end, is found here, at little cost for a usual text.

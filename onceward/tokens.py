@@ -1,4 +1,4 @@
-"""Signed tokens (JWT) for the users of your application.
+"""Signed tokens (JWT) for the users of an application.
 
 Your back end knows its users. It signs a token for each, which says who the user is and what they
 may do, and a page or device sends it to the Onceward server:

@@ -1,4 +1,4 @@
-"""The API as data: the operations of a server, and the structs of their requests and responses.
+"""The API as data: operations of a server, with the structs of their requests and responses.
 
 The package imports nothing that runs, so that clients can share it with the server.
 """

@@ -1,4 +1,4 @@
-"""Suspended callers: their timers do not fire, and their webhook calls wait."""
+"""Operations on suspended callers, whose timers and webhook calls are paused."""
 
 import msgspec
 

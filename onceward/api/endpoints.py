@@ -1,4 +1,4 @@
-"""Endpoints: receivers of webhook calls, with their secrets."""
+"""Operations on endpoints: webhook receivers and their secrets."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Jobs: claimed and ended by workers, found and settled by operators."""
+"""Operations on jobs: claim, complete, fail, find, cancel and settle."""
 
 from typing import Annotated, Any, Literal
 

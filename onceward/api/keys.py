@@ -1,4 +1,4 @@
-"""API keys that are created while the server runs."""
+"""Operations on API keys that are created while the server runs."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Locks: leases on names, with fencing tokens."""
+"""Operations on locks: named leases with fencing tokens."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Matches: games in progress or finished, as their viewers see them, and their logs."""
+"""Operations on matches: the view of each player, and the log."""
 
 from typing import Any
 

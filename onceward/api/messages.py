@@ -1,4 +1,4 @@
-"""Messages: sent once for each idempotency key, durable before the response."""
+"""Operations on messages: send with an idempotency key, one by one or in batches."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Operations: what callers can ask a server for, as data.
+"""The `Operation` struct: method, path, scopes, request and response of one API operation.
 
 An operation is declared once. The server binds it to a function; routes, the OpenAPI document,
 clients, commands and the tests of scopes are made from the declaration.

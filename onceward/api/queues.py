@@ -1,4 +1,4 @@
-"""Queues: their settings, their failed jobs, and changes to many jobs."""
+"""Operations on queues: settings, dead letters and bulk changes of jobs."""
 
 from typing import Annotated, Literal
 

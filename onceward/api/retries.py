@@ -1,4 +1,4 @@
-"""Retry policies: how often a call is attempted, with which pauses, and how long one may take."""
+"""The struct of retry policies: attempts, pauses and timeout of a webhook call."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Changes to the state of a room: the operations on maps and lists, as on the wire and in the log.
+"""Structs of changes to the maps and lists of a room, as sent and logged.
 
 An operation changes one key of a map or one item of a list. The operations of a step take effect
 together or not at all. Python and browsers apply them alike: the same steps in the same order give

@@ -1,4 +1,4 @@
-"""Rooms: shared maps, lists and presences, with a log of all changes.
+"""Operations on rooms: settings, contents, members and history.
 
 The scope `room` includes `write`, and `write` includes `read`. The room of a table is read-only;
 the scopes `play` and `table` of the table include `read`.

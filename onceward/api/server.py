@@ -1,4 +1,4 @@
-"""The server: health, activity, senders, settings and clock."""
+"""Operations on the server: health, activity, senders, settings and clock."""
 
 from typing import Annotated
 

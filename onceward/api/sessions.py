@@ -1,4 +1,4 @@
-"""Sessions of people at the console."""
+"""Operations on console sessions."""
 
 import msgspec
 from msgspec import UNSET, UnsetType

@@ -1,4 +1,4 @@
-"""Tables: seats, waitlists, games and ratings. HTTP and WebSocket share these operations.
+"""Operations on tables, over HTTP and WebSocket: seats, waitlists, games and ratings.
 
 Users act for themselves with the scope `play`, and join a lane of higher priority with the scope
 `lane`. To act for other users, to end games, and to create, pause and close tables takes the

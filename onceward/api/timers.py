@@ -1,4 +1,4 @@
-"""Timers: webhook calls and jobs at a time, once or again and again."""
+"""Operations on timers: webhook calls and jobs at a time, once or recurring."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""The `onceward` command.
+"""The `onceward` command: its parser, subcommands and exit codes.
 
 Results go to standard output, progress and errors to standard error. An error is one
 line, `onceward: what happened [code]`; its exit code stands beside the code in

@@ -1,4 +1,4 @@
-"""What commands that call a server have in common."""
+"""Shared code of commands that call a server: connection, credentials and errors."""
 
 import argparse
 import asyncio

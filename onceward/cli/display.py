@@ -1,4 +1,4 @@
-"""How commands show things: results to standard output, progress and errors to standard error."""
+"""Output of commands: results to standard output, progress and errors to standard error."""
 
 import sys
 from typing import NoReturn

@@ -1,4 +1,4 @@
-"""Commands about endpoints."""
+"""Commands for endpoints."""
 
 import argparse
 from typing import TYPE_CHECKING, Any

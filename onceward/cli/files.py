@@ -1,5 +1,4 @@
-"""Commands that look after a database file. Its owner may be running meanwhile, and none of them
-changes it."""
+"""Read-only commands for a database file, safe to use while a server runs on it."""
 
 import argparse
 import sys

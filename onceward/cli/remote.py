@@ -1,4 +1,4 @@
-"""Commands that talk to a server."""
+"""Commands for messages, jobs and queues of a running server."""
 
 import argparse
 import sys

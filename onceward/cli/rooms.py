@@ -1,4 +1,4 @@
-"""Commands about rooms."""
+"""Commands for rooms."""
 
 import argparse
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Commands that run a server or workers, and set them up."""
+"""Commands that start a server or workers, and create their configuration."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Commands for the sessions of people at the console."""
+"""Commands for console sessions."""
 
 import argparse
 from typing import TYPE_CHECKING, Any

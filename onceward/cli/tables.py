@@ -1,4 +1,4 @@
-"""Commands about tables."""
+"""Commands for tables."""
 
 import argparse
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Commands about timers."""
+"""Commands for timers."""
 
 import argparse
 from typing import TYPE_CHECKING, Any

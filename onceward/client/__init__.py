@@ -1,4 +1,4 @@
-"""The Python client: all of the API, with retries that are safe.
+"""The Python client for the whole API, with safe retries.
 
     async with Client("http://localhost:8080", key="ow_…") as client:
         receipt = await client.accept("orders", {"item": "lamp"}, key="order-1042")

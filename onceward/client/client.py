@@ -1,4 +1,4 @@
-"""The calls of the API, one method each."""
+"""The `Client` class: one method for each operation of the API."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack

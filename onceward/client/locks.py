@@ -1,4 +1,4 @@
-"""A lock that is held over HTTP, and renewed until it is let go."""
+"""A lock held over HTTP, renewed in the background until it is released."""
 
 import asyncio
 from types import TracebackType

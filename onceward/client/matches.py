@@ -1,4 +1,4 @@
-"""The calls of the API that are about matches."""
+"""Client methods for matches."""
 
 from typing import Any
 

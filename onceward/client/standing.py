@@ -1,4 +1,4 @@
-"""One's own place at a table, live: from the table's room, without asking again and again.
+"""A player's live place at a table, read from the table's room.
 
 Whoever waits knows its number. The room tells how many have gone from each lane, and the numbers
 of the last ones: each lower one since is one place less. Only when more have gone than are told,

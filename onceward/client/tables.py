@@ -1,4 +1,4 @@
-"""The calls of the API that are about tables. `Live.act` makes the same over a connection."""
+"""Client methods for tables over HTTP; `Live.act` offers the same over WebSocket."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

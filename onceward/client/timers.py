@@ -1,4 +1,4 @@
-"""The calls of the API that are about timers and endpoints."""
+"""Client methods for timers and endpoints."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Requests to a server, made again until it answers or patience ends."""
+"""HTTP requests to a server, with retries and backoff up to a deadline."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A worker over HTTP: claims jobs, runs a function on them, and says how they ended."""
+"""A worker over HTTP: claims jobs, runs a handler, and reports results."""
 
 import asyncio
 import logging

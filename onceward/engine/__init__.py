@@ -1,4 +1,4 @@
-"""Where records live. `create` makes the engine that a URL names; `open` opens it too."""
+"""Storage engines for records: `create` and `open` select one by its URL."""
 
 from urllib.parse import unquote, urlsplit
 

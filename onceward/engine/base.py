@@ -1,4 +1,4 @@
-"""The engine contract: where records live.
+"""The engine contract: ordered, versioned records with atomic commits.
 
 An engine is an ordered set of records, `(partition, sort key) -> value, version,
 expires_at_ms`, changed only by atomic commits. What every engine guarantees, and

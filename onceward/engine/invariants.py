@@ -1,4 +1,4 @@
-"""What must hold between records, by kind, for `onceward check` to find out.
+"""The interface for invariants between records, which `onceward check` verifies.
 
 A part that keeps an index beside its records (a due entry and its job, a line and its
 seat) says in a list of rules how to tell that they agree, and the command line hands all

@@ -1,4 +1,4 @@
-"""The memory engine: the reference, and the one for tests and throw-away data.
+"""The in-memory engine: the reference implementation, for tests and temporary data.
 
 Durable means here: as durable as the process. One `Memory` is one database; several
 engines may share it, as several nodes share a PostgreSQL.

@@ -1,4 +1,4 @@
-"""Records in memory, by partition, with an order that is worked out when someone asks.
+"""An in-memory table of records by partition, sorted on demand.
 
 Used by the memory engine as its whole store, and by the SQLite engine for what is not
 yet in its table; there a record with an empty value stands for a deletion.

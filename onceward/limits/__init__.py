@@ -1,5 +1,7 @@
-"""Every cap, part by part on a screen of its own, units last in the names; applications have their
-own. All of them are here: `limits.COMMIT_WRITES_MAX`."""
+"""All limits of the server, one module for each capability, with units last in their names.
+
+Use them as `limits.COMMIT_WRITES_MAX`; applications have limits of their own.
+"""
 
 from onceward.limits.engine import *
 from onceward.limits.locks import *

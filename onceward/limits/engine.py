@@ -1,4 +1,4 @@
-"""Where records are kept: files of SQLite, and PostgreSQL."""
+"""Limits of the SQLite and PostgreSQL engines."""
 
 # The SQLite engine's journal. A segment holds any commit, whatever its size.
 SEGMENT_BYTES_FIRST = 1 << 20

@@ -1,4 +1,4 @@
-"""Locks."""
+"""Limits of locks."""
 
 # Locks. A commit takes what sixteen names need, and one request for as many in their place.
 LOCK_NAMES_MAX = 16

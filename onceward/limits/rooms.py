@@ -1,4 +1,4 @@
-"""Rooms, and who is in them."""
+"""Limits of rooms, members and presences."""
 
 # Rooms: names, and what one may hold. A snapshot and a commit of operations fit in one commit.
 ROOM_ID_BYTES_MAX = 256

@@ -1,4 +1,4 @@
-"""Jobs, and what waits: for time, for a worker, or for another one; workers and nodes."""
+"""Limits of jobs, queues, workers and nodes."""
 
 # The schedule. The number of slots is chosen when a database is created, and never changes.
 SLOTS_DEFAULT = 64

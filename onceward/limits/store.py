@@ -1,4 +1,4 @@
-"""A commit, what is in it, and the transactions that make it; and the clock.
+"""Limits of commits, transactions and the clock.
 
 The commit and key limits are DynamoDB's, enforced on every engine, so that code that works on one
 engine works on all.

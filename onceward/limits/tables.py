@@ -1,4 +1,4 @@
-"""Tables, and games at them."""
+"""Limits of tables and games."""
 
 # Tables. Ids and users are parts of one sort key, three times as long when escaped.
 SEATS_ID_BYTES_MAX = 64

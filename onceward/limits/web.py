@@ -1,4 +1,4 @@
-"""What is served: HTTP and WebSocket; and how it is measured."""
+"""Limits of HTTP, WebSocket and metrics."""
 
 # HTTP. A message's body and what surrounds it, or the messages of a batch.
 REQUEST_BYTES_MAX = 1 << 20

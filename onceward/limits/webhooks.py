@@ -1,4 +1,4 @@
-"""Timers, and calls to endpoints."""
+"""Limits of timers and webhook calls."""
 
 # Timers. What is over is known for so long, and no longer than its webhook's job.
 TIMER_ID_BYTES_MAX = 256

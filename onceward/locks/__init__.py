@@ -1,4 +1,4 @@
-"""Locks: named leases with fencing tokens, a fair line, and several names in one commit.
+"""Locks: named leases with fencing tokens, fair queues, and several names in one commit.
 
 A request asks for one or several names. If all have room and nobody waits for any of them,
 it holds them at once; otherwise it stands in the lines of all its names, from one commit on,

@@ -1,4 +1,4 @@
-"""What is held on a node, and the context in which it is."""
+"""The locks held on a node, and the context manager that holds them."""
 
 import asyncio
 from types import TracebackType

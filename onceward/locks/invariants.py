@@ -1,4 +1,4 @@
-"""What must hold between the records of locks: for `onceward check`, and for tests."""
+"""Invariants of lock records, for `onceward check` and tests."""
 
 from collections.abc import Iterator
 from typing import TypeVar

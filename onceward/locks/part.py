@@ -1,4 +1,4 @@
-"""What can happen to locks. Every function takes a transaction."""
+"""State transitions of locks, as functions of a transaction."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""The records of locks: what they hold, where they stand, what they may contain."""
+"""Records of locks: structs, keys and validation."""
 
 from collections.abc import Mapping
 from functools import lru_cache

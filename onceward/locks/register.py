@@ -1,4 +1,4 @@
-"""What locks declare: their records, and due entries of leases."""
+"""Declaration of locks: kinds of records and due entries of leases."""
 
 from onceward import limits
 from onceward.locks import (

@@ -1,4 +1,4 @@
-"""Keeps a lock renewed while it is held, and says when it is lost."""
+"""Background renewal of a held lock, with notification when it is lost."""
 
 import asyncio
 from contextvars import copy_context

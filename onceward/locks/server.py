@@ -1,4 +1,4 @@
-"""Locks on a node: waits for them, keeps them renewed, and says when one is lost.
+"""Locks on a node: waits for grants, renews leases, and reports losses.
 
     async with locks.hold("printer", wait_s=10) as lock:
         ...

@@ -1,4 +1,4 @@
-"""The lines of locks: who joins, who leaves, and who is granted when there is room."""
+"""The queue of a lock: waiters join, leave, and are granted the lock."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

@@ -1,1 +1,1 @@
-"""Background care of a database: expiry, verification, re-encryption and clock checks."""
+"""Background maintenance of a database: expiry, verification, re-encryption and clock checks."""

@@ -1,4 +1,4 @@
-"""The timekeeper: notes the time, and ends the distrust of a clock that was confirmed."""
+"""The clock guard: records the time, and releases a held clock once it is confirmed."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Where the server keys of a node come from, and whether they are those of its database.
+"""Loading of server keys, and their comparison with the check values in the database.
 
 A key is given by the settings, or made and kept in a file of the user's own, outside the folder of
 the database and never in a backup. The database has a check value for each key in use: a node

@@ -1,4 +1,4 @@
-"""Re-encryption: after a server key was replaced, everything is encrypted with the new one.
+"""Re-encryption of stored secrets after a server key was replaced.
 
 Runs in the background where a node has several keys, or the database was used with others. When
 nothing is left, the database forgets the old keys, and the log says that they can be removed.

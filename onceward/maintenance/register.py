@@ -1,4 +1,4 @@
-"""What maintenance declares: records about server keys and about the health of nodes."""
+"""Declaration of maintenance: records about server keys and the health of nodes."""
 
 from onceward.maintenance.key_source import KeyRecord
 from onceward.parts import Kind, Part

@@ -1,4 +1,4 @@
-"""The sweeper: removes what has long expired. It is absent for every read already."""
+"""The sweeper: deletes expired records in the background."""
 
 import asyncio
 

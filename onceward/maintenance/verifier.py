@@ -1,4 +1,4 @@
-"""The verifier: looks for damage to stored data that reads might not notice."""
+"""The verifier: searches stored data for corruption in the background."""
 
 from onceward import limits
 from onceward.engine.base import Engine

@@ -1,1 +1,1 @@
-"""What operators see: counts, samples, senders, search and pages of lists."""
+"""Observability: counts, samples, senders, search and pages of lists."""

@@ -1,5 +1,4 @@
-"""The census: how many jobs of each queue are in which state; and how many timers and rooms there
-are, and which endpoints fail.
+"""Counts of jobs by queue and state, of timers and rooms, and failing endpoints.
 
 No commit counts anything, so that none has to wait for a counter. Instead all of them are
 looked through again and again, in small pieces and with pauses: the more there are, the older

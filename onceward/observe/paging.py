@@ -1,5 +1,7 @@
-"""Pages of a list of which a caller may see a part. Where the next page begins is told by the name
-of something in that part: the names of the others are not told, either."""
+"""Paging of lists that a caller may see only in part.
+
+A cursor is the name of an item that the caller may see, so it reveals no other names.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""The pulse of a node: what happened in each of the last seconds, for whoever watches it live."""
+"""Samples of a node's activity: events in each of the last seconds."""
 
 from collections import deque
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The roll: all jobs of a database, looked through from the newest on.
+"""Search through all jobs of a database, newest first.
 
 Jobs stand in slots, and in each slot in the order of their ids, which is that of time. So the
 newest of all are among the newest of each slot: those are read page by page and put in order.

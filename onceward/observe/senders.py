@@ -1,5 +1,7 @@
-"""Senders: who has sent how much to which queue, how much of it again, and how quickly each got
-its answer. Kept in memory, from the start of the process on."""
+"""Statistics of senders: messages, duplicates and response times by queue.
+
+They are kept in memory, from the start of the process on.
+"""
 
 from collections.abc import Awaitable, Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""Rooms: state that people share live, as maps and lists, with a log of every step.
+"""Rooms: shared live state as maps and lists, with a log of every step.
 
 A step is one or several operations, taken as one. Steps have sequence numbers, without gaps, in
 the order of their commits; the state is what the log says, from a snapshot on. Any transaction

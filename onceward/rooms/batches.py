@@ -1,4 +1,4 @@
-"""Steps of many rooms in one commit.
+"""Group commit for rooms: steps of many rooms in one transaction.
 
 A commit costs about as much with one step in it as with twenty, and where many small rooms are
 busy, each has a step or two to commit in a turn of the event loop. So rooms say that they have

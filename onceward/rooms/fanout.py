@@ -1,4 +1,4 @@
-"""What a room has to say in one turn of the event loop, and how each member gets it once.
+"""Fan-out: collects the changes of a room and sends them to each member once a turn.
 
 Most members get the same, so that it is joined once and shared. Whoever has caused some of it
 gets a buffer of its own, with something else in those places: the acknowledgement of its step, or

@@ -1,4 +1,4 @@
-"""What goes over a connection: one JSON text is one frame, `t` says which.
+"""Structs of the frames of the rooms protocol, selected by the field `t`.
 
 A connection begins with `hello`, and can be in several rooms. For each room the server sends,
 after `joined`, exactly one frame for every sequence number, in order: `change` for the steps of

@@ -1,4 +1,4 @@
-"""The hub: all connections of this node, and the rooms they are in.
+"""The hub: all WebSocket connections of a node and the rooms they have joined.
 
 What rooms have to say is collected during one turn of the event loop: then each connection is
 written to once. A room comes from the store when someone joins it, and leaves memory when nobody

@@ -1,4 +1,4 @@
-"""Invariants of the records of rooms: for `onceward check`, and for tests.
+"""Invariants of room records, for `onceward check` and tests.
 
 A record of the log stands under its last sequence number, so each one leads to the one before it:
 if all of them do, and the head leads to the last one, the log has no gap.

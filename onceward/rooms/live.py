@@ -1,4 +1,4 @@
-"""A room while someone is in it: its members, what they do, and what each of them is told.
+"""A live room: members, pending steps, and the frames sent to each member.
 
 Steps are taken in the order in which they come, and committed together: those that come while a
 commit is under way wait for the next. Nobody is told of a step before it is durable, neither its

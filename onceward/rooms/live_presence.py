@@ -1,4 +1,4 @@
-"""The presences of a live room: who has set what, what others are told of it, and when it ends.
+"""Presences of a live room: updates, notifications and expiry.
 
 Others are told at most so often; what comes in between waits, and only the last value of an entry
 is told then. A user whose last connection was lost keeps its entries for a short time, so that who

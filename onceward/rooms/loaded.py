@@ -1,4 +1,4 @@
-"""A room in memory beside its log in the store: loads it, commits steps, and follows others.
+"""A room in memory: loads it from the log, commits steps, and follows other commits.
 
 The room here is ahead of the store while a commit is under way, and nobody is told before that is
 durable. Whoever else appends to the log makes the commit conflict: then the steps are given back,

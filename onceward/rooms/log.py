@@ -1,4 +1,4 @@
-"""A room's log and its snapshots, as records.
+"""Log entries and snapshots of a room, as records.
 
 A record of the log holds the steps of one commit and stands under the last one's sequence
 number; a snapshot is several pieces under the sequence number it was made at.

@@ -1,4 +1,4 @@
-"""Who comes into a live room and who goes, as others are told of it.
+"""Members of a live room: joins, leaves and their notifications.
 
 Where many come at once, each of them would be told of all the others one by one. So those who are
 there are told at most so often, of all at once; and at once where little happens, or before

@@ -1,4 +1,4 @@
-"""What may be the name of a room, a map, a key, a client; and what may be a step."""
+"""Validation of names of rooms, maps, keys and clients, and of steps."""
 
 import re
 from collections.abc import Iterator, Sequence

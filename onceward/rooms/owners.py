@@ -1,4 +1,4 @@
-"""Which node serves a room: the one that holds the slot of its id, and where that one is.
+"""The owner of a room: the node that holds the slot of the room's ID.
 
 Where nodes share a database, each tells the others its address, in a record with a secret of its
 own, encrypted with the server key that all of them have: by that a node shows that it is one.

@@ -1,4 +1,4 @@
-"""What can happen to rooms, each in a transaction: so a step can be part of any commit.
+"""State transitions of rooms, as functions of a transaction.
 
 Everyone in the room receives the changes after the commit. Several changes in one transaction are
 several steps; `change` makes one of them.

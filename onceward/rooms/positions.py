@@ -1,4 +1,4 @@
-"""Positions of a list's items: texts that sort like the items, with room between any two.
+"""Fractional positions of list items: strings that sort like the items.
 
 A position is a path of whole numbers, so there is always one between two others: the next number
 at some depth, or one level deeper. Many insertions at one spot, in front, at the end, or always

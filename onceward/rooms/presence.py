@@ -1,4 +1,4 @@
-"""The presences of a room: of each name an entry for every user who has set one.
+"""The presence state of a room: one entry for each name and user.
 
 Pure: the time comes from the caller. An entry goes when its user removes it or has gone, or when
 its time is over without renewal. What others are told of it is coalesced: whoever sets an entry

@@ -1,4 +1,4 @@
-"""The records of rooms: where they stand, and what they hold.
+"""Records of rooms: structs and keys.
 
 The head is written with every step and checked by all who decide from the log; settings have a
 record of their own, since they rarely change, and the head counts how often they do. Log and

@@ -1,4 +1,4 @@
-"""What rooms declare: their records, and due entries of deleted rooms."""
+"""Declaration of rooms: kinds of records and due entries of deleted rooms."""
 
 from onceward.parts import Due, Kind, Part
 from onceward.rooms.invariants import RULES

@@ -1,4 +1,4 @@
-"""Rooms that another node serves: what a connection here asks of them goes there, and back.
+"""Relay to rooms on other nodes: forwards frames in both directions.
 
 For each connection and each of those nodes there is one connection between the nodes. This side
 has checked who it is and what it may do; the other side does the rest, as for any connection.

@@ -1,4 +1,4 @@
-"""A room: its state, its place in its own history, and which steps it has taken from whom.
+"""A room as a pure state machine: state, sequence number and accepted steps of each client.
 
 Pure: steps in, entries of the log out. A step has the number that its client gave it; the room
 knows the highest number it has taken from each client, so one that comes again changes nothing.

@@ -1,4 +1,4 @@
-"""Schemas: what the values of a map, a list or a presence may be. A small part of JSON Schema.
+"""Schemas of map, list and presence values: a subset of JSON Schema.
 
 `type` (one or a list of null, boolean, integer, number, string, array, object), `enum`, `const`,
 `minimum`, `maximum`, `minLength`, `maxLength`, `minItems`, `maxItems`, `items`, `properties`,

@@ -1,4 +1,4 @@
-"""One connection: who is at its far end, which rooms it is in, and what it asks for.
+"""One WebSocket connection: its caller, its rooms, and the frames it sends.
 
 What comes is taken in order. A frame that nobody can understand ends the connection, with a code
 that says why; one that is understood and refused ends nothing, and other rooms go on. While a

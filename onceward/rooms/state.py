@@ -1,4 +1,4 @@
-"""The state of a room: maps and lists, changed by operations. Pure, and the same everywhere.
+"""The state of a room: maps and lists, changed by pure operations.
 
 Whoever applies the same steps in the same order to the same state has the same state: servers,
 and clients which do it again. So nothing here depends on time, chance or who runs it. What a

@@ -1,4 +1,4 @@
-"""What a hub needs of a connection, and how a message becomes a WebSocket frame.
+"""The interface of a connection to the hub, and the framing of WebSocket messages.
 
 Frames from a server are not masked: the same bytes serve every reader. So what a hub sends is
 framed once, here, and a connection writes it as it is.

@@ -1,4 +1,4 @@
-"""The schedule: everything that waits, for time or for a worker.
+"""The schedule: jobs and other records that wait for a time or for a worker.
 
 A job waits in one of four places, and its record says in which. `due` holds what waits
 for time; `ready` what waits for a worker; a `line` what waits behind another job of the

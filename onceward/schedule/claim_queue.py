@@ -1,4 +1,4 @@
-"""A desk: where the workers of one queue stand in line for its ready jobs.
+"""The claim queue: workers of one queue that wait for its ready jobs.
 
 Who comes first is served first, several by one transaction, from several slots. The desk
 knows which slots may have ready jobs; it is wrong only by a look too many.

@@ -1,4 +1,4 @@
-"""Requests for ready jobs, and the transaction that claims them, the most urgent first.
+"""Claim requests, and the transaction that leases ready jobs by priority.
 
 Several requests are served by one transaction, from several slots.
 """

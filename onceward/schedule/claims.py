@@ -1,4 +1,4 @@
-"""Claims: hands ready jobs out to the workers that ask for them.
+"""Claims: leases ready jobs to the workers that request them.
 
 A worker that waits is served when a job arrives: by this node's own commit, by a hint, or
 at the latest at the next poll. Jobs come from this node's own slots first; it looks into

@@ -1,4 +1,4 @@
-"""Jobs whose records cannot be read: what can be recovered of them."""
+"""Recovery of jobs whose records cannot be read."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The dispatcher: acts on what is due, in the slots that this node owns.
+"""The dispatcher: processes due entries in the slots that this node owns.
 
 Of each slot the near future is kept in memory: entries of commits by this node's own store
 come in by its hook; those of other nodes by hints, or at the latest at the next look. A few

@@ -1,4 +1,4 @@
-"""What a slot has to do next: the near future of its due entries, kept in memory.
+"""The next due entries of a slot, cached in memory.
 
 A cache of the front of the partition: up to a bound it is complete as of the last scan,
 and this node's own commits keep it so. It is filled again by a scan from the front, every

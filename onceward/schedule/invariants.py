@@ -1,4 +1,4 @@
-"""What must hold between the records of the schedule: for `onceward check`, and for tests."""
+"""Invariants of schedule records, for `onceward check` and tests."""
 
 from collections.abc import Iterator
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""The free capacity of a worker of this node: how many jobs it takes now.
+"""The free capacity of a local worker: the number of jobs it can take now.
 
 The claim queue fills it with ready jobs. A new job that would be ready while capacity is free is
 leased to the worker by the commit that adds it: that saves a commit and a wait.

@@ -1,4 +1,4 @@
-"""Placement: which node looks after which slots.
+"""Placement: assignment of slots to nodes by heartbeats and rendezvous hashing.
 
 Every node has a record that it changes at each heartbeat. A node is gone when an
 observer has seen that record unchanged for the full lease on the observer's own clock:

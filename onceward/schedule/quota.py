@@ -1,4 +1,4 @@
-"""Quotas: how many jobs of a queue may be handed out now.
+"""Quotas: the number of jobs of a queue that may start now.
 
 Each job of a limited queue that is worked on holds a permit: a record with a number below
 the limit. To take one conflicts only with who takes the same; to give it back conflicts

@@ -1,4 +1,4 @@
-"""The shelf: what is ready in the slots of one queue, as far as this node knows.
+"""Ready jobs of one queue in the slots of this node, cached in memory.
 
 After a look into a slot the node's own commits tell what has changed since, so that it need
 not look again before something may have changed unseen. A shelf may have what is gone

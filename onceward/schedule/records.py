@@ -1,4 +1,4 @@
-"""The records of the schedule: what they hold, where they stand, what they may contain."""
+"""Records of the schedule: structs, keys and validation."""
 
 import re
 from functools import lru_cache

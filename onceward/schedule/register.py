@@ -1,4 +1,4 @@
-"""What the schedule declares: its records, and due entries of jobs."""
+"""Declaration of the schedule: kinds of records and due entries of jobs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The settings of queues: a record each, which all nodes follow.
+"""Queue settings: one record for each queue, shared by all nodes.
 
 A node keeps a copy of all of them and works by that copy: on the node that changes a
 setting it holds at once, on others after a moment. Nothing that must never go wrong

@@ -1,4 +1,4 @@
-"""The book of settings: this node's copy of how each queue is to be treated."""
+"""A node's cache of queue settings."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A slot of the schedule that this node owns: what is due there soon.
+"""A slot of the schedule that this node owns, with its next due entries.
 
 Kept in memory, and looked for again and again, since a commit can land behind any cursor.
 """

@@ -1,4 +1,4 @@
-"""Takeover: ends the attempts of a former process on a database that only one process can open.
+"""Takeover: ends the attempts of an earlier process on a single-process database.
 
 Whoever has opened such a database knows that the process before it is gone, and its handlers with
 it. Their leases need not run out. Leases of workers elsewhere, over HTTP or by `app.claim`, stay.

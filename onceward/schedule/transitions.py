@@ -1,4 +1,4 @@
-"""What can happen to a job. Every function takes a transaction."""
+"""State transitions of jobs, as functions of a transaction."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal

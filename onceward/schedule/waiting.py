@@ -1,4 +1,4 @@
-"""Lines: what waits behind another job of its order key, or before the gate of a limit key.
+"""Jobs that wait for an order key or a limit key.
 
 An order key has one job past its line at a time, from the moment it is sent to its end,
 whether it waits for its time, for a worker or for its next attempt. A limit key has a

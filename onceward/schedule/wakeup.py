@@ -1,4 +1,4 @@
-"""A bell: whoever has news rings it, and one waits for that, but not longer than until a time."""
+"""A wake-up event with a deadline, set by any task and awaited by one."""
 
 import asyncio
 

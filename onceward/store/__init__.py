@@ -1,4 +1,4 @@
-"""Transactions on an engine: reads that are validated, shared commits, and user records."""
+"""Transactions on an engine: validated reads, shared commits and user records."""
 
 from onceward.store.store import Store
 from onceward.store.transaction import Transaction

@@ -1,4 +1,4 @@
-"""Copies of hot records in memory. Every commit checks them, so a stale one costs one more run."""
+"""A cache of hot records; every commit validates the versions it read."""
 
 from onceward import limits
 from onceward.engine.base import Record

@@ -1,4 +1,4 @@
-"""The format version of a database: which layout of records its nodes read and write.
+"""The format version of a database: the layout of records that its nodes read and write.
 
 It is engine-neutral. An engine may have a version of its own for how it stores records.
 """

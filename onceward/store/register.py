@@ -1,4 +1,4 @@
-"""What the store declares: records of the database as a whole, and those of applications."""
+"""Declaration of the store: records of the database as a whole and of applications."""
 
 from typing import Any, Literal
 

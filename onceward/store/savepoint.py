@@ -1,4 +1,4 @@
-"""All of it or nothing, also within a transaction that goes on."""
+"""Savepoints: all-or-nothing sections within a transaction."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps

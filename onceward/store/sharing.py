@@ -1,4 +1,4 @@
-"""Together: transactions that come at the same time share a commit.
+"""Shared commits: concurrent transactions are committed together.
 
 A lone one has a commit of its own. While one is under way, those that come in the same turn
 of the event loop share a transaction, one after the other, each with an outcome of its own:

@@ -1,4 +1,4 @@
-"""Transactions: read, decide, write, commit; run again on conflict.
+"""The store: runs transactions, commits them, and retries on conflict.
 
 `await store.run(fn)` runs `async def fn(tx)` and commits what it wrote if nothing it
 read has changed; on conflict it runs `fn` again. So `fn` may run several times and must

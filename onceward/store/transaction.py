@@ -1,4 +1,4 @@
-"""One transaction: what it has read, what it will write, and its view of both."""
+"""One transaction: its read set, its write set, and reads that see both."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar, overload

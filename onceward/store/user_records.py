@@ -1,4 +1,4 @@
-"""User records: the part of the key space that applications own.
+"""User records: the key space of applications.
 
 An application reads and writes records through a `UserTransaction`, which is public as
 `onceward.Transaction`. It adds the partition prefix `keys.USER` to every key and removes it

@@ -1,4 +1,4 @@
-"""Tables with named seats and a line: who plays, who waits, and who is next.
+"""Tables: named seats, waitlists and turns of players.
 
 One head for each table says who sits where and what is on; it is written by all who change
 anything there, so two who want the last seat exclude each other, whatever process they are in.

@@ -1,4 +1,4 @@
-"""The live view of a table is a room, which only the commits of the table write."""
+"""The live view of a table: a read-only room, updated by the table's commits."""
 
 from onceward.api import room_changes as op
 from onceward.errors import NoSuchRoom

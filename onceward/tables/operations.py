@@ -1,4 +1,4 @@
-"""The operations of tables: one function for each, called over HTTP and over WebSocket.
+"""The operations of tables: one function each, for HTTP and WebSocket.
 
 A function gets the tables, the caller, the parameters of the path, and the body or the query as
 its operation declares them. Callers check the scope of the operation first, by `insist_on`.

@@ -1,4 +1,4 @@
-"""What can happen to tables, each in a transaction: so it can be part of any commit."""
+"""Actions of players at tables, as functions of a transaction."""
 
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b

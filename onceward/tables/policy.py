@@ -1,4 +1,4 @@
-"""The policy of a table: all its rules as one value, which is checked before anyone sits down."""
+"""The policy of a table: all its rules as one validated value."""
 
 from typing import Any, get_args
 

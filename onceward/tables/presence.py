@@ -1,4 +1,4 @@
-"""Who is connected to the live view of a table: so a lost connection is noticed at its seat.
+"""Presence of players at a table, derived from connections to its live view.
 
 The node that serves the room knows all its connections, whichever node they came to. When the last
 one of a user is lost the seat is kept for the time of grace; when one is there again, for good.

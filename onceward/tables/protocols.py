@@ -1,4 +1,4 @@
-"""The interfaces that a table calls: its referee, and the board that shows it."""
+"""Interfaces that a table calls: its referee and its live view."""
 
 from typing import Any, Protocol
 

@@ -1,4 +1,4 @@
-"""Ratings by Elo's formula, in whole numbers: what a game takes from one it gives to another."""
+"""Elo ratings in whole numbers."""
 
 import math
 from collections.abc import Collection, Mapping

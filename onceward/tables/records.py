@@ -1,4 +1,4 @@
-"""The records of tables: where they stand, and what they hold.
+"""Records of tables: structs and keys.
 
 The head of a table is written by all who change seats or line, and checked by all who decide from
 them. Whoever is at a table has a record there, so nobody is there twice. Those who wait stand in

@@ -1,4 +1,4 @@
-"""Lets games be played at tables: their rules judge, and the table says who plays and who waits.
+"""The referee: connects matches with tables and applies the rules of games.
 
 What everyone may see of a game is in the table's room, in the map `game`: `now` is the game that
 is on, and `last` the one before, as it ended. Secrets are never there. The clock is the table's.

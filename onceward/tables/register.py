@@ -1,4 +1,4 @@
-"""What tables declare: their records, and due entries of turns and waits."""
+"""Declaration of tables: kinds of records and due entries of turns and waits."""
 
 from typing import Any
 

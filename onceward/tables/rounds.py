@@ -1,4 +1,4 @@
-"""Games at tables: how they begin and end, what follows from that, and what time does to tables."""
+"""Games at tables: start, end and consequences for seats and ratings."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The rules of a table, as functions on values: who is next, who gets up, what time brings."""
+"""The rules of a table as pure functions: next player, departures and timeouts."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Tables and games, as an application has them: one hall with all that belongs together."""
+"""Tables and games of an application, created together."""
 
 from collections.abc import Mapping
 

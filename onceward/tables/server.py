@@ -1,4 +1,4 @@
-"""Tables of an application: each call is one transaction, in the turn of its table."""
+"""Tables of an application: each call is one transaction, serialized by table."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar

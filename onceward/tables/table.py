@@ -1,4 +1,4 @@
-"""A table in a transaction: read, changed, written, and shown to those who watch."""
+"""A table in a transaction: reads, changes, writes, and updates of its live view."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Callers of one table take turns, and those who wait for theirs share a commit.
+"""Serialization of calls to one table; waiting calls share a commit.
 
 All of them write the table's head. One after the other, each would wait for the commit before it;
 where that is a journey, and other processes do the same, few get through in a second. So whoever's

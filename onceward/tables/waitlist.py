@@ -1,4 +1,4 @@
-"""Lanes: who stands where, found without a list.
+"""Waitlist positions, found without reading the whole list.
 
 Everyone in a lane has a number, and the numbers go up. Whose turn it is follows from the numbers;
 a position is one's number less the numbers before it that have gone. Those are counted: a block

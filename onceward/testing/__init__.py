@@ -1,4 +1,4 @@
-"""What proves Onceward, and what is built on it: public, and used by nothing above.
+"""Public test tools: engine certification, fault injection, virtual time and the simulator.
 
 - `run_virtual`, `VirtualLoop`, `VirtualClock`: time that jumps when everyone waits.
 - `FaultEngine`: an engine that goes wrong by plan.

@@ -1,4 +1,4 @@
-"""Virtual time: an event loop whose clock jumps when everyone waits.
+"""Virtual time: an event loop whose clock advances when all tasks wait.
 
 `run_virtual(main())` is `asyncio.run` on such a loop: an hour's sleep takes no time, and the
 same program takes the same steps in the same order every time. `VirtualClock` is the

@@ -1,4 +1,4 @@
-"""A disk that is watched, and fails on command.
+"""A disk with fault injection that records every system call.
 
 The SQLite engine reaches its files in two ways: the journal through `Disk`, the table
 through SQLite's VFS. `Watched` gives it both, and shows every system call that changes

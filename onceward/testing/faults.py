@@ -1,4 +1,4 @@
-"""An engine that goes wrong on purpose, within what the contract allows.
+"""An engine with fault injection, within the limits of the contract.
 
 `FaultEngine(inner, plan)` stands between a store and an engine, like a network to a
 database: calls take time, answers get lost, a commit given up on arrives later. What goes

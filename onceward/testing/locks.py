@@ -1,4 +1,4 @@
-"""Locks put to the test: uses of locks that note what happens, and a judge of such notes.
+"""Test tools for locks: uses that record events, and a checker of the record.
 
 `LockUser.use` holds locks for a while and writes under their guard, on any node, and notes
 each step with its time. `judge_locks` takes the notes of all clients, whatever became of

@@ -1,4 +1,4 @@
-"""What goes wrong, and when: the plans that a `FaultEngine` follows."""
+"""Fault plans: the faults of a `FaultEngine` and their times."""
 
 import random
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests, started in a folder of its own, and stopped rudely.
+"""A PostgreSQL server for tests, in its own folder, with abrupt stops.
 
     with PostgresServer() as server:
         engine = PostgresEngine(server.url)

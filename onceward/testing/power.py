@@ -1,4 +1,4 @@
-"""Power cuts, played from a record of what reached the disk.
+"""Power cuts, simulated from a record of writes that reached the disk.
 
 `PowerLog` observes a disk (`onceward.testing.disk`) and writes down every system call that
 changed something, with marks of one's own in between, such as "commit 7 was answered".

@@ -1,4 +1,4 @@
-"""A proxy before a PostgreSQL server that cuts connections at chosen moments.
+"""A proxy for PostgreSQL that cuts connections at chosen moments.
 
     async with Proxy(server.port, marker=b"onceward_commit", plan=plan) as proxy:
         engine = PostgresEngine(f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres")

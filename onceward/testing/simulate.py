@@ -1,4 +1,4 @@
-"""`python -m onceward.testing.simulate --seeds 50000 --jobs 2`
+"""Entry point of the simulator: `python -m onceward.testing.simulate --seeds 50000 --jobs 2`.
 
 Only the command; `onceward.testing.simulate` is the function, in `onceward.testing.simulation`.
 """

@@ -1,4 +1,4 @@
-"""The HTTP server, and what applications need for routes and pages of their own."""
+"""The HTTP and WebSocket server."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The application that a setting or a command line names."""
+"""Loading of the application that a setting or the command line names."""
 
 from importlib import import_module
 from typing import Any

@@ -1,5 +1,4 @@
-"""Serves a server's requests to another ASGI server: for one that is mounted in an application of
-FastAPI or Starlette.
+"""ASGI adapter: serves requests when the server is mounted in FastAPI or Starlette.
 
 `onceward serve` has protocols of its own (`protocol`, `websocket`). Both ways lead to the same
 methods of `Server`: `answer` gets a request with all of its body, `admit` and `hear` a connection.

@@ -1,6 +1,7 @@
-"""The wire of a connection that another ASGI server keeps: for a server that is mounted in an
-application of FastAPI or Starlette. What is sent is framed again for each reader, so it is slower
-than a connection of our own; the limits are the same, but for fragments, which are not seen here.
+"""WebSocket connections of a server that is mounted in an ASGI application.
+
+Frames are encoded for each reader, so this is slower than our own protocol. The limits are the
+same, except for fragments, which are not visible here.
 """
 
 import asyncio

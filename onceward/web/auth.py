@@ -1,4 +1,4 @@
-"""Who calls, and what they may do.
+"""Authentication and authorization: the caller of a request and its scopes.
 
 Servers have API keys, of which only digests are kept; people have JSON Web Tokens. Both name
 their caller, whose dedupe keys and jobs are its own. An API key has scopes, an action and a pattern

@@ -1,4 +1,4 @@
-"""The bodies of requests: JSON, taken strictly."""
+"""Request bodies: strict JSON within size limits."""
 
 from onceward.strict_json import parse
 

@@ -1,4 +1,4 @@
-"""Values that are computed at most once per interval, however many requests ask for them."""
+"""Cached values that are computed at most once per interval."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

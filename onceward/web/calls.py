@@ -1,4 +1,4 @@
-"""Calls: binds operations to the functions that answer them.
+"""Binding of operations to their HTTP functions: checks scopes, reads requests, writes responses.
 
 A function gets the call, the parameters of the path, and the body and the query as the structs
 that its operation declares. It returns a struct, or a whole response.

@@ -1,4 +1,4 @@
-"""Limits that all connections of a server share.
+"""Connection limits shared by all connections of a server.
 
 A connection is anonymous until it has shown valid credentials. Anonymous connections have small
 limits of their own, so that their number, their bytes and their requests cannot crowd out callers

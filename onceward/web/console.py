@@ -1,5 +1,7 @@
-"""The console: pages to watch and look after a server, as static files. Their scripts call the
-API, as any other caller does; who they are is a matter of sessions."""
+"""The console: static pages to monitor and operate a server.
+
+Their scripts call the public API with the session of the browser.
+"""
 
 from importlib.resources import files
 

@@ -1,4 +1,4 @@
-"""Cursors: where the next page of a list begins, as text that only this server can read.
+"""Cursors: the position of the next page, encrypted by the server.
 
 A position is the name of a record, which may belong to another caller. So it is encrypted with the
 server key, for one list and one caller.

@@ -1,4 +1,4 @@
-"""Requests about what only the node that serves a room knows: they are passed on to it."""
+"""Forwarding of requests to the node that owns a room."""
 
 import asyncio
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What callers may do: literal grants of tokens, patterns of the server's configuration.
+"""Grants: literal scopes of tokens, and patterns in the server's configuration.
 
 Names in a token are data and match themselves only. Patterns (`send:orders.*`, as in `fnmatch`)
 come from configuration: the scopes of API keys, the ceiling of an issuer, and the grants that an

@@ -1,4 +1,4 @@
-"""Whether a request to speak WebSocket is taken, and who makes it.
+"""The WebSocket handshake: validation, limits and authentication.
 
 Credentials come in the header Authorization, or, from browsers, which cannot set that, as a
 subprotocol beside ours, or in the first frame; never in the address, which ends up in logs. Pages

@@ -1,5 +1,4 @@
-"""Requests and responses, whichever way they come: from a socket (`protocol`), or from another ASGI
-server (`asgi`)."""
+"""Requests and responses, independent of their source: a socket (`protocol`) or ASGI (`asgi`)."""
 
 import asyncio
 import ipaddress

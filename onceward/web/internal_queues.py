@@ -1,4 +1,4 @@
-"""Which queues a remote caller can enter: those that a scope covers and that are not internal."""
+"""Access to queues for remote callers: covered by a scope and not internal."""
 
 from typing import TYPE_CHECKING, Literal
 

@@ -1,5 +1,7 @@
-"""The keyring: API keys that were made while the server runs. The database has their digests;
-each node has them in memory, and reads them again every few seconds."""
+"""The keyring: API keys created while the server runs.
+
+The database holds their digests. Each node caches them and reads them again every few seconds.
+"""
 
 from collections.abc import Callable, Collection
 

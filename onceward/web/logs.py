@@ -1,4 +1,4 @@
-"""Logs: as text for people, or as JSON, one object on a line, for programs."""
+"""Logging as text or as one JSON object per line."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them."""
+"""Metrics in the Prometheus text format."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""What an application has mounted: ASGI applications of its own, each below a prefix.
+"""ASGI applications mounted below a prefix.
 
 They are called with all of a request at once, and answer in one piece: nothing is streamed.
 """

@@ -1,4 +1,4 @@
-"""Connections to other nodes, for rooms that they serve."""
+"""WebSocket connections to other nodes, for the rooms that they own."""
 
 import asyncio
 import logging

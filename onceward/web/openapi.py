@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of routes and the structs they take and give."""
+"""The OpenAPI document, generated from routes and structs."""
 
 from collections import defaultdict
 from typing import Any

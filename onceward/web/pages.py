@@ -1,4 +1,4 @@
-"""Pages: files of a folder that browsers get as they are, and that load nothing from elsewhere."""
+"""Static pages from a folder, with a strict content security policy."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a connection: uvicorn listens and stops, this reads and writes.
+"""The HTTP/1.1 protocol on a socket; uvicorn listens and shuts down.
 
 uvicorn's own protocol is made for all ASGI applications, and takes as long as half a durable
 accept. This one is made for ours, which answers at once and whole: it calls it when all of a

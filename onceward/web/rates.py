@@ -1,4 +1,4 @@
-"""How often callers may ask over HTTP: so many requests a second in the long run, and some at once.
+"""Rate limits of HTTP requests by caller: a sustained rate and a burst.
 
 Each caller has a store of requests that fills up evenly. It is kept as one number, the time at
 which it will be full again.

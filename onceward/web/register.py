@@ -1,4 +1,4 @@
-"""What the server declares: API keys and sessions."""
+"""Declaration of the server: API keys and sessions."""
 
 from onceward.parts import Kind, Part
 from onceward.web.records import StoredKey, StoredSession

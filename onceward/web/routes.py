@@ -1,4 +1,4 @@
-"""The table of routes: which function answers which method and path, and what it takes.
+"""The routing table: method and path to function.
 
 A path is split before it is decoded, so that a name may have a slash in it (as %2F). The same
 table makes the OpenAPI document.

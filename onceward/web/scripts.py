@@ -1,4 +1,4 @@
-"""Serves the browser client: `/client.js` and the modules that go with it.
+"""The browser client: serves `/client.js` and its modules.
 
 `make bundle` builds the files in `js`, beside this module, from `clients/js`. They are committed,
 and a test rebuilds and compares them.

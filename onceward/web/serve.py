@@ -1,4 +1,4 @@
-"""Runs a server on a port until it is told to stop."""
+"""Running of a server on a port until it is stopped."""
 
 import asyncio
 import gc

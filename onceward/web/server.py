@@ -1,4 +1,4 @@
-"""The server: an ASGI application around an `App`. Run it by `onceward serve`, or mount it."""
+"""The server: an ASGI application around an `App`, standalone or mounted."""
 
 import asyncio
 import logging

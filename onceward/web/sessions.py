@@ -1,4 +1,4 @@
-"""Sessions: how a browser shows who uses it, without keeping a key.
+"""Browser sessions: signed cookies in place of API keys.
 
 Who signs in at the console, by a link that counts once or by a key, gets a cookie: the caller's
 name and what its token claims, signed with the server key, so that all nodes take it

@@ -1,5 +1,7 @@
-"""The server's settings: from a file, the environment and the command line, in that order, so
-that the last one counts."""
+"""Settings of the server, from a file, the environment and the command line.
+
+The command line has precedence over the environment, and the environment over the file.
+"""
 
 import os
 import stat

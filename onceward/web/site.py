@@ -1,4 +1,4 @@
-"""A site: routes of an application's own, as an ASGI application to be mounted.
+"""A site: routes of an application, mounted as an ASGI application.
 
     site = Site([Route("GET", "/stock/{item}", stock, "What is left of an item")])
     app.mount("/shop", site)

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans around requests, where that is installed and wanted."""
+"""OpenTelemetry spans of requests, if installed and enabled."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Text messages in what a client sends, where they come whole: as most do.
+"""Fast parsing of unfragmented WebSocket text messages.
 
 `websockets` reads every kind of frame, with all that can be wrong about it, and takes as long for
 each as a small room does to take a step. A text in one masked frame that has come whole is read

@@ -1,4 +1,4 @@
-"""WebSocket on a connection: uvicorn and our HTTP protocol hand it over after the request.
+"""The WebSocket protocol on a socket, after the HTTP upgrade.
 
 `websockets` makes the handshake, parses what comes and closes, without any I/O of its own; but
 texts that come whole are read without it. What goes out was framed once for all its readers, and

@@ -1,1 +1,1 @@
-"""Outgoing calls: timers, endpoints, delivery with retries, signatures and host limits."""
+"""Outgoing webhook calls: timers, endpoints, delivery with retries, signatures and host limits."""

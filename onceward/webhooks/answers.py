@@ -1,4 +1,4 @@
-"""What came of a call, and what it means: whether to call again, and not before when.
+"""Classification of responses: success, retry after a delay, or permanent failure.
 
 As receivers of webhooks expect it: 2xx is delivered, 410 says never again, and all else may be
 better the next time. A redirect is not followed, since it could lead anywhere, so it is a failure

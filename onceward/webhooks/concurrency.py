@@ -1,4 +1,4 @@
-"""How many requests one receiver gets at once: rules on numbers, without a clock.
+"""Adaptive concurrency limit of one receiver, as pure functions.
 
 The limit starts low and grows by one with each answer, so it doubles in the time of a request.
 Errors, and answers that take much longer than the fastest ones, end that growth. They lower the

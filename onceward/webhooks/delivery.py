@@ -1,4 +1,4 @@
-"""Delivery: makes the outward calls that timers ask for, each until it is answered.
+"""Delivery: makes the webhook calls of timers, with retries.
 
 A call is a job of the queue of webhooks, and `webhook-id` is its id: the same in all attempts,
 so that a receiver can tell repeats. An endpoint that is slow or dead takes few hands, and

@@ -1,4 +1,4 @@
-"""Endpoints: where outward calls go, and the secrets they are signed with.
+"""Endpoints: destinations of webhook calls and their signing secrets.
 
 Secrets and header values are stored encrypted with the server key, each for its own place. An
 endpoint whose secrets cannot be read, since that key is not here, is suspended: calls wait.

@@ -1,4 +1,4 @@
-"""Lines: who waits for a host that has enough requests under way.
+"""Queues of calls that wait for a host at its concurrency limit.
 
 Who will not have to wait for long waits here, in the order they came, and goes on when one before
 is over. The others would keep their hands from calling other hosts: these are told when their

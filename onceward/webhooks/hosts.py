@@ -1,4 +1,4 @@
-"""Who may be called now, so that a host that is slow or dead delays nobody else.
+"""Host limits: a slow or unavailable host does not delay calls to others.
 
 A host that nothing is known of gets few requests at once, and more while it answers well
 (`concurrency`). One that does not answer gets one at a time, with pauses between them that double,

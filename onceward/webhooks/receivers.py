@@ -1,4 +1,4 @@
-"""Receivers: which callers wait for a host that does not answer, and until when.
+"""Receivers that do not respond: callers affected, and the time of the next call.
 
 In memory only, for one node. An entry ends when the host answers, or when no call to it is
 expected any more.

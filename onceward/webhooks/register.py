@@ -1,4 +1,4 @@
-"""What webhooks declare: endpoints and suspended callers."""
+"""Declaration of webhooks: endpoints and suspended callers."""
 
 from onceward.parts import Kind, Part
 from onceward.webhooks.endpoints import Endpoint

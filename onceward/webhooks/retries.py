@@ -1,4 +1,4 @@
-"""Retry policies: how often a call is attempted, with which pauses, and how long one may take.
+"""Retry policies: attempts, pauses and timeout of a webhook call.
 
 A timer, its endpoint and the server each may have one. What a timer leaves open its endpoint
 decides, and what that leaves open the server.

@@ -1,4 +1,4 @@
-"""Signatures of webhooks, as https://www.standardwebhooks.com specifies them.
+"""Webhook signatures, after the Standard Webhooks specification (https://www.standardwebhooks.com).
 
 What is signed is the id, the time and the body. Whoever gets it can tell that it comes from one
 who knows the secret, that nobody has changed it, and that it is new. While an endpoint's secret

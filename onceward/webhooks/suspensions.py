@@ -1,4 +1,4 @@
-"""Suspensions: callers whose timers do not fire and whose webhook calls wait.
+"""Suspended callers: their timers and webhook calls are paused.
 
 A caller is suspended when its last API key is removed. A key that is made for it later resumes it;
 an operator can give its timers and endpoints to another caller instead.

@@ -1,4 +1,4 @@
-"""An attempt: a handler at work on one job, or on a batch of them, until each has ended.
+"""An attempt: runs the handler of one job or a batch, and commits the results.
 
 The handler runs again, within the same attempt, on the jobs for which what it read has
 changed, and on those of a batch that another one has spoiled. Only while it runs can it be

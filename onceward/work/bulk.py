@@ -1,4 +1,4 @@
-"""The queue as its operators see it: settings, dead letters, and what happens to many jobs.
+"""Queue settings, dead letters and bulk changes, as functions of a transaction.
 
 What happens to one job is in the schedule. Here each function does as much as one commit
 holds, and says where to go on.

@@ -1,4 +1,4 @@
-"""What an application is made from and declares before it starts, checked."""
+"""Declarations of an application before its start, validated."""
 
 import re
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Depths: how many jobs of a bounded queue have not ended, so that a full one refuses more.
+"""Queue depths: the number of unfinished jobs of a bounded queue.
 
 Counted in memory, so that no record is written by every sender. The count is exact where one
 process has the database. Where several nodes share it, each counts its own changes at once and

@@ -1,4 +1,4 @@
-"""What the commit of a job has made, told in the job's record: for who asks what became of it."""
+"""Effects of a job's commit, recorded in the job for later queries."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Fairness between senders: the turns of their jobs in queues with the setting `fair`.
+"""Fairness between senders in queues with the setting `fair`.
 
 This is start-time fair queueing. A ready job stands at its sender's turn instead of at the time
 when it became ready. The turns of one sender are `FAIR_TURN_MS` apart. A sender without a backlog

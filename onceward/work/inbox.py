@@ -1,4 +1,4 @@
-"""The inbox: a message is taken in once, however often it is sent.
+"""The inbox: deduplicates messages by idempotency key.
 
 `accept` writes the record of its dedupe key, the job and its entry on the schedule in one
 commit. Whoever sends the same key again gets the first one's receipt, with its state and

@@ -1,4 +1,4 @@
-"""Intake: takes messages in, many in one commit where many come at the same time."""
+"""Intake: accepts messages, many in one commit under load."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

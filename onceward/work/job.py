@@ -1,4 +1,4 @@
-"""A job as its handler sees it."""
+"""The `Job` object that a handler receives."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""The lease of a job at hand: renewed until its end, or lost."""
+"""The lease of a running job, renewed in the background."""
 
 import asyncio
 import logging

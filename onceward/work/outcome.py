@@ -1,4 +1,4 @@
-"""The outcome of a handler's run: for which of its jobs it has failed, and why."""
+"""The outcome of a handler's run: failed jobs and their reasons."""
 
 from typing import Any
 

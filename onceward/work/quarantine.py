@@ -1,4 +1,4 @@
-"""Quarantine: a job that may bring its process down has that to itself.
+"""Quarantine: runs jobs that may crash the process one at a time.
 
 A job whose worker crashed has failed an attempt, whether or not it was to blame. If its last
 attempt were made beside others, poison that kills its process would take all into death that

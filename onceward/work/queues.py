@@ -1,4 +1,4 @@
-"""What operators do with queues and with many jobs at once."""
+"""Operators' actions on queues and on many jobs."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""What work on jobs declares: idempotency keys and recorded steps."""
+"""Declaration of work: idempotency keys and recorded steps."""
 
 from onceward.parts import Kind, Part
 from onceward.schedule import Accepted

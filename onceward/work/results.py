@@ -1,4 +1,4 @@
-"""Results: lets callers wait until a job has ended."""
+"""Results: lets callers await the end of a job."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Steps: what a job has done already, so that its next attempt goes on from there.
+"""Steps: recorded results of a job's external calls, reused by later attempts.
 
 All steps of a job stand in one record, which goes when the job ends. A step is recorded
 in a commit that checks the attempt's token: a worker whose lease is over records nothing.

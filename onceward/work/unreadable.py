@@ -1,4 +1,4 @@
-"""Jobs whose records cannot be read: they are moved to the dead letters, and reported."""
+"""Jobs with unreadable records: moved to the dead-letter queue and reported."""
 
 import logging
 

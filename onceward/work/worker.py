@@ -1,4 +1,4 @@
-"""A worker: takes the jobs of one queue and runs their handler on them.
+"""A worker: takes jobs of one queue and runs their handler.
 
 While a handler runs its lease is renewed. A lease that is lost, because it could not be
 renewed in time or somebody cancelled the job, ends the handler; and whatever it would

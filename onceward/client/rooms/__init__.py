@@ -1,1 +1,1 @@
-"""Rooms as a client has them: copies that change at once, and the connection that keeps them."""
+"""The Python client for rooms: local replicas with optimistic updates, over WebSocket."""

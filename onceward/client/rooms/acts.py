@@ -1,4 +1,4 @@
-"""What a connection has asked for at tables, and waits for the answers to."""
+"""Pending table operations of a WebSocket connection, matched with their responses."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The calls of the API that are about rooms: for those who are in none. `Live` joins them."""
+"""Client methods for rooms over HTTP, without joining the room."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The connection to a server's rooms: made again when it is lost, for as long as that may help.
+"""The WebSocket connection to the rooms of a server, with automatic reconnection.
 
     async with client.live() as live:
         room = await live.join("board", create=True)

@@ -1,4 +1,4 @@
-"""Maps, lists and presences of a room, as objects: they change at once, and tell subscribers.
+"""Maps, lists and presences of a room as objects with subscriptions and optimistic updates.
 
 What they return is a copy: to change it changes no room. Each change returns a `Saved`, which can
 be awaited: it has come when the change is durable, and raises if the room refused it.

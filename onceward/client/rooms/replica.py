@@ -1,4 +1,4 @@
-"""One client's copy of a room: frames in, frames out, and what a person sees at once.
+"""A local replica of a room: applies frames from the server and pending local changes.
 
 Pure: it knows no connection, no time and no chance. The state is what the server has told up to
 the position, with one's own steps that have no answer yet on top. When a change of others comes,

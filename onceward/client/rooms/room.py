@@ -1,4 +1,4 @@
-"""A room as a program has it: its maps, lists, presences and members, and what others say."""
+"""The `Room` class of the client: maps, lists, presences, members and broadcasts."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence

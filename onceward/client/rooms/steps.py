@@ -1,4 +1,4 @@
-"""One's own steps: what they did here, and what became of them."""
+"""Local steps that await confirmation, with their results."""
 
 from collections.abc import Callable, Sequence
 

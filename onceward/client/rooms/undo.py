@@ -1,4 +1,4 @@
-"""Undo and redo of one's own steps.
+"""Undo and redo of a client's own steps.
 
 To undo a step is a step of its own, with what was there before. It restores a value only where
 one's own change is still the latest: what others have changed since stays as it is, and is told.

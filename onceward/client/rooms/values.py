@@ -1,4 +1,4 @@
-"""What may be a value in a room, or goes to a server as one."""
+"""Validation of values before they are sent to a room."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the server answers about rooms, as the client shows it."""
+"""Responses about rooms as values of the client."""
 
 from typing import Any
 

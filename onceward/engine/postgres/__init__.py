@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: one table, shared by as many nodes as there are.
+"""The PostgreSQL engine: one table, shared by any number of nodes.
 
 A node collects the commits that come while others are under way, and has the server judge
 and apply them all in one call, each on its own: one round trip and one sync for many. Gets

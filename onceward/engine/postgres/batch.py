@@ -1,4 +1,4 @@
-"""Many commits as the arguments of one call, and its answer as their verdicts: pure functions.
+"""Encoding of many commits as arguments of one SQL call, and decoding of its results.
 
 `sql/0002_commit_batch.sql` says what the server does with them, and `sql/0003_commit_lane.sql`
 how a lost answer is found again.

@@ -1,4 +1,4 @@
-"""What waits to be committed: sent in batches, and answered one by one.
+"""The queue of commits: sends them in batches and resolves each one.
 
 An answer that was lost is never guessed at: the server is asked what became of the batch, and
 keeps it from being applied later. If it was not applied, it is sent again. Only while the

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: the contract, on top of commits, reads and hints."""
+"""The PostgreSQL engine: implements the contract with commits, reads and hints."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Hints from node to node: which partitions have changed, by LISTEN and NOTIFY.
+"""Change hints between nodes by LISTEN and NOTIFY: partitions that have changed.
 
 A hint is sent after the commit, and on a connection of its own, since PostgreSQL lets
 transactions that notify commit only one after the other. What happens within a few

@@ -1,4 +1,4 @@
-"""Incarnations: a failover, a restore or a clone is noticed before a connection is used.
+"""Incarnations: detects a failover, restore or clone before a connection is used.
 
 A standby that replicates asynchronously may lack commits that were acknowledged. So a node keeps
 the last number that was acknowledged on each of its lanes, and every new connection compares

@@ -1,4 +1,4 @@
-"""Work in batches: who comes while all lanes are busy shares the next batch."""
+"""Batching across lanes: requests that arrive while all lanes are busy share the next batch."""
 
 import asyncio
 from collections import deque

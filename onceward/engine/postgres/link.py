@@ -1,4 +1,4 @@
-"""Connections: made as needed, given out one at a time, replaced when lost.
+"""The connection pool: opens connections on demand and replaces lost ones.
 
 The one place that knows the driver. Its errors are told apart by what they mean for a
 statement: `Rejected` (the server said no; nothing was changed) and `Lost` (no one knows).

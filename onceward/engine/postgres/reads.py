@@ -1,4 +1,4 @@
-"""Reads: gets in batches, scans one by one; and the sweep and the server's clock."""
+"""Reads in batches, scans, removal of expired records, and the server's clock."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""Tables and functions: numbered migrations, each applied once, by one node at a time.
+"""Tables and functions of the database, as numbered migrations.
 
 A migration is a file in `sql/`, named by its number and what it does. It must leave the
 functions that the release before it calls in place, since nodes are replaced one by one.

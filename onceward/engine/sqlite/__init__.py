@@ -1,4 +1,4 @@
-"""The SQLite engine: a journal, a memtable and a table. One process owns the file.
+"""The SQLite engine: a journal, a memtable and a table, owned by one process.
 
 A commit is judged and applied in memory, appended to the journal, and answered when the
 journal is durable: all commits of one turn of the event loop share one write. In the

@@ -1,4 +1,4 @@
-"""A backup: a copy of a database as of one moment, while its owner goes on.
+"""Online backup: a consistent copy of a database while its owner runs.
 
 The table is copied page by page under the read transaction of a snapshot, so folds that
 go on meanwhile neither show in the copy nor make it start over; then the journal's rows

@@ -1,4 +1,4 @@
-"""A bounded memory of what the table holds: two generations, the older one thrown away."""
+"""A bounded read cache with two generations."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Whether a database is as it should be: for `onceward check`.
+"""Integrity checks of a database file, for `onceward check`.
 
 Reads everything, as of one moment, and changes nothing. It verifies the checksum of each record.
 """

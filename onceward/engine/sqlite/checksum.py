@@ -1,4 +1,4 @@
-"""Checksums of records in the table: SQLite keeps none, and disks return flipped bits.
+"""Checksums of records in the table, to detect bit rot.
 
 The upper half of a checksum covers the key alone, so that a row with an intact key can be told
 from one whose key is damaged. The lower half covers everything.

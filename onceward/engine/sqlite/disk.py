@@ -1,4 +1,4 @@
-"""The system calls of the journal, in one place so that tests can make each one fail."""
+"""The system calls of the journal, behind an interface for fault injection."""
 
 import errno
 import fcntl

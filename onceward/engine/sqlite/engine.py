@@ -1,4 +1,4 @@
-"""The SQLite engine: the contract, on top of journal, layers and fold."""
+"""The SQLite engine: implements the contract with journal, layers and fold."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Filters: what the table surely does not have, known without asking it.
+"""Negative filters: prove that a key is absent from the table without a query.
 
 Most keys that senders make up are new, and come in no order: each of them would be looked for
 in vain. A partition in which that happens gets a filter of the keys that the table has there,

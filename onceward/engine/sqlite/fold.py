@@ -1,4 +1,4 @@
-"""Folding: moves the memtable into the table in small sorted steps, in the background.
+"""Folding: moves the memtable into the table in the background, in small sorted steps.
 
 Rows are folded only after they are durable in the journal: a crash between two steps
 leaves part of a commit in the table, and the replay of the journal puts it right.

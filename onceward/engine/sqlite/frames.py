@@ -1,4 +1,4 @@
-"""How the journal is written down: the header of a segment, and frames.
+"""The format of the journal: segment headers and frames with checksums.
 
 A segment starts with a header block; frames follow, each on a 512-byte boundary, so that
 writing one never touches a sector of another. A frame is one group commit: header (salt,

@@ -1,4 +1,4 @@
-"""The journal: a row of segment files that are filled, folded and used again.
+"""The journal: preallocated segment files that are written, folded and reused.
 
 A segment is a file of fixed size, written out before use so that a sync changes no
 metadata, and, where the device can, written past the system's cache, which makes synced

@@ -1,4 +1,4 @@
-"""What a read sees: the memtable, the frozen one that is being folded, cache and table.
+"""The layers of a read: memtable, frozen memtable, cache and table.
 
 The first that knows a key decides; a row with an empty value says "deleted". A key that was
 put where nothing was, and is deleted before it was ever folded, leaves no trace.

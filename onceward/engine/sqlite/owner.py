@@ -1,4 +1,4 @@
-"""Ownership: one process owns a database file, and says so in a file beside it.
+"""Ownership: a lock file that gives one process exclusive access to a database.
 
 The lock is the system's (`flock`), so it goes with the process however that ends; the
 text in the file only tells others who holds it. The file stays: removing it would let

@@ -1,4 +1,4 @@
-"""A look at a database from outside: all records as of one moment, from any process.
+"""A read-only snapshot of all records of a database, for other processes.
 
 A read transaction fixes what the table shows, and so how far it is folded; the journal,
 read right after, must go on from there without a gap. Its owner may go on meanwhile,

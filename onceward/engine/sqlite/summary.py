@@ -1,4 +1,4 @@
-"""What is in a database, in numbers: for `onceward inspect`."""
+"""Statistics of a database file, for `onceward inspect`."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The table: the SQLite file, its schema, and the statements that read and fold.
+"""The SQLite file: its schema, and the statements for reads and folds.
 
 Readable by anyone with `sqlite3`; it lags behind by what is still in the journal.
 """

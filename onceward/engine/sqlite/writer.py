@@ -1,4 +1,4 @@
-"""Group commit: all that waits is one frame, and one durable write.
+"""Group commit: writes all waiting commits as one frame with one durable write.
 
 While the disk is quick, frames are written right in the event loop's thread: a hand-over
 to another thread and back costs as much, and more when both fight for the interpreter.

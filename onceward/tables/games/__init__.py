@@ -1,4 +1,4 @@
-"""Games: the author writes pure rules, and gets a referee, a clock, a log and replays.
+"""Games: pure rules by the author; matches, clocks, logs and replays by Onceward.
 
 `rules` is what an author writes; `match` the referee, pure; `matches` what is stored, and `checks`
 what must hold of that. Where a game is played, and who may sit there, is not known here.

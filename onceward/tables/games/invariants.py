@@ -1,4 +1,4 @@
-"""What must hold between the records of matches: for `onceward check`, and for tests."""
+"""Invariants of match records, for `onceward check` and tests."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""One game being played: the referee, as pure functions.
+"""The state machine of a match, as pure functions.
 
 A match is what its log says: it begins with an entry, and each entry after it is one step, by
 `step`. `play`, `late` and `leave` decide whether there may be such an entry, and raise for what

@@ -1,4 +1,4 @@
-"""Matches in transactions: their records, their logs and their clocks.
+"""Matches in transactions: their records, logs and clocks.
 
 A match is its head, which says how it stands, and the entries of its log; whatever happens to it
 writes both. While someone has a limited time to move, one entry in due stands for that. When the

@@ -1,4 +1,4 @@
-"""What games declare: matches, and due entries of their turns."""
+"""Declaration of games: kinds of records and due entries of turns."""
 
 from typing import Any
 

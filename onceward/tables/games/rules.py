@@ -1,4 +1,4 @@
-"""What the author of a game writes: pure functions on plain data.
+"""The interface of game rules: pure functions on plain data.
 
     class Nim(Rules):
         name, seats = "nim", ("first", "second")

@@ -1,4 +1,4 @@
-"""The games that are declared here, and all that can happen to matches, each in a transaction.
+"""The registered games, and operations on matches, each in a transaction.
 
 Turn clocks are entries in due: whoever owns the slot lets those lose who have not moved in time.
 """

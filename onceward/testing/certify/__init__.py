@@ -1,4 +1,4 @@
-"""Conformance: one call certifies an engine against the contract in `onceward.engine.base`.
+"""Engine certification: checks an engine against the contract in `onceward.engine.base`.
 
     await certify_engine(
         lambda: MyEngine(new_database()),

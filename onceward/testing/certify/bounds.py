@@ -1,4 +1,4 @@
-"""Checks of the limits: each is accepted to the full, and refused beyond, alike on all engines."""
+"""Checks of limits: values at a limit are accepted, values beyond it rejected."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Checks of single commits and gets: what is written is what is read, whole or not at all."""
+"""Checks of single commits and gets: atomicity, versions and read-your-writes."""
 
 import sys
 

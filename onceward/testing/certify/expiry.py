@@ -1,4 +1,4 @@
-"""Checks of expiry: what has expired by the caller's `now_ms` is absent, everywhere at once."""
+"""Checks of expiry: expired records are absent from every read."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a check works with: an open engine, a partition of its own, and words to judge with."""
+"""The fixture of a check: an open engine, its own partition, and assertions."""
 
 import asyncio
 import inspect

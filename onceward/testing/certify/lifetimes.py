@@ -1,4 +1,4 @@
-"""Checks of closing, reopening and crashing: what was answered is there, whole."""
+"""Checks of close, reopen and crash: acknowledged commits are durable and complete."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

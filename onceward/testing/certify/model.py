@@ -1,4 +1,4 @@
-"""The check by chance: a random history, judged by a model that shares no code with engines."""
+"""The randomized check: a random history compared with an independent model."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Checks of commits and reads at the same time, of cancelled commits, and of `visible`.
+"""Checks of concurrent commits and reads, cancelled commits, and `visible`.
 
 Where the engine can be shared, half of the callers use a second engine on the same
 database.

@@ -1,4 +1,4 @@
-"""Checks of scans: the order, the bounds, the limit, and what they leave out."""
+"""Checks of scans: order, bounds, limits and exclusions."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Checks of watches: hints that come with a change, and waits that end without one."""
+"""Checks of `wait`: wake-up by a change, and timeout without one."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The simulator: whole nodes from one seed, and a judge who believes nothing.
+"""The simulator: whole nodes from one seed, checked by independent models.
 
 `simulate(Scenario, seed=7)` makes a world: servers with clocks of their own, one database,
 clients, and a network that delays, reorders, duplicates and drops. Nodes crash at every

@@ -1,4 +1,4 @@
-"""The one database of a simulated world, in two kinds.
+"""The simulated database, in two variants.
 
 "shared" is like PostgreSQL: several nodes use it over a network, it never crashes, answers
 may be lost. "local" is like the SQLite engine: it lives in its one node's process, a commit

@@ -1,4 +1,4 @@
-"""The scenario for games at tables: moves in turn or hidden, on the clock, judged commit by commit.
+"""The scenario for games: turn-based and hidden moves with clocks, checked after every commit.
 
 The judge follows the log of every match as it is written, and shares no code with what it judges:
 it knows the two games by itself, counts the time for each move, and holds what everyone is shown

@@ -1,4 +1,4 @@
-"""Put handlers of your own through the simulator.
+"""Simulation of an application's own handlers.
 
 Derive from `Handlers`, declare your handlers on the application of each node, say what
 clients send, and judge what came of it. Nodes crash, stand still and start again, messages

@@ -1,4 +1,4 @@
-"""What a run leaves behind: the trace, the messages, the final state; and the verdict on it.
+"""The history of a run: trace, messages, final state and verdict.
 
 A judge sees a `History` and nothing else: what clients asked and were answered, what nodes
 told on the side, every commit that lasted, and the records that stand in the database at the

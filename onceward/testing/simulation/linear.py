@@ -1,4 +1,4 @@
-"""Whether a history of one register is linearizable: a search after Wing and Gong.
+"""A linearizability checker for one register, after Wing and Gong.
 
 Operations overlap; each took effect at one moment between its call and its return. The
 search looks for an order of these moments in which every operation saw what it says. It

@@ -1,4 +1,4 @@
-"""The scenario for locks: nodes that hold, wait, write and die, judged by their tokens."""
+"""The scenario for locks: holders, waiters and crashes, checked by fencing tokens."""
 
 import asyncio
 import random

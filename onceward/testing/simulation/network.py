@@ -1,4 +1,4 @@
-"""Clients, and the network between them and the nodes."""
+"""Simulated clients, and the network between them and the nodes."""
 
 import asyncio
 import random

@@ -1,5 +1,4 @@
-"""The scenario for those who interfere: jobs are cancelled and moved, queues paused, timers set,
-moved and cancelled, while all that happens to messages and handlers goes on."""
+"""The scenario for operators: cancels, moves, pauses and timers during normal work."""
 
 import asyncio
 import random

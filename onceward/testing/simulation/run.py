@@ -1,4 +1,4 @@
-"""Run scenarios: one seed, or many."""
+"""Runs of scenarios with one seed or many."""
 
 import gc
 import random

@@ -1,4 +1,4 @@
-"""What runs in a simulated world, and how it is judged: the class to derive from."""
+"""The base class of scenarios: the workload and its verdict."""
 
 import random
 from collections.abc import Awaitable

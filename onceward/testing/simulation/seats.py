@@ -1,4 +1,4 @@
-"""The scenario for tables: people who come, go and play, judged commit by commit.
+"""The scenario for tables: players join, leave and play, checked after every commit.
 
 The judge follows the records of the table through every commit of the run, and shares no code
 with what it judges: who sits where is in the head, who waits is a record for each place. What a

@@ -1,4 +1,4 @@
-"""What scenarios of the service share: its nodes, and requests that are each done once."""
+"""Shared code of scenarios: nodes, and requests that are retried until done."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""What goes wrong in a world, and how often: drawn from the seed, then carried out.
+"""Faults of a simulated world and their rates, drawn from the seed.
 
 Each run has its own mixture, with some faults frequent and some left out: two faults that
 would hide each other meet alone in some runs and together in others.

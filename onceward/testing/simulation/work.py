@@ -1,4 +1,4 @@
-"""The scenario for messages and handlers: each takes effect once, in order, with its steps."""
+"""The scenario for messages and handlers: exactly-once effects, in order, with steps."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""A simulated world: servers, clients, a network and a database, from one seed."""
+"""A simulated world from one seed: servers, clients, network and database."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""The API, route by route."""
+"""HTTP functions of the API, one module for each noun."""
 
 from onceward.web import scripts
 from onceward.web.api import (

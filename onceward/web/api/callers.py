@@ -1,5 +1,4 @@
-"""Suspended callers: their timers do not fire and their webhook calls wait, until an operator
-resumes them or transfers what they have to another caller."""
+"""HTTP functions for suspended callers: suspend, resume and transfer."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Endpoints over HTTP: receivers of webhook calls, with their secrets."""
+"""HTTP functions for endpoints: webhook receivers and their secrets."""
 
 from functools import partial
 

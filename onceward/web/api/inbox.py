@@ -1,4 +1,4 @@
-"""Messages over HTTP: sent once for each idempotency key, durable before the response."""
+"""HTTP functions for messages: durable before the response, once for each idempotency key."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: claimed and ended by workers, found and settled by operators."""
+"""HTTP functions for jobs: claims and results of workers, changes by operators."""
 
 from msgspec import UNSET
 from msgspec.structs import asdict

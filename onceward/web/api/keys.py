@@ -1,4 +1,4 @@
-"""API keys that are created while the server runs."""
+"""HTTP functions for API keys that are created while the server runs."""
 
 from onceward.api import keys as api
 from onceward.callers import Caller

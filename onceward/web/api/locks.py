@@ -1,4 +1,4 @@
-"""Locks over HTTP: the client renews its lease by the id that it got."""
+"""HTTP functions for locks: clients renew a lease by its ID."""
 
 from onceward import keys, limits
 from onceward.api import locks as api

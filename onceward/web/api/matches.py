@@ -1,4 +1,4 @@
-"""Matches over HTTP: the view of a caller, and the log of a finished match."""
+"""HTTP functions for matches: the view of a caller, and the log of finished ones."""
 
 from onceward.api import matches as api
 from onceward.errors import OncewardError

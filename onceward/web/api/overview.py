@@ -1,4 +1,4 @@
-"""The server over HTTP: activity, attention, senders, settings and clock."""
+"""HTTP functions for the server: activity, alarms, senders, settings and clock."""
 
 from collections import Counter
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Queues over HTTP, for operators."""
+"""HTTP functions for queues: settings, dead letters and bulk changes."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Rooms over HTTP: their settings and contents, now and in the past."""
+"""HTTP functions for rooms: settings, current contents and history."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Signing in at the console: a browser gets a session for a link that counts once, or for a key."""
+"""HTTP functions for console sign-in with a one-time link or an API key."""
 
 from typing import TYPE_CHECKING
 

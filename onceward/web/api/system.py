@@ -1,4 +1,4 @@
-"""Health, readiness, metrics and the OpenAPI document."""
+"""HTTP functions for health, readiness, metrics and the OpenAPI document."""
 
 import re
 from base64 import b64encode

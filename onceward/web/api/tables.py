@@ -1,4 +1,4 @@
-"""Tables over HTTP: binds the functions that WebSocket connections call, too."""
+"""HTTP functions for tables, shared with WebSocket connections."""
 
 from typing import Any
 

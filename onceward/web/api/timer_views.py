@@ -1,4 +1,4 @@
-"""Timers as their callers see them, with a log of attempts that a person can read."""
+"""Responses about timers, with a readable log of attempts."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

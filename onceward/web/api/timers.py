@@ -1,4 +1,4 @@
-"""Timers over HTTP: created, listed, moved, cancelled and resent."""
+"""HTTP functions for timers: create, list, move, cancel and resend."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator

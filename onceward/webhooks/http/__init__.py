@@ -1,4 +1,4 @@
-"""Calls to endpoints of others: where they may go, how they are signed, sent and judged.
+"""The HTTP client for webhooks: address checks, signatures, requests and responses.
 
 Nothing here knows of timers, deliveries or storage.
 """

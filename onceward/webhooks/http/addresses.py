@@ -1,4 +1,4 @@
-"""Where calls may go: not to this machine, nor to the networks behind it.
+"""Allowed addresses of webhook calls: no loopback and no private networks.
 
 Whoever sets a timer chooses its URL, and a server can reach what its users cannot: itself, its
 neighbours, the metadata service of its cloud. So a URL is taken apart by strict rules, an IPv4

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection to an endpoint: a request, its answer, and the next one.
+"""One HTTP/1.1 connection to an endpoint, with keep-alive.
 
 An answer is read as far as it matters: its status, when to come back, and the start of its body.
 Whatever is strange about it ends the connection, so that no byte of one answer can be taken for

@@ -1,5 +1,4 @@
-"""Which headers callers may put on outward calls: not those by which a request ends or goes
-elsewhere, nor those that are ours to sign."""
+"""Allowed headers of webhook calls: no framing, routing or signature headers."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Where names lead, judged.
+"""DNS resolution with address checks.
 
 To look a name up blocks a thread for as long as its name servers like. So each lookup has a thread
 of its own, a name has one at a time, whoever asks meanwhile waits for the same answer, and answers

@@ -1,4 +1,4 @@
-"""So many at once, and the others in line.
+"""A concurrency limit with a fair queue.
 
 As asyncio's semaphore, with a way to enter that costs nothing where there is room.
 """

@@ -1,4 +1,4 @@
-"""Connections without a request, kept for the next one.
+"""The pool of idle connections.
 
 Never for long: the other side may close one at any time, a name may have moved, and what is open
 costs both sides memory.

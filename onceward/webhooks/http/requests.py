@@ -1,4 +1,4 @@
-"""Requests to endpoints, as the bytes that are sent."""
+"""Encoding of requests to endpoints."""
 
 import re
 from collections.abc import Mapping

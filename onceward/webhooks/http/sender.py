@@ -1,4 +1,4 @@
-"""Sends requests to endpoints, and brings back what they answer.
+"""The sender: sends requests to endpoints and reads their responses.
 
 A connection is made to an address that was judged, and to no other: there is no second lookup
 between the judgement and the connection, TLS checks the name, redirects are not followed, and no

@@ -1,4 +1,4 @@
-"""Timers: what is to happen at a time, once or again and again.
+"""Timers: webhook calls and jobs at a given time, once or recurring.
 
 When its time comes a timer fires: it sends a job, in one commit with its own new state. The
 job goes to the queue that the timer names or, where it names a URL, to the queue of webhooks.

@@ -1,4 +1,4 @@
-"""What must hold between the records of timers: for `onceward check`, and for tests."""
+"""Invariants of timer records, for `onceward check` and tests."""
 
 from collections.abc import Iterator
 

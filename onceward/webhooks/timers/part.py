@@ -1,4 +1,4 @@
-"""What can happen to timers, each in a transaction."""
+"""State transitions of timers, as functions of a transaction."""
 
 from contextlib import suppress
 from heapq import heappop, heappush

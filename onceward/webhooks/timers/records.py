@@ -1,4 +1,4 @@
-"""The records of timers, where they stand, and what can be one."""
+"""Records of timers: structs, keys and validation."""
 
 from collections.abc import Callable
 from hashlib import blake2b

@@ -1,4 +1,4 @@
-"""What timers declare: their records, and their due entries."""
+"""Declaration of timers: kinds of records and due entries."""
 
 from onceward.parts import Due, Kind, Part
 from onceward.schedule import Schedule

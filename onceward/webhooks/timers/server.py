@@ -1,4 +1,4 @@
-"""Timers of an application: set, looked at, moved and cancelled, each in a transaction."""
+"""Timers of an application: set, read, move and cancel, each in a transaction."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""The scenario for the core: transactions on records, judged from five sides at once."""
+"""The scenario for the core: transactions on records, checked by five independent models."""
 
 import asyncio
 

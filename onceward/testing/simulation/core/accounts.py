@@ -1,4 +1,4 @@
-"""Money moves between accounts: once per transfer, and none is made or lost."""
+"""Transfers between accounts: each takes effect once, and the total is constant."""
 
 import random
 from collections.abc import Sequence

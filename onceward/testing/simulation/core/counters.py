@@ -1,4 +1,4 @@
-"""Counters that many increase: every increment counts, once, and hooks hear of it."""
+"""Concurrent counters: every increment counts once and triggers its hooks."""
 
 import random
 from typing import Any

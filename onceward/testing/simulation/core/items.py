@@ -1,4 +1,4 @@
-"""A line of items under a head record: added at the end, taken from the front by scans."""
+"""A queue of items under a head record: appended at the end, removed by scans."""
 
 import random
 from typing import Any

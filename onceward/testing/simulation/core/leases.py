@@ -1,4 +1,4 @@
-"""Leases that expire: one holder at a time, never visible after their end, never early."""
+"""Leases that expire: one holder at a time, with exact expiry."""
 
 import random
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The ways in which a transaction can read."""
+"""The read methods of a transaction, chosen at random."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Registers that are read, written, swapped, created and erased: linearizable, each one."""
+"""Registers with reads, writes, swaps, creates and deletes, checked for linearizability."""
 
 import random
 from typing import Any

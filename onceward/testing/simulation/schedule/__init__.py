@@ -1,4 +1,4 @@
-"""The scenario for the schedule: jobs that are sent, worked on, and judged commit by commit.
+"""The scenario for the schedule: jobs and workers, checked after every commit.
 
 `jobs` is the scenario: clients send, and every node runs a whole service node with workers.
 `workers` claim and complete, and fail, forget, dawdle and come too late. `replay` follows each

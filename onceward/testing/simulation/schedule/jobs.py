@@ -1,4 +1,4 @@
-"""Jobs that clients send, and nodes that see to them."""
+"""Simulated clients that send jobs, and nodes that schedule them."""
 
 import random
 from collections.abc import Awaitable

@@ -1,4 +1,4 @@
-"""Follows every job through the commits of a run, and judges each step and the end.
+"""Replay of all commits of a run: checks every transition of every job.
 
 Knows the records of jobs as text, and what senders and workers wrote beside them: `sent` by
 whoever sends, `act`, `effect` and `log` by whoever works. What the schedule should have done

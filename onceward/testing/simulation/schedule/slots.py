@@ -1,4 +1,4 @@
-"""Judges how nodes divide the slots among themselves.
+"""Checks of the assignment of slots to nodes.
 
 Knows the records of nodes and slots as text, and what nodes told: that they start, that they
 leave in good order, and which slots they believe to be theirs. A node's name in the records

@@ -1,4 +1,4 @@
-"""What must be true of the jobs of a run in the end."""
+"""The final checks of all jobs of a run."""
 
 import json
 from collections.abc import Iterable

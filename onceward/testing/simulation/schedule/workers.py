@@ -1,4 +1,4 @@
-"""Workers of every kind: good ones, slow ones, forgetful ones, and some who come too late."""
+"""Simulated workers: correct, slow, crashing and late ones."""
 
 import asyncio
 import random
