@@ -17,10 +17,11 @@ HOST_LINE_S = 1.0
 # So soon those come back who came to one of which nothing is known yet, so long after each other.
 HOST_UNKNOWN_S = 0.25
 HOST_BEHIND_S = 0.000_25
-# Those who came to one in trouble come back after its pause, so long after each other, and so much
-# later at the most.
+# Calls to hosts that do not respond return after a pause, spaced by this much per host, at most so
+# many a second for all hosts together, and after this time at the latest.
 HOST_BACK_S = 0.01
-HOST_BACK_S_MAX = 60.0
+HOST_RETURNS_PER_S = 500
+HOST_BACK_S_MAX = 600.0
 ENDPOINTS_KNOWN_MAX = 1_000
 OUTWARD_HEADERS_MAX = 50
 OUTWARD_HEADS_BYTES = 16_384
@@ -80,5 +81,5 @@ HOSTS_KNOWN_MAX = 10_000
 HOST_WAIT_S_MIN = 0.002
 HOST_WAIT_S_MAX = 1.0
 
+# How many timers of all callers one page has.
 AGENDA_MAX = 200
-"""Timers of all callers in one page."""

@@ -78,8 +78,11 @@ class HostWaiters:
         if self._hosts.answers(host):
             later_s = max(self._hosts.turn_s(host, count), line.gap_s + count * 1e-6)
         else:
-            # One of them will find out whether it is well again: all others follow soon.
-            later_s = line.gap_s + min(count * limits.HOST_BACK_S, limits.HOST_BACK_S_MAX)
+            # One of them finds out whether the host responds again; the others follow. Together,
+            # the callers of all such hosts return at a bounded rate: each return is a commit, and
+            # calls to healthy hosts must not wait for those.
+            gap_s = max(limits.HOST_BACK_S, len(self._lines) / limits.HOST_RETURNS_PER_S)
+            later_s = line.gap_s + min(count * gap_s, limits.HOST_BACK_S_MAX)
         line.next_ns = max(line.next_ns, now_ns + int(later_s * 1e9))
         return later_s
 

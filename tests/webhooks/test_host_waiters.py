@@ -1,6 +1,7 @@
 """A few wait for a busy host, in order; others are told when to come back."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -151,3 +152,23 @@ async def test_who_comes_to_a_host_nothing_is_known_of_comes_back_less_and_less_
     for slot in slots:
         office.lines.leave("h", slot, True)
     assert isinstance(await office.lines.enter("h"), Slot)
+
+
+@virtual
+async def test_callers_of_many_hosts_in_trouble_return_at_a_bounded_rate() -> None:
+    office, hosts = Office(), [f"h{number}" for number in range(100)]
+    for host in hosts:
+        [slot] = await office.slots(1, host)
+        office.lines.leave(host, slot, False)
+    for host in hosts:
+        await office.lines.enter(host)
+    later = [await office.lines.enter(host) for _ in range(200) for host in hosts]
+    returns = Counter(int(seconds) for seconds in later if isinstance(seconds, float))
+    assert returns.total() == len(later)
+    # Those of one host return quickly, while few others are in trouble.
+    assert max(returns.values()) <= 1.2 * limits.HOST_RETURNS_PER_S
+    alone = Office()
+    [slot] = await alone.slots(1)
+    alone.lines.leave("h", slot, False)
+    soon = [await alone.lines.enter("h") for _ in range(200)]
+    assert max(second for second in soon if isinstance(second, float)) < 10
