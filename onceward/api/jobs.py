@@ -137,8 +137,8 @@ class Job(msgspec.Struct, omit_defaults=True):
 class FindJobs(Query):
     """Which jobs to list."""
 
-    queue: str = ""
-    state: State | Literal[""] = ""
+    queue: str | UnsetType = UNSET
+    state: State | UnsetType = UNSET
     key: str | UnsetType = UNSET
     """The idempotency key of the job."""
     text: str = ""

@@ -13,7 +13,7 @@ Milliseconds = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
 WaitMs = Annotated[int, Meta(ge=0, le=limits.WAIT_MS_MAX)]
 
 
-class Message(JobOptions, frozen=True, forbid_unknown_fields=True):
+class Message(JobOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message to send, with the options of its job."""
 
     body: Any
@@ -22,6 +22,8 @@ class Message(JobOptions, frozen=True, forbid_unknown_fields=True):
     fields of the body by the settings of the queue."""
     delay_ms: Milliseconds | None = None
     due_ms: Milliseconds | None = None
+    priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None  # type: ignore[assignment]
+    """0 runs first; default: 5."""
 
 
 class MessageBatch(Body):

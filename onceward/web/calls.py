@@ -5,7 +5,8 @@ that its operation declares. It returns a struct, or a whole response.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -18,7 +19,7 @@ from onceward.strict_json import decoder, parse_by
 from onceward.tables.operations import insist_on
 from onceward.web.auth import Access
 from onceward.web.cursors import seal, unseal
-from onceward.web.http import Request, Response
+from onceward.web.http import Request, Response, truth, whole
 from onceward.web.internal_queues import insist_on_entry
 from onceward.web.routes import Handle, Route
 
@@ -73,8 +74,9 @@ def _handle(operation: Operation[Any], function: Callable[..., Awaitable[Any]]) 
     decode = decoder(body) if body is not None else None
     most_bytes = operation.body_bytes_max or limits.REQUEST_BYTES_MAX
     query = operation.query
-    names = query.__struct_fields__ if query is not None else ()
+    readers = _readers(query) if query is not None else {}
     enforced = operation.enforced
+    reads = operation.method == "GET"
 
     async def handle(server: "Server", request: Request) -> Response:
         caller = server.caller(request)
@@ -83,7 +85,9 @@ def _handle(operation: Operation[Any], function: Callable[..., Awaitable[Any]]) 
             _insist(server, caller, enforced[0], parameters.get(enforced[1], ""))
         arguments: list[Any] = [*parameters.values()]
         if query is not None:
-            arguments.append(_query(request.query(names), query))
+            arguments.append(_query(request.query(readers), readers, query))
+        elif reads:
+            request.query(())  # a parameter that nobody reads is a mistake
         raw = b""
         if decode is not None:
             raw = await request.body(most_bytes)
@@ -108,12 +112,45 @@ def _insist(server: "Server", caller: Access, action: Any, name: str) -> None:
         caller.insist(action, name)
 
 
-def _query(given: dict[str, str], type_: type[T]) -> T:
+Reader = Callable[[str, str], Any]
+
+
+def _query(given: dict[str, str], readers: dict[str, Reader], type_: type[T]) -> T:
     """The query parameters of a request. Raises `bad_parameter`."""
     if not given:
         return type_()
+    values = {name: readers[name](name, text) for name, text in given.items()}
     try:
-        return msgspec.convert(given, type_, strict=False)
+        return msgspec.convert(values, type_)
     except msgspec.ValidationError as error:
-        told = str(error).replace(" - at `$.", " for the parameter `")
-        raise BadInput(f"a parameter is not valid: {told}", code="bad_parameter") from error
+        told, _, where = str(error).partition(" - at `$.")
+        name = where.rstrip("`")
+        raise BadInput(
+            f"{name} is not valid: {told[:1].lower()}{told[1:]}, not {given.get(name, '')[:100]!a}",
+            code="bad_parameter",
+        ) from error
+
+
+def _readers(query: Any) -> dict[str, Reader]:
+    """How the text of each parameter is read: numbers and truth values in one spelling."""
+    found: dict[str, Reader] = {}
+    for field in msgspec.structs.fields(query):
+        kinds = _kinds(field.type)
+        found[field.name] = _number if int in kinds else truth if bool in kinds else _text
+    return found
+
+
+def _kinds(type_: Any) -> set[Any]:
+    if get_origin(type_) is Annotated:
+        return _kinds(get_args(type_)[0])
+    if get_origin(type_) in (Union, UnionType):
+        return set().union(*[_kinds(one) for one in get_args(type_)])
+    return {type_}
+
+
+def _number(name: str, text: str) -> int:
+    return whole(name, text, 0, limits.KEY_NUMBER_MAX)
+
+
+def _text(name: str, text: str) -> str:
+    return text

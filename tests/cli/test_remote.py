@@ -261,7 +261,7 @@ def test_the_help_names_every_setting() -> None:
         (("queues", "q", "--set", "limit"), "a setting is NAME=VALUE, not 'limit'", 2),
         (("queues", "q", "--set", "limit=much"), "limit is not JSON", 2),
         (("queues", "q", "--set", "colour=1"), "colour", 2),
-        (("dead", "q", "--limit", "0"), "Expected `int` >= 1 for the parameter `limit`", 2),
+        (("dead", "q", "--limit", "0"), "limit is not valid: expected `int` >= 1, not '0'", 2),
         (("queues", "--api-key", "ow_wrong"), "[no_credentials]", 77),
         (("queues", "--api-key", ""), "[no_credentials]", 77),
         (("queues", "--server", "localhost"), "a server's address is http:// or https://", 2),

@@ -6,6 +6,7 @@ from typing import Any
 from onceward.api import messages as api
 from onceward.errors import TABLE, BadInput, OncewardError
 from onceward.job_options import given_options
+from onceward.web.api.jobs import shown_result
 from onceward.web.calls import Call, binder
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
@@ -30,7 +31,7 @@ async def send(call: Call, queue: str, asked: api.Wait, message: api.Message) ->
         if job is not None:
             shown.state, shown.reason = job.state, job.reason
             if job.state == "done":
-                shown.result = job.result
+                shown.result = shown_result(job.state, job.result)
     return Response.of(shown, 200 if receipt.duplicate else 202)
 
 
@@ -85,7 +86,7 @@ def _receipt(receipt: Receipt) -> api.Receipt:
         receipt.key,
         receipt.state,
         receipt.duplicate,
-        receipt.result,
+        shown_result(receipt.state, receipt.result),
         receipt.reason,
         receipt.same_body,
     )

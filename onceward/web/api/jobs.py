@@ -1,6 +1,8 @@
 """HTTP functions for jobs: claims and results of workers, changes by operators."""
 
-from msgspec import UNSET
+from typing import Any
+
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import asdict
 
 from onceward import limits
@@ -22,9 +24,17 @@ from onceward.work.inbox import admit_key, dedupe_key
 from onceward.work.job import later_ms
 
 _REASON_CHARS = 300
+_NULL = Raw(b"null")
 
 ROUTES: list[Route] = []
 answers = binder(ROUTES)
+
+
+def shown_result(state: str, result: Any) -> Any:
+    """The result of a job, if it has succeeded: null is a result, and is shown."""
+    if state != "done":
+        return None
+    return _NULL if result is None else result
 
 
 def view(id_: str, job: Job) -> api.Job:
@@ -41,7 +51,7 @@ def view(id_: str, job: Job) -> api.Job:
         job.options.priority,
         job.dedupe.key if job.dedupe else None,
         job.options.order_key,
-        job.result if job.state == "done" else None,
+        shown_result(job.state, job.result),
         job.reason,
         job.ended_ms,
         job.worker,
@@ -170,7 +180,9 @@ async def settle(call: Call, id_: str, asked: api.SettleJob) -> api.JobOutcome:
 async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
     caller, queue = call.caller, asked.queue
     before = call.unseal("before", asked.before) or None
-    if not caller.grants.for_any("manage") or (queue and not caller.may("manage", queue)):
+    if not caller.grants.for_any("manage") or (
+        queue is not UNSET and not caller.may("manage", queue)
+    ):
         return api.JobPage([], 0, None)
     if asked.key is not UNSET:
         return await _by_key(call, asked.key, queue)
@@ -182,8 +194,8 @@ async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
             return False
         looked += 1  # jobs that the caller may not see are not counted
         return (
-            queue in ("", line.queue)
-            and asked.state in ("", line.state)
+            queue in (UNSET, line.queue)
+            and asked.state in (UNSET, line.state)
             and any(asked.text in (part or "") for part in (line.key, line.options.order_key, id_))
         )
 
@@ -268,7 +280,7 @@ def _claimed(claim: Claim) -> api.ClaimedJob:
     )
 
 
-async def _by_key(call: Call, key: str, queue: str) -> api.JobPage:
+async def _by_key(call: Call, key: str, queue: str | UnsetType) -> api.JobPage:
     """The jobs of an idempotency key, of all known senders: each sender has keys of its own."""
     server, app, caller = call.server, call.app, call.caller
     names = {*app.node.queue_settings.names(), *server.counts.queues}
@@ -276,7 +288,9 @@ async def _by_key(call: Call, key: str, queue: str) -> api.JobPage:
     senders = {"", caller.id, *server.auth.ids()}
     senders.update(Caller("key", "", key.name).id for key in server.keyring.keys.values())
     senders.update(name for _, name, _ in app.senders)
-    queues = [name for name in sorted(names) if queue in ("", name) and caller.may("manage", name)]
+    queues = [
+        name for name in sorted(names) if queue in (UNSET, name) and caller.may("manage", name)
+    ]
     admit_key(key, "")
     if "\x00" in key:
         raise BadInput("an idempotency key cannot contain NUL", code="bad_key")

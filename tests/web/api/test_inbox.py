@@ -102,7 +102,7 @@ async def test_who_waits_gets_the_result() -> None:
 
 
 @virtual
-async def test_a_result_of_null_is_left_out() -> None:
+async def test_a_result_of_null_is_told_as_such() -> None:
     app = Apps(shared=False).make()
 
     @app.handler("q")
@@ -112,7 +112,9 @@ async def test_a_result_of_null_is_left_out() -> None:
     async with serving(app) as caller:
         found = await caller.ok("POST", "/v1/inbox/q?wait_ms=60000", {"body": 1, "key": "a"})
         assert found["state"] == "done"
-        assert "result" not in found
+        assert found["result"] is None
+        shown = await caller.ok("GET", f"/v1/jobs/{found['id']}")
+        assert shown["result"] is None
 
 
 @virtual
