@@ -5,7 +5,7 @@ import pytest
 from scripts.walk import Walk, measure
 
 # The most functions and switches between files.
-GOALS = {"message": (160, 200), "HTTP accept": (190, 220)}
+GOALS = {"message": (145, 160), "HTTP accept": (190, 220)}
 
 
 @pytest.fixture(scope="module")
