@@ -5,17 +5,14 @@ import pytest
 
 from onceward import limits
 from onceward.limits import (
-    ATTEMPT_RETENTION_MS,
     COMMIT_BYTES_MAX,
     COMMIT_WRITES_MAX,
     GET_KEYS_MAX,
     KEY_NUMBER_MAX,
-    OUTCOME_MS_MAX,
     PARTITION_BYTES_MAX,
     SCAN_RECORDS_DEFAULT,
     SCAN_RECORDS_MAX,
     SORT_BYTES_MAX,
-    SWEEP_SLACK_MS,
     VALUE_BYTES_MAX,
 )
 
@@ -71,7 +68,3 @@ def test_a_number_in_a_key_holds_any_time_in_milliseconds() -> None:
 
 def test_defaults_are_within_their_limits() -> None:
     assert SCAN_RECORDS_DEFAULT <= SCAN_RECORDS_MAX
-
-
-def test_an_attempt_record_outlives_every_question_about_it() -> None:
-    assert 2 * (OUTCOME_MS_MAX + SWEEP_SLACK_MS) < ATTEMPT_RETENTION_MS

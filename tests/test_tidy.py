@@ -15,6 +15,7 @@ RULES = {
         tidy.time_comes_from_clock,
         tidy.randomness_comes_from_ids,
         tidy.files_are_short,
+        tidy.limits_are_used,
         tidy.tests_do_not_sleep,
         tidy.tests_mirror_the_folders,
     )
@@ -110,6 +111,9 @@ CAUGHT: dict[str, dict[str, tuple[str, ...]]] = {
         "onceward/web/static/console.js": ("let x\n" * 701,),
         "tests/store/test_store.py": ("x = 1\n" * 701,),
     },
+    "limits_are_used": {
+        "onceward/limits/store.py": ("KEYS_MAX = 1", "A_MAX = 1\nB_MAX = A_MAX"),
+    },
     "tests_do_not_sleep": {
         "tests/store/test_store.py": (
             "import time\ntime.sleep(0)",
@@ -161,6 +165,13 @@ ALLOWED: dict[str, dict[str, str]] = {
         "onceward/store/store.py": "import os\ndef f(random):\n    return random.of(os.getpid())",
     },
     "files_are_short": {"onceward/store/store.py": "x = 1\n" * 700},
+    "limits_are_used": {
+        "onceward/limits/store.py": "A_MAX = B_MAX = 1\nC_MAX = D_MAX = 2\nE_S: Final = 3 * C_MAX",
+        "onceward/store/store.py": "from onceward import limits\nlimits.A_MAX + limits.E_S",
+        "onceward/engine/base.py": "from onceward.limits import B_MAX as most\nprint(most)",
+        "apps/rps/rules.py": "Budget('D_MAX')",
+        "tests/store/test_store.py": "from onceward.limits import F_MAX\nF_MAX",
+    },
     "tests_do_not_sleep": {
         "tests/store/test_store.py": "import asyncio\nasync def f():\n    await asyncio.sleep(0)",
         "tests/test_clock.py": "async def f(clock):\n    await clock.sleep(60)",

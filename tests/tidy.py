@@ -153,6 +153,29 @@ def files_are_short(tree: Tree) -> Iterator[str]:
             yield f"{path}: {lines} lines, the most is {LINES_MAX}: make it two"
 
 
+def limits_are_used(tree: Tree) -> Iterator[str]:
+    """A limit is used by one of our packages, or by another limit; tests do not count. Its name may
+    stand in a text."""
+    used: set[str] = set()
+    limits: list[tuple[str, int, str]] = []
+    for path, text in tree.items():
+        if not path.endswith(".py") or path.startswith("tests/"):
+            continue
+        root = ast.parse(text, path)
+        used |= {name.rpartition(".")[2] for _, name in _used(path, text)}
+        for node in ast.walk(root):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                used.add(node.value)
+            elif path.startswith("onceward/limits/") and isinstance(node, ast.Name):
+                if isinstance(node.ctx, ast.Load):
+                    used.add(node.id)
+                else:
+                    limits.append((path, node.lineno, node.id))
+    for path, line, name in limits:
+        if name not in used:
+            yield f"{path}:{line}: nothing uses {name}"
+
+
 def tests_do_not_sleep(tree: Tree) -> Iterator[str]:
     for path, text in tree.items():
         if not fnmatchcase(path, "tests/*.py"):

@@ -27,7 +27,6 @@ from onceward import BadInput, Clock, NoSuchJob, NotDead, OncewardError, limits
 from onceward.client import Client
 
 ORGANISATION = "00D000000000001EAA"
-ACK_S_MAX = 1.0
 _LOOK_S = 0.5
 # The share of the time over which messages are spread.
 _SENDING = 0.6

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cached_property
 from types import TracebackType
-from typing import ClassVar, Final, Literal, Self
+from typing import Final, Literal, Self
 
 import msgspec
 
@@ -108,9 +108,6 @@ class Incarnation(msgspec.Struct, frozen=True):
 class Engine(ABC):
     """The six methods, `open` and `close` counted as one, and the sweeper's."""
 
-    answers_can_be_lost: ClassVar[bool] = False
-    """Whether `commit` raises `OutcomeUnknown` without having tried to find out: then the store
-    does, and adds attempt records for that."""
     shared: bool = True
     """Whether other nodes may use the same database at the same time."""
 
@@ -189,6 +186,8 @@ class Engine(ABC):
         are durable. Raises `Conflict` (nothing was applied; `details["keys"]` are those
         whose expectation failed), `TooLarge` or `BadInput` (the same call can never
         work), `Unavailable` (nothing was applied), `OutcomeUnknown`, or `EngineStopped`.
+        If an answer is lost, the engine itself finds out what became of the commit, and keeps it
+        from being applied later; `OutcomeUnknown` means that it could not.
         A commit of checks alone waits until all that its reads may have seen is durable.
         """
 
@@ -204,12 +203,6 @@ class Engine(ABC):
     @abstractmethod
     def watch(self, partition: str) -> "Watch":
         """A hint when something changes in the partition; close it after use."""
-
-    def found(self, writes: Sequence[Write]) -> None:  # noqa: B027
-        """Hint all who watch: a commit whose answer was lost has turned out to be applied.
-
-        When it was lost, it may not have been: who looked then has seen nothing. Never raises.
-        """
 
     @abstractmethod
     async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:

@@ -6,13 +6,16 @@ such lists to the check. A rule looks at one record at a time, and may look up o
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from onceward import keys
 from onceward.engine.base import Record
 from onceward.errors import BadInput
 from onceward.keys import Key
 
+T = TypeVar("T")
 Lookup = Callable[[Key], Record | None]
 """What stands under a key at the moment of the check, expired or not."""
 
@@ -23,6 +26,16 @@ class Rule(NamedTuple):
     kind: str
     """The first word of the partitions it is about."""
     judge: Callable[[Record, Lookup], Iterable[str]]
+
+
+def value_of(record: Record | None, type: type[T]) -> T | None:
+    """The value of a record; None if there is no record, or its value is of another type."""
+    if record is None:
+        return None
+    try:
+        return msgspec.json.decode(record.value, type=type)
+    except msgspec.DecodeError:
+        return None
 
 
 def due_ms(sort: str) -> int:

@@ -5,7 +5,7 @@ engine works on all.
 """
 
 # A commit.
-COMMIT_WRITES_MAX = 100  # puts, deletes, checks and the attempt record together
+COMMIT_WRITES_MAX = 100  # puts, deletes and checks together
 COMMIT_BYTES_MAX = 4_000_000  # keys and values of all its writes
 
 # A record. DynamoDB's item limit is 400 KiB, its own attributes and names counted.
@@ -24,14 +24,11 @@ KEY_NUMBER_MAX = 10**16 - 1
 # A transaction in the store.
 TRANSACTION_ATTEMPTS_MAX = 32
 TRANSACTION_PAUSE_MS_MAX = 100
-# An attempt whose outcome is unknown is asked about for so long before giving up: longer than a
+# A commit whose outcome is unknown is asked about for so long before giving up: longer than a
 # server needs to come back. Checks whose answer was lost are made again this many times.
 OUTCOME_MS_MAX = 300_000
 OUTCOME_PAUSE_MS_MAX = 1_000
 CHECK_ASKS_MAX = 16
-# How long an attempt record outlives its commit: far longer than a lost commit can
-# linger between a client and a server.
-ATTEMPT_RETENTION_MS = 3_600_000
 # Copies of hot records in memory, and their values.
 HEADS_MAX = 10_000
 HEADS_BYTES_MAX = 64 << 20

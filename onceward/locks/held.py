@@ -33,7 +33,7 @@ class Terms(NamedTuple):
 
     @property
     def release_room(self) -> int:
-        return limits.COMMIT_WRITES_MAX - 1 - release_writes(len(self.capacities), 0)
+        return limits.COMMIT_WRITES_MAX - release_writes(len(self.capacities), 0)
 
 
 class Lock:

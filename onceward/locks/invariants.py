@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from typing import TypeVar
 
-import msgspec
-
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Rule
+from onceward.engine.invariants import Lookup, Rule, value_of
 from onceward.errors import OncewardError
 from onceward.locks.records import (
     HELD,
@@ -28,11 +26,11 @@ T = TypeVar("T")
 def _lock(record: Record, get: Lookup) -> Iterator[str]:
     name, what, *number = keys.split(record.key[1])
     if what == "head":
-        head = _read(record, Head)
+        head = value_of(record, Head)
         if head is None or not 0 <= head.held <= head.capacity or head.waiting < 0:
             yield "this is not the head of a lock"
         return
-    stand = _read(record, Stand)
+    stand = value_of(record, Stand)
     request = None if stand is None else _request(stand.id, get)
     if stand is None or request is None:
         yield "there is no request that stands here"
@@ -46,10 +44,10 @@ def _lock(record: Record, get: Lookup) -> Iterator[str]:
 
 def _ask(record: Record, get: Lookup) -> Iterator[str]:
     if record.key[1] != "request":
-        if _read(record, Renewed) is None:
+        if value_of(record, Renewed) is None:
             yield "this is not a lease of a request for locks"
         return
-    request = _read(record, Request)
+    request = value_of(record, Request)
     if request is None or bool(request.tokens) != (request.state == HELD):
         yield "this is not a request for locks"
         return
@@ -61,7 +59,7 @@ def _ask(record: Record, get: Lookup) -> Iterator[str]:
 
 
 def _token(record: Record, get: Lookup) -> Iterator[str]:
-    token = _read(record, int)
+    token = value_of(record, int)
     if token is None or token < 0:
         yield "this is not a fencing token"
 
@@ -77,14 +75,7 @@ def _request(id_: str, get: Lookup) -> Request | None:
         record = get(request_key(id_))
     except OncewardError:
         return None
-    return None if record is None else _read(record, Request)
-
-
-def _read(record: Record, type: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(record.value, type=type)
-    except msgspec.DecodeError:
-        return None
+    return value_of(record, Request)
 
 
 RULES = [

@@ -41,7 +41,7 @@ from onceward.store.transaction import Transaction
 GRANT_ROOM: Final = 32
 # To look for use: the entry goes or moves; the head and the slot's fence.
 UNUSED_WRITES: Final = 4
-_FULL_ROOM: Final = limits.COMMIT_WRITES_MAX - 1 - REST_WRITES
+_FULL_ROOM: Final = limits.COMMIT_WRITES_MAX - REST_WRITES
 
 
 def release_writes(names: int, room: int = GRANT_ROOM) -> int:

@@ -15,7 +15,7 @@ from onceward.locks.invariants import RULES
 from onceward.locks.records import Renewed
 from onceward.parts import Due, Kind, Part
 
-_ALL_WRITES = limits.COMMIT_WRITES_MAX - 1
+_ALL_WRITES = limits.COMMIT_WRITES_MAX
 
 PART = Part(
     kinds=(

@@ -5,14 +5,11 @@ if all of them do, and the head leads to the last one, the log has no gap.
 """
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Rule
-from onceward.keys import Key
+from onceward.engine.invariants import Lookup, Rule, value_of
 from onceward.rooms.records import (
     LOG,
     ROOM,
@@ -34,9 +31,9 @@ T = TypeVar("T")
 
 
 def _listed(record: Record, get: Lookup) -> Iterator[str]:
-    listed = _read(record, Listed)
+    listed = value_of(record, Listed)
     [id_] = keys.split(record.key[1])
-    info = _get(get, info_key(id_), Info)
+    info = value_of(get(info_key(id_)), Info)
     if listed is None:
         yield "this is not a room in the list of all"
     elif info is None:
@@ -56,7 +53,7 @@ def _room(record: Record, get: Lookup) -> Iterator[str]:
 
 
 def _info(record: Record, id_: str, get: Lookup) -> Iterator[str]:
-    info = _read(record, Info)
+    info = value_of(record, Info)
     if info is None:
         yield "these are not the settings of a room"
         return
@@ -67,7 +64,7 @@ def _info(record: Record, id_: str, get: Lookup) -> Iterator[str]:
 
 
 def _head(record: Record, id_: str, get: Lookup) -> Iterator[str]:
-    head, info = _read(record, Head), _get(get, info_key(id_), Info)
+    head, info = value_of(record, Head), value_of(get(info_key(id_)), Info)
     if head is None or not head.snapshots or head.floor > head.seq:
         yield "this is not the head of a room"
         return
@@ -88,7 +85,8 @@ def _head(record: Record, id_: str, get: Lookup) -> Iterator[str]:
 
 def _leads_to(id_: str, head: Head, seq: int, digest: str, get: Lookup) -> Iterator[str]:
     """Whether the log has an entry with this digest."""
-    entries = _get(get, (log_partition(id_, head.epoch), keys.number(seq)), list[Entry])
+    found = get((log_partition(id_, head.epoch), keys.number(seq)))
+    entries = value_of(found, list[Entry])
     if not entries or entries[-1].seq != seq:
         yield f"entry {seq} of the log is missing"
     elif entries[-1].digest != digest:
@@ -97,18 +95,18 @@ def _leads_to(id_: str, head: Head, seq: int, digest: str, get: Lookup) -> Itera
 
 def _log(record: Record, get: Lookup) -> Iterator[str]:
     _, id_, epoch = keys.split(record.key[0])
-    entries = _read(record, list[Entry])
+    entries = value_of(record, list[Entry])
     if not entries or keys.number(entries[-1].seq) != record.key[1]:
         yield "this is no part of the log of a room"
         return
-    head = _get(get, head_key(id_), Head)
+    head = value_of(get(head_key(id_)), Head)
     if head is None or head.epoch != epoch or entries[-1].seq <= head.floor:
         return  # it is being removed
     if entries[-1].seq > head.seq:
         yield f"the log of the room ends at {head.seq}"
         return
     since = entries[0].seq - 1
-    before = _get(get, (record.key[0], keys.number(since)), list[Entry])
+    before = value_of(get((record.key[0], keys.number(since))), list[Entry])
     if since > head.floor and not before:
         yield f"entry {since} of the log is missing"
         return
@@ -127,10 +125,10 @@ def _log(record: Record, get: Lookup) -> Iterator[str]:
 def _snapshot(record: Record, get: Lookup) -> Iterator[str]:
     _, id_, epoch = keys.split(record.key[0])
     at, number = map(int, keys.split(record.key[1]))
-    if _read(record, Piece) is None:
+    if value_of(record, Piece) is None:
         yield "this is no piece of a snapshot"
         return
-    head = _get(get, head_key(id_), Head)
+    head = value_of(get(head_key(id_)), Head)
     if head is None or head.epoch != epoch or at < head.floor:
         return  # it is being removed
     if not any(at == seq and number < count for seq, count, _ in head.snapshots):
@@ -145,18 +143,6 @@ def _due(record: Record, get: Lookup) -> Iterator[str]:
 
 def _shown(info: Info) -> Listed:
     return Listed(info.epoch, info.made_ms, info.by, info.meta)
-
-
-def _read(record: Record, type_: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(record.value, type=type_)
-    except msgspec.DecodeError:
-        return None
-
-
-def _get(get: Lookup, key: Key, type_: Any) -> Any:
-    found = get(key)
-    return None if found is None else _read(found, type_)
 
 
 RULES = [

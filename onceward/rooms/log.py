@@ -12,7 +12,7 @@ from onceward import keys, limits
 from onceward.errors import OncewardError, TooLarge
 from onceward.json_values import decode
 from onceward.rooms.records import Head, Info, head_key, log_partition, snapshot_partition
-from onceward.rooms.room import Entry, Piece, Room
+from onceward.rooms.room import Entry, Piece, Room, replayed
 from onceward.rooms.schemas import Shapes
 from onceward.store.transaction import Transaction
 
@@ -36,8 +36,7 @@ async def load(tx: Transaction, id_: str, info: Info, head: Head, seq: int) -> R
             raise damaged(id_, f"its snapshot at {at} has {len(rows)} of {pieces} pieces")
         for row in rows:
             room.add_piece(row.value)
-    for entry in await entries_of(tx, id_, head.epoch, at, seq):
-        room.follow(entry)
+    replayed(room, await entries_of(tx, id_, head.epoch, at, seq))
     if seq == head.seq and room.digest != head.digest:
         raise damaged(id_, f"its log does not lead to its head at {seq}: digests do not agree")
     room.forget(head.floor, tx.now_ms)

@@ -43,7 +43,7 @@ from onceward.rooms.records import (
     log_partition,
     snapshot_partition,
 )
-from onceward.rooms.room import Entry, Room, Taken
+from onceward.rooms.room import Entry, Room, Taken, replayed
 from onceward.rooms.schemas import Shapes
 from onceward.rooms.state import State, same
 from onceward.schedule import due_partition
@@ -414,9 +414,7 @@ class Rooms:
         elif kept.seq < base.seq:
             entries = await entries_of(tx, id_, base.epoch, kept.seq, base.seq)
             with suppress(OncewardError):  # if they are of another history
-                for entry in entries:
-                    if entry.seq > kept.seq:  # else someone else was faster
-                        kept.follow(entry)
+                replayed(kept, entries)  # someone else may have been faster
         if kept.seq != base.seq or kept.digest != base.digest:
             # Others were faster, or the database was restored under this process.
             self._kept.pop(id_, None)

@@ -351,11 +351,9 @@ def load_piece(
             state.load("list", name, id_, cell_of(value, position))
 
 
-def replayed(room: Room, entries: Iterable[Entry], until: int | None = None) -> Room:
-    """The room after entries of its log, as of a sequence number if one is given."""
+def replayed(room: Room, entries: Iterable[Entry]) -> Room:
+    """The room after entries of its log; those that it has followed already are left out."""
     for entry in entries:
-        if until is not None and entry.seq > until:
-            break
         if entry.seq > room.seq:
             room.follow(entry)
     return room

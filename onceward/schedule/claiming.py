@@ -27,7 +27,7 @@ from onceward.schedule.settings_cache import SettingsCache
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 
-_ROOM = limits.COMMIT_WRITES_MAX - 1 - CLAIM_WRITES_SHARED
+_ROOM = limits.COMMIT_WRITES_MAX - CLAIM_WRITES_SHARED
 CLAIMS_AT_ONCE = _ROOM // CLAIM_WRITES
 _LIMITED_AT_ONCE = _ROOM // (CLAIM_WRITES + 1)  # each takes a permit as well
 

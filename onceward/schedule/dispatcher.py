@@ -231,7 +231,7 @@ class Dispatcher:
         """What is due now, the earliest first, as much as fits into one commit; and whether
         there is more."""
         now_ms = self._clock.now_ms()
-        room = limits.COMMIT_WRITES_MAX - 1
+        room = limits.COMMIT_WRITES_MAX
         batch: list[Entry] = []
         while (slot := self._first()) is not None:
             sort = self._firsts[0][0]

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-import msgspec
-
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Rule
+from onceward.engine.invariants import Lookup, Rule, value_of
 from onceward.errors import OncewardError
 from onceward.keys import Key
 from onceward.schedule.records import (
@@ -46,19 +44,19 @@ def _due(record: Record, get: Lookup) -> Iterator[str]:
 
 
 def _ready(record: Record, get: Lookup) -> Iterator[str]:
-    yield from _stands_there(record, _read(record, Any), "ready", get)
+    yield from _stands_there(record, value_of(record, Any), "ready", get)
 
 
 def _line(record: Record, get: Lookup) -> Iterator[str]:
-    yield from _stands_there(record, _read(record, Any), "waiting", get)
+    yield from _stands_there(record, value_of(record, Any), "waiting", get)
 
 
 def _parked(record: Record, get: Lookup) -> Iterator[str]:
-    yield from _stands_there(record, _read(record, Any), "parked", get)
+    yield from _stands_there(record, value_of(record, Any), "parked", get)
 
 
 def _dead(record: Record, get: Lookup) -> Iterator[str]:
-    state = _read(record, str)
+    state = value_of(record, str)
     if state not in ("dead", "doubt"):
         yield "this is not an entry of a dead job"
         return
@@ -66,7 +64,7 @@ def _dead(record: Record, get: Lookup) -> Iterator[str]:
 
 
 def _permit(record: Record, get: Lookup) -> Iterator[str]:
-    id_ = _read(record, Any)
+    id_ = value_of(record, Any)
     job = _job(id_, get)
     if job is None or job.state != "leased" or job.permit is None:
         yield f"the job {id_!r} is not being worked on, but has a permit"
@@ -75,7 +73,7 @@ def _permit(record: Record, get: Lookup) -> Iterator[str]:
 
 
 def _inbox(record: Record, get: Lookup) -> Iterator[str]:
-    accepted = _read(record, Accepted)
+    accepted = value_of(record, Accepted)
     if accepted is None:
         yield "this is not the record of a dedupe key"
     elif not accepted.state and _job(accepted.id, get) is None:
@@ -83,7 +81,7 @@ def _inbox(record: Record, get: Lookup) -> Iterator[str]:
 
 
 def _gate(record: Record, get: Lookup) -> Iterator[str]:
-    gate = _read(record, Gate)
+    gate = value_of(record, Gate)
     if gate is None or min(gate.inside, gate.next, gate.parked) < 0:
         yield "this is not the gate of a limit key"
 
@@ -97,7 +95,7 @@ def _stands_there(record: Record, id_: Any, state: str, get: Lookup) -> Iterator
 
 
 def _order(record: Record, get: Lookup) -> Iterator[str]:
-    order = _read(record, Order)
+    order = value_of(record, Order)
     head = None if order is None else _job(order.head, get)
     if order is None or head is None:
         yield "there is no job at the head of this order key"
@@ -107,13 +105,13 @@ def _order(record: Record, get: Lookup) -> Iterator[str]:
 
 def _jobs(record: Record, get: Lookup) -> Iterator[str]:
     id_, _, what = record.key[1].partition("#")
-    if what == "lease" and _read(record, Lease) is None:
+    if what == "lease" and value_of(record, Lease) is None:
         yield "this is not a lease of a job"
     if what not in ("job", "lease", "steps"):
         yield "jobs have no such record"
     if what != "job":
         return
-    job = _read(record, Job)
+    job = value_of(record, Job)
     if job is None or job.state not in _STATES:
         yield "this is not a job"
         return
@@ -130,7 +128,7 @@ def _jobs(record: Record, get: Lookup) -> Iterator[str]:
         "cancelled",
     ):
         head = get(_head_key(id_, job))
-        order = None if head is None else _read(head, Order)
+        order = value_of(head, Order)
         if order is None or (order.head == id_) == (job.state == "waiting"):
             yield f"the job is {job.state}, but the head of its order key says otherwise"
 
@@ -160,14 +158,7 @@ def _job(id_: Any, get: Lookup) -> Job | None:
         record = get(job_key(id_))
     except (OncewardError, TypeError):
         return None
-    return None if record is None else _read(record, Job)
-
-
-def _read(record: Record, type: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(record.value, type=type)
-    except msgspec.DecodeError:
-        return None
+    return value_of(record, Job)
 
 
 RULES = [

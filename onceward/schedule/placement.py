@@ -33,7 +33,7 @@ SLOTS = "slot"
 # Each may have an owner of its own, whose record is checked as well.
 _SLOTS_AT_ONCE = 48
 # One write each.
-_NODES_AT_ONCE = limits.COMMIT_WRITES_MAX - 1
+_NODES_AT_ONCE = limits.COMMIT_WRITES_MAX
 
 
 class Heartbeat(msgspec.Struct):

@@ -1,18 +1,12 @@
 """Declaration of the store: records of the database as a whole and of applications."""
 
-from typing import Any, Literal
+from typing import Any
 
 from onceward.parts import Kind, Part
 from onceward.store.format import Config, Format
 
 PART = Part(
     kinds=(
-        Kind(
-            "attempt#{xx}",
-            "{attempt id}",
-            Literal["committed", "fenced"],
-            "the verdict of a commit whose answer may have been lost; xx spreads the load",
-        ),
         Kind("clock", "last", int, "the time that a node has noted last"),
         Kind("config", "schedule", Config, "the number of slots, chosen at creation"),
         Kind("config", "format", Format, "the version of the layout of records"),

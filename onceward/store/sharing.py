@@ -81,11 +81,11 @@ class SharedCommits:
         """Run all that has come in this turn of the loop."""
         waiting, self._waiting = self._waiting, []
         piece: list[Call] = []
-        room = limits.COMMIT_WRITES_MAX - 1
+        room = limits.COMMIT_WRITES_MAX
         for call in waiting:
             if call.writes > room and piece:
                 self._spawn(piece)
-                piece, room = [], limits.COMMIT_WRITES_MAX - 1
+                piece, room = [], limits.COMMIT_WRITES_MAX
             piece.append(call)
             room -= call.writes
         self._spawn(piece)

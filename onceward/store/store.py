@@ -38,7 +38,6 @@ from onceward.errors import (
 )
 from onceward.ids import Ids
 from onceward.json_values import decode
-from onceward.keys import Key
 from onceward.meters import Meters
 from onceward.server_key import ServerKeys
 from onceward.store.cache import Heads
@@ -50,8 +49,6 @@ LAST_TIME: Final = ("clock", "last")
 """The time that a node has noted last, in ms."""
 CLOCK_AHEAD: Final = "clock_ahead"
 CLOCK_BEHIND: Final = "clock_behind"
-_COMMITTED: Final = b'"committed"'
-_FENCED: Final = b'"fenced"'
 
 
 class Commit(NamedTuple):
@@ -289,17 +286,9 @@ class Store:
             for hook in tx.hooks:
                 hook()
             return
-        if len(writes) >= limits.COMMIT_WRITES_MAX:
-            raise TooLarge(
-                f"a transaction has less than {limits.COMMIT_WRITES_MAX} writes and checked "
-                f"reads, not {len(writes)}: some engines need one for the attempt record"
-            )
         begun_ns = self.clock.elapsed_ns()
         try:
-            if self.engine.answers_can_be_lost:
-                version = await self._commit_traced(writes, tx.now_ms, visible)
-            else:
-                version = await self.engine.commit(writes, tx.now_ms, visible)
+            version = await self.engine.commit(writes, tx.now_ms, visible)
         except asyncio.CancelledError:
             if applied is not None:
                 # It goes its way to the disk, though its caller waits for it no longer.
@@ -360,61 +349,6 @@ class Store:
                 # Nobody else tells of it: so it is asked for as long as that takes.
                 await self._pause(ask)
                 ask = min(ask + 1, limits.CHECK_ASKS_MAX)
-
-    async def _commit_traced(
-        self, writes: list[Write], now_ms: int, visible: Callable[[Version], None]
-    ) -> Version:
-        """Commit with an attempt record, and find out the outcome if the answer is lost."""
-        attempt = self.ids.new()
-        key = (keys.join("attempt", attempt[-2:]), attempt)
-        began_ns = self.clock.elapsed_ns()
-        try:
-            trace = self._trace(key, _COMMITTED)
-            return await self.engine.commit([*writes, trace], now_ms, visible)
-        except OutcomeUnknown:
-            version = await self._outcome(key, now_ms)
-        if version is None:
-            if self.clock.elapsed_ns() - began_ns >= limits.ATTEMPT_RETENTION_MS * 1_000_000:
-                # The process stood still: that no record is there means nothing any more.
-                raise OutcomeUnknown("it is too late to ask what became of a commit")
-            raise Conflict("a commit whose answer was lost was not applied, and never will be")
-        self.engine.found(writes)
-        visible(version)
-        return version
-
-    def _trace(self, key: Key, value: bytes) -> Put:
-        """What tells of an attempt. It is kept from now on, not from when the transaction began:
-        after a long one it would be swept at once, and the commit could be applied twice."""
-        return Put(key, value, self.clock.now_ms() + limits.ATTEMPT_RETENTION_MS, ABSENT)
-
-    async def _outcome(self, key: Key, now_ms: int) -> Version | None:
-        """The version of a commit whose answer was lost, or None: it will never be applied.
-
-        While the engine is away it is asked again, for as long as that may reasonably take.
-        """
-        ask = 0
-        until_ms = self.clock.now_ms() + limits.OUTCOME_MS_MAX
-        while self.clock.now_ms() < until_ms:
-            try:
-                return await self._settle(key, now_ms)
-            except (OutcomeUnknown, Unavailable) as error:
-                if error.code == "engine_closed":
-                    break
-            await self._pause(ask)
-            ask += 1
-        raise OutcomeUnknown("the engine did not say what became of a commit")
-
-    async def _settle(self, key: Key, now_ms: int) -> Version | None:
-        """Writing a fence under the attempt's id settles it: if that succeeds, the lost commit
-        can only fail from now on; if it conflicts, the record there says whose it is."""
-        try:
-            await self.engine.commit([self._trace(key, _FENCED)], now_ms)
-            return None
-        except Conflict:
-            [record] = await self.engine.get([key], now_ms)
-        if record is None:
-            raise OutcomeUnknown("what the fence met was gone when it was looked at")
-        return record.version if record.value == _COMMITTED else None
 
     async def _validate(self, checks: list[Write], now_ms: int) -> None:
         """Make sure that there was a moment after the last read when all checks held.

@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 from typing import TypeVar
 
-import msgspec
-
 from onceward import keys
 from onceward.api.tables import Rating
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Rule
-from onceward.keys import Key
+from onceward.engine.invariants import Lookup, Rule, value_of
 from onceward.tables.records import (
     TABLES,
     Head,
@@ -31,14 +28,14 @@ T = TypeVar("T")
 def _table(record: Record, get: Lookup) -> Iterator[str]:
     id_ = keys.split(record.key[0])[1]
     if record.key[1] != "head":
-        if _read(record, Info) is None:
+        if value_of(record, Info) is None:
             yield "these are not the settings of a table"
         elif get(head_key(id_)) is None:
             yield "the table has no head"
         elif record.expires_at_ms is None and get(listed_key(id_)) is None:
             yield "the table is not in the list of all"
         return
-    head, info = _read(record, Head), _get(get, info_key(id_), Info)
+    head, info = value_of(record, Head), value_of(get(info_key(id_)), Info)
     if head is None or info is None or info.epoch != head.epoch:
         yield "this is not the head of a table"
         return
@@ -48,7 +45,7 @@ def _table(record: Record, get: Lookup) -> Iterator[str]:
     if len(set(users)) < len(users):
         yield f"someone sits there twice: {', '.join(users)}"
     for marker, seat in head.seats.items():
-        stand = _get(get, stand_key(id_, head.epoch, seat.user), Stand)
+        stand = value_of(get(stand_key(id_, head.epoch, seat.user)), Stand)
         if not seat.bot and (stand is None or stand.role != "seated"):
             yield f"{seat.user!r} sits there as {marker}, and is not known to"
     for key, lane in head.lanes.items():
@@ -61,15 +58,15 @@ def _table(record: Record, get: Lookup) -> Iterator[str]:
 
 def _listed(record: Record, get: Lookup) -> Iterator[str]:
     [id_] = keys.split(record.key[1])
-    info = _get(get, info_key(id_), Info)
-    if record.expires_at_ms is None and (info is None or info.epoch != _read(record, str)):
+    info = value_of(get(info_key(id_)), Info)
+    if record.expires_at_ms is None and (info is None or info.epoch != value_of(record, str)):
         yield f"there is no table {id_!r} of this epoch"
 
 
 def _rating(record: Record, get: Lookup) -> Iterator[str]:
     _, ladder = keys.split(record.key[0])
     [user] = keys.split(record.key[1])
-    rating = _read(record, Rating)
+    rating = value_of(record, Rating)
     if rating is None:
         yield "this is not a rating"
     elif get(ladder_key(ladder, rating.rating, user)) is None:
@@ -79,7 +76,7 @@ def _rating(record: Record, get: Lookup) -> Iterator[str]:
 def _ladder(record: Record, get: Lookup) -> Iterator[str]:
     _, ladder = keys.split(record.key[0])
     _, user = keys.split(record.key[1])
-    rating = _get(get, rating_key(ladder, user), Rating)
+    rating = value_of(get(rating_key(ladder, user)), Rating)
     if rating is None or ladder_key(ladder, rating.rating, user) != record.key:
         yield f"{user!r} has another rating"
 
@@ -87,22 +84,22 @@ def _ladder(record: Record, get: Lookup) -> Iterator[str]:
 def _lane(record: Record, get: Lookup) -> Iterator[str]:
     _, id_, epoch = keys.split(record.key[0])
     key, kind, number = keys.split(record.key[1])
-    head = _get(get, head_key(id_), Head)
+    head = value_of(get(head_key(id_)), Head)
     if head is None or head.epoch != epoch or head.phase == "closed":
         return  # it was closed, and this is being removed
     if key not in head.lanes:
         yield f"the table has no lane {key!r}"
         return
     if kind != "wait":
-        if _read(record, str if kind == "block" else list[int]) is None:
+        if value_of(record, str if kind == "block" else list[int]) is None:
             yield "this does not say which numbers have gone"
         return
-    wait = _read(record, Wait)
+    wait = value_of(record, Wait)
     if wait is None:
         yield "this is not a place in a lane"
         return
     for user in wait.users:
-        stand = _get(get, stand_key(id_, epoch, user), Stand)
+        stand = value_of(get(stand_key(id_, epoch, user)), Stand)
         if stand is None or (stand.role, stand.lane, stand.number) != ("waiting", key, int(number)):
             yield f"{user!r} waits there, and is not known to"
 
@@ -110,7 +107,7 @@ def _lane(record: Record, get: Lookup) -> Iterator[str]:
 def _stand(record: Record, get: Lookup) -> Iterator[str]:
     _, id_, epoch = keys.split(record.key[0])
     [user] = keys.split(record.key[1])
-    head, stand = _get(get, head_key(id_), Head), _read(record, Stand)
+    head, stand = value_of(get(head_key(id_)), Head), value_of(record, Stand)
     if head is None or head.epoch != epoch or head.phase == "closed":
         return
     if stand is None:
@@ -119,18 +116,6 @@ def _stand(record: Record, get: Lookup) -> Iterator[str]:
         yield f"{user!r} has no seat"
     elif stand.role == "waiting" and get(wait_key(id_, epoch, stand.lane, stand.number)) is None:
         yield f"{user!r} has no place in line"
-
-
-def _read(record: Record, type_: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(record.value, type=type_)
-    except msgspec.DecodeError:
-        return None
-
-
-def _get(get: Lookup, key: Key, type_: type[T]) -> T | None:
-    found = get(key)
-    return None if found is None else _read(found, type_)
 
 
 RULES = [

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 # What most calls write; beyond the rest of it nobody is taken along.
 _CALL_WRITES = 12
-_ROOM_WRITES = limits.COMMIT_WRITES_MAX - 1 - _CALL_WRITES
+_ROOM_WRITES = limits.COMMIT_WRITES_MAX - _CALL_WRITES
 _CALLS_AHEAD = 20
 # Where processes share a database, a table that many want something of is taken to be so for a
 # while, and a turn waits a moment for more of them: a commit is a journey of several such moments.

@@ -1,7 +1,8 @@
 """An engine with fault injection, within the limits of the contract.
 
 `FaultEngine(inner, plan)` stands between a store and an engine, like a network to a
-database: calls take time, answers get lost, a commit given up on arrives later. What goes
+database: calls take time, answers get lost, a commit arrives later. It finds out what became of a
+commit whose answer was lost, as engines do; if its caller has died, the commit arrives. What goes
 wrong is decided by a plan: `Script` for one certain fault at one certain call, `Chance` for
 a weather of faults from a seeded `random.Random`. `LocalFaultEngine` is the same for an
 engine inside the process: nothing is lost on the way, but the process may crash.
@@ -27,7 +28,7 @@ from onceward.engine.base import (
     admit,
     key_bytes,
 )
-from onceward.errors import BadInput, Conflict, OutcomeUnknown, TooLarge, Unavailable
+from onceward.errors import BadInput, Conflict, TooLarge, Unavailable
 from onceward.keys import Key
 from onceward.testing.plan import CRASHES, LOSSES, CallKind, Fault, Plan, Script, Step
 
@@ -48,7 +49,6 @@ class FaultEngine(Engine):
     Keys and items are held to DynamoDB's limits, reads included.
     """
 
-    answers_can_be_lost: ClassVar[bool] = True
     _remote: ClassVar[bool] = True
 
     def __init__(
@@ -145,28 +145,25 @@ class FaultEngine(Engine):
             self._happened(fault)
             await _travel(step.request_s + step.answer_s)
             raise Conflict("a conflict by plan", keys=[])
-        if fault in LOSSES and not self.answers_can_be_lost:
-            raise BadInput(f"{type(self).__name__} cannot have the fault {fault!r}")
         if not self._remote:
+            if fault in LOSSES:
+                raise BadInput(f"{type(self).__name__} cannot have the fault {fault!r}")
             return await self._commit_here(step, writes, now_ms, visible)
-        if fault is Fault.LOST_REQUEST:
+        sent = _Sent(writes, now_ms)
+        if fault in LOSSES:
             self._happened(fault)
+            if fault is not Fault.LOST_REQUEST:
+                self._send(self._arrive(sent, step))
+            if fault is Fault.LOST_ANSWER:
+                await sent.outcome
             await _travel(step.answer_s)
-            raise OutcomeUnknown("a request lost by plan")
-        if fault is Fault.LATE:
-            self._happened(fault)
-            self._send(self._arrive_late(step.late_s, writes, now_ms))
-            await _travel(step.answer_s)
-            raise OutcomeUnknown("a commit delayed by plan")
-        outcome: asyncio.Future[Version | Exception]
-        outcome = asyncio.get_running_loop().create_future()
-        self._send(self._arrive(step, writes, now_ms, outcome))
-        result = await outcome
+            await _travel(step.request_s)  # now it is asked for
+            result = await self.settle(sent)
+        else:
+            self._send(self._arrive(sent, step))
+            result = await sent.outcome
         if fault in CRASHES:
             await self._die(fault)
-        if fault is Fault.LOST_ANSWER:
-            self._happened(fault)
-            raise OutcomeUnknown("an answer lost by plan")
         if isinstance(result, Exception):
             raise result
         if visible is not None:
@@ -198,33 +195,35 @@ class FaultEngine(Engine):
             await self._die(step.fault)
         return version
 
-    async def _arrive(
-        self,
-        step: Step,
-        writes: Sequence[Write],
-        now_ms: int,
-        outcome: "asyncio.Future[Version | Exception]",
-    ) -> None:
-        await _travel(step.request_s)
+    async def settle(self, sent: "_Sent") -> Version | Exception:
+        """What became of a commit whose answer was lost. One that has not arrived is fenced, as an
+        engine does that asks its server: it is refused when it arrives."""
+        if not sent.arrived:
+            sent.fenced = True
+            return Conflict("a commit that was lost by plan was not applied, and never will be")
+        return await sent.outcome
+
+    async def _arrive(self, sent: "_Sent", step: Step) -> None:
+        late = step.fault is Fault.LATE
+        await _travel(step.late_s if late else step.request_s)
+        if sent.fenced:
+            self._happened("late commit refused")
+            return
+        sent.arrived = True
         result: Version | Exception
         try:
-            result = await self._judged(self.inner.commit(writes, now_ms))
+            result = await self._judged(self.inner.commit(sent.writes, sent.now_ms))
+            if late:
+                self._happened("late commit applied")
         except Exception as error:
             result = error
+            if late:
+                refused = isinstance(error, Conflict)
+                self._happened(f"late commit {'refused' if refused else 'failed'}")
         if step.fault is not Fault.CRASH_AFTER:
             await _travel(step.answer_s)
-        if not outcome.done():
-            outcome.set_result(result)
-
-    async def _arrive_late(self, late_s: float, writes: Sequence[Write], now_ms: int) -> None:
-        await _travel(late_s)
-        try:
-            await self.inner.commit(writes, now_ms)
-            self._happened("late commit applied")
-        except Conflict:
-            self._happened("late commit refused")
-        except Exception:
-            self._happened("late commit failed")
+        if not sent.outcome.done():
+            sent.outcome.set_result(result)
 
     def _send(self, arrival: Coroutine[Any, Any, None]) -> None:
         try:
@@ -280,10 +279,21 @@ class FaultEngine(Engine):
             self._observe(str(what))
 
 
+class _Sent:
+    """A commit on its way to the inner engine."""
+
+    def __init__(self, writes: Sequence[Write], now_ms: int) -> None:
+        self.writes = writes
+        self.now_ms = now_ms
+        self.arrived = False
+        self.fenced = False
+        self.outcome: asyncio.Future[Version | Exception]
+        self.outcome = asyncio.get_running_loop().create_future()
+
+
 class LocalFaultEngine(FaultEngine):
     """Faults of an engine inside the process: no answer is lost, a crash takes it along."""
 
-    answers_can_be_lost: ClassVar[bool] = False
     _remote: ClassVar[bool] = False
 
 

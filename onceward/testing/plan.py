@@ -119,8 +119,14 @@ class Chance(Plan):
             if draw < 0:
                 fault = candidate
                 break
-        late_s = self._random.random() * self.slow_s if fault is Fault.LATE else 0
-        return Step(fault, self._travel_s(), self._travel_s(), late_s)
+        request_s, answer_s, late_s = self._travel_s(), self._travel_s(), 0.0
+        if fault is Fault.LATE:
+            # Half of them have arrived when they are asked for.
+            late_s, answer_s = (
+                self._random.random() * self.slow_s,
+                self._random.random() * self.slow_s,
+            )
+        return Step(fault, request_s, answer_s, late_s)
 
     def _travel_s(self) -> float:
         chance = self._random.random()

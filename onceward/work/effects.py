@@ -10,7 +10,7 @@ from onceward.schedule import Effect
 # Records that belong to what is told already, or by which nobody would find anything.
 _BESIDE = {
     *("due", "ready", "line", "order", "limit", "parked", "permit", "rate", "dead", "inbox"),
-    *("lock", "ask", "fence", "gate", "attempt", "rooms", "roomsnap"),
+    *("lock", "ask", "fence", "gate", "rooms", "roomsnap"),
 }
 
 

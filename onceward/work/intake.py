@@ -16,7 +16,7 @@ from onceward.store.transaction import Transaction
 from onceward.work.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox, Receipt
 from onceward.work.job import AcceptArguments, accept_arguments
 
-_AT_ONCE = (limits.COMMIT_WRITES_MAX - 1) // ACCEPT_WRITES
+_AT_ONCE = limits.COMMIT_WRITES_MAX // ACCEPT_WRITES
 # What a job has besides its body: its keys, in several records, and the records themselves.
 _BESIDE_BYTES = 20_000
 

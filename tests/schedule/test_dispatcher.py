@@ -251,7 +251,7 @@ async def test_entries_share_a_commit_as_far_as_it_has_room() -> None:
     await cluster.clock.sleep(0.2)
     assert member.clock.now_ms() > at_ms
     promotions = [writes for writes in member.engine.commits if len(writes) > 50]
-    assert [len(writes) for writes in promotions] == [72] * 10
+    assert [len(writes) for writes in promotions] == [75] * 9
 
 
 @virtual

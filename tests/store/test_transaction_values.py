@@ -95,7 +95,7 @@ async def test_a_value_over_the_limit_is_refused_at_the_commit() -> None:
     assert refused.value.code == "value_too_large"
 
 
-async def test_a_transaction_has_room_for_99_writes_and_reads_on_every_engine() -> None:
+async def test_a_transaction_has_room_for_100_writes_and_reads() -> None:
     store = await quick_store()
 
     def puts(count: int) -> Any:
@@ -106,11 +106,11 @@ async def test_a_transaction_has_room_for_99_writes_and_reads_on_every_engine() 
 
         return fn
 
-    await store.run(puts(99))
-    with pytest.raises(TooLarge, match="less than 100") as refused:
-        await store.run(puts(100))
+    await store.run(puts(100))
+    with pytest.raises(TooLarge, match="1 to 100 writes") as refused:
+        await store.run(puts(101))
     assert refused.value.code == "commit_too_large"
-    assert await stored(store, ("p", "098")) is None
+    assert await stored(store, ("p", "099")) is None
 
 
 async def test_100_keys_can_be_read_and_validated() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from onceward.engine.base import Check, Delete, Put
-from onceward.errors import Conflict, OutcomeUnknown
+from onceward.errors import Conflict
 from onceward.store.cache import Heads
 from onceward.store.store import Commit, Store
 from onceward.store.transaction import Transaction
@@ -51,40 +51,6 @@ class ChecksDropped(Store):
     async def _commit(self, tx, writes, end_turn):
         changes = [write for write in writes if type(write) is not Check]
         await super()._commit(tx, changes or writes, end_turn)
-
-
-class UnknownIsFailure(Store):
-    """A commit without an answer counts as not applied, and runs again."""
-
-    async def _outcome(self, key, now_ms):
-        return None
-
-
-class UnknownIsSuccess(Store):
-    """A commit without an answer counts as applied."""
-
-    async def _outcome(self, key, now_ms):
-        return -1
-
-
-class FenceSkipped(Store):
-    """A commit without an answer is looked for, but not kept from arriving later."""
-
-    async def _outcome(self, key, now_ms):
-        [record] = await self.engine.get([key], now_ms)
-        return None if record is None else record.version
-
-
-class TraceForgotten(Store):
-    """The attempt record is not part of the commit that it stands for."""
-
-    async def _commit_traced(self, writes, now_ms, visible):
-        try:
-            return await self.engine.commit(writes, now_ms, visible)
-        except OutcomeUnknown:
-            if await self._outcome(("attempt", self.ids.new()), now_ms) is None:
-                raise Conflict("not applied") from None
-            raise
 
 
 class HeadsTrusted(Store):
@@ -240,6 +206,39 @@ class ReadsDiffer(_BrokenTransaction):
             return await super().get_many(keys, *args)
 
 
+class UnknownIsFailure:
+    """An engine for which a commit without an answer counts as not applied."""
+
+    def __new__(cls, engine):
+        async def settle(sent):
+            return Conflict("not applied")
+
+        engine.settle = settle
+        return engine
+
+
+class UnknownIsSuccess:
+    """An engine for which a commit without an answer counts as applied."""
+
+    def __new__(cls, engine):
+        async def settle(sent):
+            return -1
+
+        engine.settle = settle
+        return engine
+
+
+class FenceSkipped:
+    """An engine that looks for a commit without an answer, but lets it arrive later."""
+
+    def __new__(cls, engine):
+        async def settle(sent):
+            return await sent.outcome if sent.arrived else Conflict("not applied")
+
+        engine.settle = settle
+        return engine
+
+
 class EarlyAnswer:
     """A local engine that answers before a commit is durable."""
 
@@ -360,14 +359,11 @@ PLANTED = {
         with_store(ChecksDropped), ("torn read", "wrong answer", "not linearizable"), 131
     ),
     "an unknown outcome counts as failure": Bug(
-        with_store(UnknownIsFailure), ("applied twice",), 17
+        with_engine(UnknownIsFailure), ("applied twice",), 17
     ),
-    "an unknown outcome counts as success": Bug(with_store(UnknownIsSuccess), LOST, 13),
+    "an unknown outcome counts as success": Bug(with_engine(UnknownIsSuccess), LOST, 13),
     "a lost commit is not fenced": Bug(
-        with_store(FenceSkipped), ("applied twice", "not linearizable"), 69
-    ),
-    "the attempt record is not in the commit": Bug(
-        with_store(TraceForgotten), ("applied twice", "not linearizable"), 17
+        with_engine(FenceSkipped), ("applied twice", "not linearizable"), 69
     ),
     "a line ends early, and heads are trusted": Bug(
         with_store(HeadsTrusted), ("lost update", "lost", "torn read", "applied twice"), 0

@@ -8,7 +8,6 @@ from onceward.engine.memory import Memory, MemoryEngine
 from onceward.errors import (
     BadInput,
     Conflict,
-    OutcomeUnknown,
     TooLarge,
     Unavailable,
 )
@@ -55,8 +54,7 @@ async def test_without_a_plan_it_does_what_the_inner_engine_does():
     [
         (Fault.CONFLICT, Conflict, None),
         (Fault.UNAVAILABLE, Unavailable, None),
-        (Fault.LOST_REQUEST, OutcomeUnknown, None),
-        (Fault.LOST_ANSWER, OutcomeUnknown, b"1"),
+        (Fault.LOST_REQUEST, Conflict, None),
     ],
 )
 async def test_a_fault_happens_at_the_call_that_the_plan_says(fault, error, after):
@@ -72,19 +70,55 @@ async def test_a_fault_happens_at_the_call_that_the_plan_says(fault, error, afte
     assert await value(engine) == b"2"
 
 
-def test_a_late_commit_arrives_after_the_caller_has_given_up():
+async def test_a_commit_whose_answer_is_lost_is_found():
+    engine = await opened({1: Fault.LOST_ANSWER, 2: Fault.LOST_ANSWER})
+    seen = []
+    version = await engine.commit(put(), 0, seen.append)
+    assert seen == [version]
+    assert await value(engine) == b"1"
+    with pytest.raises(Conflict) as error:
+        await engine.commit(put(), 0)
+    assert error.value.details["keys"] == [KEY]
+    assert engine.counts == {Fault.LOST_ANSWER: 2, "conflict": 1}
+
+
+def test_a_late_commit_that_has_not_arrived_is_fenced():
     async def main():
         clock = VirtualClock()
         engine = await opened({1: Step(Fault.LATE, answer_s=1, late_s=5)})
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(Conflict):
             await engine.commit(put(), 0)
         assert (clock.elapsed_ns(), engine.on_their_way) == (10**9, 1)
-        assert await value(engine) is None
         await engine.close()
         await engine.open()
         assert (clock.elapsed_ns(), engine.on_their_way) == (5 * 10**9, 0)
+        assert await value(engine) is None
+        assert engine.counts == {Fault.LATE: 1, "late commit refused": 1}
+
+    run_virtual(main())
+
+
+def test_a_late_commit_that_has_arrived_is_found():
+    async def main():
+        engine = await opened({1: Step(Fault.LATE, answer_s=5, late_s=1)})
+        seen = []
+        version = await engine.commit(put(), 0, seen.append)
+        assert seen == [version]
         assert await value(engine) == b"1"
         assert engine.counts == {Fault.LATE: 1, "late commit applied": 1}
+
+    run_virtual(main())
+
+
+def test_a_late_commit_arrives_if_nobody_is_left_to_fence_it():
+    async def main():
+        engine = await opened({1: Step(Fault.LATE, answer_s=2, late_s=5)})
+        caller = asyncio.create_task(engine.commit(put(), 0))
+        await VirtualClock().sleep(1)
+        caller.cancel()
+        await engine.close()
+        await engine.open()
+        assert await value(engine) == b"1"
 
     run_virtual(main())
 
@@ -92,22 +126,21 @@ def test_a_late_commit_arrives_after_the_caller_has_given_up():
 def test_a_late_commit_is_refused_or_fails_as_any_other():
     async def main():
         inner = MemoryEngine()
-        late = Step(Fault.LATE, late_s=1)
-        engine = await FaultEngine(inner, {1: late, 3: late}).open()
-        with pytest.raises(OutcomeUnknown):
-            await engine.commit(put(), 0)
+        late = Step(Fault.LATE, answer_s=2, late_s=1)
+        engine = await FaultEngine(inner, {2: late, 3: late}).open()
         await engine.commit(put(b"2"), 0)
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(Conflict) as error:
             await engine.commit(put(), 0)
+        assert error.value.details["keys"] == [KEY]
         await inner.close()
-        await engine.close()
-        await inner.open()
-        assert engine.counts == {Fault.LATE: 2, "late commit failed": 2}
-        engine.plan = Script({1: late})
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(Unavailable):
             await engine.commit(put(), 0)
-        await engine.close()
-        assert engine.counts["late commit refused"] == 1
+        assert engine.counts == {
+            Fault.LATE: 2,
+            "conflict": 1,
+            "late commit refused": 1,
+            "late commit failed": 1,
+        }
 
     run_virtual(main())
 
@@ -212,7 +245,6 @@ async def test_a_crash_needs_to_be_told_how():
 
 async def test_a_local_engine_loses_no_answers():
     engine = await opened({1: Fault.LOST_ANSWER}, LocalFaultEngine)
-    assert not engine.answers_can_be_lost
     with pytest.raises(BadInput, match="cannot have the fault"):
         await engine.commit(put(), 0)
     seen = []

@@ -9,7 +9,7 @@ import msgspec
 from onceward import keys, limits
 from onceward.api.matches import MatchEntry
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Rule
+from onceward.engine.invariants import Lookup, Rule, value_of
 from onceward.keys import Key
 from onceward.schedule import due_partition
 from onceward.tables.games.match import Match
@@ -29,7 +29,7 @@ def _match(record: Record, get: Lookup) -> Iterator[str]:
         except msgspec.DecodeError:
             yield "this is no entry of the log of a match"
         return
-    match = _read(record)
+    match = value_of(record, Match)
     if match is None:
         yield "this is not a match"
         return
@@ -37,7 +37,7 @@ def _match(record: Record, get: Lookup) -> Iterator[str]:
         if get((partition, keys.join(LOG, number))) is None:
             yield f"entry {number} of its log is not there"
     place = match.begun.place
-    if place and match.outcome is None and _text(get(playing_key(place))) != match.begun.id:
+    if place and match.outcome is None and value_of(get(playing_key(place)), str) != match.begun.id:
         yield f"it is on, but not at its place {place!r}"
     entry = _entry(match, get)
     if entry is not None and get(entry) is None:
@@ -45,9 +45,9 @@ def _match(record: Record, get: Lookup) -> Iterator[str]:
 
 
 def _playing(record: Record, get: Lookup) -> Iterator[str]:
-    id_ = _text(record)
+    id_ = value_of(record, str)
     found = None if id_ is None else get(match_key(id_))
-    match = None if found is None else _read(found)
+    match = value_of(found, Match)
     if match is None:
         yield f"there is no match {id_!r}"
     elif match.outcome is not None or keys.join(match.begun.place) != record.key[1]:
@@ -59,7 +59,7 @@ def _due(record: Record, get: Lookup) -> Iterator[str]:
     if words[-1] != MATCH_DUE or len(words) != 3:
         return
     found = get(match_key(words[1]))
-    match = None if found is None else _read(found)
+    match = value_of(found, Match)
     # Of one that is being removed there may be no head any more.
     if match is not None and _entry(match, get) not in (None, record.key):
         yield f"the match {words[1]!r} does not stand here"
@@ -75,20 +75,6 @@ def _entry(match: Match, get: Lookup) -> Key | None:
         return None
     slot = crc32(match.begun.id.encode()) % msgspec.json.decode(config.value)["slots"]
     return due_partition(slot), keys.join(due_ms, match.begun.id, MATCH_DUE)
-
-
-def _text(record: Record | None) -> str | None:
-    try:
-        return None if record is None else msgspec.json.decode(record.value, type=str)
-    except msgspec.DecodeError:
-        return None
-
-
-def _read(record: Record) -> Match | None:
-    try:
-        return msgspec.json.decode(record.value, type=Match)
-    except msgspec.DecodeError:
-        return None
 
 
 RULES = [Rule("match", _match), Rule("playing", _playing), Rule("due", _due)]

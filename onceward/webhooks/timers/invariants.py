@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from onceward import keys
 from onceward.engine.base import Record
-from onceward.engine.invariants import Lookup, Rule
+from onceward.engine.invariants import Lookup, Rule, value_of
 from onceward.webhooks.timers.records import TIMER_DUE, Timer, entry_in, timer_partition
 
 
 def _timer(record: Record, get: Lookup) -> Iterator[str]:
     partition, sort = record.key
-    timer = _read(record)
+    timer = value_of(record, Timer)
     if timer is None:
         yield "this is not a timer"
         return
@@ -29,18 +27,11 @@ def _due(record: Record, get: Lookup) -> Iterator[str]:
         return
     slot = int(partition.partition("#")[2])
     found = get((timer_partition(slot), keys.join(words[1], words[2])))
-    timer = None if found is None else _read(found)
+    timer = value_of(found, Timer)
     if timer is None:
         yield f"there is no timer {words[2]!r}"
     elif timer.state != "active" or entry_in(slot, words[1], words[2], timer) != record.key:
         yield f"the timer {words[2]!r} does not stand here: it is {timer.state}"
-
-
-def _read(record: Record) -> Timer | None:
-    try:
-        return msgspec.json.decode(record.value, type=Timer)
-    except msgspec.DecodeError:
-        return None
 
 
 RULES = [Rule("timer", _timer), Rule("due", _due)]

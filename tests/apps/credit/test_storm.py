@@ -7,11 +7,12 @@ import pytest
 
 from apps.credit.application import Application, key_of
 from apps.credit.sender import opportunity
-from apps.credit.storm import ACK_S_MAX, ORGANISATION, Course, Plan, Storm
+from apps.credit.storm import ORGANISATION, Course, Plan, Storm
 from onceward.app import App
 from onceward.errors import BadInput, OncewardError
 from onceward.store.transaction import Transaction
 
+ACK_S_MAX = 1.0
 # With keys, and without. Small ones are quick where they may be: with keys several pulls at once,
 # and without fewer, since a worker makes one at a time.
 SENT = {"times": 20, "senders": 2, "kills": 2, "pauses": 1, "lease_s": 0.6, "patience_s": 240}
