@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeVar
 
-from onceward import keys, limits
+from onceward import limits
 from onceward.clock import Clock
 from onceward.engine.base import (
     ABSENT,

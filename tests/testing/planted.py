@@ -356,14 +356,14 @@ PLANTED = {
     "read-only answers are not validated": Bug(with_store(ReadsUnvalidated), STALE, 0),
     "raised errors are not validated": Bug(with_store(RaisedUnvalidated), STALE, 80),
     "reads are not checked at commit": Bug(
-        with_store(ChecksDropped), ("torn read", "wrong answer", "not linearizable"), 131
+        with_store(ChecksDropped), ("torn read", "wrong answer", "not linearizable"), 119
     ),
     "an unknown outcome counts as failure": Bug(
         with_engine(UnknownIsFailure), ("applied twice",), 17
     ),
     "an unknown outcome counts as success": Bug(with_engine(UnknownIsSuccess), LOST, 13),
     "a lost commit is not fenced": Bug(
-        with_engine(FenceSkipped), ("applied twice", "not linearizable"), 69
+        with_engine(FenceSkipped), ("applied twice", "not linearizable"), 23
     ),
     "a line ends early, and heads are trusted": Bug(
         with_store(HeadsTrusted), ("lost update", "lost", "torn read", "applied twice"), 0

@@ -55,9 +55,9 @@ def a_timer_is_not_cancelled() -> Iterator[None]:
 
 
 PLANTED: dict[str, Bug] = {
-    "who works is not stopped": Bug(who_works_is_not_stopped, 22, ("not cancelled",)),
-    "a timer fires again": Bug(a_timer_fires_again, 1, ("timer",)),
-    "a timer is not cancelled": Bug(a_timer_is_not_cancelled, 25, ("not cancelled",)),
+    "who works is not stopped": Bug(who_works_is_not_stopped, 13, ("not cancelled",)),
+    "a timer fires again": Bug(a_timer_fires_again, 0, ("timer",)),
+    "a timer is not cancelled": Bug(a_timer_is_not_cancelled, 61, ("not cancelled",)),
 }
 
 

@@ -13,7 +13,7 @@ SOAK_SEEDS = 1_500
 
 @pytest.mark.parametrize("mode", ["shared", "local"])
 def test_in_a_calm_world_nothing_is_found(mode):
-    report = simulate(Playings, 1, mode=mode, servers=2, weather=Weather())
+    report = simulate(Playings, 4, mode=mode, servers=2, weather=Weather())
     assert report.answers >= report.operations
     assert report.counts["game lost on time"]
 
