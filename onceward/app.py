@@ -70,8 +70,7 @@ from onceward.tables.games.server import Games
 from onceward.tables.runtime import TableRuntime
 from onceward.tables.server import Tables
 from onceward.webhooks.delivery import Delivery, Outward
-from onceward.webhooks.timers import WEBHOOKS, Send, Spec
-from onceward.webhooks.timers import Timers as TimersPart
+from onceward.webhooks.timers import WEBHOOKS, Send, Spec, TimerTable
 from onceward.webhooks.timers.server import Timers
 from onceward.work.attempt import Handler
 from onceward.work.bulk import changed
@@ -403,7 +402,7 @@ class App:
             table_runtime.tables,
             table_runtime.games,
         )
-        timers = node.parts.get(TimersPart)
+        timers = node.parts.get(TimerTable)
         self.delivery = delivery = None
         if self.outward is not None:
             self.delivery = delivery = Delivery(self.store, timers, self.outward)

@@ -14,12 +14,17 @@ RULES = {
         tidy.drivers_stay_with_their_engine,
         tidy.time_comes_from_clock,
         tidy.randomness_comes_from_ids,
+        tidy.base_classes_have_children,
+        tidy.class_names_are_unique_in_a_folder,
         tidy.files_are_short,
         tidy.limits_are_used,
         tidy.tests_do_not_sleep,
         tidy.tests_mirror_the_folders,
     )
 }
+
+# The rest of the tree of a planted violation.
+STORE = "class Store: ..."
 
 # rule: {path: (text, ...)}; each text alone in the tree is one violation.
 CAUGHT: dict[str, dict[str, tuple[str, ...]]] = {
@@ -113,6 +118,15 @@ CAUGHT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "limits_are_used": {
         "onceward/limits/store.py": ("KEYS_MAX = 1", "A_MAX = 1\nB_MAX = A_MAX"),
+    "base_classes_have_children": {
+        "onceward/store/cache.py": (
+            "class Base: ...\nclass Child(Base): ...\nx = Child()",
+            "class Base(ABC): ...\nclass Child(Base[int], Other): ...",
+            "class Base: ...\nfrom here import cache\nclass Child(cache.Base): ...",
+        ),
+    },
+    "class_names_are_unique_in_a_folder": {
+        "onceward/store/cache.py": ("class Store: ...",),
     },
     "tests_do_not_sleep": {
         "tests/store/test_store.py": (
@@ -164,6 +178,18 @@ ALLOWED: dict[str, dict[str, str]] = {
         "onceward/testing/simulator.py": "import random\nrandom.Random(1)",
         "onceward/store/store.py": "import os\ndef f(random):\n    return random.of(os.getpid())",
     },
+    "base_classes_have_children": {
+        "onceward/store/store.py": "class Base: ...\nclass One(Base): ...\nclass Two(Base): ...",
+        "onceward/store/cache.py": "class Kept: ...\nclass Faster(Kept): ...\nx = Kept()",
+        "onceward/store/format.py": "class Wire(Protocol): ...\nclass Socket(Wire): ...",
+        "onceward/store/values.py": "class Wrong(Exception): ...\nclass Worse(Wrong): ...",
+        "onceward/client/timers.py": "class TimerCalls: ...\nclass Client(TimerCalls): ...",
+    },
+    "class_names_are_unique_in_a_folder": {
+        "onceward/store/store.py": "class Store: ...\nclass Row: ...",
+        "onceward/store/cache.py": "class _Store: ...",
+        "onceward/engine/base.py": "class Row: ...",
+    },
     "files_are_short": {"onceward/store/store.py": "x = 1\n" * 700},
     "limits_are_used": {
         "onceward/limits/store.py": "A_MAX = B_MAX = 1\nC_MAX = D_MAX = 2\nE_S: Final = 3 * C_MAX",
@@ -209,7 +235,7 @@ def test_the_tree_keeps_the_rule(rule: str) -> None:
 
 @pytest.mark.parametrize(("rule", "path", "text"), PLANTS)
 def test_a_planted_violation_is_caught_once(rule: str, path: str, text: str) -> None:
-    (violation,) = RULES[rule]({"onceward/store/store.py": "", path: text})
+    (violation,) = RULES[rule]({"onceward/store/store.py": STORE, path: text})
     assert violation.startswith(f"{path}:")
 
 

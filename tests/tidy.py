@@ -100,6 +100,9 @@ RANDOM = (
     *("os.urandom", "os.getrandom"),
 )
 
+# Groups of calls that one client has, each in a module of its own.
+ONE_CHILD_IN = "client"
+
 LINES_MAX = 700
 # Our packages: `benchmarks` stands in no row, so nothing else imports it.
 OURS = ("onceward", "apps", "benchmarks")
@@ -205,6 +208,74 @@ def tests_mirror_the_folders(tree: Tree) -> Iterator[str]:
         mirrored = PurePosixPath(*top, *folder.parts[1:])
         if str(mirrored) not in folders:
             yield f"{path}: tests no folder: there is no {mirrored}"
+
+
+def base_classes_have_children(tree: Tree) -> Iterator[str]:
+    """A class that is used only as the base of one other class belongs into that class. Protocols
+    and exceptions are meant to be extended by others."""
+    classes, used = _classes(tree), _used_names(tree)
+    children: dict[str, set[tuple[str, str]]] = {}
+    for path, node in classes:
+        for base in _bases(node):
+            children.setdefault(base, set()).add((path, node.name))
+    for path, node in classes:
+        found = children.get(node.name, ())
+        if len(found) != 1 or node.name in used or covered(_module_name(path), ONE_CHILD_IN):
+            continue
+        if not {"Protocol", "Exception", "BaseException"} & set(_bases(node)):
+            [(_, child)] = found
+            yield f"{path}:{node.lineno}: {node.name} is the base of {child} alone: merge them"
+
+
+def class_names_are_unique_in_a_folder(tree: Tree) -> Iterator[str]:
+    known: dict[tuple[PurePosixPath, str], str] = {}
+    for path, node in _classes(tree):
+        first = known.setdefault((PurePosixPath(path).parent, node.name), path)
+        if first != path:
+            yield f"{path}:{node.lineno}: {first} has a class {node.name} as well: rename one"
+
+
+def _classes(tree: Tree) -> list[tuple[str, ast.ClassDef]]:
+    """The classes of the package, with the paths of their modules."""
+    return [
+        (path, node)
+        for path, _ in _modules(tree)
+        if path.startswith("onceward/")
+        for node in ast.walk(ast.parse(tree[path], path))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+def _bases(node: ast.ClassDef) -> list[str]:
+    """The last words of the names of its bases."""
+    return [name for base in node.bases if (name := _last_word(base))]
+
+
+def _last_word(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _used_names(tree: Tree) -> set[str]:
+    """The names that modules of the package use otherwise than to import or to extend them."""
+    used: set[str] = set()
+    for path, _ in _modules(tree):
+        nodes = list(ast.walk(ast.parse(tree[path], path)))
+        bases = [base for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases]
+        extended = {base.value if isinstance(base, ast.Subscript) else base for base in bases}
+        for node in nodes:
+            if isinstance(node, ast.Name | ast.Attribute) and node not in extended:
+                used.add(node.id if isinstance(node, ast.Name) else node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                used.add(node.value)  # a name in quotes, as in an annotation
+    return used
+
+
+def _module_name(path: str) -> str:
+    return dict(_modules({path: ""}))[path]
 
 
 def _modules(tree: Tree) -> Iterator[tuple[str, str]]:

@@ -22,7 +22,7 @@ from onceward.store.transaction import Row, Transaction
 from onceward.webhooks import endpoints
 from onceward.webhooks.timers import (
     WEBHOOKS,
-    Timers,
+    TimerTable,
     Webhook,
     encrypt_headers,
     open_headers,
@@ -37,7 +37,7 @@ _PAGE = 100
 class Reencryption:
     """Brings the secrets of one database under the first server key."""
 
-    def __init__(self, store: Store, timers: Timers, slots: int) -> None:
+    def __init__(self, store: Store, timers: TimerTable, slots: int) -> None:
         self._store = store
         self._timers = timers
         self._slots = slots

@@ -16,7 +16,7 @@ from onceward import limits
 from onceward.errors import PASSING, SecretUnreadable, Unavailable
 from onceward.json_values import decode
 from onceward.keys import Key
-from onceward.schedule.placement import Placement, Slot, slot_key
+from onceward.schedule.placement import Placement, SlotOwner, slot_key
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 
@@ -68,7 +68,7 @@ class Owners:
         now_ms = self._store.clock.now_ms()
         slot = slot_key(self.slot(id_))
         [record] = await self._store.engine.get([slot], now_ms)
-        owner = "" if record is None else decode(record.value, Slot, slot).owner
+        owner = "" if record is None else decode(record.value, SlotOwner, slot).owner
         if owner and owner != self._placement.node:
             key: Key = (HUBS, owner)
             [record] = await self._store.engine.get([key], now_ms)

@@ -13,7 +13,7 @@ from onceward.errors import BadInput
 A = TypeVar("A")
 
 
-class Entry(NamedTuple):
+class PresenceValue(NamedTuple):
     value: Any
     until_ms: int
     bytes: int
@@ -23,7 +23,7 @@ class Presences:
     """All of one room."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, dict[str, Entry]] = {}
+        self._entries: dict[str, dict[str, PresenceValue]] = {}
         self._bytes = 0
 
     def set(self, name: str, user: str, value: Any, until_ms: int, size: int = 0) -> bool:
@@ -45,7 +45,7 @@ class Presences:
                 code="room_too_large",
             )
         self._bytes += more
-        self._entries.setdefault(name, {})[user] = Entry(value, until_ms, size)
+        self._entries.setdefault(name, {})[user] = PresenceValue(value, until_ms, size)
         # 1 and true are equal in Python, and not in JSON.
         return before is None or repr(before.value) != repr(value)
 

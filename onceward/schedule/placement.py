@@ -44,7 +44,7 @@ class Heartbeat(msgspec.Struct):
     """It is gone when it was seen unchanged for so long."""
 
 
-class Slot(msgspec.Struct):
+class SlotOwner(msgspec.Struct):
     """A slot's record, changed only when it changes hands. `owner` is empty between two."""
 
     owner: str
@@ -175,7 +175,7 @@ class Placement:
         if self.node not in alive:
             return  # given up by the others since the beat: the next one finds out
         rightful = self._share(alive)
-        owners = {int(sort): slot.owner for sort, slot in await self._read(SLOTS, Slot)}
+        owners = {int(sort): slot.owner for sort, slot in await self._read(SLOTS, SlotOwner)}
         mine = {slot for slot, owner in owners.items() if owner == self.node}
         surplus = sorted(mine - rightful)
         self._own(mine & rightful)
@@ -266,10 +266,12 @@ class Placement:
 
     async def _give(self, slots: list[int]) -> None:
         async def give(tx: Transaction) -> None:
-            records = await tx.get_many([slot_key(slot) for slot in slots], Slot, skip_damaged=True)
+            records = await tx.get_many(
+                [slot_key(slot) for slot in slots], SlotOwner, skip_damaged=True
+            )
             for slot, record in zip(slots, records, strict=True):
                 if record is not None and record.owner == self.node:
-                    tx.put(slot_key(slot), Slot("", record.epoch))
+                    tx.put(slot_key(slot), SlotOwner("", record.epoch))
 
         await self._store.run(give)
 
@@ -280,7 +282,9 @@ class Placement:
             taken: set[int] = set()
             if await tx.get((NODES, self.node), Heartbeat) is None:
                 return taken
-            records = await tx.get_many([slot_key(slot) for slot in slots], Slot, skip_damaged=True)
+            records = await tx.get_many(
+                [slot_key(slot) for slot in slots], SlotOwner, skip_damaged=True
+            )
             owners = sorted({record.owner for record in records if record and record.owner})
             beats = await tx.get_many(
                 [(NODES, owner) for owner in owners], Heartbeat, skip_damaged=True
@@ -288,7 +292,7 @@ class Placement:
             alive = {owner for owner, beat in zip(owners, beats, strict=True) if beat}
             for slot, record in zip(slots, records, strict=True):
                 if record is None or record.owner not in alive:
-                    tx.put(slot_key(slot), Slot(self.node, record.epoch + 1 if record else 1))
+                    tx.put(slot_key(slot), SlotOwner(self.node, record.epoch + 1 if record else 1))
                     taken.add(slot)
             return taken
 

@@ -15,13 +15,13 @@ from onceward.schedule import (
     Schedule,
 )
 from onceward.schedule.invariants import RULES
-from onceward.schedule.placement import Heartbeat, Slot
+from onceward.schedule.placement import Heartbeat, SlotOwner
 from onceward.schedule.records import Gate
 
 PART = Part(
     kinds=(
         Kind("node", "{name}", Heartbeat, "the heartbeat of a node"),
-        Kind("slot", "{slot}", Slot, "the owner of a slot"),
+        Kind("slot", "{slot}", SlotOwner, "the owner of a slot"),
         Kind("due#{slot}", "{due_ms}#{id}#{…}#{kind}", Any, "an entry of a time; kind says whose"),
         Kind(
             "ready#{slot}#{queue}",

@@ -45,7 +45,7 @@ class Effect(msgspec.Struct):
     """How many were by an older one."""
 
 
-class Step(NamedTuple):
+class LockEvent(NamedTuple):
     """Something that a client did or was told."""
 
     at_ns: int
@@ -141,14 +141,14 @@ async def _write(tx: Transaction, lock: Lock) -> dict[str, int]:
     return numbers
 
 
-def collect_uses(steps: Iterable[Step], *, slack_ns: int = 0) -> list[Use]:
+def collect_uses(steps: Iterable[LockEvent], *, slack_ns: int = 0) -> list[Use]:
     """What became of each use, from the steps of all clients, each client's in their order.
 
     `slack_ns` is how far the clocks of nodes may be apart: a lease may end so much early.
     """
     uses: dict[str, Use] = {}
     joined: dict[tuple[str, str], int] = {}
-    ending: dict[str, Step] = {}
+    ending: dict[str, LockEvent] = {}
     for step in sorted(steps, key=lambda step: step.at_ns):
         if step.what == "asked":
             uses[step.use] = Use(step.use, step.facts["capacities"], step.at_ns)
@@ -164,7 +164,7 @@ def collect_uses(steps: Iterable[Step], *, slack_ns: int = 0) -> list[Use]:
 
 
 def _note_step(
-    use: Use, step: Step, joined: dict[tuple[str, str], int], ending: dict[str, Step]
+    use: Use, step: LockEvent, joined: dict[tuple[str, str], int], ending: dict[str, LockEvent]
 ) -> None:
     facts = step.facts
     match step.what:

@@ -29,7 +29,7 @@ class Mount(NamedTuple):
     async def answer(self, server: Any, request: Request) -> Response:
         """What it answers. Its scope has the server as `onceward`, which tells callers by their
         credentials. Raises what it raises, and `RuntimeError` if it does not answer."""
-        exchange = _Exchange(request)
+        exchange = _MountedExchange(request)
         await self.web(self._whole(server, request.scope), exchange.receive, exchange.send)
         return exchange.response()
 
@@ -88,7 +88,7 @@ class Mounts:
         return None
 
 
-class _Exchange:
+class _MountedExchange:
     """A request and its response, as an ASGI application gets and makes them."""
 
     def __init__(self, request: Request) -> None:

@@ -38,7 +38,7 @@ from onceward.webhooks.http.addresses import Guard
 from onceward.webhooks.http.sender import Sender
 from onceward.webhooks.receivers import HostKey, Receivers, Scope
 from onceward.webhooks.retries import admit_policy, pauses_of
-from onceward.webhooks.timers import WEBHOOKS, Timers, Webhook, open_headers
+from onceward.webhooks.timers import WEBHOOKS, TimerTable, Webhook, open_headers
 from onceward.work.attempt import Handler
 from onceward.work.job import Asleep, Job
 
@@ -99,7 +99,7 @@ class Entered(NamedTuple):
 class Delivery:
     """Makes the calls of one node."""
 
-    def __init__(self, store: Store, timers: Timers, outward: Outward) -> None:
+    def __init__(self, store: Store, timers: TimerTable, outward: Outward) -> None:
         """Raises `BadInput`."""
         self._store = store
         self._timers = timers

@@ -23,7 +23,7 @@ from onceward.store.transaction import Transaction
 _UNFINISHED = {"waiting", "due", "parked", "ready", "leased"}
 
 
-class _Glance(msgspec.Struct):
+class _CountedJob(msgspec.Struct):
     """What is counted of a job."""
 
     queue: str
@@ -174,11 +174,11 @@ class Depths:
             del self._reserved[queue]
 
 
-def _read(key: keys.Key, value: bytes) -> _Glance | None:
+def _read(key: keys.Key, value: bytes) -> _CountedJob | None:
     if not key[1].endswith("#job"):
         return None
     try:
-        job: _Glance = decode(value, _Glance, key)
+        job: _CountedJob = decode(value, _CountedJob, key)
         return job
     except OncewardError:
         return None  # damaged: `onceward check` tells of it

@@ -15,7 +15,7 @@ from onceward.store import Store
 ENDED = ("done", "dead", "doubt", "cancelled")
 
 
-class _Glance(msgspec.Struct):
+class _AwaitedJob(msgspec.Struct):
     """What matters of a job to those who wait."""
 
     state: str
@@ -157,7 +157,7 @@ def _may_have_ended(record: Record | Put | None) -> bool:
     if record is None:
         return True
     try:
-        return decode(record.value, _Glance, record.key).state in ENDED
+        return decode(record.value, _AwaitedJob, record.key).state in ENDED
     except OncewardError:
         return True
 

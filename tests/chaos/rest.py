@@ -14,7 +14,7 @@ from onceward.errors import NoSuchJob, NoSuchTimer
 from onceward.parts import all_rules
 from onceward.schedule import Schedule
 from onceward.store import Store
-from onceward.webhooks.timers import Timers
+from onceward.webhooks.timers import TimerTable
 from tests.chaos.history import Found, History, Order
 from tests.chaos.terms import EFFECTS, ORDERS
 from tests.chaos.world import World
@@ -35,7 +35,7 @@ async def find_at_rest(world: World, history: History, found: Found) -> None:
     async with engines.create(world.database) as engine:
         store = Store(engine)
         schedule = Schedule(store.ids, SLOTS)
-        timers = Timers(schedule)
+        timers = TimerTable(schedule)
 
         async def job(id_: str) -> None:
             try:

@@ -14,7 +14,7 @@ from onceward import engine
 from onceward.clock import Clock
 from onceward.locks import LockTable
 from onceward.store import Store
-from onceward.testing.locks import EFFECTS, Step, collect_uses, judge_effects, judge_locks
+from onceward.testing.locks import EFFECTS, LockEvent, collect_uses, judge_effects, judge_locks
 from tests.locks.locks_child import CAPACITIES, LEASE_MS
 
 pytestmark = pytest.mark.locks
@@ -30,7 +30,7 @@ class Child:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.steps: list[Step] = []
+        self.steps: list[LockEvent] = []
         self.troubles: Counter[str] = Counter()
         self.over = False
         self.ready = asyncio.Event()
@@ -56,7 +56,7 @@ class Child:
                 return
             first, *words = json.loads(line)
             if isinstance(first, int):
-                self.steps.append(Step(first, *words))
+                self.steps.append(LockEvent(first, *words))
                 self.asked += words[0] == "asked"
                 self.heard.set()
             elif first == "trouble":
@@ -133,7 +133,7 @@ class Crowd:
         return sum(child.asked for child in self.children)
 
 
-async def judge(url: str, steps: list[Step]) -> Counter[str]:
+async def judge(url: str, steps: list[LockEvent]) -> Counter[str]:
     uses = collect_uses(steps, slack_ns=SLACK_NS)
     judge_locks(uses, slack_ns=SLACK_NS)
     async with await engine.open(url) as database:

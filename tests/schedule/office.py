@@ -20,7 +20,7 @@ from onceward.job_options import JobOptions
 from onceward.keys import Key
 from onceward.node import Node
 from onceward.schedule.invariants import RULES
-from onceward.schedule.placement import NODES, SLOTS, Slot
+from onceward.schedule.placement import NODES, SLOTS, SlotOwner
 from onceward.store import Store
 from onceward.store.transaction import Transaction
 from tests.schedule.clerk import EFFECTS, LEASE_MS, QUEUE, WORKERS, effect_key, log_partition
@@ -200,7 +200,7 @@ class Office:
         now_ms = self.clock.now_ms()
         nodes = {record.key[1] for record in await self.engine.scan(NODES, now_ms)}
         slots = await self.engine.scan(SLOTS, now_ms)
-        owners = [msgspec.json.decode(record.value, type=Slot).owner for record in slots]
+        owners = [msgspec.json.decode(record.value, type=SlotOwner).owner for record in slots]
         alive = {clerk.name for clerk in self.alive}
         return (
             len(owners) == SLOT_COUNT

@@ -16,8 +16,8 @@ from onceward.store import Store
 from onceward.testing import VirtualClock
 from onceward.testing.locks import (
     Effect,
+    LockEvent,
     LockUser,
-    Step,
     Use,
     collect_uses,
     judge_effects,
@@ -187,37 +187,37 @@ def test_a_large_history_is_judged_quickly() -> None:
 
 def test_steps_are_put_together_whatever_is_missing() -> None:
     steps = [
-        Step(1 * S, "asked", "x", {"capacities": {"a": 1}}),
-        Step(2 * S, "joined", "x", {"id": "lost"}),
-        Step(4 * S, "joined", "x", {"id": "one"}),
-        Step(8 * S, "joined", "x", {"id": "one"}),
-        Step(6 * S, "granted", "x", {"id": "one", "tokens": {"a": 3}}),
-        Step(8 * S, "wrote", "x", {"called_ns": 7 * S, "numbers": {"a": 1}}),
-        Step(9 * S, "ending", "x", {"promised_ns": 30 * S}),
-        Step(1 * S, "asked", "y", {"capacities": {"a": 1}}),
-        Step(9 * S, "granted", "unknown", {}),
+        LockEvent(1 * S, "asked", "x", {"capacities": {"a": 1}}),
+        LockEvent(2 * S, "joined", "x", {"id": "lost"}),
+        LockEvent(4 * S, "joined", "x", {"id": "one"}),
+        LockEvent(8 * S, "joined", "x", {"id": "one"}),
+        LockEvent(6 * S, "granted", "x", {"id": "one", "tokens": {"a": 3}}),
+        LockEvent(8 * S, "wrote", "x", {"called_ns": 7 * S, "numbers": {"a": 1}}),
+        LockEvent(9 * S, "ending", "x", {"promised_ns": 30 * S}),
+        LockEvent(1 * S, "asked", "y", {"capacities": {"a": 1}}),
+        LockEvent(9 * S, "granted", "unknown", {}),
     ]
     x, y = collect_uses(steps)
     assert (x.joined_ns, x.granted_ns, x.held_ns) == (4 * S, 6 * S, 7 * S)
     assert (x.tokens, x.writes, y.tokens) == ({"a": 3}, [{"a": 1}], {})
-    released = Step(10 * S, "released", "x", {})
+    released = LockEvent(10 * S, "released", "x", {})
     assert collect_uses([*steps, released])[0].held_ns == 9 * S
     assert collect_uses([*steps, released], slack_ns=22 * S)[0].held_ns == 8 * S
-    lost = Step(10 * S, "lost", "x", {"promised_ns": 30 * S})
+    lost = LockEvent(10 * S, "lost", "x", {"promised_ns": 30 * S})
     assert collect_uses([*steps, lost])[0].promised_ns == 30 * S
 
 
 def test_of_who_only_asked_nothing_more_is_known() -> None:
-    [only] = collect_uses([Step(S, "asked", "x", {"capacities": {"a": 1}})])
+    [only] = collect_uses([LockEvent(S, "asked", "x", {"capacities": {"a": 1}})])
     assert only == Use("x", {"a": 1}, S, NEVER_NS, NEVER_NS, {}, -1, NEVER_NS, 0, [])
 
 
 def test_a_lease_is_certain_until_its_end_unless_clocks_are_apart() -> None:
     steps = [
-        Step(1, "asked", "x", {"capacities": {"a": 1}}),
-        Step(2, "granted", "x", {"id": "one", "tokens": {"a": 3}}),
-        Step(9, "ending", "x", {"promised_ns": 8}),
-        Step(10, "released", "x", {}),
+        LockEvent(1, "asked", "x", {"capacities": {"a": 1}}),
+        LockEvent(2, "granted", "x", {"id": "one", "tokens": {"a": 3}}),
+        LockEvent(9, "ending", "x", {"promised_ns": 8}),
+        LockEvent(10, "released", "x", {}),
     ]
     assert collect_uses(steps)[0].held_ns == 8
     assert collect_uses(steps, slack_ns=1)[0].held_ns == 7
@@ -331,10 +331,10 @@ async def test_a_lock_that_is_lost_writes_nothing_and_that_is_told() -> None:
 async def test_uses_of_real_locks_leave_notes_that_are_right() -> None:
     engine = await MemoryEngine().open()
     store = Store(engine, VirtualClock())
-    steps: list[Step] = []
+    steps: list[LockEvent] = []
 
     def note(what: str, name: str, facts: dict) -> None:
-        steps.append(Step(store.clock.elapsed_ns(), what, name, facts))
+        steps.append(LockEvent(store.clock.elapsed_ns(), what, name, facts))
 
     async with Node(store, slots=2) as node:
         user = LockUser(locks_of(node), note)

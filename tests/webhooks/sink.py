@@ -16,7 +16,7 @@ from onceward.engine.base import Put
 from onceward.json_values import encode
 from onceward.schedule import Schedule
 from onceward.store import Store
-from onceward.webhooks.timers import TIMER_DUE, Call, Spec, Timers
+from onceward.webhooks.timers import TIMER_DUE, Call, Spec, TimerTable
 from onceward.webhooks.timers.records import Timer, mark_of, timer_entry, timer_key
 from tests.server_process import ROOT, environment
 
@@ -107,7 +107,7 @@ async def statuses(path: Path, ids: Iterable[str]) -> dict[str, str]:
     """What has become of timers, in a database that nobody uses."""
     engine = await engines.create(f"sqlite:///{path}").open()
     store = Store(engine)
-    part = Timers(Schedule(store.ids, limits.SLOTS_DEFAULT))
+    part = TimerTable(Schedule(store.ids, limits.SLOTS_DEFAULT))
     found = {}
     for id_ in ids:
         found[id_] = (await store.run(partial(part.get, id_=id_))).status

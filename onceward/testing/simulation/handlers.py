@@ -56,7 +56,7 @@ class Effect:
 
 
 @dataclass(slots=True)
-class World:
+class OutsideWorld:
     """The outside world, which all nodes share and no crash touches."""
 
     effects: list[Effect] = field(default_factory=list)
@@ -67,7 +67,7 @@ class World:
 class Outside:
     """The outside world as one node reaches it: over a network that takes its time."""
 
-    def __init__(self, world: World, node: Node) -> None:
+    def __init__(self, world: OutsideWorld, node: Node) -> None:
         self._world = world
         self._node = node
 
@@ -159,7 +159,7 @@ class Handlers(Scenario):
     # The rest is how it is run.
 
     def __init__(self) -> None:
-        self._world = World()
+        self._world = OutsideWorld()
         self._apps: dict[str, App] = {}
 
     async def start(self, node: Node) -> None:

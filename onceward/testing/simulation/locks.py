@@ -13,7 +13,14 @@ from onceward.locks import GRANT_ROOM, LockTable
 from onceward.locks.register import PART
 from onceward.locks.server import Locks
 from onceward.store.transaction import Transaction
-from onceward.testing.locks import EFFECTS, LockUser, Step, collect_uses, judge_effects, judge_locks
+from onceward.testing.locks import (
+    EFFECTS,
+    LockEvent,
+    LockUser,
+    collect_uses,
+    judge_effects,
+    judge_locks,
+)
 from onceward.testing.simulation.history import History, violated
 from onceward.testing.simulation.network import Message
 from onceward.testing.simulation.scenario import Scenario
@@ -100,7 +107,9 @@ class LockUses(Scenario):
 
     def judge(self, history: History) -> None:
         slack_ns = (2 * history.clock_error_ms + 1) * 1_000_000
-        steps = [Step(note.at_ns, *note.body) for note in history.notes if note.topic == "lock"]
+        steps = [
+            LockEvent(note.at_ns, *note.body) for note in history.notes if note.topic == "lock"
+        ]
         uses = collect_uses(steps, slack_ns=slack_ns)
         judge_locks(uses, slack_ns=slack_ns)
         judge_effects(uses, history.values(EFFECTS))

@@ -5,7 +5,7 @@ job goes to the queue that the timer names or, where it names a URL, to the queu
 So a firing is one job with one id for ever, whatever restarts, other nodes and clocks do.
 """
 
-from onceward.webhooks.timers.part import Timers
+from onceward.webhooks.timers.part import TimerTable
 from onceward.webhooks.timers.records import (
     FIRE_WRITES,
     TIMER_DUE,
@@ -33,7 +33,7 @@ __all__ = [
     "Spec",
     "Target",
     "Timer",
-    "Timers",
+    "TimerTable",
     "View",
     "Webhook",
     "encrypt_headers",

@@ -43,7 +43,7 @@ _END = "\U0010ffff"
 _SHARE = 8
 
 
-class Timers:
+class TimerTable:
     """The timers of one database. Names are scoped to callers."""
 
     def __init__(self, schedule: Schedule) -> None:

@@ -2,12 +2,12 @@
 
 from onceward.parts import Due, Kind, Part
 from onceward.schedule import Schedule
-from onceward.webhooks.timers import FIRE_WRITES, TIMER_DUE, Timer, Timers
+from onceward.webhooks.timers import FIRE_WRITES, TIMER_DUE, Timer, TimerTable
 from onceward.webhooks.timers.invariants import RULES
 
 PART = Part(
     kinds=(Kind("timer#{slot}", "{caller}#{id}", Timer, "a timer, and its last firings"),),
     rules=RULES,
-    due=(Due(TIMER_DUE, Timers.fire, FIRE_WRITES, Timers.read_to_fire),),
-    make=lambda made: Timers(made.get(Schedule)),
+    due=(Due(TIMER_DUE, TimerTable.fire, FIRE_WRITES, TimerTable.read_to_fire),),
+    make=lambda made: TimerTable(made.get(Schedule)),
 )

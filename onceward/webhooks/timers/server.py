@@ -19,8 +19,7 @@ from onceward.store.user_records import AnyTransaction, admit_tx
 from onceward.webhooks.http.addresses import Guard
 from onceward.webhooks.http.headers import admit_headers
 from onceward.webhooks.retries import read_policy
-from onceward.webhooks.timers import Call, Send, Spec, Target, View, id_for
-from onceward.webhooks.timers import Timers as TimersPart
+from onceward.webhooks.timers import Call, Send, Spec, Target, TimerTable, View, id_for
 
 T = TypeVar("T")
 
@@ -33,7 +32,7 @@ class Timers:
     def __init__(
         self,
         store: Store,
-        part: TimersPart,
+        part: TimerTable,
         guard: Guard | None,
         key_source: KeySource | None = None,
     ) -> None:

@@ -32,13 +32,13 @@ def who_works_is_not_stopped() -> Iterator[None]:
 @contextmanager
 def a_timer_fires_again() -> Iterator[None]:
     """One firing sends two jobs."""
-    real = timers.Timers._send
+    real = timers.TimerTable._send
 
     async def send(self: Any, tx: Transaction, *args: Any) -> Any:
         await real(self, tx, *args)
         return await real(self, tx, *args)
 
-    with patch.object(timers.Timers, "_send", send):
+    with patch.object(timers.TimerTable, "_send", send):
         yield
 
 
@@ -50,7 +50,7 @@ def a_timer_is_not_cancelled() -> Iterator[None]:
         await self._active(tx, caller, id_)
         return await self.get(tx, id_, caller=caller)
 
-    with patch.object(timers.Timers, "cancel", cancel):
+    with patch.object(timers.TimerTable, "cancel", cancel):
         yield
 
 

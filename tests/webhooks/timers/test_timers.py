@@ -21,7 +21,7 @@ from onceward.webhooks.timers import (
     Send,
     Spec,
     Timer,
-    Timers,
+    TimerTable,
     View,
     id_for,
     timer_key,
@@ -36,7 +36,7 @@ class Clockwork:
 
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
-        self.part = Timers(jobs.schedule)
+        self.part = TimerTable(jobs.schedule)
 
     async def add(self, id_: str = "t", spec: Spec | None = None, caller: str = "") -> View:
         view, _ = await self.jobs.store.run(
