@@ -25,6 +25,7 @@ DOCS := .venv-docs/.docs-$(call key,docs)
 BENCH := .venv-bench/.bench-$(call key,bench)
 TEMPORAL := .venv-temporal/.temporal-$(call key,temporal)
 RESTATE := .venv-restate/.restate-$(call key,restate)
+OPENAPI := .venv-openapi/.openapi-$(call key,openapi)
 UV := .venv-uv/.uv-$(call key,uv)
 
 # Errors only: advice about root, versions and mirrors is for other occasions.
@@ -173,7 +174,9 @@ soak-browser: $(DEV) ## 1,000 changes a second in a tab for 5 minutes, and tabs 
 soak-fuzz: $(DEV) ## read 10 million made-up frames of rooms
 	@$(SOAK) -m fuzz
 
-soak-openapi: $(DEV) ## send 18,000 requests made up from the OpenAPI document
+soak-openapi: $(DEV) $(OPENAPI) ## lint the OpenAPI document, use clients made from it, send 18,000 requests made up from it
+	@scripts/npm.sh
+	@scripts/npm.sh tests/js/spectral .venv-spectral
 	@$(SOAK) -m openapi
 
 soak-simulate: $(DEV) ## run the simulator over 50,000 seeds
@@ -213,6 +216,7 @@ lock: $(UV) ## write requirements/*.lock from pyproject.toml and requirements/*.
 		--constraints requirements/dev.lock)
 	@$(call compile,temporal,requirements/temporal.in)
 	@$(call compile,restate,requirements/restate.in)
+	@$(call compile,openapi,requirements/openapi.in)
 	@! grep -nE '://|--(index|extra-index|find-links)' requirements/*.lock
 
 # $(call compile,lock,sources)
@@ -221,7 +225,7 @@ compile = .venv-uv/bin/uv pip compile --quiet --no-config --universal --python-v
 	--output-file requirements/$(1).lock $(2)
 
 clean: ## remove environments, caches and built files
-	rm -rf .venv .venv-bench .venv-docs .venv-node .venv-npm .venv-restate .venv-temporal .venv-uv build dist site htmlcov .coverage .coverage.* \
+	rm -rf .venv .venv-bench .venv-docs .venv-node .venv-npm .venv-openapi .venv-restate .venv-spectral .venv-temporal .venv-uv build dist site htmlcov .coverage .coverage.* \
 		.hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -247,6 +251,10 @@ $(TEMPORAL):
 
 $(RESTATE):
 	$(call environment,.venv-restate,restate)
+	@touch $@
+
+$(OPENAPI):
+	$(call environment,.venv-openapi,openapi)
 	@touch $@
 
 $(DOCS):

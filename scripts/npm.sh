@@ -1,12 +1,16 @@
 #!/bin/sh
-# Installs esbuild, TypeScript and React into .venv-npm, if npm is here. Without them `make bundle` fails, and tests that
-# use them are skipped, or fail in CI.
+# Installs npm packages from a folder with a lock file, if npm is here: esbuild, TypeScript, React and the tools of the
+# OpenAPI document into .venv-npm, unless other folders are given. Without them `make bundle` fails, and tests that use
+# them are skipped, or fail in CI.
+# usage: npm.sh [folder of package.json] [folder to install into]
 cd "$(dirname "$0")/.." || exit 1
-lock=tests/js/types/package-lock.json
-cmp -s "$lock" .venv-npm/package-lock.json && [ -d .venv-npm/node_modules ] && exit 0
+from=${1:-tests/js/types}
+into=${2:-.venv-npm}
+lock=$from/package-lock.json
+cmp -s "$lock" "$into/package-lock.json" && [ -d "$into/node_modules" ] && exit 0
 command -v npm >/dev/null 2>&1 || exit 0
-echo "installing $lock into .venv-npm"
-rm -rf .venv-npm && mkdir .venv-npm && cp tests/js/types/package*.json .venv-npm
-npm ci --prefix .venv-npm --ignore-scripts --no-audit --no-fund --loglevel=error ||
-	rm -rf .venv-npm
+echo "installing $lock into $into"
+rm -rf "$into" && mkdir "$into" && cp "$from"/package*.json "$into"
+npm ci --prefix "$into" --ignore-scripts --no-audit --no-fund --loglevel=error ||
+	rm -rf "$into"
 exit 0

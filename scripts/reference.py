@@ -224,29 +224,29 @@ def http() -> str:
     schemas = whole["components"]["schemas"]
     parts = ["# HTTP\n", _MADE]
     parts.append(
-        "A server shows the same at `/docs`, and as OpenAPI at `/openapi.json`. Bodies are JSON; "
-        "[errors](errors.md) are problem documents. [The server](../server.md) explains it.\n"
+        "A server has this page at `/docs`, and as an OpenAPI document at `/openapi.json`. Bodies "
+        "are JSON; [errors](errors.md) are problem documents. See [the server](../server.md).\n"
     )
     for path, methods in whole["paths"].items():
         for method, operation in methods.items():
-            parts.append(f"## {method.upper()} {path}\n\n{operation['summary']}.\n")
-            if operation.get("security") == []:
-                parts.append("Asks for no credentials.\n")
+            head = f"{operation['summary']}. {operation['description']}"
+            parts.append(f"## {method.upper()} {path}\n\n{head}\n")
             found = [
-                (f"`{one['name']}`", f"in the {one['in']}")
+                (f"`{one['name']}`", one["in"], _type(one["schema"]), one["description"])
                 for one in operation.get("parameters", ())
             ]
             if found:
-                parts.append(table(("parameter", ""), *found))
+                parts.append(table(("parameter", "in", "type", "description"), *found))
             if "requestBody" in operation:
                 content = operation["requestBody"]["content"]
-                takes = "it takes, as JSON or a form" if len(content) > 1 else "it takes"
-                parts.append(_members(takes, _schema(content, schemas), schemas))
+                takes = "body, JSON or a form" if len(content) > 1 else "body"
+                parts.append(_members(takes, _schema(content, schemas)))
             for status, answer in operation["responses"].items():
                 if int(status) < 300 and "content" in answer:
-                    parts.append(_members(status, _schema(answer["content"], schemas), schemas))
+                    parts.append(_members(status, _schema(answer["content"], schemas)))
+            shared = whole["components"]["responses"]
             problems = [
-                f"{status}: `{answer['description'].replace(', ', '`, `')}`"
+                f"{status}: `{'`, `'.join(_resolved(answer, shared)['x-codes'])}`"
                 for status, answer in operation["responses"].items()
                 if int(status) >= 400
             ]
@@ -265,12 +265,18 @@ def _resolved(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]
     return schemas[name] if name else schema
 
 
-def _members(title: str, schema: dict[str, Any], schemas: dict[str, Any]) -> str:
+def _members(title: str, schema: dict[str, Any]) -> str:
+    required = schema.get("required", ())
     rows = [
-        (f"`{name}`", _type(one), "must be there" if name in schema.get("required", ()) else "")
+        (
+            f"`{name}`",
+            f"{_type(one)}, required" if name in required else _type(one),
+            one.get("description", ""),
+        )
         for name, one in schema.get("properties", {}).items()
     ]
-    return table((title, "", ""), *rows) if rows else f"{title}: {_type(schema)}\n"
+    heads = (title, "type", "description")
+    return table(heads, *rows) if rows else f"{title}: {_type(schema)}\n"
 
 
 def _type(schema: dict[str, Any]) -> str:

@@ -118,6 +118,7 @@ CAUGHT: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "limits_are_used": {
         "onceward/limits/store.py": ("KEYS_MAX = 1", "A_MAX = 1\nB_MAX = A_MAX"),
+    },
     "base_classes_have_children": {
         "onceward/store/cache.py": (
             "class Base: ...\nclass Child(Base): ...\nx = Child()",

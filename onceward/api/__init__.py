@@ -45,3 +45,11 @@ OPERATIONS: dict[str, Operation[Any]] = {
     if isinstance(operation, Operation)
 }
 """All operations by name."""
+
+NOUNS: dict[str, str] = {
+    operation.noun: " ".join((module.__doc__ or "").partition("\n\n")[0].split())
+    for module in _MODULES
+    for operation in vars(module).values()
+    if isinstance(operation, Operation)
+}
+"""The nouns of operations, each with the description of its module."""

@@ -138,6 +138,7 @@ class FindEndpoints(Query):
     after: str = ""
     """The cursor of the next page."""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+    """The maximum number of entries in the response."""
     everyone: bool = False
     """Whether to list the endpoints of all callers."""
 

@@ -138,7 +138,9 @@ class FindJobs(Query):
     """Which jobs to list."""
 
     queue: str | UnsetType = UNSET
+    """The queue; default: all queues of the caller."""
     state: State | UnsetType = UNSET
+    """The state of the jobs; default: any."""
     key: str | UnsetType = UNSET
     """The idempotency key of the job."""
     text: str = ""
@@ -146,6 +148,7 @@ class FindJobs(Query):
     before: str = ""
     """The cursor of the next page."""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 50
+    """The maximum number of entries in the response."""
 
 
 class JobSummary(msgspec.Struct):

@@ -89,9 +89,11 @@ class FindLocks(Query):
     """Which locks to list."""
 
     prefix: str = ""
+    """The beginning of the names."""
     after: str = ""
     """The cursor of the next page."""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+    """The maximum number of entries in the response."""
 
 
 class LockSummary(msgspec.Struct):

@@ -36,6 +36,7 @@ class Wait(Query):
     """How long to wait for the end of the job."""
 
     wait_ms: WaitMs = 0
+    """How long to wait for the end of the job."""
 
 
 class Receipt(msgspec.Struct, omit_defaults=True):

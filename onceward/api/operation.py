@@ -52,6 +52,8 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     headers: tuple[str, ...] = ()
     response: type[R] | None = None
     """The struct of the response body."""
+    media_type: str = ""
+    """The media type of a response that is not JSON."""
     statuses: tuple[int, ...] = (200,)
     """Of responses that are not problems."""
     errors: tuple[str, ...] = ()

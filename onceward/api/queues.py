@@ -13,50 +13,51 @@ DAY_MS = 24 * 3_600_000
 
 
 class QueueSettingsView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the jobs of one queue are treated."""
+    """The settings of a queue, as responses have them."""
 
     paused: bool = False
-    """While it is, no job is handed out."""
+    """Whether the queue is paused: workers get no jobs."""
     limit: int = 0
-    """How many of its jobs may be worked on at once, on all nodes together; 0: any number."""
+    """The maximum number of running jobs, on all nodes together; 0: no limit."""
     limit_per_key: int = 0
-    """How many jobs of one `limit_key` may be ready or worked on at once; 0: any number."""
+    """The maximum number of ready and running jobs with the same `limit_key`; 0: no limit."""
     rate: float = 0.0
-    """How many jobs a second are handed out at the most; 0: any number."""
+    """The maximum number of jobs that start per second; 0: no limit."""
     attempts_max: int = 5
-    """After how many attempts a failure is final; 0: never."""
+    """The number of attempts after which a failure is final; 0: no limit."""
     retry_first_ms: int = 1_000
     """The pause after the first failure; it doubles each time, up to `retry_max_ms`."""
     retry_max_ms: int = 3_600_000
+    """The longest pause between two attempts."""
     dead_blocks: bool = False
-    """Whether a dead job holds up its order key until it is redriven or discarded."""
+    """Whether a failed job blocks its order key until it is retried or cancelled."""
     notice: str = ""
-    """The queue that gets a job for each job that died here."""
+    """The queue that gets a job for each job that fails permanently in this queue."""
     key_fields: tuple[str, ...] = ()
-    """The fields of the body that make up the dedupe key, if the sender gives none."""
+    """The fields of the body that form the idempotency key of messages without one."""
     fingerprint: tuple[str, ...] | None = None
-    """The fields that must be the same for the same key; None: the whole body."""
+    """The fields that must be equal in messages with the same key; None: the whole body."""
     mismatch: Literal["refuse", "record"] = "refuse"
-    """What happens to another body under a known key."""
+    """Whether a message with a known key and another body is rejected, or only counted."""
     key_retention_ms: int | None = 7 * DAY_MS
-    """How long a dedupe key is known after its job has ended; None: for ever."""
+    """How long an idempotency key is kept after the end of its job; None: forever."""
     job_retention_ms: int | None = 7 * DAY_MS
-    """How long a job that has ended is kept, with its result; None: for ever."""
+    """How long a job is kept with its result after its end; None: forever."""
     depth_max: int = 0
-    """How many jobs it may hold that have not ended; 0: any number. A full queue refuses further
-    messages (`queue_full`); jobs of timers and notices are still added."""
+    """The maximum number of jobs that have not ended; 0: no limit. A full queue rejects further
+    messages (`queue_full`), but accepts jobs of timers and notices."""
     fair: bool = False
-    """Whether senders take turns: a backlog of one sender does not delay jobs of another one. The
-    sender is the `caller` of a message."""
+    """Whether senders take turns, so that the backlog of one sender does not delay the jobs of
+    another one. The sender is the `caller` of a message."""
     internal: bool = False
-    """Whether only code of the application sends to it: no caller over HTTP does, whatever the
-    scopes, and none claims its jobs. Set by the application's code, not over HTTP."""
+    """Whether only code of the application can send to the queue. Callers over HTTP cannot send to
+    it or claim its jobs, whatever their scopes. Set by code of the application, not over HTTP."""
     remote_work: bool = False
-    """Whether callers with the scope `work` may claim jobs of an internal queue over HTTP."""
+    """Whether callers with the scope `work` can claim jobs of an internal queue over HTTP."""
 
 
 class QueueSettings(QueueSettingsView, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Settings of a queue as they are stored and sent: with known names alone."""
+    """The settings of a queue."""
 
 
 class Queue(msgspec.Struct):
@@ -82,6 +83,7 @@ class FailedJobsQuery(Query):
     start: str = ""
     """The member `next` of the last page."""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+    """The maximum number of entries in the response."""
 
 
 class FailedJobs(msgspec.Struct):

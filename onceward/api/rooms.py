@@ -105,6 +105,7 @@ class RoomsQuery(Query):
     after: str = ""
     """The member `next` of the last page."""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+    """The maximum number of entries in the response."""
 
 
 class DeletedRoom(msgspec.Struct):
@@ -157,6 +158,7 @@ class HistoryQuery(Query):
     """The digest of the step `since`. If it is of another history, the request fails with
     `history_gone`."""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+    """The maximum number of entries in the response."""
 
 
 class RoomEntry(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -115,6 +115,7 @@ class SendersQuery(Query):
     """Which senders to list."""
 
     queue: str | UnsetType = UNSET
+    """The queue that the senders send to."""
 
 
 class Sender(msgspec.Struct):
@@ -258,7 +259,8 @@ METRICS: Operation[None] = Operation(
     name="server.metrics",
     method="GET",
     path="/metrics",
-    summary="Metrics for Prometheus",
+    summary="Show metrics for Prometheus",
+    media_type="text/plain",
     errors=("no_credentials", "not_allowed", "rate_limited"),
     kind="page",
     public=True,
@@ -268,7 +270,8 @@ OPENAPI: Operation[None] = Operation(
     name="server.openapi",
     method="GET",
     path="/openapi.json",
-    summary="This document",
+    summary="Show this document",
+    media_type="application/json",
     kind="page",
     public=True,
 )
@@ -277,7 +280,8 @@ DOCS: Operation[None] = Operation(
     name="server.docs",
     method="GET",
     path="/docs",
-    summary="This document as a page",
+    summary="Show this document as a page",
+    media_type="text/html",
     kind="page",
     public=True,
 )

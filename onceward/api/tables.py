@@ -338,9 +338,11 @@ class TablesQuery(Query):
     game: str | UnsetType = UNSET
     """The referee; empty: tables without one."""
     phase: Phase | UnsetType = UNSET
+    """The phase of the tables; by default, any."""
     after: str = ""
     """The member `next` of the last page."""
     limit: Limit = 100
+    """The maximum number of entries in the response."""
 
 
 class PlaceQuery(Query):
@@ -356,14 +358,18 @@ class WaitlistQuery(Query):
     after: str = ""
     """The member `next` of the last page."""
     limit: Limit = 100
+    """The maximum number of entries in the response."""
 
 
 class LeadersQuery(Query):
     """Which players to list: those after the player `user` with the rating `rating`."""
 
     limit: Limit = 100
+    """The maximum number of entries in the response."""
     rating: Annotated[int, Meta(ge=0, le=limits.SEATS_RATING_MAX)] | UnsetType = UNSET
+    """The rating of the last player of the last page."""
     user: str = ""
+    """The last player of the last page."""
 
 
 _TABLE = ("no_such_table", "bad_name")

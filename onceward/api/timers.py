@@ -169,11 +169,13 @@ class FindTimers(Query):
     prefix: str = ""
     """The beginning of the ids."""
     state: TimerState | Literal[""] = ""
+    """The state of the timers; by default, any."""
     app: bool = False
     """Whether to list timers of the application itself."""
     after: str = ""
     """The cursor of the next page."""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
+    """The maximum number of entries in the response."""
 
 
 class TimerPage(msgspec.Struct):
@@ -188,6 +190,7 @@ class DueTimersQuery(Query):
     """How many timers to list."""
 
     limit: Annotated[int, Meta(ge=1, le=limits.AGENDA_MAX)] = 50
+    """The maximum number of entries in the response."""
 
 
 class DueTimers(msgspec.Struct):
@@ -201,11 +204,13 @@ class FindAllTimers(Query):
     """Which timers of all callers to list."""
 
     state: str | UnsetType = UNSET
+    """The state of the timers; by default, any."""
     text: str = ""
     """A part of the id."""
     after: str = ""
     """The cursor of the next page."""
     limit: Annotated[int, Meta(ge=1, le=limits.AGENDA_MAX)] = 50
+    """The maximum number of entries in the response."""
 
 
 class AllTimersPage(msgspec.Struct):

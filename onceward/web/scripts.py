@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from onceward.api.operation import Operation
 from onceward.web.http import Request, Response
 from onceward.web.routes import Route
 
@@ -59,7 +60,16 @@ async def script(server: Any, request: Request) -> Response:
     return response
 
 
-ROUTES = [
-    Route("GET", f"/{name}", script, f"The client for browsers: {name}", public=True)
-    for name in NAMES
-]
+def _operation(name: str) -> Operation[Any]:
+    return Operation(
+        name=f"scripts.{name.partition('.')[0]}",
+        method="GET",
+        path=f"/{name}",
+        summary=f"Load {name}, a module of the client for browsers",
+        media_type="text/javascript",
+        kind="page",
+        public=True,
+    )
+
+
+ROUTES = [Route.of(_operation(name), script) for name in NAMES]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Coroutine, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -101,7 +102,6 @@ class Server:
         self._frame_rate = frame_rate
         self._request_rate, self._request_burst = request_rate, request_burst
         self._rates: Rates | None = None
-        self.openapi = document(self.routes)
         self._work = work
         self._telemetry = Telemetry() if telemetry else None
         self._counting: asyncio.Task[None] | None = None
@@ -110,6 +110,11 @@ class Server:
         self._crowd = 0
         """How many connections there were when one was refused last; 0: none is any more."""
         self._measured: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    @cached_property
+    def openapi(self) -> bytes:
+        """The OpenAPI document."""
+        return document(self.routes)
 
     async def start(self) -> Self:
         """Open the database and begin; raises what `App.start` raises."""

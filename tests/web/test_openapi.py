@@ -1,15 +1,18 @@
-"""The OpenAPI document says what the server does."""
+"""The OpenAPI document describes all operations of the server."""
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from onceward import __version__
+from onceward import __version__, limits
+from onceward.api import NOUNS
+from onceward.api import OPERATIONS as DECLARED
 from onceward.errors import TABLE
 from onceward.web.api import ROUTES
-from onceward.web.openapi import document
+from onceward.web.openapi import at_root, document
 from onceward.web.routes import Routes
 from onceward.web.scripts import NAMES
 
@@ -70,13 +73,32 @@ DEFINED = {
 
 
 def references(value: Any) -> set[str]:
-    """The names of all schemas that are referred to."""
+    """All references to components."""
     if isinstance(value, dict):
-        own = {value["$ref"].split("/")[-1]} if "$ref" in value else set()
+        own = {value["$ref"]} if "$ref" in value else set()
         return own.union(*[references(inner) for inner in value.values()])
     if isinstance(value, list):
         return set().union(*[references(inner) for inner in value])
     return set()
+
+
+def arrays(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """All schemas with the type array, each with its path."""
+    if isinstance(value, dict):
+        if value.get("type") == "array":
+            yield path, value
+        for name, inner in value.items():
+            yield from arrays(inner, f"{path}/{name}")
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from arrays(inner, f"{path}/{number}")
+
+
+def resolved(response: dict[str, Any]) -> dict[str, Any]:
+    """A response, which may be a reference."""
+    name = response.get("$ref", "").rpartition("/")[2]
+    found: dict[str, Any] = DOCUMENT["components"]["responses"][name] if name else response
+    return found
 
 
 def test_every_route_is_in_the_document() -> None:
@@ -84,45 +106,124 @@ def test_every_route_is_in_the_document() -> None:
     assert DOCUMENT["info"]["version"] == __version__
 
 
-def test_every_operation_has_a_name_of_its_own() -> None:
+def test_every_operation_has_its_name_as_id() -> None:
     names = [operation["operationId"] for operation in OPERATIONS.values()]
     assert len(set(names)) == len(names)
-    assert all(re.fullmatch("[a-z0-9_]+", name) for name in names)
+    assert {name.replace(".", "_") for name in DECLARED} <= set(names)
+    assert OPERATIONS["POST /v1/jobs/{id}/redrive"]["operationId"] == "jobs_retry"
 
 
-def test_what_is_referred_to_is_there() -> None:
-    schemas = set(DOCUMENT["components"]["schemas"])
-    assert references(DOCUMENT) == schemas
-    assert {"Message", "Receipt", "Problem", "QueueSettings"} <= schemas
+def test_every_operation_has_a_described_tag() -> None:
+    tags = {tag["name"]: tag["description"] for tag in DOCUMENT["tags"]}
+    assert all(tags.values())
+    assert {*NOUNS, "scripts"} == tags.keys()
+    for operation in OPERATIONS.values():
+        [tag] = operation["tags"]
+        assert operation["operationId"].startswith(f"{tag}_")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_parameter_of_the_path_is_described(name: str) -> None:
-    in_path = [p["name"] for p in OPERATIONS[name].get("parameters", []) if p["in"] == "path"]
-    assert in_path == re.findall(r"\{(\w+)\}", name)
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_problems_stand_under_their_status(name: str) -> None:
+def test_operations_parameters_and_responses_are_described(name: str) -> None:
     operation = OPERATIONS[name]
-    for status, answer in operation["responses"].items():
+    assert re.fullmatch(r"[A-Z].{1,59}", operation["summary"])
+    parts = [operation, *operation.get("parameters", []), *operation["responses"].values()]
+    for part in parts:
+        assert resolved(part)["description"].endswith("."), part
+
+
+def test_every_array_has_items() -> None:
+    found = dict(arrays(DOCUMENT))
+    assert [path for path, schema in found.items() if "items" not in schema] == []
+    assert "/components/schemas/Job/properties/history" in found
+
+
+def test_all_components_are_used_and_exist() -> None:
+    components = {
+        f"#/components/{kind}/{name}"
+        for kind in ("schemas", "responses")
+        for name in DOCUMENT["components"][kind]
+    }
+    assert references(DOCUMENT) == components
+    names = {name.rpartition("/")[2] for name in components}
+    assert {"Message", "Receipt", "Problem", "QueueSettings"} <= names
+
+
+def test_fields_are_described_with_their_defaults() -> None:
+    fields = DOCUMENT["components"]["schemas"]["QueueSettings"]["properties"]
+    # Generated clients would send the defaults of all settings if they were in `default`.
+    assert fields["attempts_max"] == {
+        "type": "integer",
+        "description": "The number of attempts after which a failure is final; 0: no limit. "
+        "Default: `5`.",
+    }
+    assert fields["job_retention_ms"]["description"].startswith("How long a job is kept")
+    assert "null: forever" in fields["job_retention_ms"]["description"]
+    inherited = DOCUMENT["components"]["schemas"]["Message"]["properties"]["priority"]
+    assert inherited["description"] == "0 runs first. Default: `5`."
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_parameter_is_in_the_document(name: str) -> None:
+    parameters = OPERATIONS[name].get("parameters", [])
+    in_path = [one["name"] for one in parameters if one["in"] == "path"]
+    assert in_path == re.findall(r"\{(\w+)\}", name)
+    in_query = {one["name"] for one in parameters if one["in"] == "query"}
+    operation = DECLARED.get(OPERATIONS[name]["operationId"].replace("_", ".", 1))
+    if operation is not None and operation.query is not None:
+        assert in_query == set(operation.query.__struct_encode_fields__)
+
+
+def test_parameters_have_the_limits_and_defaults_of_their_struct() -> None:
+    found = {one["name"]: one for one in OPERATIONS["GET /v1/jobs"]["parameters"]}
+    bounds = {"minimum": 1, "maximum": limits.LIST_MAX, "default": 50}
+    assert found["limit"]["schema"] == {"type": "integer", **bounds}
+    assert {"ready", "dead", ""} < set(found["state"]["schema"]["enum"])
+    assert found["text"]["description"] == "A part of the id, the key or the order key."
+    [id_] = OPERATIONS["GET /v1/matches/{id}"]["parameters"]
+    assert id_["description"] == "The id of the match."
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_problems_are_listed_under_their_status(name: str) -> None:
+    operation = OPERATIONS[name]
+    for status, response in operation["responses"].items():
         if int(status) >= 400:
-            assert {TABLE[code].status for code in answer["description"].split(", ")} == {
-                int(status)
-            }
-            assert "application/problem+json" in answer["content"]
+            problem = resolved(response)
+            assert {TABLE[code].status for code in problem["x-codes"]} == {int(status)}
+            assert all(f"`{code}`" in problem["description"] for code in problem["x-codes"])
+            assert "application/problem+json" in problem["content"]
     security = operation.get("security")
     assert ("401" in operation["responses"]) is (security != [])
     public = security in ([], [{}, {"bearer": []}])
     assert public is (" /v1/" not in name and " /timers" not in name)
+    assert (security == [{}]) is (name == "POST /v1/session")
+
+
+def test_operations_have_their_scope_and_own_problems() -> None:
+    retry = OPERATIONS["POST /v1/jobs/{id}/redrive"]
+    assert retry["x-scope"] == "manage:{queue of the job}"
+    assert "`manage:{queue of the job}`" in retry["description"]
+    assert retry["responses"]["409"]["x-codes"] == ["not_dead"]
+    for operation in DECLARED.values():
+        described = OPERATIONS[f"{operation.method} {operation.path}"]
+        assert described.get("x-scope", "") == operation.scope
+        codes = {c for r in described["responses"].values() for c in resolved(r).get("x-codes", [])}
+        assert codes >= set(operation.errors)
+
+
+def test_a_mounted_server_is_in_the_document_at_its_path() -> None:
+    whole = document(Routes(ROUTES))
+    assert json.loads(whole)["servers"][0]["url"] == "/"
+    assert json.loads(at_root(whole, "/shop"))["servers"][0]["url"] == "/shop"
+    assert at_root(whole, "") == whole
 
 
 def test_limits_are_in_the_document() -> None:
-    schemas = DOCUMENT["components"]["schemas"]
-    assert schemas["ClaimJobs"]["properties"]["max"]["minimum"] == 1
-    assert schemas["MessageBatch"]["properties"]["messages"]["maxItems"] == 1_000
-    assert schemas["Message"]["required"] == ["body"]
-    assert schemas["Message"]["additionalProperties"] is False
+    found = DOCUMENT["components"]["schemas"]
+    assert found["ClaimJobs"]["properties"]["max"]["minimum"] == 1
+    assert found["MessageBatch"]["properties"]["messages"]["maxItems"] == 1_000
+    assert found["Message"]["required"] == ["body"]
+    assert found["Message"]["additionalProperties"] is False
     accept = OPERATIONS["POST /v1/inbox/{queue}"]
     assert {p["name"] for p in accept["parameters"]} == {"queue", "wait_ms", "Idempotency-Key"}
     assert {"200", "202", "413", "415", "422"} <= set(accept["responses"])

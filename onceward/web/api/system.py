@@ -10,6 +10,7 @@ from onceward.api import server as api
 from onceward.errors import Unavailable
 from onceward.web import metrics as metrics_text
 from onceward.web.http import Request, Response
+from onceward.web.openapi import at_root
 from onceward.web.routes import Route
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ async def metrics(server: "Server", request: Request) -> Response:
 
 
 async def openapi(server: "Server", request: Request) -> Response:
-    return Response(200, server.openapi)
+    return Response(200, at_root(server.openapi, request.scope.get("root_path", "")))
 
 
 async def page(server: "Server", request: Request) -> Response:

@@ -10,7 +10,7 @@ from onceward import limits
 from tests.browser import browsing
 from tests.schedule.cluster import virtual
 from tests.server_process import ServerProcess
-from tests.web.asgi import Caller, keyed, serving, serving_to
+from tests.web.asgi import AsgiCaller, Caller, keyed, serving, serving_to
 from tests.work.apps import Apps
 
 
@@ -193,6 +193,8 @@ async def test_the_document_and_its_page_are_there_for_everyone() -> None:
         document = await anyone("GET", "/openapi.json")
         assert document.headers["content-type"] == "application/json"
         assert json.loads(document.body)["openapi"] == "3.1.0"
+        mounted = await AsgiCaller(anyone.server, root_path="/at")("GET", "/at/openapi.json")
+        assert mounted.json["servers"][0]["url"] == "/at"
         page = await anyone("GET", "/docs")
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert b"openapi.json" in page.body
@@ -217,5 +219,7 @@ def test_the_page_of_the_api_is_readable_on_a_phone(tmp_path: Path) -> None:
             page.goto(f"{server.url}/docs")
             page.get_by_text("/v1/timers/{id}/resend").click()
             page.locator("details[open]").get_by_text("not_dead").wait_for()
+            assert page.locator("section#timers > h2").text_content() == "timers"
+            assert page.locator("section#timers details#timers_resend[open]").count() == 1
             assert page.evaluate(CROWDED) == []
             assert page.evaluate("document.documentElement.scrollWidth") == width
