@@ -1,4 +1,4 @@
-"""No route is forgotten: each asks who calls, and shows nobody what is another's."""
+"""Every operation checks credentials and scopes, and shows nothing of other callers."""
 
 import re
 from typing import Any
@@ -9,15 +9,32 @@ import pytest
 
 from onceward import limits
 from onceward.api import OPERATIONS
+from onceward.api.operation import Operation
+from onceward.tokens import ACTIONS
 from onceward.web.api import ROUTES
-from onceward.web.routes import Route
 from tests.schedule.cluster import virtual
 from tests.web.asgi import Answer, Caller, serving_to
 
-# By which nobody signs in who has no credentials yet.
-OPEN = ("/v1/session", "/v1/session/link")
-GUARDED = [route for route in ROUTES if not (route.public or route.path in OPEN)]
-PUBLIC = [route for route in ROUTES if route.public]
+# Those of the routes: with the scripts, which are not declared one by one.
+SERVED = [route.operation for route in ROUTES if route.operation is not None]
+# The body of a sign-in has the credentials, and signing out removes a cookie of any browser.
+OPEN = ("session.sign_in", "session.sign_out")
+GUARDED = [one for one in OPERATIONS.values() if not (one.public or one.name in OPEN)]
+PUBLIC = [one for one in SERVED if one.public]
+ENFORCED = {one: one.enforced for one in OPERATIONS.values() if one.enforced is not None}
+# The scopes that include another one.
+INCLUDING = {"read": {"write", "room"}, "write": {"room"}, "play": {"table"}}
+# The names that are planted for the nouns of operations.
+_NAMES = {
+    "messages": "queue",
+    "jobs": "queue",
+    "queues": "queue",
+    "locks": "lock",
+    "rooms": "room",
+    "tables": "table",
+    "plain_timers": "timer",
+    "endpoints": "endpoint",
+}
 # Every name of what is planted has this in it, and no program has.
 MARK = "hush"
 BODIES: dict[str, Any] = {
@@ -65,32 +82,74 @@ async def planted(owner: Caller) -> dict[str, str]:
     }
 
 
-async def ask(caller: Caller, route: Route, names: dict[str, str]) -> Answer:
-    """A request for what is planted, as a route takes it."""
-    path = route.path
+async def ask(caller: Caller, operation: Operation, names: dict[str, str]) -> Answer:
+    """A request for what is planted, as an operation takes it."""
+    path = operation.path
     for prefix, name in names.items():
         if path.startswith(f"{prefix}/"):
             words = [name if word[:1] == "{" else word for word in path.split("/")]
             path = "/".join(words)
             break
-    body = None if route.takes is None else BODIES.get(route.path, {})
-    query = "?queue=hush-queue" if route.path == "/v1/jobs" else ""
-    return await caller(route.method, f"{path}{query}", body)
+    body = None if operation.body is None else BODIES.get(operation.path, {})
+    query = "?queue=hush-queue" if operation.path == "/v1/jobs" else ""
+    return await caller(operation.method, f"{path}{query}", body)
+
+
+def test_every_route_has_a_declared_operation() -> None:
+    assert len(SERVED) == len(ROUTES)
+    assert {one.name for one in SERVED if one.noun != "scripts"} == OPERATIONS.keys()
+    assert all(one.public for one in SERVED if one.noun == "scripts")
 
 
 @virtual
-async def test_every_route_asks_who_calls_but_those_that_say_so() -> None:
+async def test_every_operation_but_public_ones_needs_credentials() -> None:
     async with serving_to(owner="all") as callers:
         names = await planted(callers["owner"])
         nobody = Caller(callers["owner"].server)
-        for route in GUARDED:
-            if route.path == "/v1/ws":
-                continue  # which answers to no plain request
-            answer = await ask(nobody, route, names)
-            assert answer.verdict == (401, "no_credentials"), (route.method, route.path)
-        for route in PUBLIC:
-            assert (await ask(nobody, route, names)).status == 200, route.path
-    assert len(GUARDED) > 60
+        for operation in GUARDED:
+            answer = await ask(nobody, operation, names)
+            # A connection for WebSocket gets its credentials in the handshake or later.
+            plain = operation.name != "rooms.connect"
+            expected = (401, "no_credentials") if plain else (426, "upgrade_required")
+            assert answer.verdict == expected, operation.name
+        for operation in PUBLIC:
+            assert (await ask(nobody, operation, names)).status == 200, operation.name
+    assert len(GUARDED) > 100
+
+
+@virtual
+async def test_a_key_that_lacks_just_the_scope_of_an_operation_gets_403() -> None:
+    without = {
+        action: " ".join(f"{one}:*" for one in ACTIONS if one not in _that_include(action))
+        for action, _ in ENFORCED.values()
+    }
+    # The scope itself for another name does not suffice.
+    others = {action: f"{scopes} {action}:other" for action, scopes in without.items()}
+    others["all"] = without["all"]
+    async with serving_to(owner="all", **others) as callers:
+        names = await planted(callers["owner"])
+        before = await _state(callers["owner"])
+        for operation, (action, _) in ENFORCED.items():
+            answer = await ask(callers[action], operation, names)
+            assert answer.verdict == (403, "not_allowed"), operation.name
+        assert await _state(callers["owner"]) == before
+    assert len(ENFORCED) > 50
+
+
+@pytest.mark.parametrize("operation", ENFORCED, ids=lambda operation: operation.name)
+@virtual
+async def test_a_key_with_just_the_scope_of_an_operation_is_let_in(operation: Operation) -> None:
+    action, parameter = ENFORCED[operation]
+    name = f"{MARK}-{_NAMES[operation.noun]}" if parameter else "*"
+    scope = "all" if action == "all" else f"{action}:{name}"
+    async with serving_to(owner="all", exact=scope) as callers:
+        names = await planted(callers["owner"])
+        answer = await ask(callers["exact"], operation, names)
+        assert answer.status not in (401, 403), (scope, answer.body)
+
+
+def _that_include(action: str) -> set[str]:
+    return {action, *INCLUDING.get(action, ())}
 
 
 @virtual
@@ -98,9 +157,9 @@ async def test_every_answer_forbids_browsers_to_guess_its_type() -> None:
     async with serving_to(owner="all") as callers:
         names = await planted(callers["owner"])
         for caller in (callers["owner"], Caller(callers["owner"].server)):
-            for route in ROUTES:
-                answer = await ask(caller, route, names)
-                assert answer.headers["x-content-type-options"] == "nosniff", route.path
+            for operation in SERVED:
+                answer = await ask(caller, operation, names)
+                assert answer.headers["x-content-type-options"] == "nosniff", operation.name
         for path in ("/nowhere", "/v1/%00", "/console", "/onceward.js"):
             answer = await callers["owner"]("GET", path)
             assert answer.headers["x-content-type-options"] == "nosniff", path
@@ -111,30 +170,32 @@ async def test_who_has_no_scope_learns_and_changes_nothing() -> None:
     async with serving_to(owner="all", eve="") as callers:
         names = await planted(callers["owner"])
         before = await _state(callers["owner"])
-        for route in GUARDED:
-            answer = await ask(callers["eve"], route, names)
+        for operation in GUARDED:
+            if operation.noun == "session":
+                continue  # a caller's own session, at the console
+            answer = await ask(callers["eve"], operation, names)
             if answer.status < 300:
                 # A list of what one may see, which is nothing; ladders are for all callers.
                 # And one may end one's own sessions, of which there are none.
-                own = (route.method, route.path) == ("DELETE", "/v1/sessions")
-                assert route.method == "GET" or own, (route.method, route.path)
-                echoed = MARK if route.path.startswith("/v1/ladders/") else "nothing"
+                own = (operation.method, operation.path) == ("DELETE", "/v1/sessions")
+                assert operation.method == "GET" or own, (operation.method, operation.path)
+                echoed = MARK if operation.path.startswith("/v1/ladders/") else "nothing"
                 body = answer.body.decode().replace(f'"ladder":"{echoed}"', "")
-                assert MARK not in body.replace(f'"user":"{echoed}"', ""), (route.path, body)
+                assert MARK not in body.replace(f'"user":"{echoed}"', ""), (operation.path, body)
             else:
-                assert answer.status in (400, 403, 404, 409, 422, 426), (route.path, answer.status)
+                allowed = (400, 403, 404, 409, 422, 426)
+                assert answer.status in allowed, (operation.name, answer.status)
         assert await _state(callers["owner"]) == before
 
 
 @virtual
 async def test_a_scope_is_checked_before_the_query_and_the_body() -> None:
     async with serving_to(eve="") as callers:
-        checked = [one for one in OPERATIONS.values() if one.enforced is not None]
-        for operation in checked:
+        for operation in ENFORCED:
             path = re.sub(r"{\w+}", MARK, operation.path)
             answer = await callers["eve"](operation.method, f"{path}?none=1", {"none": 1})
             assert answer.verdict == (403, "not_allowed"), operation.name
-        assert {"rooms.apply", "tables.join", "queues.pause"} < {one.name for one in checked}
+        assert {"rooms.apply", "tables.join", "queues.pause"} < {one.name for one in ENFORCED}
 
 
 @virtual
@@ -142,10 +203,10 @@ async def test_what_is_public_tells_nothing_of_what_is_stored() -> None:
     async with serving_to(owner="all") as callers:
         names = await planted(callers["owner"])
         nobody = Caller(callers["owner"].server)
-        for route in PUBLIC:
-            body = (await ask(nobody, route, names)).body.decode(errors="replace")
+        for operation in PUBLIC:
+            body = (await ask(nobody, operation, names)).body.decode(errors="replace")
             # Metrics name queues, which is said in the guide, and nothing else.
-            assert MARK not in body.replace(f'queue="{MARK}-queue"', ""), route.path
+            assert MARK not in body.replace(f'queue="{MARK}-queue"', ""), operation.path
             assert '"ow_' not in body
 
 
