@@ -36,11 +36,13 @@ class Clock:
     ) -> None:
         self._wall_ns = wall_ns
         self._boot_ns = boot_ns
-        self.elapsed_ns = boot_ns
-        """Returns a reading of which only differences have a meaning: for leases and latencies."""
         self._boot_seen_ns = boot_ns()
         self._now_ns = wall_ns()
         self._ahead_ns: int | None = None
+
+    def elapsed_ns(self) -> int:
+        """A reading of which only differences have a meaning: for leases and latencies."""
+        return self._boot_ns()
 
     def now_ns(self) -> int:
         """Nanoseconds since the epoch by this clock; never less than before."""

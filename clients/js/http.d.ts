@@ -2,19 +2,19 @@
 
 import type { Live, LiveOptions, Member, OncewardError, Operation, Unsubscribe } from "./client.js";
 import type {
-  Claim,
-  Ended,
+  ClaimedJob,
+  Ending,
   Endpoint,
   Job,
   Leader,
   ListedRoom,
+  HeldLocks,
   Lock,
-  LockStatus,
   MatchView,
   MessageOptions,
   Place,
   Queue,
-  Rated,
+  Rating,
   Receipt,
   RetryOptions,
   RoomInfo,
@@ -57,7 +57,7 @@ export class Client {
   claim(
     queue: string,
     options?: { max?: number; leaseS?: number; waitS?: number; worker?: string; signal?: AbortSignal },
-  ): Promise<Claim[]>;
+  ): Promise<ClaimedJob[]>;
   complete(id: string, token: string, result?: any): Promise<void>;
   /** End an attempt badly; resolves to the job's state. */
   fail(
@@ -82,7 +82,7 @@ export class Client {
     outcome: { done: boolean; result?: any; reason?: string },
   ): Promise<void>;
   /** Runs a function on the jobs of a queue. */
-  worker(queue: string, handler: (claim: Claim, signal: AbortSignal) => any, options?: WorkerOptions): Worker;
+  worker(queue: string, handler: (claim: ClaimedJob, signal: AbortSignal) => any, options?: WorkerOptions): Worker;
 
   // Queues.
 
@@ -149,17 +149,17 @@ export class Client {
   // Locks.
 
   /** Hold all these names, or none; waits in line for up to `waitS`. */
-  acquire(names: string | string[], options?: LockOptions): Promise<Lock>;
+  acquire(names: string | string[], options?: LockOptions): Promise<HeldLocks>;
   /** Renew a lease; resolves to until when, in ms. */
   renew(id: string, leaseS?: number): Promise<number>;
   /** Let go; says whether it was held until now. */
   release(id: string): Promise<boolean>;
-  lock(name: string): Promise<LockStatus>;
+  lock(name: string): Promise<Lock>;
   /** Hold names while `body` runs, and renew the lease meanwhile. When it is lost, `signal` is
    * aborted, and this rejects with `lock_lost`. */
   hold<T>(
     names: string | string[],
-    body: (lock: Lock, signal: AbortSignal) => T | Promise<T>,
+    body: (lock: HeldLocks, signal: AbortSignal) => T | Promise<T>,
     options?: LockOptions,
   ): Promise<T>;
 
@@ -234,7 +234,7 @@ export class Client {
   move(id: string, move: any, options?: { user?: string; key?: string }): Promise<any>;
   /** End the game of that number; without winners it is a draw. Rejects with `outcome_unknown` if an
    * answer was lost, and the game is over now. */
-  endGame(id: string, winners: string[], options: { game: number }): Promise<Ended>;
+  endGame(id: string, winners: string[], options: { game: number }): Promise<Ending>;
   /** Stop all clocks and seat nobody, until `resumeTable`; twice is once. */
   pauseTable(id: string): Promise<Table>;
   resumeTable(id: string): Promise<Table>;
@@ -243,7 +243,7 @@ export class Client {
   /** The best players, from behind one of them on. */
   leaders(ladder?: string, options?: { limit?: number; after?: Leader }): Promise<Leader[]>;
   /** How well someone plays; null if that is not known. */
-  rating(user: string, ladder?: string): Promise<Rated | null>;
+  rating(user: string, ladder?: string): Promise<Rating | null>;
 
   // Matches.
 

@@ -24,7 +24,7 @@ export interface Receipt {
 }
 
 /** A job at hand, and the token that proves it. */
-export interface Claim {
+export interface ClaimedJob {
   id: string;
   body: any;
   attempt: number;
@@ -68,7 +68,7 @@ export interface Queue {
 }
 
 /** What is held, until the lease runs out or is renewed. */
-export interface Lock {
+export interface HeldLocks {
   id: string;
   token: number;
   /** By name. */
@@ -76,7 +76,7 @@ export interface Lock {
   leaseUntil: number;
 }
 
-export interface LockStatus {
+export interface Lock {
   name: string;
   capacity: number;
   token: number;
@@ -256,7 +256,7 @@ export interface RoomStep {
 }
 
 /** Who sits under a marker. */
-export interface TableSeat {
+export interface Seat {
   user: string;
   sinceMs?: number;
   wins?: number;
@@ -281,7 +281,7 @@ export interface Table {
   /** Of the game that is on, or was the last. */
   number: number;
   /** By marker; null: empty. */
-  seats: Record<string, TableSeat | null>;
+  seats: Record<string, Seat | null>;
   waiting: number;
   spectators: number;
   policy: Record<string, any>;
@@ -330,7 +330,7 @@ export interface Place {
 }
 
 /** How a game has ended. */
-export interface Ended {
+export interface Ending {
   number: number;
   /** By marker. */
   players: Record<string, string>;
@@ -349,7 +349,7 @@ export interface Leader {
 }
 
 /** How well someone plays. */
-export interface Rated {
+export interface Rating {
   rating: number;
   games?: number;
   won?: number;

@@ -92,7 +92,7 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
     description: str = ""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     retry: RetryPolicy | None = None
-    secrets: list[EndpointSecret] = []
+    secrets: list[EndpointSecret] | None = None
     """The valid secrets, the newest first; only with the parameter `secret`."""
     suspended: bool = False
     """Whether calls wait, because its secrets need a server key that this server lacks."""

@@ -163,7 +163,7 @@ def _print(endpoint: "Endpoint", arguments: argparse.Namespace) -> int:
         ("paused", _pause(endpoint)),
         *[("header", f"{name}: {value}") for name, value in endpoint.headers.items()],
     ]
-    for secret in endpoint.secrets:
+    for secret in endpoint.secrets or []:
         until = "" if secret.until_ms is None else f" until {shown_time(secret.until_ms)}"
         facts.append(("secret", secret.secret + until))
     print_facts(facts)

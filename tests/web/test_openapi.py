@@ -158,8 +158,8 @@ def test_fields_are_described_with_their_defaults() -> None:
     }
     assert fields["job_retention_ms"]["description"].startswith("How long a job is kept")
     assert "null: forever" in fields["job_retention_ms"]["description"]
-    inherited = DOCUMENT["components"]["schemas"]["Message"]["properties"]["priority"]
-    assert inherited["description"] == "0 runs first. Default: `5`."
+    inherited = DOCUMENT["components"]["schemas"]["Message"]["properties"]["order_key"]
+    assert inherited["description"].startswith("Jobs of one queue with the same order key")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -177,7 +177,7 @@ def test_parameters_have_the_limits_and_defaults_of_their_struct() -> None:
     found = {one["name"]: one for one in OPERATIONS["GET /v1/jobs"]["parameters"]}
     bounds = {"minimum": 1, "maximum": limits.LIST_MAX, "default": 50}
     assert found["limit"]["schema"] == {"type": "integer", **bounds}
-    assert {"ready", "dead", ""} < set(found["state"]["schema"]["enum"])
+    assert {"ready", "dead"} < set(found["state"]["schema"]["enum"])
     assert found["text"]["description"] == "A part of the id, the key or the order key."
     [id_] = OPERATIONS["GET /v1/matches/{id}"]["parameters"]
     assert id_["description"] == "The id of the match."

@@ -39,7 +39,7 @@ ANSWERS: dict[str, type] = {
 _RUNS = {"open", "clock", "ids"}
 WANTED = {
     # `call` is for calls that there is no method for; in a page that is `fetch`.
-    "Client": Wanted(python={*_RUNS, "close", "call"}),
+    "Client": Wanted(python={*_RUNS, "close", "call", "run"}),
     # Those of Python are for its rooms. A page is woken by the browser, too.
     "Live": Wanted(
         python={*_RUNS, "stir", "nowMs", "restart", "rejoin", "forget"}, browser={"wake"}
@@ -64,7 +64,12 @@ WANTED = {
     "Said": Wanted(python={"room"}),
     # What can be told from the rest.
     "Job": Wanted(python={"ended"}),
-    "Table": Wanted(python={"players"}),
+    "Table": Wanted(python={"players", "markerOf"}),
+    # When a rating changed last is for operators.
+    "Rating": Wanted(python={"atMs"}),
+    # Python has a class of its own for what was just created.
+    "Timer": Wanted(python={"caller"}, browser={"duplicate"}),
+    "Endpoint": Wanted(python={"caller", "rate"}, browser={"duplicate"}),
 }
 # Keywords of Python that there are not in a page, by method.
 KEYWORDS = {

@@ -1,7 +1,7 @@
 // Programs for the client: what is right compiles, and what is wrong does not.
 
 import { Live, OncewardError, Room, RoomList, RoomMap, type Json, type Saved, type Who } from "onceward";
-import { Client, type Claim, type Standing } from "onceward/http";
+import { Client, type ClaimedJob, type Standing } from "onceward/http";
 import { useEvent, useList, useLive, useMap, usePresence, useRoom, useSteps } from "onceward/react";
 
 type Note = { text: string; x: number };
@@ -28,7 +28,7 @@ const value: Json = { a: [1, null, "b", { c: true }] };
 
 const client = new Client(null, { key: "k" });
 const receipt = await client.accept("q", value, { key: "k", waitS: 1, orderKey: "o" });
-client.worker("q", async (claim: Claim, signal) => !signal.aborted && claim.body, { concurrency: 2 }).stop();
+client.worker("q", async (claim: ClaimedJob, signal) => !signal.aborted && claim.body, { concurrency: 2 }).stop();
 const held: number = await client.hold(["a", "b"], (lock) => lock.token, { leaseS: 5 });
 const [steps, next] = await client.roomHistory("board");
 const { seats } = await client.createTable("corner", { policy: { maxWins: 3 } });
