@@ -77,6 +77,8 @@ class Child:
     async def read(self) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
+            if not line.endswith(b"\n"):
+                break  # the process was killed while it wrote
             what, *words = line.decode().split()
             if what == "fired":
                 self.fired[words[0]].append((words[1], int(words[2])))
