@@ -42,6 +42,7 @@ from onceward.errors import (
     TooLarge,
     Unavailable,
     Unreachable,
+    register_error,
 )
 from onceward.lazy import lazy
 
@@ -109,6 +110,7 @@ __all__ = [
     "drawn",
     "keys",
     "limits",
+    "register_error",
     "shuffled",
     "won",
 ]

@@ -2,9 +2,10 @@
 
 `TABLE` maps a stable code to its HTTP status, its WebSocket close code, the exit
 code of the command line and whether trying again can help. Codes never change
-their meaning; messages may.
+their meaning; messages may. Applications add codes of their own with `register_error`.
 """
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -119,9 +120,6 @@ TABLE: dict[str, Code] = {
     "bad_secret": Code(422, 4422, 2, False, "The secret is not one of webhooks"),
     "address_refused": Code(422, 4422, 2, False, "The address may not be called from here"),
     "unreachable": Code(502, 4502, 75, True, "The endpoint gave no answer"),
-    # Outbound messages that come in.
-    "bad_envelope": Code(400, 4400, 2, False, "The SOAP envelope cannot be taken"),
-    "wrong_organisation": Code(403, 4403, 2, False, "The message is of another organisation"),
     # What handlers say of their own work.
     "retry": Code(503, 4503, 75, True, "The handler asks for another attempt"),
     "failed": Code(500, 4500, 70, False, "The handler has given the job up"),
@@ -160,18 +158,58 @@ TABLE: dict[str, Code] = {
 }
 
 
+_registered: dict[str, Code] = {}
+_OWN = re.compile("[a-z][a-z0-9]*(_[a-z0-9]+)+").fullmatch
+
+
+def register_error(code: str, *, status: int, title: str, retry: bool = False) -> str:
+    """Add an error code of an application, and return it. Call it when a module is imported.
+
+    Idempotent: the same code with the same meaning may be registered again. A Python client knows
+    the code if it registers it too.
+
+    Args:
+        code: lower-case words joined by `_`. Begin with the name of the application, so that the
+            code differs from those of Onceward and of other applications: `credit_bad_envelope`.
+        status: HTTP status, 400 to 599. WebSocket connections close with 4000 more.
+        title: what the code means, in a few words, without a full stop.
+        retry: whether the same call may succeed later, unchanged.
+
+    Raises:
+        BadInput: the code is not valid, or has another meaning already.
+    """
+    if not _OWN(code):
+        raise BadInput(f"{code!r} is not an error code; use a form like 'shop_sold_out'")
+    if not 400 <= status <= 599:
+        raise BadInput(f"the status of {code!r} is 400 to 599, not {status}")
+    exit_ = 75 if retry else 2 if status < 500 else 70
+    kind = Code(status, 4000 + status, exit_, retry, title)
+    if (known := find_kind(code)) is not None and (code in TABLE or known != kind):
+        raise BadInput(f"the error code {code!r} has another meaning already: {known.title!r}")
+    _registered[code] = kind
+    return code
+
+
+def find_kind(code: str) -> Code | None:
+    """The meaning of a code of the table or of an application; None if it is not known."""
+    return TABLE.get(code) or _registered.get(code)
+
+
 class OncewardError(Exception):
     """The base of every error raised on purpose.
 
-    `code` is a key of `TABLE`; `message` says what happened and what to do, in one
-    or two sentences for a person; `details` are facts for a program.
+    `code` is a key of `TABLE`, or registered by an application; `message` says what happened and
+    what to do, in one or two sentences for a person; `details` are facts for a program.
     """
 
     default_code: ClassVar[str] = "bad_request"
 
     def __init__(self, message: str, *, code: str | None = None, **details: object) -> None:
         self.code = code or self.default_code
-        self.kind = TABLE[self.code]
+        kind = find_kind(self.code)
+        if kind is None:
+            raise KeyError(self.code)  # neither ours nor registered: a bug of the caller
+        self.kind = kind
         # Whoever hands on another error, as in `Fail(error)`, means what that says.
         self.message = message if type(message) is str else str(message)
         self.details = details

@@ -166,7 +166,8 @@ def errors() -> str:
         "A code never changes its meaning; texts may. Over HTTP it is the `code` of a problem "
         "document (RFC 9457), on a WebSocket the reason of a close or the `code` of a frame, in "
         "Python `error.code`, and of a command the word in brackets and the exit code. *Again* "
-        "says whether the same call may succeed later.\n"
+        "says whether the same call may succeed later. Applications add codes of their own with "
+        "`onceward.register_error`.\n"
     )
     heads = ("code", "", "HTTP", "close", "exit", "again", "class")
     return "\n".join(["# Errors\n", _MADE, intro, table(heads, *rows)])

@@ -21,6 +21,7 @@ from onceward.errors import (
     TooLarge,
     Unavailable,
     Unreachable,
+    register_error,
 )
 
 CLASSES = [
@@ -68,6 +69,63 @@ def test_an_error_that_is_made_of_something_else_says_what_that_says(said: Any) 
     assert error.message == str(said)
     assert error.args == (str(said),)
     assert str(error) == f"{said} [failed]"
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> dict[str, errors.Code]:
+    """The codes that applications have registered: none, for the time of a test."""
+    found: dict[str, errors.Code] = {}
+    monkeypatch.setattr(errors, "_registered", found)
+    return found
+
+
+def test_an_application_adds_codes_of_its_own(registered: dict[str, errors.Code]) -> None:
+    code = register_error("shop_sold_out", status=409, title="Nothing is left")
+    assert code == "shop_sold_out"
+    error = BadInput("no lamp is left", code=code, item="lamp")
+    assert str(error) == "no lamp is left [shop_sold_out]"
+    assert error.kind == errors.Code(409, 4409, 2, False, "Nothing is left")
+    assert registered == {code: error.kind}
+    assert code not in TABLE
+    busy = register_error("shop_busy", status=503, title="Try later", retry=True)
+    assert (OncewardError("", code=busy).kind.exit, errors.find_kind(busy)) == (
+        75,
+        registered[busy],
+    )
+    broken = register_error("shop_broken", status=500, title="The shop has a bug")
+    assert OncewardError("", code=broken).kind.exit == 70
+
+
+def test_a_code_can_be_registered_again_but_not_changed(
+    registered: dict[str, errors.Code],
+) -> None:
+    for _ in range(2):
+        register_error("shop_sold_out", status=409, title="Nothing is left")
+    for status, title, retry in (
+        (410, "Nothing is left", False),
+        (409, "Sold", False),
+        (409, "Nothing is left", True),
+    ):
+        with pytest.raises(BadInput, match="'shop_sold_out' has another meaning already"):
+            register_error("shop_sold_out", status=status, title=title, retry=retry)
+    kind = TABLE["lock_held"]
+    with pytest.raises(BadInput, match="'lock_held' has another meaning already"):
+        register_error("lock_held", status=kind.status, title=kind.title, retry=kind.retry)
+    assert list(registered) == ["shop_sold_out"]
+
+
+@pytest.mark.parametrize("code", ["", "sold", "Shop_sold", "shop_", "_sold", "shop sold", "7_up"])
+@pytest.mark.usefixtures("registered")
+def test_a_code_without_the_name_of_an_application_is_refused(code: str) -> None:
+    with pytest.raises(BadInput, match="is not an error code"):
+        register_error(code, status=409, title="Nothing is left")
+
+
+@pytest.mark.parametrize("status", [200, 399, 600])
+@pytest.mark.usefixtures("registered")
+def test_a_status_that_is_no_error_is_refused(status: int) -> None:
+    with pytest.raises(BadInput, match=f"is 400 to 599, not {status}"):
+        register_error("shop_sold_out", status=status, title="Nothing is left")
 
 
 def test_a_code_that_is_not_in_the_table_is_a_mistake_of_ours() -> None:

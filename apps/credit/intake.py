@@ -25,6 +25,7 @@ from apps.credit import limits, soap
 from apps.credit.application import Application, Pull, Repeat
 from apps.credit.credit import PULLS, Credit
 from apps.credit.deliveries import Cause, Deliveries, Outcome, outcome_of
+from apps.credit.errors import BAD_ENVELOPE, WRONG_ORGANISATION
 from apps.credit.outbound import wsdl
 from apps.credit.record_id import long_id
 from onceward import BadInput, Caller, OncewardError
@@ -83,7 +84,7 @@ class Intake(Site):
 
     def refusal(self, error: OncewardError) -> Response:
         """What a sender hears whose envelope is so large that it is not even read."""
-        return _fault(BadInput(error.message, code="bad_envelope"))
+        return _fault(BadInput(error.message, code=BAD_ENVELOPE))
 
     # Messages.
 
@@ -98,7 +99,7 @@ class Intake(Site):
             organisation = envelope.organisation
             if organisation not in self.credit.settings.organisations:
                 raise OncewardError(
-                    "messages of this organisation are not taken here", code="wrong_organisation"
+                    "messages of this organisation are not taken here", code=WRONG_ORGANISATION
                 )
             await self._deliver(request, envelope, begun_ns)
         except OncewardError as error:
@@ -175,7 +176,7 @@ class Intake(Site):
         try:
             return await request.body(limits.SOAP_BYTES_MAX, "text/xml")
         except BadInput as refused:
-            raise BadInput(refused.message, code="bad_envelope") from refused
+            raise BadInput(refused.message, code=BAD_ENVELOPE) from refused
 
     def _insist_secret(self, request: Request) -> None:
         told, secret = request.parameters.get("secret", ""), self.credit.settings.secret

@@ -13,6 +13,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from apps.credit import limits
+from apps.credit.errors import BAD_ENVELOPE
 from apps.credit.record_id import long_id
 from onceward import BadInput, OncewardError
 
@@ -68,8 +69,8 @@ class Envelope:
 
 
 def read(body: bytes) -> Envelope:
-    """The message in an envelope. Raises `BadInput`, of the code `bad_envelope`, for anything
-    that is not wholly as it should be."""
+    """The message in an envelope. Raises `BadInput` with the code `credit_bad_envelope` for
+    anything that is not wholly as it should be."""
     if len(body) > limits.SOAP_BYTES_MAX:
         _refuse(f"an envelope has at most {limits.SOAP_BYTES_MAX} bytes")
     return _Reader().read(body)
@@ -251,7 +252,7 @@ def _insist(holds: bool, otherwise: str) -> None:
 
 
 def _refuse(why: str) -> NoReturn:
-    raise BadInput(why, code="bad_envelope")
+    raise BadInput(why, code=BAD_ENVELOPE)
 
 
 def _names(names: set[str]) -> str:

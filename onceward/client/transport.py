@@ -13,7 +13,7 @@ import msgspec
 
 from onceward.api.operation import Operation
 from onceward.clock import Clock
-from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
+from onceward.errors import BadInput, OncewardError, Unavailable, find_kind
 from onceward.ids import Ids
 from onceward.json_values import encode
 from onceward.quantities import milliseconds
@@ -223,7 +223,7 @@ def problem(status: int, raw: bytes) -> OncewardError:
         details = msgspec.json.decode(raw)
     except msgspec.MsgspecError:
         found, details = _Problem("", raw[:200].decode(errors="replace")), {}
-    if found.code in TABLE:
+    if find_kind(found.code) is not None:
         error = kind_of(found.code)(found.detail, code=found.code)
         error.details |= {name: details[name] for name in details if name not in _MEMBERS}
         return error
@@ -241,9 +241,10 @@ _MEMBERS = ("type", "title", "status", "detail", "code", "retry")
 
 def kind_of(code: str) -> type[OncewardError]:
     """The class of a code, so that callers can tell errors apart as in the package."""
-    kind = TABLE[code]
     if code in _KINDS:
         return _KINDS[code]
+    kind = find_kind(code)
+    assert kind is not None, code
     if kind.retry:
         return Unavailable
     return BadInput if kind.status < 500 else OncewardError

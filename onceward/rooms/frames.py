@@ -29,7 +29,7 @@ import msgspec
 from onceward import limits
 from onceward.api.room_changes import RoomOperation
 from onceward.api.rooms import RoomMember
-from onceward.errors import TABLE, BadInput, TooLarge
+from onceward.errors import TABLE, BadInput, TooLarge, find_kind
 from onceward.strict_json import decoder, parse_by
 
 PROTOCOL: Final = "onceward.rooms.1"
@@ -378,6 +378,6 @@ _OURS_FINAL = frozenset(kind.close for kind in TABLE.values() if not kind.retry)
 def reconnects(close: int, reason: str = "") -> bool:
     """Whether a client whose connection was closed like that connects again by itself. The
     reason is a code of the table of errors; if it is missing, the number must do."""
-    if reason in TABLE and TABLE[reason].close == close:
-        return TABLE[reason].retry
+    if (kind := find_kind(reason)) is not None and kind.close == close:
+        return kind.retry
     return close in _CLOSES_PASSING or close in _OURS_PASSING - _OURS_FINAL

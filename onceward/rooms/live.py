@@ -345,7 +345,7 @@ class LiveRoom:
 
     def give_up(self, error: OncewardError) -> None:
         """A commit has failed: let everyone join again, where that helps."""
-        code = error.code if error.kind.retry else "room_moved"
+        code = error.code if error.kind.retry and error.code in TABLE else "room_moved"
         if isinstance(error, NoSuchRoom):
             code = "room_deleted"
         else:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from onceward import limits
-from onceward.errors import TABLE, BadInput, OncewardError
+from onceward.errors import BadInput, OncewardError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -183,7 +183,7 @@ def truth(name: str, text: str) -> bool:
 
 def problem(error: OncewardError, headers: Iterable[tuple[bytes, bytes]] = ()) -> Response:
     """The problem document (RFC 9457) of an error."""
-    kind = TABLE[error.code]
+    kind = error.kind
     members: dict[str, object] = {
         "type": f"urn:onceward:problem:{error.code}",
         "title": kind.title,

@@ -26,7 +26,7 @@ from onceward.client.rooms.room import Room
 from onceward.client.rooms.steps import error_of
 from onceward.client.transport import AWAY_S_MAX, PROXY_STATUSES
 from onceward.clock import Clock
-from onceward.errors import TABLE, BadInput, OncewardError, Unavailable
+from onceward.errors import BadInput, OncewardError, Unavailable, find_kind
 from onceward.ids import Ids
 from onceward.rooms.frames import (
     PROTOCOL,
@@ -449,8 +449,8 @@ async def _close(socket: aiohttp.ClientWebSocketResponse) -> None:
 
 
 def _closed(close: int, reason: str) -> OncewardError:
-    if reason in TABLE:
-        return error_of(reason, f"the server has closed the connection: {TABLE[reason].title}")
+    if (kind := find_kind(reason)) is not None:
+        return error_of(reason, f"the server has closed the connection: {kind.title}")
     return Unavailable(f"the connection was closed with {close}: {reason or 'no reason'}")
 
 

@@ -22,7 +22,7 @@ from onceward.client.rooms.replica import Replica, Who
 from onceward.client.rooms.steps import Step, error_of
 from onceward.client.rooms.undo import Turned, Undo
 from onceward.client.rooms.values import plain
-from onceward.errors import TABLE, BadInput, OncewardError, TooLarge
+from onceward.errors import BadInput, OncewardError, TooLarge
 from onceward.rooms.frames import (
     Came,
     ClientFrame,
@@ -311,7 +311,7 @@ class Room:
             error = error_of(frame.code, frame.detail or f"one is not in the room {self.id!r}")
             # Who was in a room waits for a place in it; who was not is told that it is full.
             new_to_full = error.code == "room_full" and not self.replica.epoch
-            if TABLE[error.code].retry and not new_to_full:
+            if error.kind.retry and not new_to_full:
                 self.lost()
                 self._line.rejoin(self)
             else:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from onceward.api.room_changes import ListOp, RoomOperation
 from onceward.client.transport import kind_of
-from onceward.errors import TABLE, OncewardError
+from onceward.errors import OncewardError, find_kind
 from onceward.rooms.state import Effect
 
 Place = tuple[str, str, str | None]
@@ -70,6 +70,6 @@ def places_of(ops: Sequence[RoomOperation], effects: Sequence[Effect]) -> list[P
 
 def error_of(code: str, detail: str) -> OncewardError:
     """The error that a server names."""
-    if code in TABLE:
+    if find_kind(code) is not None:
         return kind_of(code)(detail, code=code)
     return OncewardError(f"{detail} [{code[:100]}]", code="internal")

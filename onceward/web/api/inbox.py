@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from onceward.api import messages as api
-from onceward.errors import TABLE, BadInput, OncewardError
+from onceward.errors import BadInput, OncewardError
 from onceward.job_options import given_options
 from onceward.web.api.jobs import shown_result
 from onceward.web.calls import Call, binder
@@ -95,5 +95,5 @@ def _receipt(receipt: Receipt) -> api.Receipt:
 def _verdict(verdict: Receipt | OncewardError) -> api.MessageVerdict:
     if isinstance(verdict, Receipt):
         return api.MessageVerdict(accepted=_receipt(verdict))
-    status = TABLE[verdict.code].status
+    status = verdict.kind.status
     return api.MessageVerdict(refused=api.RejectedMessage(verdict.code, verdict.message, status))

@@ -86,7 +86,7 @@ def test_whatever_a_message_says_is_what_is_read(records: list[dict[str, str | N
 def test_a_bad_envelope_is_refused(name: str) -> None:
     with pytest.raises(BadInput) as refused:
         soap.read(BAD[name])
-    assert (refused.value.code, refused.value.kind.status) == ("bad_envelope", 400)
+    assert (refused.value.code, refused.value.kind.status) == ("credit_bad_envelope", 400)
     assert SESSION not in refused.value.message
     assert len(refused.value.message) < 300
 
@@ -136,7 +136,7 @@ def verdict(body: bytes) -> str:
 @given(st.binary(max_size=200), st.integers(0, len(GOOD)), st.integers(0, 60))
 @example(b"", 0, 0)
 def test_whatever_comes_is_read_or_refused(junk: bytes, at: int, less: int) -> None:
-    assert verdict(GOOD[:at] + junk + GOOD[at + less :]) in ("read", "bad_envelope")
+    assert verdict(GOOD[:at] + junk + GOOD[at + less :]) in ("read", "credit_bad_envelope")
 
 
 def test_what_is_refused_takes_no_memory() -> None:
@@ -198,7 +198,7 @@ def test_of_a_long_name_the_beginning_is_shown() -> None:
 
 @given(TEXTS | st.text(max_size=20))
 def test_a_fault_is_xml_whatever_it_says(text: str) -> None:
-    for code, who in (("bad_envelope", "Client"), ("engine_stopped", "Server")):
+    for code, who in (("credit_bad_envelope", "Client"), ("engine_stopped", "Server")):
         root = ElementTree.fromstring(soap.fault(OncewardError(text, code=code)))
         [fault] = root.iter(f"{{{soap.SOAP}}}Fault")
         assert fault.findtext("faultcode") == f"soapenv:{who}"

@@ -52,7 +52,7 @@ def test_an_envelope_may_have_so_much_and_no_more(what: str) -> None:
     assert soap.read(made(most)).notifications
     with pytest.raises(BadInput, match=r"at most|too many|too deeply") as refused:
         soap.read(made(most + 1))
-    assert refused.value.code == "bad_envelope"
+    assert refused.value.code == "credit_bad_envelope"
 
 
 def test_each_notification_may_be_as_large_as_one() -> None:
