@@ -44,10 +44,10 @@ LAYERS = (
     " schedule.wakeup"
     " locks.held locks.renewal"
     " webhooks.delivery webhooks.receivers webhooks.host_waiters"
-    " rooms.batches rooms.fanout rooms.hub rooms.live rooms.live_presence rooms.loaded"
+    " rooms.fanout rooms.hub rooms.live rooms.live_presence rooms.loaded"
     " rooms.members rooms.owners rooms.presence rooms.relay rooms.session rooms.wire"
     " tables.live_view tables.operations tables.presence tables.referee"
-    " tables.runtime tables.turns",  # the processes of all capabilities
+    " tables.runtime",  # the processes of all capabilities
     _PURE,
     "webhooks.endpoints webhooks.suspensions",
     "schedule",  # the part that the others may use

@@ -110,6 +110,11 @@ class Engine(ABC):
 
     shared: bool = True
     """Whether other nodes may use the same database at the same time."""
+    shares_commits: bool = True
+    """Whether several transactions cost less in one commit. Not where a conflict of one cancels the
+    others, or where each write has its price."""
+    shares_reads: bool = False
+    """Whether a read is a round trip, so that reads of several transactions cost less together."""
 
     @cached_property
     def alarms(self) -> Alarms:

@@ -74,9 +74,7 @@ ROOMS_PER_CONNECTION_MAX = 100
 ROOM_COMMIT_STEPS_MAX = 256
 REPLAY_STEPS_MAX = 1_000
 REPLAY_BYTES_MAX = 1 << 20
-# Rooms with so few steps to commit are committed together, and so many of them at once: each
-# writes its log and its head, and checks its settings.
+# Rooms with so few steps to commit share commits.
 ROOM_FEW_STEPS = 4
-ROOMS_TOGETHER_MAX = 32
 # A connection with so many steps unanswered is read no further.
 STEPS_AHEAD_MAX = 256

@@ -18,7 +18,6 @@ from onceward.engine.base import Delete, Incarnation, Put, Watch
 from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, Unavailable
 from onceward.json_values import decode
 from onceward.rooms import frames
-from onceward.rooms.batches import RoomBatches
 from onceward.rooms.frames import Join
 from onceward.rooms.live import LiveRoom, Member
 from onceward.rooms.loaded import LoadedRoom
@@ -30,6 +29,7 @@ from onceward.rooms.session import Session, Visitor
 from onceward.rooms.wire import Wire
 from onceward.schedule.placement import Placement
 from onceward.store import Store
+from onceward.store.sharing import SharedCommits
 
 logger = logging.getLogger("onceward.rooms")
 
@@ -60,7 +60,8 @@ class Hub:
         self.rooms: dict[str, LiveRoom] = {}
         self._by_partition: dict[str, LiveRoom] = {}
         """The same, by where their heads stand."""
-        self.commits = RoomBatches(store, self.spawn)
+        self.sharing = SharedCommits(store)
+        self._with_work: list[LiveRoom] = []
         self.sessions: dict[Session, None] = {}
         self._opening: dict[str, asyncio.Task[LiveRoom]] = {}
         self._watches: dict[str, Watch] = {}
@@ -141,8 +142,10 @@ class Hub:
         await self.owners.close()
         if self._polling is not None:
             self._polling.cancel()
+        await self.sharing.finish()
         while self._tasks:
             await asyncio.wait(self._tasks)
+            await self.sharing.finish()
         for session in list(self.sessions):
             session.end("node_stopped")
         for room in list(self.rooms.values()):
@@ -297,6 +300,20 @@ class Hub:
             hook(room.id)
 
     # Turns.
+
+    def has_work(self, room: LiveRoom) -> None:
+        """The room has something to commit with the end of this turn."""
+        if not self._with_work:
+            self._loop.call_soon(self._work)
+        self._with_work.append(room)
+
+    def _work(self) -> None:
+        rooms, self._with_work = self._with_work, []
+        for room in rooms:
+            if len(rooms) > 1 and room.has_little:
+                room.share()
+            else:
+                self.spawn(room.work())
 
     def has_news(self, room: LiveRoom) -> None:
         """The room has something to say with the end of this turn."""

@@ -13,16 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 from onceward import limits
 from onceward.api.rooms import RoomMember
-from onceward.errors import TABLE, BadInput, NoSuchRoom, OncewardError, TooLarge, Unavailable
+from onceward.errors import (
+    TABLE,
+    BadInput,
+    EngineStopped,
+    NoSuchRoom,
+    OncewardError,
+    OutcomeUnknown,
+    TooLarge,
+    Unavailable,
+)
 from onceward.rooms import frames
 from onceward.rooms.fanout import News
 from onceward.rooms.frames import Ack, Join, Joined, Said, Snapshot, Step, encode
 from onceward.rooms.live_presence import LivePresence
-from onceward.rooms.loaded import LoadedRoom, Told, Waiting
+from onceward.rooms.loaded import Answer, LoadedRoom, Told, Waiting
 from onceward.rooms.members import Members
 from onceward.rooms.names import admit_name, encoded
 from onceward.rooms.room import Entry
 from onceward.rooms.wire import frame
+from onceward.store.transaction import Transaction
 
 logger = logging.getLogger("onceward.rooms")
 
@@ -81,7 +91,10 @@ class Member:
 
 
 class LiveRoom:
-    """Made by the hub; `loaded` has been loaded."""
+    """Made by the hub; `loaded` has been loaded. It can be a member of a shared commit."""
+
+    writes = 3  # its log and its head; it checks its settings
+    reads = ()
 
     def __init__(self, hub: "Hub", id_: str, loaded: LoadedRoom) -> None:
         self.id = id_
@@ -98,6 +111,8 @@ class LiveRoom:
         self._clients: dict[tuple[str, str], Member] = {}
         """The members, by user and client: each is there once."""
         self._waiting: deque[Waiting] = deque()
+        self._batch: list[Waiting] = []
+        """What is under way in a shared commit."""
         self._joins: deque[tuple[Session, Join, asyncio.Future[Member]]] = deque()
         self._behind = False
         """Whether the log may have more than is known here."""
@@ -282,9 +297,9 @@ class LiveRoom:
     def _work(self) -> None:
         if not self._working and not self.over:
             self._working = True
-            self.hub.commits.add(self)
+            self.hub.has_work(self)
 
-    # What `RoomBatches` does with a room that has work. Only one of these is under way at a time.
+    # The hub lets a room that has work `work`, or share a commit. Only one of these is under way.
 
     @property
     def has_little(self) -> bool:
@@ -304,24 +319,57 @@ class LiveRoom:
         self._waiting.clear()
         return batch
 
-    def put_back(self, batch: list[Waiting]) -> None:
-        """Let these be the next again."""
-        if self.over:
-            self.answered(batch)
-        else:
-            self._waiting.extendleft(reversed(batch))
-
     def answered(self, batch: list[Waiting]) -> None:
         """These have got an answer, or will get none here."""
         for waiting in batch:
             waiting.member.session.answered()
+
+    def share(self) -> None:
+        """Commit what waits together with other rooms."""
+        self._batch = self.take_up()
+        self.hub.sharing.add(self)
+
+    async def attempt(self, tx: Transaction) -> list[Answer]:
+        """Take the steps, as a member of a shared commit."""
+        answers = self.loaded.attempt_few(tx, self._batch)
+        if answers is None:
+            return await self.loaded.attempt(tx, self._batch)
+        if self.loaded.effort > limits.ROOM_CHANGES_MAX:
+            await asyncio.sleep(0)  # others get their turn
+        return answers
+
+    def on_undo(self) -> None:
+        """The steps that were taken are not written."""
+        self.loaded.give_back()
+
+    def on_outcome(self, outcome: Any) -> None:
+        """Tell of a shared commit, or go on without the others."""
+        batch, self._batch = self._batch, []
+        if isinstance(outcome, BaseException):
+            self.loaded.give_back()
+            if isinstance(outcome, EngineStopped | OutcomeUnknown | Unavailable):
+                # Its outcome is unknown, or would be the same alone.
+                self.give_up(outcome)
+            if self.over:
+                self.answered(batch)
+            else:
+                self._waiting.extendleft(reversed(batch))
+                self.hub.spawn(self.work())
+            return
+        try:
+            self.tell_of(self.loaded.outcome(batch, outcome, self.hub.now_ms()))
+        except Exception:
+            logger.exception("the room %s has failed", self.id)
+            self.end("room_moved", "the server has a bug; it is logged")
+        self.answered(batch)
+        self.go_on()
 
     def go_on(self) -> None:
         """Commit what has come meanwhile, if anything has."""
         while self._joins and not self.over:
             self._let_in(*self._joins.popleft())
         if not self.over and (self._waiting or self._behind):
-            self.hub.commits.add(self)
+            self.hub.has_work(self)
         else:
             self._working = False
             if not self.readers:
@@ -365,13 +413,14 @@ class LiveRoom:
         batch = self.take_up()
         try:
             told = await self.loaded.commit(batch)
-            self.hub.commits.count(told.steps)
             self.tell_of(told)
         finally:
             self.answered(batch)
 
     def tell_of(self, told: Told) -> None:
         """Send the outcome of a durable commit to all members, in order."""
+        if steps := told.steps:
+            self.hub.store.meters.count("room_steps", steps)
         self.doors.tell()
         for result, author in told.results:
             # An author that left may be here again over the same connection, as another client.

@@ -1,15 +1,21 @@
-"""Shared commits: concurrent transactions are committed together.
+"""Shared commits: members that arrive while a commit is in flight share the next one.
 
-A lone one has a commit of its own. While one is under way, those that come in the same turn
-of the event loop share a transaction, one after the other, each with an outcome of its own:
-that costs little more than half as much for each.
+A lone caller has a commit of its own. Members of one commit run one after the other in one
+transaction, each with its own outcome: what a member wrote is undone if it raises. Members of a
+line, such as all callers of one table, wait until the commit before theirs is visible. Others wait
+only for the end of the turn of the event loop.
+
+Declared reads of all members are fetched with one call. After a conflict everything that was read
+is, since a shorter transaction has fewer conflicts. If a commit is too large, or conflicts again
+and again, its members go on in halves: one of them may be the cause.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextvars import copy_context
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from onceward import limits
 from onceward.errors import BadInput, Contention, EngineStopped, OutcomeUnknown, Unavailable
@@ -19,126 +25,298 @@ from onceward.store.transaction import Transaction
 
 T = TypeVar("T")
 
-# After so many conflicts in a row those who share a transaction go on in halves: one of them
-# may read what others never leave alone.
-_TRIES = 4
+# So many members are considered for a commit, and the reads of so many are fetched together.
+_MEMBERS_MAX = 100
+_READERS_MAX = 34
+# After so many conflicts in a row the members of a commit go on in halves. Members of a line have
+# all read the same record, so they do not.
+_ATTEMPTS_MAX = 4
+# Where nodes share a database, a line with several members at once counts as busy for a while, and
+# its next commit waits a moment for more of them: a commit takes several such moments.
+_BUSY_S = 0.05
+_MOMENT_S = 0.002
+
+Fetch = Callable[[Transaction, Sequence[Any]], Awaitable[None]]
+"""Reads what members have declared: keys, unless a `SharedCommits` has a function of its own."""
+
+
+class Member(Protocol):
+    """What takes part in a shared commit."""
+
+    @property
+    def writes(self) -> int:
+        """About how many writes and checked reads it makes."""
+
+    @property
+    def reads(self) -> Sequence[Any]:
+        """What it certainly reads."""
+
+    def attempt(self, tx: Transaction, /) -> Awaitable[Any]:
+        """Read and write; returns its result. It may run again, also because of others."""
+
+    def on_undo(self) -> None:
+        """What its attempt wrote was undone, because it raised."""
+
+    def on_outcome(self, outcome: Any, /) -> None:
+        """Its result once that is durable, or the exception that it has failed with."""
 
 
 class Call(NamedTuple):
-    """A function that shares a transaction with others."""
+    """A function as a member; its outcome is that of a future."""
 
-    fn: Callable[[Transaction], Awaitable[Any]]
+    attempt: Callable[[Transaction], Awaitable[Any]]
     writes: int
-    reads: Sequence[Key]
-    answer: "asyncio.Future[Any]"
+    reads: Sequence[Any] = ()
+    answer: "asyncio.Future[Any] | None" = None
+
+    def on_undo(self) -> None:
+        pass
+
+    def on_outcome(self, outcome: Any) -> None:
+        answer = self.answer
+        if answer is None or answer.done():  # the caller was cancelled
+            return
+        if not isinstance(outcome, BaseException):
+            answer.set_result(outcome)
+        elif isinstance(outcome, Exception):
+            answer.set_exception(outcome)
+        else:
+            answer.cancel()
 
 
-class _Spoiled(Exception):
-    """A function has written something and then failed: the others cannot go on with that."""
+class _Line:
+    """The members that wait for the next commit, and the commits that they wait for."""
+
+    __slots__ = ("commits", "name", "rivals", "scheduled", "waiting")
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        """None: members do not wait for each other's commits."""
+        self.commits = 0
+        """How many are in flight, or wait for their turn."""
+        self.waiting: deque[Member] = deque()
+        self.scheduled = False
+        """Whether a commit will take those who wait."""
+        self.rivals: Collection[Key] | None = None
+        """If it is busy: cached records that other nodes change, so that copies are of no use."""
 
 
 class SharedCommits:
-    """Runs transactions on one store, several in one commit where several come at once."""
+    """Runs transactions on one store, several in one commit if several arrive at once."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, fetch: Fetch = Transaction.fetch) -> None:
         self._store = store
-        self._under_way = 0
-        self._waiting: list[Call] = []
+        self._fetch = fetch
+        self._lines: dict[str | None, _Line] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._context = copy_context()
 
     async def run(
-        self, fn: Callable[[Transaction], Awaitable[T]], *, writes: int, reads: Sequence[Key] = ()
+        self,
+        fn: Callable[[Transaction], Awaitable[T]],
+        *,
+        writes: int,
+        reads: Sequence[Any] = (),
+        line: str | None = None,
     ) -> T:
-        """As `Store.run`, of a function that makes about so many writes and checked reads, and
-        reads these keys for sure. It may run again also for the sake of others."""
-        if not self._under_way:
-            running: Awaitable[T] = self._store.run(fn)
-        else:
-            running = self._join(fn, writes, reads)
-        self._under_way += 1
-        try:
-            return await running
-        finally:
-            self._under_way -= 1
+        """As `Store.run`, for a function that makes about so many writes and checked reads, and
+        certainly reads what it declares. It may run again because of others."""
+        if line is None and not self._store.engine.shares_commits:
+            return await self._store.run(self._reading(fn, reads) if len(reads) > 1 else fn)
+        if line not in self._lines:
+            own = self._begin(line)
+            try:
+                return await self._store.run(fn, line=line)
+            finally:
+                self._end(own)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.add(Call(fn, writes, reads, answer), line)
+        return await answer
+
+    def add(self, member: Member, line: str | None = None) -> None:
+        """Let a member take part in the next commit."""
+        known = self._lines.get(line)
+        if known is None:
+            known = self._lines[line] = _Line(line)
+        known.waiting.append(member)
+        if not known.scheduled:
+            self._schedule(known)
+
+    async def run_all(self, calls: Iterable[Call]) -> list[Any]:
+        """Run calls in order, in as few commits as hold them; returns what each returned or raised.
+        Raises what ends a commit: those before it are durable, and those behind it not begun."""
+        outcomes: list[Any] = []
+        line, most = _Line(None), _MEMBERS_MAX
+        line.waiting.extend(calls)
+        while line.waiting:
+            taken: list[Member] = []
+            try:
+                outcomes += await self._run(line, taken, most)
+            except (BadInput, Contention):
+                if len(taken) < 2:
+                    raise
+                line.waiting.extendleft(reversed(taken))
+                most = len(taken) // 2
+            else:
+                most = min(2 * most, _MEMBERS_MAX)
+        return outcomes
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        """Wait for all commits in flight, and for those that members wait for."""
+        while self._tasks or any(line.scheduled for line in self._lines.values()):
+            await (asyncio.wait(self._tasks) if self._tasks else asyncio.sleep(0))
 
-    def _join(
-        self, fn: Callable[[Transaction], Awaitable[Any]], writes: int, reads: Sequence[Key]
-    ) -> "asyncio.Future[Any]":
-        loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_soon(self._go, context=self._context)
-        answer: asyncio.Future[Any] = loop.create_future()
-        self._waiting.append(Call(fn, writes, reads, answer))
-        return answer
+    def _reading(
+        self, fn: Callable[[Transaction], Awaitable[T]], reads: Sequence[Any]
+    ) -> Callable[[Transaction], Awaitable[T]]:
+        async def reading(tx: Transaction) -> T:
+            await self._fetch(tx, reads)
+            return await fn(tx)
 
-    def _go(self) -> None:
-        """Run all that has come in this turn of the loop."""
-        waiting, self._waiting = self._waiting, []
-        piece: list[Call] = []
+        return reading
+
+    def _begin(self, name: str | None) -> _Line:
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = _Line(name)
+        line.commits += 1
+        return line
+
+    def _end(self, line: _Line) -> None:
+        line.commits -= 1
+        if not line.commits:
+            del self._lines[line.name]
+
+    def _busy(self, line: _Line, rivals: Collection[Key] = ()) -> None:
+        """Several members, or other nodes, want a line at the same time: so they may for a
+        while."""
+        if line.name is None or not self._store.engine.shared:
+            return
+        if line.rivals is None:
+            self._begin(line.name)
+            asyncio.get_running_loop().call_later(_BUSY_S, self._end, line)
+        line.rivals = rivals or line.rivals or ()
+
+    def _schedule(self, line: _Line) -> None:
+        """Let the next commit take those who wait: when it is its turn or, if there are no turns,
+        those of this turn of the event loop."""
+        line.scheduled = True
+        if line.name is not None:
+            self._spawn(line, [])
+        else:
+            line.commits += 1
+            asyncio.get_running_loop().call_soon(self._divide, line, context=self._context)
+
+    def _divide(self, line: _Line) -> None:
+        """Commit all who wait, each part of them that fits into one commit: all in the same turn,
+        so that engines make them durable together."""
+        waiting, line.waiting, line.scheduled = line.waiting, deque(), False
+        part: list[Member] = []
         room = limits.COMMIT_WRITES_MAX
-        for call in waiting:
-            if call.writes > room and piece:
-                self._spawn(piece)
-                piece, room = [], limits.COMMIT_WRITES_MAX
-            piece.append(call)
-            room -= call.writes
-        self._spawn(piece)
+        for member in waiting:
+            if member.writes > room and part:
+                self._spawn(line, part)
+                part, room = [], limits.COMMIT_WRITES_MAX
+            part.append(member)
+            room -= member.writes
+        self._spawn(line, part)
+        self._end(line)
 
-    def _spawn(self, calls: list[Call]) -> None:
+    def _spawn(self, line: _Line, members: list[Member]) -> None:
+        line.commits += 1
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._commit(calls), context=self._context.copy())
+        task = loop.create_task(self._commit(line, members), context=self._context.copy())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _commit(self, calls: list[Call]) -> None:
-        outcomes: Sequence[Any]
+    async def _commit(self, line: _Line, members: list[Member]) -> None:
         try:
-            if len(calls) == 1:
-                outcomes = [await self._store.run(calls[0].fn)]
-            else:
-                outcomes = await self._store.run(partial(_run_all, calls), attempts_max=_TRIES)
-        except Exception as error:
-            if len(calls) > 1 and isinstance(error, BadInput | Contention | _Spoiled):
-                # They are too many, or one of them is to blame.
-                half = len(calls) // 2
-                self._spawn(calls[:half])
-                self._spawn(calls[half:])
+            if line.rivals is not None and not members:
+                await self._store.clock.sleep(_MOMENT_S)
+            outcomes = await self._run(line, members, _MEMBERS_MAX)
+            if len(members) > 1:
+                self._busy(line)
+        except BaseException as error:
+            if isinstance(error, BadInput | Contention) and len(members) > 1:
+                half = len(members) // 2
+                self._spawn(line, members[:half])
+                self._spawn(line, members[half:])
                 return
-            outcomes = [error] * len(calls)
-        except BaseException:
-            for call in calls:
-                call.answer.cancel()
-            raise
-        for call, outcome in zip(calls, outcomes, strict=True):
-            if call.answer.done():  # whoever asked for it has gone
-                continue
-            if isinstance(outcome, Exception):
-                call.answer.set_exception(outcome)
+            if not members:  # its turn never came: all who relied on it fail with it
+                line.scheduled = False
+                members.extend(line.waiting)
+                line.waiting.clear()
+            for member in members:
+                member.on_outcome(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        finally:
+            self._end(line)
+        for member, outcome in zip(members, outcomes, strict=True):
+            member.on_outcome(outcome)
+
+    async def _run(self, line: _Line, members: list[Member], most: int) -> list[Any]:
+        """Run members in one transaction, or as many of those who wait as it holds: the first
+        attempt takes them. Returns their outcomes."""
+        last: Transaction | None = None
+
+        async def fn(tx: Transaction) -> list[Any]:
+            nonlocal last
+            if last is not None:
+                self._busy(line, last.heads_used)
+                await tx.fetch(list(last.seen)[: limits.GET_KEYS_MAX])
             else:
-                call.answer.set_result(outcome)
+                if line.rivals:
+                    await tx.fetch(list(line.rivals))
+                readers = islice(members or line.waiting, _READERS_MAX)
+                reads = [read for member in readers for read in member.reads]
+                if reads:
+                    await self._fetch(tx, reads[: limits.GET_KEYS_MAX])
+            last = tx
+            if members:
+                return await _outcomes(members, tx)
+            try:
+                return await _outcomes(_fitting(line.waiting, members, most, tx), tx)
+            finally:
+                if line.commits:
+                    line.scheduled = False
+                    if line.waiting:
+                        self._schedule(line)
+
+        if line.name is None and min(most, len(members or line.waiting)) > 1:
+            return await self._store.run(fn, attempts_max=_ATTEMPTS_MAX)
+        return await self._store.run(fn, line=line.name)
 
 
-async def _run_all(calls: list[Call], tx: Transaction) -> list[Any]:
-    """What each returned or raised."""
-    reads = [key for call in calls for key in call.reads]
-    if reads:
-        await tx.fetch(reads)
+def _fitting(
+    waiting: deque[Member], taken: list[Member], most: int, tx: Transaction
+) -> Iterator[Member]:
+    """Take members into a transaction, one after the other, as long as there is room for more."""
+    room = limits.COMMIT_WRITES_MAX
+    while waiting and len(taken) < most:
+        member = waiting[0]
+        if member.writes > room and taken:
+            room = limits.COMMIT_WRITES_MAX - tx.size  # several may have written the same records
+            if member.writes > room:
+                return
+        before = tx.writes
+        taken.append(waiting.popleft())
+        yield member
+        room -= max(member.writes, tx.writes - before)
+
+
+async def _outcomes(members: Iterable[Member], tx: Transaction) -> list[Any]:
+    """What each member returned, or raised and then wrote nothing. Raises what ends them all."""
     outcomes: list[Any] = []
-    for call in calls:
-        changes, hooks = tx.changes, len(tx.hooks)
+    for member in members:
+        mark = tx.mark()
         try:
-            outcomes.append(await call.fn(tx))
+            outcomes.append(await member.attempt(tx))
         except (EngineStopped, OutcomeUnknown, Unavailable):
             raise
         except Exception as error:
-            if tx.changes != changes:
-                raise _Spoiled from error
-            del tx.hooks[hooks:]
+            tx.undo(mark)
+            member.on_undo()
             outcomes.append(error)
     return outcomes

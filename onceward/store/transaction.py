@@ -33,15 +33,9 @@ class Row(NamedTuple, Generic[T]):
     value: T
 
 
-class Mark(NamedTuple):
-    """What a transaction was about to write at some point."""
-
-    writes: "dict[Key, Put | Delete]"
-    added: set[Key]
-    hooks: int
-    end_hooks: int
-    notes: int
-    changes: int
+Mark = tuple[int, int, int, int, int]
+"""A savepoint of a transaction: how many records it had written by then, how many writes it had
+replaced, its hooks of both kinds, and its notes."""
 
 
 class Transaction:
@@ -72,13 +66,13 @@ class Transaction:
         """Values that the functions of this transaction leave for hooks of its end."""
         self.job = ""
         """The id of the job whose handler this is the transaction of, if it is one's."""
-        self.changes = 0
-        """How many times something was written or deleted so far."""
         self._engine = engine
         self._heads = heads
         self._checked: dict[Key, None] = {}
         self._writes: dict[Key, Put | Delete] = {}
         self._added: set[Key] = set()
+        self._replaced: list[Put | Delete] = []
+        """Own writes that others of the same key have replaced, in order."""
         self._scanned: str | None = None
         self._finished = False
 
@@ -343,8 +337,10 @@ class Transaction:
         self._admit(key)
         expect = self._expectation(key)
         text = encode(value, key)
+        own = self._writes.get(key)
+        if own is not None:
+            self._replaced.append(own)
         self._writes[key] = Put(key, text, expires_at_ms, expect)
-        self.changes += 1
         return text
 
     def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
@@ -364,38 +360,47 @@ class Transaction:
             there = self._shows(own)
         if there:
             raise BadInput(f"{shown_key(key)} is there already; `put` replaces it")
+        text = encode(value, key)
         if own is None:
             self._added.add(key)
-        self._writes[key] = Put(key, encode(value, key), expires_at_ms, ABSENT)
-        self.changes += 1
+        else:
+            self._replaced.append(own)
+        self._writes[key] = Put(key, text, expires_at_ms, ABSENT)
 
     def delete(self, key: Key) -> None:
         """Remove a record; if the key was read in this transaction, only if unchanged since."""
         self._admit(key)
+        own = self._writes.get(key)
+        if own is not None:
+            self._replaced.append(own)
         self._writes[key] = Delete(key, self._expectation(key))
-        self.changes += 1
 
     def mark(self) -> Mark:
         """Where it is, for `undo`."""
-        return Mark(
-            dict(self._writes),
-            set(self._added),
+        end_hooks = self.end_hooks
+        return (
+            len(self._writes),
+            len(self._replaced),
             len(self.hooks),
-            len(self.end_hooks or ()),
+            len(end_hooks) if end_hooks else 0,
             len(self.notes),
-            self.changes,
         )
 
     def undo(self, mark: Mark) -> None:
         """Write nothing of what was written since a mark; hooks of then hear that it failed. What
         was read stays so, and is checked at the commit: what came of it depends on that."""
         self._must_be_running()
-        self._writes, self._added = dict(mark.writes), set(mark.added)
-        self.changes = mark.changes
-        del self.hooks[mark.hooks :], self.notes[mark.notes :]
+        writes, replaced, hooks, end_hooks, notes = mark
+        while len(self._replaced) > replaced:
+            own = self._replaced.pop()
+            self._writes[own.key] = own
+        while len(self._writes) > writes:
+            key, _ = self._writes.popitem()  # the newest
+            self._added.discard(key)
+        del self.hooks[hooks:], self.notes[notes:]
         if self.end_hooks:
-            failed = self.end_hooks[mark.end_hooks :]
-            del self.end_hooks[mark.end_hooks :]
+            failed = self.end_hooks[end_hooks:]
+            del self.end_hooks[end_hooks:]
             for hook in failed:
                 hook(False)
 
@@ -403,6 +408,11 @@ class Transaction:
     def size(self) -> int:
         """How many writes and checked reads its commit has so far."""
         return len(self._writes.keys() | self._checked.keys())
+
+    @property
+    def writes(self) -> int:
+        """How many records it has written so far."""
+        return len(self._writes)
 
     @property
     def written(self) -> list[Key]:

@@ -504,12 +504,13 @@ class Seats:
         _, id_, epoch, user, _ = keys.split(entry[1])
         return [stand_key(id_, epoch, user), alive_key(id_, epoch, user)]
 
-    async def fetch(self, tx: Transaction, id_: str, users: Sequence[str]) -> None:
-        """Read what most of what these users do will read, with one call; whoever cannot be one,
-        and a table that is not there, is for that to find out."""
+    async def fetch(self, tx: Transaction, users: Sequence[tuple[str, str]]) -> None:
+        """Read what most calls of these users read, with one call: each is given with its table,
+        the same for all. Names that cannot be, and a missing table, are left to the calls."""
+        id_ = users[0][0]
         info = await tx.get(info_key(id_), Info, cached=True)
         if info is not None:
-            known = [user for user in users if names_fit(user, limits.SEATS_USER_BYTES_MAX)]
+            known = [user for _, user in users if names_fit(user, limits.SEATS_USER_BYTES_MAX)]
             await tx.fetch([stand_key(id_, info.epoch, user) for user in known])
 
     # Looking.

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from onceward.errors import BadInput
 from onceward.store import Store
+from onceward.store.sharing import SharedCommits
 from onceward.store.user_records import UserTransaction, by_user
 from onceward.tables import (
     Ending,
@@ -16,9 +17,11 @@ from onceward.tables import (
     Table,
     Waiter,
 )
-from onceward.tables.turns import Turns
 
 T = TypeVar("T")
+
+# What most calls write at the most.
+_CALL_WRITES = 12
 
 
 class Tables:
@@ -28,11 +31,11 @@ class Tables:
         self.part = part
         self.clock = store.clock
         self._store = store
-        self._turns = Turns(store, part.fetch)
+        self._sharing = SharedCommits(store, part.fetch)
 
     async def finish(self) -> None:
         """Wait for what is under way."""
-        await self._turns.finish()
+        await self._sharing.finish()
 
     async def run(
         self, id_: str, fn: Callable[[UserTransaction], Awaitable[T]], users: Collection[str] = ()
@@ -46,7 +49,10 @@ class Tables:
         if not callable(fn):
             raise BadInput(f"a transaction is an async function, not {type(fn).__name__}")
         _admit_users(users)  # which are read for all who share a commit
-        return await self._turns.run(id_, by_user(fn), users)
+        reads = [(id_, user) for user in users]
+        return await self._sharing.run(
+            by_user(fn), writes=_CALL_WRITES, reads=reads, line=f"table {id_}"
+        )
 
     def new_id(self) -> str:
         """For a table without a name of its own."""

@@ -104,6 +104,19 @@ class Inbox:
         tx.put(record_key, Accepted(id_, mark))
         return Receipt(id_, key, job.state, duplicate=False)
 
+    def read_to_accept(
+        self, queue: str, body: Any, key: str | None = None, caller: str = ""
+    ) -> list[Key]:
+        """The records that `accept` certainly reads, unless it refuses the message."""
+        try:
+            admit_queue(queue)
+            if key is None:
+                key = derived_key(body, self._schedule.settings(queue).key_fields, queue)
+            admit_key(key, caller)
+        except BadInput:
+            return []
+        return [dedupe_key(queue, caller, key)]
+
     @joins
     async def find(
         self, tx: Transaction, queue: str, key: str, *, caller: str = ""

@@ -1,24 +1,19 @@
 """Intake: accepts messages, many in one commit under load."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from onceward import limits
-from onceward.errors import BadInput, OncewardError, QueueFull
+from onceward.errors import BadInput, KeyReused, OncewardError
 from onceward.job_options import NO_OPTIONS
-from onceward.json_values import encode
+from onceward.keys import Key
 from onceward.observe.senders import Senders
 from onceward.schedule import admit_queue
 from onceward.store import Store
-from onceward.store.sharing import SharedCommits
+from onceward.store.sharing import Call, SharedCommits
 from onceward.store.transaction import Transaction
 from onceward.work.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox, Receipt
 from onceward.work.job import AcceptArguments, accept_arguments
-
-_AT_ONCE = limits.COMMIT_WRITES_MAX // ACCEPT_WRITES
-# What a job has besides its body: its keys, in several records, and the records themselves.
-_BESIDE_BYTES = 20_000
 
 Verdict = Receipt | OncewardError
 
@@ -31,6 +26,7 @@ class Intake:
         self._inbox = inbox
         self._senders = senders
         self._sharing = SharedCommits(store)
+        self._shares_reads = store.engine.shares_reads
 
     async def accept(self, queue: str, body: Any, arguments: AcceptArguments) -> Receipt:
         """Take a message in; raises what `Inbox.accept` and `Store.run` raise."""
@@ -38,6 +34,7 @@ class Intake:
         accepting = self._sharing.run(
             lambda tx: self._inbox.accept(tx, queue, body, **arguments),
             writes=ACCEPT_WRITES if shared else PLAIN_WRITES,
+            reads=self._reads(queue, body, arguments) if self._shares_reads else (),
         )
         return await self._senders.count(queue, arguments.get("caller", ""), accepting)
 
@@ -55,32 +52,36 @@ class Intake:
         if not _is_list(messages):
             raise BadInput(f"messages come as a list, not as {type(messages).__name__}")
         begun_ns = self._store.clock.elapsed_ns()
-        verdicts: list[Verdict] = []
-        for piece in _pieces([_message(self._store, message) for message in messages]):
-            verdicts += await self._store.run(partial(self._accept_each, queue, piece, begun_ns))
+        asked = [_message(self._store, message) for message in messages]
+        verdicts = await self._sharing.run_all(
+            [self._call(queue, message, begun_ns) for message in asked]
+        )
+        for verdict in verdicts:
+            if not isinstance(verdict, Receipt | OncewardError):
+                raise verdict
         return verdicts
 
-    async def _accept_each(
-        self,
-        queue: str,
-        messages: list[dict[str, Any] | OncewardError],
-        begun_ns: int,
-        tx: Transaction,
-    ) -> list[Verdict]:
-        verdicts: list[Verdict] = []
-        for message in messages:
-            if isinstance(message, OncewardError):
-                verdicts.append(message)
-                continue
-            accepting = self._inbox.accept(tx, queue, **message)
-            caller = message.get("caller", "")
-            try:
-                verdicts.append(
-                    await self._senders.count_within(tx, queue, caller, accepting, begun_ns)
-                )
-            except (BadInput, QueueFull) as refused:
-                verdicts.append(refused)
-        return verdicts
+    def _reads(self, queue: str, body: Any, arguments: Mapping[str, Any]) -> Sequence[Key]:
+        key, caller = arguments.get("key"), arguments.get("caller", "")
+        return self._inbox.read_to_accept(queue, body, key, caller)
+
+    def _call(self, queue: str, message: dict[str, Any] | OncewardError, begun_ns: int) -> Call:
+        reads: Sequence[Key] = ()
+        if self._shares_reads and isinstance(message, dict):
+            reads = self._reads(queue, message["body"], message)
+        return Call(partial(self._accept_one, queue, message, begun_ns), ACCEPT_WRITES, reads)
+
+    async def _accept_one(
+        self, queue: str, message: dict[str, Any] | OncewardError, begun_ns: int, tx: Transaction
+    ) -> Verdict:
+        if isinstance(message, OncewardError):
+            return message
+        accepting = self._inbox.accept(tx, queue, **message)
+        caller = message.get("caller", "")
+        try:
+            return await self._senders.count_within(tx, queue, caller, accepting, begun_ns)
+        except KeyReused as refused:
+            return refused  # it has written nothing, and is counted once the commit is durable
 
     async def finish(self) -> None:
         """Wait for what is under way."""
@@ -100,30 +101,3 @@ def _message(store: Store, message: Any) -> dict[str, Any] | OncewardError:
         return {"body": message["body"], **accept_arguments(store, rest)}
     except BadInput as refused:
         return refused
-
-
-def _pieces(
-    messages: list[dict[str, Any] | OncewardError],
-) -> Iterator[list[dict[str, Any] | OncewardError]]:
-    """What fits into one commit each, by number and size."""
-    piece: list[dict[str, Any] | OncewardError] = []
-    piece_bytes = 0
-    for message in messages:
-        message_bytes = _size_bytes(message)
-        full = piece_bytes + message_bytes > limits.COMMIT_BYTES_MAX
-        if piece and (full or len(piece) == _AT_ONCE):
-            yield piece
-            piece, piece_bytes = [], 0
-        piece.append(message)
-        piece_bytes += message_bytes
-    if piece:
-        yield piece
-
-
-def _size_bytes(message: dict[str, Any] | OncewardError) -> int:
-    try:
-        if isinstance(message, dict):
-            return _BESIDE_BYTES + len(encode(message["body"], ("message", "body")))
-    except BadInput:
-        pass  # it will be refused
-    return 0

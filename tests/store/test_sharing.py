@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from onceward import limits
-from onceward.errors import BadInput, Contention, StaleToken
-from onceward.store.sharing import SharedCommits
+from onceward.errors import BadInput, Contention, StaleToken, Unavailable
+from onceward.store.sharing import Call, SharedCommits
 from onceward.store.transaction import Transaction
 from tests.schedule.cluster import virtual
 from tests.work.apps import Apps
@@ -30,6 +30,11 @@ def add(name: str, *, before: Exception | None = None, after: Exception | None =
     return fn
 
 
+def commits_of_numbers(apps: Apps) -> int:
+    """How many commits have changed numbers."""
+    return sum(any(write.key[0] == "n" for write in commit) for commit in apps.commits)
+
+
 @virtual
 async def test_they_run_one_after_the_other_in_few_commits() -> None:
     apps = Apps(shared=False)
@@ -38,8 +43,7 @@ async def test_they_run_one_after_the_other_in_few_commits() -> None:
         apps.engines[0].latency_s = 0.001
         counts = await asyncio.gather(*[sharing.run(add("a"), writes=1) for _ in range(101)])
         assert sorted(counts) == list(range(1, 102))
-        made = [c for c in apps.commits if any(w.key == ("n", "a") for w in c)]
-        assert len(made) <= 4, "one alone, then as many as fit"
+        assert commits_of_numbers(apps) <= 4, "one alone, then as many as fit"
         assert sharing._tasks == set()
     assert apps.problems == []
 
@@ -153,13 +157,127 @@ async def test_more_writes_than_were_announced_are_divided() -> None:
     apps = Apps(shared=False)
 
     async def much(tx: Transaction) -> None:
+        before = tx.size
         for n in range(limits.COMMIT_WRITES_MAX // 3):
-            tx.put(("much", f"{tx.changes}-{n}"), n)
+            tx.put(("much", f"{before}-{n}"), n)
 
     async with apps.make() as app:
         sharing = SharedCommits(app.store)
         apps.engines[0].latency_s = 0.001
         await asyncio.gather(*[sharing.run(much, writes=1) for _ in range(20)])
+
+
+class Noting:
+    """A member that notes what happens to it."""
+
+    writes = 2
+    reads = ()
+
+    def __init__(self, fn: Fn) -> None:
+        self.fn = fn
+        self.attempts = 0
+        self.undone = 0
+        self.outcomes: list[object] = []
+
+    async def attempt(self, tx: Transaction) -> int:
+        self.attempts += 1
+        return await self.fn(tx)
+
+    def on_undo(self) -> None:
+        self.undone += 1
+
+    def on_outcome(self, outcome: object) -> None:
+        self.outcomes.append(outcome)
+
+
+@virtual
+async def test_one_that_fails_is_undone_and_the_others_run_once() -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        sharing = SharedCommits(app.store)
+        error = BadInput("no")
+        members = [Noting(add(name)) for name in "abc"]
+        members.insert(1, Noting(add("bad", after=error)))
+        for member in members:
+            sharing.add(member)
+        await sharing.finish()
+        assert [member.attempts for member in members] == [1] * 4
+        assert [member.undone for member in members] == [0, 1, 0, 0]
+        assert [member.outcomes for member in members] == [[1], [error], [1], [1]]
+        assert commits_of_numbers(apps) == 1
+
+
+@virtual
+async def test_functions_run_in_order_in_as_few_commits_as_hold_them() -> None:
+    apps = Apps(shared=False)
+
+    def large(n: int) -> Fn:
+        async def fn(tx: Transaction) -> int:
+            if n == 7:
+                raise BadInput("no")
+            tx.put(("large", str(n)), "x" * (limits.COMMIT_BYTES_MAX // 12))
+            return await add("n")(tx)
+
+        return fn
+
+    async with apps.make() as app:
+        sharing = SharedCommits(app.store)
+        outcomes = await sharing.run_all([Call(add("n"), 3) for _ in range(150)])
+        assert outcomes == list(range(1, 151))
+        assert commits_of_numbers(apps) == 2
+        *outcomes, last = await sharing.run_all([Call(large(n), 3) for n in range(40)])
+        assert last == 189
+        assert isinstance(outcomes[7], BadInput)
+        await sharing.run_all([])
+
+
+@virtual
+async def test_functions_behind_a_commit_that_failed_are_not_begun() -> None:
+    apps = Apps(shared=False)
+    begun: list[int] = []
+
+    def one(n: int) -> Fn:
+        async def fn(tx: Transaction) -> int:
+            begun.append(n)
+            if n == 40:
+                raise Unavailable("away")
+            tx.put(("first", str(n)), n)
+            tx.put(("second", str(n)), n)
+            return await add(str(n))(tx)
+
+        return fn
+
+    async with apps.make() as app:
+        sharing = SharedCommits(app.store)
+        with pytest.raises(Unavailable):
+            await sharing.run_all([Call(one(n), 3) for n in range(90)])
+        assert begun == list(range(41))
+        stored = [await app.store.run(lambda tx, n=n: tx.get(("n", str(n)))) for n in range(90)]
+        assert stored == [1] * 33 + [None] * 57
+
+
+@virtual
+async def test_an_engine_that_batches_commits_gets_each_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apps = Apps(shared=False)
+    async with apps.make() as app:
+        engine = apps.engines[0]
+        monkeypatch.setattr(type(engine), "shares_commits", False)
+        engine.latency_s = 0.001
+        asked: list[int] = []
+        get = engine.get
+        monkeypatch.setattr(
+            engine, "get", lambda keys, now_ms: asked.append(len(keys)) or get(keys, now_ms)
+        )
+        sharing = SharedCommits(app.store)
+        calls = [
+            sharing.run(add(str(n)), writes=1, reads=[("n", str(n)), ("m", str(n))])
+            for n in range(9)
+        ]
+        assert await asyncio.gather(*calls) == [1] * 9
+        assert asked.count(2) == 9
+        assert commits_of_numbers(apps) == 9
 
 
 @virtual

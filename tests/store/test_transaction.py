@@ -390,6 +390,34 @@ async def test_after_its_end_nothing_can_be_done_with_it() -> None:
 # Marks.
 
 
+async def test_undo_restores_what_was_replaced_since_the_mark() -> None:
+    tx = await begin("a")
+    tx.put(A, 1)
+    tx.put(A, 2)
+    outer = tx.mark()
+    tx.delete(A)
+    tx.put(B, 1)
+    inner = tx.mark()
+    tx.put(A, 3)
+    tx.put(B, 2)
+    tx.add(C, 1)
+    tx.undo(inner)
+    assert (await tx.get(A), await tx.get(B), await tx.get(C)) == (None, 1, None)
+    tx.put(C, 5)  # whatever is there: it was not read before the mark
+    tx.undo(outer)
+    tx.undo(outer)
+    assert await tx.get(A) == 2
+    assert tx.written == [A]
+
+
+async def test_an_add_that_cannot_be_stored_leaves_nothing() -> None:
+    tx = await begin()
+    with pytest.raises(BadInput):
+        tx.add(C, object())
+    tx.put(C, 1)
+    assert tx.finish(write=True) == [Put(C, b"1", None, ANY)]
+
+
 async def test_what_is_undone_is_not_written_and_what_was_read_is_checked() -> None:
     tx = await begin("a")
     tx.end_hooks = []
@@ -405,7 +433,7 @@ async def test_what_is_undone_is_not_written_and_what_was_read_is_checked() -> N
     tx.undo(mark)
     assert heard == [False]
     assert (await tx.get(A), await tx.get(B), await tx.get(C)) == ("a", 1, None)
-    assert (tx.hooks, tx.end_hooks, tx.changes) == ([], [], 1)
+    assert (tx.hooks, tx.end_hooks, tx.written) == ([], [], [B])
     tx.add(C, 3)
     assert tx.finish(write=True) == [
         Put(B, b"1", None, ANY),

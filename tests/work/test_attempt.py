@@ -291,7 +291,7 @@ async def test_too_many_effects_for_one_commit_fail_the_attempt() -> None:
 
     apps, job = await run_one(work, attempts=1)
     assert job.state == "dead"
-    assert "less than 100 writes" in job.reason
+    assert "1 to 100 writes" in job.reason
     assert not [key for key in apps.own if key[0] == "effect"]
 
 

@@ -3,11 +3,13 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from onceward import limits
 from onceward.engine.base import Put
 from onceward.errors import BadInput, KeyReused, Unavailable
 from onceward.work.inbox import Receipt
-from tests.schedule.cluster import virtual
+from tests.schedule.cluster import TestEngine, virtual
 from tests.work.apps import Apps
 
 
@@ -186,3 +188,34 @@ async def test_what_is_under_way_is_finished_when_the_application_stops() -> Non
     await apps.sleep(0.5)
     await app.stop()
     assert len({(await task).id for task in tasks}) == 10
+
+
+@virtual
+async def test_keys_of_many_messages_are_read_with_few_calls_over_a_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apps = Apps(shared=False)
+    monkeypatch.setattr(TestEngine, "shares_reads", True)
+    async with apps.make() as app:
+        await app.queues.configure("q", key_fields=["id"])
+        engine = apps.engines[0]
+        get, asked = engine.get, []
+
+        async def counting(keys: Any, now_ms: int) -> Any:
+            asked.append([key for key in keys if key[0].startswith("inbox#")])
+            return await get(keys, now_ms)
+
+        monkeypatch.setattr(engine, "get", counting)
+        messages: list[Any] = [{"body": {"id": str(n)}} for n in range(30)]
+        messages += [{"body": 1}, {"body": 1, "key": 5}]
+        verdicts = await app.accept_many("q", messages)
+        assert [isinstance(verdict, Receipt) for verdict in verdicts] == [True] * 30 + [False] * 2
+        assert [len(keys) for keys in asked if keys] == [30]
+        asked.clear()
+        engine.latency_s = 0.001
+        bodies = [{"id": f"more {n}"} for n in range(30)]
+        await asyncio.gather(*[app.accept("q", body) for body in bodies])
+        assert [len(keys) for keys in asked if keys] == [1, 29], "of one alone, and of the others"
+        with pytest.raises(BadInput):
+            await app.accept("q", 1)
+    assert apps.problems == []

@@ -39,6 +39,8 @@ class PostgresEngine(Engine):
     lost after it was sent is found out; it raises `OutcomeUnknown` if that takes too long.
     """
 
+    shares_reads = True
+
     def __init__(
         self,
         url: str,

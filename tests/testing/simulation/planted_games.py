@@ -149,7 +149,7 @@ PLANTED = {
     "a match is kept in memory": Bug(
         planted(matches_type=FromMemory),
         ("log rewritten", "another state", "table and match differ", "error", "wrong turn"),
-        0,
+        150,
     ),
     "a match goes on without its table": Bug(
         planted(referee_type=EndedApart), ("table and match differ", "error"), 0

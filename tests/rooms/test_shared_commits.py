@@ -45,13 +45,13 @@ def commits(house: House) -> list[Commit]:
 async def test_rooms_with_little_to_do_share_a_commit(
     people: dict[str, Person], commits: list[Commit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "ROOMS_TOGETHER_MAX", 4)
+    monkeypatch.setattr(limits, "COMMIT_WRITES_MAX", 12)
     for n in (1, 2):
         for room, person in people.items():
             person.step(room, n, ADD)
         acks = [await person.next("ack") for person in people.values()]
         assert [ack["seq"] for ack in acks] == [n] * len(ROOMS)
-        assert len(commits) == 3  # of 4, 3 and 3
+        assert len(commits) == 3, "of 4, 4 and 2 rooms"
         commits.clear()
 
 
@@ -69,16 +69,18 @@ async def test_a_room_with_much_to_do_is_committed_alone(
 
 
 async def test_a_room_that_was_deleted_holds_up_no_other(
-    house: House, people: dict[str, Person]
+    house: House, people: dict[str, Person], commits: list[Commit]
 ) -> None:
     house.hub._unhook()
     house.hub._unhook = lambda: None  # nobody hears of it before the next commit
     await house.store.run(lambda tx: house.parts.remove(tx, "r3"))
+    commits.clear()
     for room, person in people.items():
         person.step(room, 1, ADD)
     for room, person in people.items():
         answer = await person.next("ack", "left")
         assert answer.get("code", "") == ("room_deleted" if room == "r3" else "")
+    assert len(commits) == 1, "the others need not be committed again"
 
 
 async def test_others_who_change_a_room_at_the_same_time_hold_up_no_other(

@@ -1,4 +1,4 @@
-"""Those who wait for their turn at a table share a commit, and each has its own outcome."""
+"""Members of a line wait for the commit before theirs, share the next, and each has its outcome."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from onceward.engine.base import Check
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import BadInput, TooLarge, Unavailable
 from onceward.store import Store
+from onceward.store.sharing import SharedCommits
 from onceward.store.transaction import Transaction
-from onceward.tables.turns import Turns
 from tests.quick import QuickClock
 
 HEAD = ("table#t", "head")
@@ -38,13 +38,13 @@ class SlowEngine(MemoryEngine):
         return found
 
 
-async def begin() -> tuple[SlowEngine, Turns]:
+async def begin() -> tuple[SlowEngine, SharedCommits]:
     engine = SlowEngine()
     await engine.open()
-    return engine, Turns(Store(engine, QuickClock()), fetch)
+    return engine, SharedCommits(Store(engine, QuickClock()), fetch)
 
 
-async def fetch(tx: Transaction, id_: str, users: Sequence[str]) -> None:
+async def fetch(tx: Transaction, users: Sequence[str]) -> None:
     await tx.fetch([("stand", user) for user in users])
 
 
@@ -69,8 +69,8 @@ async def rest(turns: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def crowd(turns: Turns, calls: list[Any]) -> list[asyncio.Task[Any]]:
-    tasks = [asyncio.create_task(turns.run("t", call)) for call in calls]
+async def crowd(sharing: SharedCommits, calls: list[Any]) -> list[asyncio.Task[Any]]:
+    tasks = [asyncio.create_task(sharing.run(call, writes=12, line="t")) for call in calls]
     await rest()
     return tasks
 
@@ -81,17 +81,17 @@ async def there(engine: SlowEngine) -> list[str]:
 
 
 async def test_a_lone_caller_has_a_commit_of_its_own() -> None:
-    engine, turns = await begin()
+    engine, sharing = await begin()
     for user in ("ann", "ben"):
-        await turns.run("t", joining(user))
+        await sharing.run(joining(user), writes=12, line="t")
     assert len(engine.commits) == 2
-    await turns.finish()
+    await sharing.finish()
 
 
 async def test_all_who_wait_share_the_next_commit_in_the_order_they_came() -> None:
-    engine, turns = await begin()
+    engine, sharing = await begin()
     engine.may_go.clear()
-    tasks = await crowd(turns, [joining(f"u{number}") for number in range(30)])
+    tasks = await crowd(sharing, [joining(f"u{number}") for number in range(30)])
     engine.may_go.set()
     assert [await task for task in tasks] == list(range(1, 31))
     assert len(engine.commits) == 2
@@ -99,9 +99,9 @@ async def test_all_who_wait_share_the_next_commit_in_the_order_they_came() -> No
 
 
 async def test_what_one_raises_is_nobody_elses_and_leaves_nothing() -> None:
-    engine, turns = await begin()
+    engine, sharing = await begin()
     engine.may_go.clear()
-    tasks = await crowd(turns, [joining("ann"), joining("ben"), refused, joining("cas"), refused])
+    tasks = await crowd(sharing, [joining("ann"), joining("ben"), refused, joining("cas"), refused])
     engine.may_go.set()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [int, int, BadInput, int, BadInput]
@@ -110,9 +110,9 @@ async def test_what_one_raises_is_nobody_elses_and_leaves_nothing() -> None:
 
 
 async def test_no_more_are_taken_along_than_a_commit_holds() -> None:
-    engine, turns = await begin()
+    engine, sharing = await begin()
     engine.may_go.clear()
-    tasks = await crowd(turns, [joining(f"u{number}", 30) for number in range(20)])
+    tasks = await crowd(sharing, [joining(f"u{number}", 30) for number in range(20)])
     engine.may_go.set()
     assert [await task for task in tasks] == list(range(1, 21))
     assert all(len(commit) < limits.COMMIT_WRITES_MAX for commit in engine.commits)
@@ -120,10 +120,10 @@ async def test_no_more_are_taken_along_than_a_commit_holds() -> None:
 
 
 async def test_those_who_are_too_many_together_go_on_in_halves() -> None:
-    engine, turns = await begin()
+    engine, sharing = await begin()
     engine.may_go.clear()
     sizes = [1, 60, 60, 60, 200, 5]
-    tasks = await crowd(turns, [joining(f"u{at}", size) for at, size in enumerate(sizes)])
+    tasks = await crowd(sharing, [joining(f"u{at}", size) for at, size in enumerate(sizes)])
     engine.may_go.set()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [int, int, int, int, TooLarge, int]
@@ -131,15 +131,15 @@ async def test_those_who_are_too_many_together_go_on_in_halves() -> None:
 
 
 async def test_a_commit_that_fails_fails_for_all_in_it_and_for_no_others() -> None:
-    engine, turns = await begin()
+    engine, sharing = await begin()
     engine.may_go.clear()
-    tasks = await crowd(turns, [joining("ann"), joining("ben"), joining("cas")])
+    tasks = await crowd(sharing, [joining("ann"), joining("ben"), joining("cas")])
     engine.fails = [Unavailable("away")]
     engine.may_go.set()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [Unavailable, int, int]
     engine.may_go.clear()
-    tasks = await crowd(turns, [joining("dan"), joining("eve"), joining("fay")])
+    tasks = await crowd(sharing, [joining("dan"), joining("eve"), joining("fay")])
     last = tasks[0]
     engine.may_go.set()
     await last
@@ -147,11 +147,11 @@ async def test_a_commit_that_fails_fails_for_all_in_it_and_for_no_others() -> No
     outcomes = await asyncio.gather(*tasks[1:], return_exceptions=True)
     assert len({type(outcome) for outcome in outcomes}) == 1
     engine.fails = []
-    assert await turns.run("t", joining("gus")) >= 4
+    assert await sharing.run(joining("gus"), writes=12, line="t") >= 4
 
 
 async def test_when_one_loses_the_engine_those_behind_it_go_on() -> None:
-    engine, turns = await begin()
+    engine, sharing = await begin()
     lost = True
 
     async def unlucky(tx: Transaction) -> int:
@@ -162,7 +162,7 @@ async def test_when_one_loses_the_engine_those_behind_it_go_on() -> None:
         return await joining("unlucky")(tx)
 
     engine.may_go.clear()
-    tasks = await crowd(turns, [joining("ann"), joining("ben"), unlucky, joining("cas")])
+    tasks = await crowd(sharing, [joining("ann"), joining("ben"), unlucky, joining("cas")])
     engine.may_go.set()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [int, Unavailable, Unavailable, int]
@@ -170,22 +170,22 @@ async def test_when_one_loses_the_engine_those_behind_it_go_on() -> None:
 
 
 async def test_who_gives_up_holds_nobody_up() -> None:
-    engine, turns = await begin()
+    engine, sharing = await begin()
     engine.may_go.clear()
-    tasks = await crowd(turns, [joining("ann"), joining("ben"), joining("cas"), joining("dan")])
+    tasks = await crowd(sharing, [joining("ann"), joining("ben"), joining("cas"), joining("dan")])
     for task in tasks[:3]:
         task.cancel()
     await rest()
     engine.may_go.set()
     await tasks[3]
-    await turns.finish()
+    await sharing.finish()
     assert "dan" in await there(engine)
-    assert await turns.run("t", joining("eve")) == len(await there(engine))
+    assert await sharing.run(joining("eve"), writes=12, line="t") == len(await there(engine))
 
 
 async def test_when_the_engine_is_away_before_a_turn_comes_everyone_hears_of_it() -> None:
-    _, turns = await begin()
-    store = turns._store
+    _, sharing = await begin()
+    store = sharing._store
     run = store.run
 
     async def away(fn: Any, **options: Any) -> Any:
@@ -193,31 +193,31 @@ async def test_when_the_engine_is_away_before_a_turn_comes_everyone_hears_of_it(
         raise Unavailable("away")
 
     store.run = away  # type: ignore[method-assign]
-    tasks = await crowd(turns, [joining("ann"), joining("ben"), joining("cas")])
+    tasks = await crowd(sharing, [joining("ann"), joining("ben"), joining("cas")])
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3
     store.run = run  # type: ignore[method-assign]
-    assert await turns.run("t", joining("dan")) == 1
+    assert await sharing.run(joining("dan"), writes=12, line="t") == 1
 
 
 async def test_other_tables_wait_for_nobody() -> None:
-    _, turns = await begin()
+    _, sharing = await begin()
     held = asyncio.Event()
 
     async def hold(tx: Transaction) -> None:
         await held.wait()
         tx.put(("held", "t"), 1)
 
-    task = asyncio.create_task(turns.run("t", hold))
+    task = asyncio.create_task(sharing.run(hold, writes=12, line="t"))
     await rest()
-    await turns.run("other", joining("ann"))
+    await sharing.run(joining("ann"), writes=12, line="other")
     held.set()
     await task
 
 
 @pytest.mark.parametrize("conflicts", [1, 3])
 async def test_a_conflict_lets_all_of_them_run_again(conflicts: int) -> None:
-    engine, turns = await begin()
+    engine, sharing = await begin()
     runs = 0
     other = Store(engine, QuickClock())
 
@@ -230,14 +230,14 @@ async def test_a_conflict_lets_all_of_them_run_again(conflicts: int) -> None:
         return count
 
     engine.may_go.clear()
-    tasks = await crowd(turns, [joining("first"), disturbed, joining("ben")])
+    tasks = await crowd(sharing, [joining("first"), disturbed, joining("ben")])
     engine.may_go.set()
     assert [await task for task in tasks] == [1, 2 + conflicts, 3 + conflicts]
     assert len(await there(engine)) == 3 + conflicts
 
 
 async def test_what_callers_read_is_fetched_with_one_call_and_after_a_conflict_all_of_it() -> None:
-    engine, turns = await begin()
+    engine, sharing = await begin()
     reads: list[int] = []
     get = engine.get
 
@@ -264,9 +264,9 @@ async def test_what_callers_read_is_fetched_with_one_call_and_after_a_conflict_a
 
     engine.may_go.clear()
     users = [f"u{number}" for number in range(10)]
-    first = asyncio.create_task(turns.run("t", joining("first")))
+    first = asyncio.create_task(sharing.run(joining("first"), writes=12, line="t"))
     await rest()
-    calls = [turns.run("t", joining_as(user), [user]) for user in users]
+    calls = [sharing.run(joining_as(user), reads=[user], writes=12, line="t") for user in users]
     tasks = [asyncio.create_task(call) for call in calls]
     await rest()
     engine.may_go.set()
