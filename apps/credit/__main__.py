@@ -28,7 +28,7 @@ _SERVER = "http://localhost:8080"
 # Long enough for a server that is being restarted.
 _PATIENCE_S = 5.0
 _EXIT_WRONG = 1
-# Numbers that a storm is told: as in `Plan`, with their defaults and meanings.
+# The options of a storm: the fields of `Plan`, with their defaults and help.
 _OPTIONS: tuple[tuple[str, float, str], ...] = (
     ("applications", 200, "how many there are"),
     ("times", 20, "how often each is sent, by all senders together"),

@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, str, str], ...] = (
     ("uvicorn/", "", "HTTP"),
     ("web/routes.py", "", "routing, credentials"),
     ("web/auth.py", "", "routing, credentials"),
-    ("web/bodies.py", "", "JSON in"),
+    ("strict_json.py", "", "JSON in"),
     ("web/http.py", "of", "JSON out"),
     ("web/http.py", "", "request and response"),
     ("web/", "", "request and response"),

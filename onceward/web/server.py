@@ -142,9 +142,9 @@ class Server:
         except OncewardError:
             await self.app.stop()
             raise
-        self._counting = asyncio.create_task(self.counts.run(), name="onceward-census")
+        self._counting = asyncio.create_task(self.counts.run(), name="onceward-counts")
         self._watching = [
-            asyncio.create_task(self.samples.run(), name="onceward-pulse"),
+            asyncio.create_task(self.samples.run(), name="onceward-samples"),
             asyncio.create_task(self.keyring.run(), name="onceward-keyring"),
         ]
         self.draining.clear()
