@@ -156,6 +156,7 @@ CREATE = Operation(
     response=CreatedEndpoint,
     statuses=(202, 200),
     errors=(*_SPEC, "key_reused"),
+    fills=("id",),
 )
 
 LIST = Operation(
@@ -209,6 +210,7 @@ DELETE = Operation(
     scope="endpoint:{id}",
     response=DeletedEndpoint,
     errors=_OWN,
+    done_errors=("no_such_endpoint",),
 )
 
 ROTATE = Operation(
@@ -220,6 +222,7 @@ ROTATE = Operation(
     body=RotateSecret,
     response=Endpoint,
     errors=(*_OWN, "bad_secret"),
+    fills=("secret",),
 )
 
 TEST = Operation(
@@ -232,4 +235,5 @@ TEST = Operation(
     response=Timer,
     statuses=(202,),
     errors=(*_OWN, "bad_endpoint", "bad_key", "key_reused"),
+    fills=("Idempotency-Key",),
 )

@@ -230,6 +230,7 @@ CLAIM = Operation(
     response=ClaimedJobs,
     errors=("bad_name",),
     waits=True,
+    returns="jobs",
 )
 
 COMPLETE = Operation(
@@ -263,6 +264,7 @@ EXTEND = Operation(
     body=ExtendJob,
     response=JobLease,
     errors=_TOKEN,
+    returns="lease_until",
 )
 
 GET = Operation(

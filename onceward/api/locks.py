@@ -125,6 +125,7 @@ ACQUIRE = Operation(
     response=HeldLocks,
     errors=("bad_name", "bad_key", "lock_held", "line_full", "lock_capacity", "lock_lost"),
     waits=True,
+    fills=("request",),
 )
 
 RENEW = Operation(
@@ -136,6 +137,7 @@ RENEW = Operation(
     body=RenewLocks,
     response=RenewedLocks,
     errors=("bad_key", "lock_lost"),
+    returns="lease_until",
 )
 
 RELEASE = Operation(
@@ -147,6 +149,7 @@ RELEASE = Operation(
     body=ReleaseLocks,
     response=ReleasedLocks,
     errors=("bad_key",),
+    returns="released",
 )
 
 LIST = Operation(

@@ -126,6 +126,7 @@ LOG = Operation(
     scope=_SCOPE,
     response=MatchLog,
     errors=_OVER,
+    returns="entries",
 )
 
 REPLAY = Operation(
@@ -136,4 +137,5 @@ REPLAY = Operation(
     scope=_SCOPE,
     response=MatchReplay,
     errors=_OVER,
+    returns="views",
 )

@@ -88,6 +88,7 @@ SEND = Operation(
     statuses=(202, 200),
     errors=("bad_name", "bad_key", "missing_key", "key_reused", "value_too_large"),
     waits=True,
+    fills=("Idempotency-Key",),
 )
 
 SEND_MANY = Operation(
@@ -100,4 +101,5 @@ SEND_MANY = Operation(
     body_bytes_max=limits.MESSAGES_BYTES_MAX,
     response=MessageVerdicts,
     errors=("bad_name", "bad_key"),
+    returns="results",
 )

@@ -5,9 +5,20 @@ clients, commands and the tests of scopes are made from the declaration.
 """
 
 import types
-from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
+from msgspec import Meta
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -20,6 +31,9 @@ class Query(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     No parameter is optional by `None`: the text "null" would be read as `None`. Use a default.
     """
 
+
+Ignored = Annotated[Any, Meta(extra={"ignored": True})]
+"""A member of a request that has no effect. Clients do not offer it."""
 
 R = TypeVar("R")
 
@@ -43,6 +57,9 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """The struct of the request body."""
     body_optional: bool = False
     """Whether an empty body means the defaults."""
+    partial: bool = False
+    """Whether members of the body that are not given stay as they are, so that clients send only
+    those that are given."""
     body_bytes_max: int = 0
     """0: the limit of all requests."""
     form: bool = False
@@ -58,8 +75,16 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """Of responses that are not problems."""
     errors: tuple[str, ...] = ()
     """The codes of its own problems, beside those of all operations."""
+    returns: str = ""
+    """The member of the response that clients return, if the others add nothing."""
+    fills: tuple[str, ...] = ()
+    """The members of the body, or the header Idempotency-Key, that clients fill with a new id if
+    they are not given. So a client can repeat the request after a lost response."""
     done_errors: tuple[str, ...] = ()
-    """The errors that mean success if the response to an earlier request was lost."""
+    """The errors that mean success if the response to an earlier request was lost. Clients then
+    call `get` of the same noun, and return what it has of the response."""
+    unknown_errors: tuple[str, ...] = ()
+    """The errors that mean, after a lost response, that the outcome is unknown."""
     waits: bool = False
     """Whether it can wait on purpose, as long as `wait_ms` says."""
     kind: Literal["call", "stream", "page"] = "call"

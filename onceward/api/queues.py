@@ -132,6 +132,7 @@ LIST = Operation(
     summary="List queues",
     scope="manage:{each queue}",
     response=QueueList,
+    returns="queues",
 )
 
 GET = Operation(
@@ -151,6 +152,7 @@ CONFIGURE = Operation(
     summary="Change some settings of a queue",
     scope="manage:{queue}",
     body=QueueSettings,
+    partial=True,
     response=Queue,
     errors=_NAME,
 )

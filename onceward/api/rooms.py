@@ -279,6 +279,7 @@ CREATE = Operation(
     response=Room,
     errors=("bad_name", "room_exists", *_SETTINGS),
     done_errors=("room_exists",),
+    fills=("id",),
 )
 
 LIST = Operation(
@@ -332,6 +333,7 @@ MEMBERS = Operation(
     scope="read:{id}",
     response=RoomMembers,
     errors=_CONTENTS,
+    returns="members",
 )
 
 SNAPSHOT = Operation(
@@ -377,6 +379,7 @@ BROADCAST = Operation(
     body=Broadcast,
     response=BroadcastReceipt,
     errors=(*_CONTENTS, "no_such_member", "value_too_large", "bad_value"),
+    returns="members",
 )
 
 GET_MAP = Operation(

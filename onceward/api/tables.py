@@ -290,7 +290,9 @@ class CreateTable(Body):
 
     id: str = ""
     """Empty: the server generates one."""
-    policy: dict[str, Any] = msgspec.field(default_factory=dict)
+    policy: Annotated[dict[str, Any], Meta(extra={"struct": Policy})] = msgspec.field(
+        default_factory=dict
+    )
     """The rules that differ from the preset (`kind`)."""
     game: str = ""
     """The referee; empty: a server ends the games."""
@@ -387,6 +389,7 @@ CREATE = Operation(
     response=Table,
     errors=("bad_name", "bad_policy", "table_exists", "no_game", "value_too_large"),
     done_errors=("table_exists",),
+    fills=("id",),
 )
 
 LIST = Operation(
@@ -507,6 +510,8 @@ MOVE = Operation(
         *(*_SEATED, "no_game", "not_your_turn", "bad_move", "out_of_time", "table_paused"),
         *("bad_key", "key_reused"),
     ),
+    fills=("key",),
+    returns="answer",
 )
 
 RESULT = Operation(
@@ -519,6 +524,7 @@ RESULT = Operation(
     body_optional=True,
     response=Ending,
     errors=(*_SEATED, "no_game", "other_game"),
+    unknown_errors=("other_game", "no_game"),
 )
 
 PAUSE = Operation(
@@ -562,6 +568,7 @@ LEADERS = Operation(
     query=LeadersQuery,
     response=Leaders,
     errors=("bad_name",),
+    returns="leaders",
 )
 
 RATING = Operation(
@@ -571,4 +578,5 @@ RATING = Operation(
     summary="Show the rating of a player",
     response=PlayerRating,
     errors=("bad_name",),
+    returns="rating",
 )

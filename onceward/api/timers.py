@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
 from onceward.api.messages import Milliseconds
-from onceward.api.operation import Body, Operation, Query
+from onceward.api.operation import Body, Ignored, Operation, Query
 from onceward.api.retries import RetryPolicy
 
 CatchUp = Literal["all", "last", "none"]
@@ -55,14 +55,14 @@ class CreateTimer(Body):
     due_ms: Milliseconds | None = None
     """In place of `at` and `delay_ms`. So a timer can be posted as GET shows it; the members below
     are ignored."""
-    state: Any = None
-    due: Any = None
-    left_ms: Any = None
-    made_ms: Any = None
-    fired: Any = None
-    next: Any = None
-    last: Any = None
-    duplicate: Any = None
+    state: Ignored = None
+    due: Ignored = None
+    left_ms: Ignored = None
+    made_ms: Ignored = None
+    fired: Ignored = None
+    next: Ignored = None
+    last: Ignored = None
+    duplicate: Ignored = None
 
 
 class TimerAttempt(msgspec.Struct):
@@ -262,6 +262,7 @@ CREATE = Operation(
     response=CreatedTimer,
     statuses=(202, 200),
     errors=(*_NEW, "value_too_large", "no_such_endpoint"),
+    fills=("id",),
 )
 
 LIST = Operation(
@@ -295,6 +296,7 @@ MOVE = Operation(
     body=MoveTimer,
     response=Timer,
     errors=(*_KNOWN, "bad_timer"),
+    done_errors=("already_ended",),
 )
 
 CANCEL = Operation(
@@ -317,6 +319,7 @@ RESEND = Operation(
     query=WhoseTimer,
     response=Timer,
     errors=(*_OWN, "not_dead"),
+    done_errors=("not_dead",),
 )
 
 DUE = Operation(

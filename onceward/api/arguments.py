@@ -1,0 +1,139 @@
+"""The arguments of operations: path, query and body of a request as one list of names.
+
+Clients and commands take durations in seconds (`lease_s`). Requests have milliseconds (`lease_ms`).
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Meta, UnsetType
+
+from onceward.api.field_docs import field_docs
+from onceward.api.operation import Operation
+from onceward.errors import BadInput
+from onceward.quantities import milliseconds
+
+_TIMES = frozenset(("due_ms", "since_ms", "at_ms"))
+"""Fields that are points in time, which clients give in milliseconds since 1970."""
+
+
+class Argument(msgspec.Struct, frozen=True, kw_only=True):
+    """One argument of an operation."""
+
+    name: str
+    """The name in clients and commands: lease_s."""
+    field: str
+    """The name in the request: lease_ms."""
+    place: Literal["path", "query", "body"]
+    type: Any
+    """The type of the field without annotations and `UnsetType`."""
+    required: bool = True
+    default: Any = UNSET
+    """The default in the request; `UNSET` if leaving the member out differs from every value."""
+    struct: Any = None
+    """The struct that a mapping stands for: its durations are given in seconds as well."""
+    doc: str = ""
+
+    @property
+    def duration(self) -> bool:
+        return self.name != self.field
+
+
+def arguments(operation: Operation[Any]) -> list[Argument]:
+    """The arguments of an operation: those of the path, then required ones, then the others."""
+    found = [
+        Argument(name=name, field=name, place="path", type=str) for name in operation.parameters
+    ]
+    if operation.query is not None:
+        found += _fields(operation.query, "query", partial=False)
+    if operation.body is not None:
+        found += _fields(operation.body, "body", partial=operation.partial)
+    return sorted(found, key=lambda one: (not one.required, one.place != "path"))
+
+
+@cache
+def _fields(
+    struct: type[msgspec.Struct], place: Literal["query", "body"], *, partial: bool
+) -> list[Argument]:
+    docs = field_docs(struct)
+    hints = get_type_hints(struct, include_extras=True)
+    found = []
+    for field in msgspec.structs.fields(struct):
+        extra = _extra(hints[field.name])
+        if extra.get("ignored"):
+            continue
+        default = field.default
+        if field.default_factory is not NODEFAULT:
+            default = field.default_factory()
+        found.append(
+            Argument(
+                name=argument_name(field.encode_name),
+                field=field.encode_name,
+                place=place,
+                type=_plain(hints[field.name]),
+                required=default is NODEFAULT,
+                default=UNSET if partial or default is NODEFAULT else default,
+                struct=extra.get("struct") or _struct_in(hints[field.name]),
+                doc=docs.get(field.name, ""),
+            )
+        )
+    return found
+
+
+def argument_name(field: str) -> str:
+    """The name of a field of a request in clients and commands."""
+    return f"{field[:-3]}_s" if field.endswith("_ms") and field not in _TIMES else field
+
+
+def in_milliseconds(struct: type[msgspec.Struct], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Members of a struct that are given in seconds, as the struct has them: `timeout_s: 5` is
+    `timeout_ms: 5000`. Raises `BadInput` for unknown names."""
+    if not isinstance(given, Mapping):
+        raise BadInput(f"expected names with values, not {type(given).__name__}")
+    names = {argument_name(field): field for field in struct.__struct_fields__}
+    found = {}
+    for name, value in given.items():
+        if name not in names:
+            close = difflib.get_close_matches(str(name), names, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(names)}"
+            raise BadInput(f"unknown name {str(name)[:100]!r}; {hint}")
+        field = names[name]
+        found[field] = in_ms(name, value) if field != name else value
+    return found
+
+
+def in_ms(name: str, seconds: Any) -> Any:
+    """A duration, or a list of durations, in milliseconds; None and `UNSET` stay. Raises
+    `BadInput`."""
+    if seconds is None or seconds is UNSET:
+        return seconds
+    if isinstance(seconds, Sequence) and not isinstance(seconds, str):
+        return tuple(milliseconds(one, name) for one in seconds)
+    return milliseconds(seconds, name)
+
+
+def _extra(hint: Any) -> Mapping[str, Any]:
+    metas = hint.__metadata__ if get_origin(hint) is Annotated else ()
+    return next((one.extra for one in metas if isinstance(one, Meta) and one.extra), {})
+
+
+def _plain(hint: Any) -> Any:
+    """A type without annotations and `UnsetType`."""
+    if get_origin(hint) is Annotated:
+        return _plain(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        members = [_plain(one) for one in get_args(hint) if one is not UnsetType]
+        return Union[tuple(members)]  # noqa: UP007
+    return hint
+
+
+def _struct_in(hint: Any) -> Any:
+    plain = _plain(hint)
+    for one in (plain, *get_args(plain)):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            return one
+    return None
