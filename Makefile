@@ -42,7 +42,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help walk modules demo demo-crash test coverage check lint types tidy deps audit bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help walk modules prose demo demo-crash test coverage check lint types tidy deps audit bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
 
@@ -71,6 +71,9 @@ lint: $(DEV) ## ruff: rules and format
 
 types: $(DEV) ## mypy --strict on the package and the applications
 	@$(PY) -m mypy
+
+prose: ## check texts for people against docs/writing.md
+	@$(PYTHON) -m scripts.prose
 
 tidy: $(DEV) ## imports point down; drivers, time and randomness stay in their places
 	@$(PYTEST) -q tests/test_tidy.py
