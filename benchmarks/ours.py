@@ -64,11 +64,11 @@ class Onceward:
 
     async def accept(self, name: str) -> None:
         """A job is durable when this returns."""
-        await self.app.accept("bench", BODY, key=name)
+        await self.app.send("bench", BODY, key=name)
 
     async def work(self, name: str) -> None:
         """It is done, too."""
-        receipt = await self.app.accept("bench", BODY, key=name)
+        receipt = await self.app.send("bench", BODY, key=name)
         job = await self.app.wait(receipt.id, WAIT_S)
         assert job.state == "done", job.state
 
@@ -78,7 +78,7 @@ class Onceward:
         async with self._locks[key]:  # so that numbers grow in the order of acceptance
             self._numbers[key] += 1
             body = [key, self._numbers[key]]
-            receipt = await self.app.accept("ordered", body, key=name, order_key=str(key))
+            receipt = await self.app.send("ordered", body, key=name, order_key=str(key))
         job = await self.app.wait(receipt.id, WAIT_S)
         assert job.state == "done", job.history
 
@@ -108,7 +108,7 @@ class Onceward:
 
         async def several(numbers: list[int], tx: UserTransaction) -> None:
             for number in numbers:
-                await self.app.accept("waiting", BODY, key=f"waiting-{number}", tx=tx)
+                await self.app.send("waiting", BODY, key=f"waiting-{number}", tx=tx)
 
         async def caller() -> None:
             while numbers := list(islice(waiting, FILL_COMMIT)):

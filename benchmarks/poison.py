@@ -103,7 +103,7 @@ async def latencies(
         start_s = time.perf_counter()
 
         async def send(at_s: float, bad: bool) -> None:
-            id_ = await app.send("q", {"poison": bad})
+            id_ = (await app.send("q", {"poison": bad})).id
             if not bad:
                 meant_s[id_] = at_s
 

@@ -46,23 +46,23 @@ async def spread(callers: int, each: int, call: Callable[[int, int], Awaitable[o
 
 
 async def accept(app: App, scale: int, run: str) -> int:
-    return await spread(100, scale, lambda n, t: app.accept("q", BODY, key=f"{run}-{n}-{t}"))
+    return await spread(100, scale, lambda n, t: app.send("q", BODY, key=f"{run}-{n}-{t}"))
 
 
 async def accept_one(app: App, scale: int, run: str) -> int:
-    return await spread(1, 50 * scale, lambda n, t: app.accept("q", BODY, key=f"{run}-{t}"))
+    return await spread(1, 50 * scale, lambda n, t: app.send("q", BODY, key=f"{run}-{t}"))
 
 
 async def accept_many(app: App, scale: int, run: str) -> int:
     def messages(n: int, t: int) -> list[dict[str, Any]]:
         return [{"body": BODY, "key": f"{run}-{n}-{t}-{m}"} for m in range(100)]
 
-    return 100 * await spread(2, scale, lambda n, t: app.accept_many("q", messages(n, t)))
+    return 100 * await spread(2, scale, lambda n, t: app.send_many("q", messages(n, t)))
 
 
 async def work(app: App, scale: int, run: str) -> int:
     async def call(n: int, t: int) -> None:
-        receipt = await app.accept("work", BODY, key=f"{run}-{n}-{t}")
+        receipt = await app.send("work", BODY, key=f"{run}-{n}-{t}")
         await app.wait(receipt.id, 60)
 
     return await spread(100, scale, call)
@@ -73,7 +73,7 @@ async def complete(app: App, scale: int, run: str) -> int:
     count = 100 * scale
     for start in range(0, count, 1000):
         messages = [{"body": 1, "key": f"{run}-{start + n}"} for n in range(1000)]
-        await app.accept_many("claimed", messages[: count - start])
+        await app.send_many("claimed", messages[: count - start])
     left = count
     while left:
         claims = await app.claim("claimed", "w", lease_s=60, most=min(100, left))

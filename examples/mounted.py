@@ -63,7 +63,7 @@ async def refuse(request: Request, error: onceward.OncewardError) -> JSONRespons
 @web.put("/orders/{number}")
 async def order(number: str, item: str) -> dict[str, Any]:
     """However often it is sent, the order is one."""
-    receipt = await app.accept("orders", {"item": item}, key=number)
+    receipt = await app.send("orders", {"item": item}, key=number)
     job = await app.wait(receipt.id, timeout_s=10)
     if job.state == "dead":
         raise HTTPException(409, job.reason)

@@ -17,7 +17,7 @@ async def greet(job):
 
 async def main():
     async with app:
-        receipt = await app.accept("greetings", {"name": "Ann"}, key="message-1")
+        receipt = await app.send("greetings", {"name": "Ann"}, key="message-1")
         print((await app.wait(receipt.id)).result)
 
 
@@ -38,7 +38,7 @@ from onceward import limits
 from onceward.alarms import Alarms
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
-from onceward.job_options import AcceptKeywords, JobKeywords, SendKeywords, job_options
+from onceward.job_options import JobKeywords, SendKeywords, job_options
 from onceward.locks import LockTable
 from onceward.locks.server import Locks
 from onceward.maintenance.key_source import KeySource
@@ -61,7 +61,6 @@ from onceward.schedule import (
 from onceward.schedule import Job as JobRecord
 from onceward.server_key import parse_keys
 from onceward.store import Store
-from onceward.store.transaction import Transaction
 from onceward.store.user_records import AnyTransaction, UserTransaction, admit_tx, by_user
 from onceward.tables import Referee, Seats
 from onceward.tables.games import Rules
@@ -86,7 +85,7 @@ from onceward.work.declarations import (
 )
 from onceward.work.inbox import Inbox, Receipt
 from onceward.work.intake import Intake
-from onceward.work.job import accept_arguments, later_ms, send_arguments
+from onceward.work.job import later_ms, send_arguments
 from onceward.work.quarantine import Quarantine
 from onceward.work.queues import Queues
 from onceward.work.results import Results
@@ -542,55 +541,50 @@ class App:
             raise BadInput(f"the name of a line is text, not {type(line).__name__}")
         return await self.store.run(by_user(fn), line=line)
 
-    async def accept(
+    async def send(
         self,
         queue: str,
         body: Any,
         *,
         key: str | None = None,
         tx: AnyTransaction | None = None,
-        **options: Unpack[AcceptKeywords],
+        **options: Unpack[SendKeywords],
     ) -> Receipt:
-        """Take a message in, once for its key: durable when this returns. A duplicate gets the
-        first one's receipt. Options: caller, delay_s or due_ms, order_key, limit_key, priority,
-        attempts_max. With `tx`, it is part of that transaction.
+        """Send a message to a queue. It is durable when this returns; the queue has a job for it.
 
-        Raises `BadInput`, `KeyReused`.
+        Args:
+            key: Idempotency key. A message with a known key gets the receipt of the first one, and
+                no second job. The setting `key_fields` of the queue derives keys from bodies.
+                Without a key, two calls create two jobs.
+            tx: The transaction that the message becomes part of. It is durable with the commit.
+            caller: Name of the sender. Each sender has its own keys.
+            delay_s, due_ms: When the job is due: after some seconds, or at a time. Default: now.
+            order_key: Jobs of the queue with the same order key run one after the other, in order.
+            limit_key: The queue's setting `limit_per_key` bounds running jobs with the same key.
+            priority: 0 (first) to 9 (last). Default: 5.
+            attempts_max: Number of attempts; 0: no limit. Default: the setting of the queue.
+
+        Idempotent with a key. Raises `BadInput`, `QueueFull`, and `KeyReused` if the key is known
+        with another body.
         """
         self._must_run()
-        arguments = accept_arguments(self.store, options)
+        arguments = send_arguments(self.store, options)
         arguments["key"] = key
         if tx is not None:
             return await self._intake.accept_within(admit_tx(tx), queue, body, arguments)
         return await self._intake.accept(queue, body, arguments)
 
-    async def accept_many(
+    async def send_many(
         self, queue: str, messages: Sequence[Mapping[str, Any]]
     ) -> list[Receipt | OncewardError]:
-        """Take many messages in, in as few commits as hold them; each is a mapping with `body`,
-        `key` and the options of `accept`. One verdict for each, in their order: a receipt, or
-        the error that refused it. If it raises, some may have been taken in: with the same keys
-        they can be sent again."""
+        """Send many messages in few commits. Each is a mapping with `body`, and optionally `key`
+        and the options of `send`.
+
+        Returns one verdict for each, in their order: a receipt, or the error that rejected it.
+        Messages with keys are safe to send again if this raises.
+        """
         self._must_run()
         return await self._intake.accept_many(queue, messages)
-
-    async def send(
-        self,
-        queue: str,
-        body: Any,
-        *,
-        tx: AnyTransaction | None = None,
-        **options: Unpack[SendKeywords],
-    ) -> str:
-        """Send a job that has no key: sent twice, it is two. Options as for `accept`. Returns
-        its id. With `tx`, it is part of that transaction."""
-        self._must_run()
-        arguments = send_arguments(self.store, options)
-
-        async def send(tx: Transaction) -> str:
-            return await self.node.schedule.send(tx, queue, body, **arguments)
-
-        return await (self.store.run(send) if tx is None else send(admit_tx(tx)))
 
     async def job(self, id_: str, *, tx: AnyTransaction | None = None) -> JobRecord:
         """A job as it is now: state, attempts, result; with `tx`, as part of that transaction.

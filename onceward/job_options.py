@@ -55,15 +55,10 @@ class JobKeywords(TypedDict, total=False):
 
 
 class SendKeywords(JobKeywords, total=False):
-    """The options of `send`: those of the job, and when it is due."""
+    """The options of `send`: those of the job, its due time and the sender."""
 
     delay_s: float
     due_ms: int
-
-
-class AcceptKeywords(SendKeywords, total=False):
-    """The options of `accept`: those of `send`, and the sender."""
-
     caller: Caller | str
 
 

@@ -5,7 +5,7 @@
 
 Two walks are measured, on SQLite, after requests that fill caches:
 
-- message: `app.accept` of a message with a key, until the result of its handler is committed
+- message: `app.send` of a message with a key, until the result of its handler is committed
 - HTTP accept: the bytes of a request that sends such a message, with an API key, on a connection of
   the server, until the bytes of the response are written; its queue has no handler
 
@@ -167,7 +167,7 @@ async def walk_message(recorder: Recorder, folder: Path) -> Walk:
 
             unhook = app.store.on_change("job", saw)
             recorder.start()
-            await app.accept("orders", {"number": number}, key=f"message-{number}")
+            await app.send("orders", {"number": number}, key=f"message-{number}")
             walk: Walk = await ended
             unhook()
             return walk

@@ -47,7 +47,7 @@ class Child:
                 if line.startswith("wait "):
                     answer = (await self.app.wait(line[5:])).state
                 else:
-                    answer = (await self.app.accept(QUEUE, {"key": line}, key=line)).id
+                    answer = (await self.app.send(QUEUE, {"key": line}, key=line)).id
                 writer.write(f"{answer}\n".encode())
         finally:
             writer.close()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from onceward.app import App
+from onceward.callers import Caller
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import (
     AlreadyEnded,
@@ -35,14 +36,14 @@ async def test_a_message_is_accepted_once_and_a_duplicate_gets_its_result() -> N
         return f"hello {job.body}"
 
     async with app:
-        first = await app.accept("q", "ann", key="k")
-        again = await app.accept("q", "ann", key="k")
+        first = await app.send("q", "ann", key="k")
+        again = await app.send("q", "ann", key="k")
         assert (again.id, first.duplicate, again.duplicate) == (first.id, False, True)
         assert (await app.wait(first.id)).result == "hello ann"
-        last = await app.accept("q", "ann", key="k")
+        last = await app.send("q", "ann", key="k")
         assert (last.state, last.result) == ("done", "hello ann")
         with pytest.raises(KeyReused):
-            await app.accept("q", "bob", key="k")
+            await app.send("q", "bob", key="k")
     assert ran == 1
 
 
@@ -53,8 +54,8 @@ async def test_a_message_is_accepted_inside_the_callers_own_transaction() -> Non
 
         async def order(tx: UserTransaction, fail: bool) -> list[str]:
             tx.put(("order", "1"), "paid")
-            receipt = await app.accept("q", None, key="k", tx=tx)
-            sent = await app.send("q", None, tx=tx, delay_s=5)
+            receipt = await app.send("q", None, key="k", tx=tx)
+            sent = (await app.send("q", None, tx=tx, delay_s=5)).id
             if fail:
                 raise ValueError("not after all")
             return [receipt.id, sent]
@@ -82,7 +83,7 @@ async def test_a_delay_is_never_shorter_than_it_was_meant_to_be() -> None:
         await apps.sleep(0.0007)  # within a millisecond
         for delay_us in (1_000, 10_400, 10**6, 1_000 * 10**6):
             sent_ns = apps.loop.time_ns()
-            job = await app.wait(await app.send("q", None, delay_s=delay_us / 1e6))
+            job = await app.wait((await app.send("q", None, delay_s=delay_us / 1e6)).id)
             assert 0 <= job.result - sent_ns - delay_us * 1_000 < 3_000_000
 
 
@@ -96,7 +97,7 @@ async def test_jobs_can_be_cancelled_and_moved() -> None:
         return round(apps.loop.time())
 
     async with app:
-        ids = [await app.send("q", n, delay_s=100) for n in range(3)]
+        ids = [(await app.send("q", n, delay_s=100)).id for n in range(3)]
         await app.cancel(ids[0], "no longer wanted")
         await app.move(ids[1], delay_s=50)
         await app.move(ids[2])
@@ -113,7 +114,7 @@ async def test_jobs_can_be_cancelled_and_moved() -> None:
 async def test_workers_that_are_no_handlers_claim_extend_complete_and_fail() -> None:
     apps = Apps()
     async with apps.make() as app:
-        ids = [await app.send("q", n, attempts_max=2) for n in range(3)]
+        ids = [(await app.send("q", n, attempts_max=2)).id for n in range(3)]
         claims = {c.body: c for c in await app.claim("q", "w", lease_s=10, most=5, wait_s=1)}
         assert len(claims) == 3
         await apps.sleep(8)
@@ -134,15 +135,16 @@ async def test_workers_that_are_no_handlers_claim_extend_complete_and_fail() -> 
 
 
 BAD_CALLS: dict[str, Any] = {
-    "accept: queue": lambda app: app.accept("no such name", 1, key="k"),
-    "accept: queue of another kind": lambda app: app.accept(5, 1, key="k"),
-    "accept: no key": lambda app: app.accept("q", 1),
-    "accept: empty key": lambda app: app.accept("q", 1, key=""),
-    "accept: body": lambda app: app.accept("q", object(), key="k"),
-    "accept: delay": lambda app: app.accept("q", 1, key="k", delay_s=-1),
-    "accept: two times": lambda app: app.accept("q", 1, key="k", delay_s=1, due_ms=5),
-    "accept: caller": lambda app: app.accept("q", 1, key="k", caller="x" * 1_000),
-    "accept_many: queue": lambda app: app.accept_many("no such name", [{"body": 1, "key": "k"}]),
+    "send: name of a queue": lambda app: app.send("no such name", 1, key="k"),
+    "send: queue of another kind": lambda app: app.send(5, 1, key="k"),
+    "send: empty key": lambda app: app.send("q", 1, key=""),
+    "send: body of another type": lambda app: app.send("q", object(), key="k"),
+    "send: negative delay": lambda app: app.send("q", 1, key="k", delay_s=-1),
+    "send: two times": lambda app: app.send("q", 1, key="k", delay_s=1, due_ms=5),
+    "send: caller": lambda app: app.send("q", 1, key="k", caller="x" * 1_000),
+    "send: caller without a key": lambda app: app.send("q", 1, caller="x" * 1_000),
+    "send: id of a caller": lambda app: app.send("q", 1, caller=Caller("app", "", "x" * 1_000)),
+    "send_many: queue": lambda app: app.send_many("no such name", [{"body": 1, "key": "k"}]),
     "send: queue": lambda app: app.send("", 1),
     "send: body": lambda app: app.send("q", {"n": float("nan")}),
     "send: due": lambda app: app.send("q", 1, due_ms=-1),
@@ -152,7 +154,7 @@ BAD_CALLS: dict[str, Any] = {
     "send: odd order key": lambda app: app.send("q", 1, order_key="\ud800"),
     "send: limit key": lambda app: app.send("q", 1, limit_key=""),
     "send: attempts": lambda app: app.send("q", 1, attempts_max=-1),
-    "accept: key of another type": lambda app: app.accept("q", 1, key=1),
+    "send: key of another type": lambda app: app.send("q", 1, key=1),
     "send: order key of another type": lambda app: app.send("q", 1, order_key=7),
     "send: limit key of another type": lambda app: app.send("q", 1, limit_key=("a",)),
     "send: priority of another type": lambda app: app.send("q", 1, priority="hi"),
@@ -223,8 +225,8 @@ async def test_an_application_that_does_not_run_says_so() -> None:
     app = Apps().make()
     for call in (
         app.send("q", 1),
-        app.accept("q", 1, key="k"),
-        app.accept_many("q", []),
+        app.send("q", 1, key="k"),
+        app.send_many("q", []),
         app.job("0" * 29),
         app.wait("0" * 29),
         app.cancel("0" * 29),
@@ -252,14 +254,14 @@ async def test_it_starts_once_and_can_start_again_after_it_has_stopped() -> None
     assert [type(answer) for answer in await starting] == [App, BadInput]
     with pytest.raises(BadInput, match="is running"):
         await app.start()
-    id_ = await app.send("q", 1)
+    id_ = (await app.send("q", 1)).id
     await app.wait(id_)
     await app.stop()
     await app.stop()
     assert no_tasks_left(before) == []
     async with app:
         assert (await app.job(id_)).state == "done"
-        assert (await app.wait(await app.send("q", 2))).result == "done"
+        assert (await app.wait((await app.send("q", 2)).id)).result == "done"
 
 
 @virtual
@@ -299,7 +301,7 @@ async def test_handlers_can_be_left_out() -> None:
     async def work(job: Job) -> None: ...
 
     await app.start(work=False)
-    id_ = await app.send("q", 1)
+    id_ = (await app.send("q", 1)).id
     await apps.sleep(100)
     assert (await app.job(id_)).state == "ready"
     assert app.node.queue_settings("q").limit == 7
@@ -366,7 +368,7 @@ async def test_the_dead_are_told_of_in_another_queue() -> None:
         notices.append(job.body)
 
     async with app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         await app.wait(id_)
         await apps.sleep(1)
     assert notices == [

@@ -47,22 +47,23 @@ def in_tx(call: Callable[[Transaction], Awaitable[Any]], app: App) -> Awaitable[
 
 
 BAD: dict[str, tuple[Told, list[Any]]] = {
-    "accept: queue": (lambda app, v: app.accept(v, 1, key="k"), NO_TEXT),
-    "accept: key": (lambda app, v: app.accept("q", 1, key=v), NO_TEXT),
-    "accept: caller": (lambda app, v: app.accept("q", 1, key="k", caller=v), NO_TEXT),
-    "accept: delay": (lambda app, v: app.accept("q", 1, key="k", delay_s=v), NO_SECONDS),
-    "accept: option": (lambda app, v: app.accept("q", 1, key="k", **{v: 1}), ["colour", "body_"]),
-    "accept many: queue": (lambda app, v: app.accept_many(v, []), NO_TEXT),
-    "accept many: messages": (lambda app, v: app.accept_many("q", v), NO_LIST),
-    "accept many: once to be had": (
-        lambda app, v: app.accept_many("q", (m for m in [v])),  # type: ignore[arg-type]
+    "send: queue": (lambda app, v: app.send(v, 1, key="k"), NO_TEXT),
+    "send: key": (lambda app, v: app.send("q", 1, key=v), NO_TEXT[1:]),
+    "send: caller": (lambda app, v: app.send("q", 1, key="k", caller=v), NO_TEXT),
+    "send: delay": (lambda app, v: app.send("q", 1, key="k", delay_s=v), NO_SECONDS),
+    "send: option": (lambda app, v: app.send("q", 1, key="k", **{v: 1}), ["colour", "body_"]),
+    "send_many: queue": (lambda app, v: app.send_many(v, []), NO_TEXT),
+    "send_many: messages": (lambda app, v: app.send_many("q", v), NO_LIST),
+    "send_many: once to be had": (
+        lambda app, v: app.send_many("q", (m for m in [v])),  # type: ignore[arg-type]
         [{"body": 1, "key": "k"}],
     ),
-    "send: queue": (lambda app, v: app.send(v, 1), NO_TEXT),
-    "send: option": (lambda app, v: app.send("q", 1, **{v: "x"}), ["colour", "key", "caller"]),
-    "send: delay": (lambda app, v: app.send("q", 1, delay_s=v), NO_SECONDS),
-    "accept: transaction": (lambda app, v: app.accept("q", 1, key="k", tx=v), NO_TX),
-    "send: transaction": (lambda app, v: app.send("q", 1, tx=v), NO_TX),
+    "send: queue without a key": (lambda app, v: app.send(v, 1), NO_TEXT),
+    "send: caller without a key": (lambda app, v: app.send("q", 1, caller=v), NO_TEXT),
+    "send: option without a key": (lambda app, v: app.send("q", 1, **{v: 1}), ["colour", "delay"]),
+    "send: delay without a key": (lambda app, v: app.send("q", 1, delay_s=v), NO_SECONDS),
+    "send: transaction": (lambda app, v: app.send("q", 1, key="k", tx=v), NO_TX),
+    "send: transaction without a key": (lambda app, v: app.send("q", 1, tx=v), NO_TX),
     "job: transaction": (lambda app, v: app.job("x", tx=v), NO_TX),
     "cancel: transaction": (lambda app, v: app.cancel("x", tx=v), NO_TX),
     "timers: transaction": (lambda app, v: app.timers.get("t", tx=v), NO_TX),
@@ -286,7 +287,7 @@ async def test_what_cannot_be_meant_is_told_at_once_and_nothing_is_written(name:
 @pytest.mark.parametrize("reason", [None, 5, b"x", ["x"], {}])
 async def test_a_reason_that_is_no_text_ends_no_job(reason: Any) -> None:
     async with App(MemoryEngine()) as app:
-        id_ = await app.send("q", 1)
+        id_ = (await app.send("q", 1)).id
         async with asyncio.timeout(10):
             [claim] = await app.claim("q", "w", lease_s=10)
         for call in (app.cancel(id_, reason), app.fail(id_, claim.token, reason)):
@@ -298,7 +299,7 @@ async def test_a_reason_that_is_no_text_ends_no_job(reason: Any) -> None:
 
 async def test_who_goes_on_after_a_bad_reason_has_cancelled_nothing() -> None:
     async with App(MemoryEngine()) as app:
-        id_ = await app.send("q", 1)
+        id_ = (await app.send("q", 1)).id
 
         async def fn(tx: Transaction) -> None:
             with pytest.raises(BadInput):
@@ -362,7 +363,7 @@ async def test_an_application_that_runs_cannot_be_started() -> None:
     async with App(MemoryEngine()) as app:
         with pytest.raises(BadInput, match="is running already"):
             await app.start()
-        assert await app.send("q", 1)
+        assert (await app.send("q", 1)).id
 
 
 async def test_another_event_loop_is_told_where_the_application_runs() -> None:
@@ -376,6 +377,6 @@ async def test_another_event_loop_is_told_where_the_application_runs() -> None:
                 asyncio.run(main())
             return raised.value.message
 
-        for call in (lambda: app.accept("q", 1, key="k"), lambda: app.send("q", 1), app.stop):
+        for call in (lambda: app.send("q", 1, key="k"), lambda: app.send("q", 1), app.stop):
             assert "run_coroutine_threadsafe" in await asyncio.to_thread(elsewhere, call)
-        assert await app.send("q", 1)
+        assert (await app.send("q", 1)).id

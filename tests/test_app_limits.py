@@ -58,7 +58,7 @@ async def test_no_more_jobs_of_a_queue_are_at_work_than_its_limit(nodes: int) ->
     app = await shop.start()
     await app.queues.configure("q", limit=3)
     await apps.sleep(6)
-    took_s = await shop.done([await app.send("q", n) for n in range(30)])
+    took_s = await shop.done([(await app.send("q", n)).id for n in range(30)])
     assert shop.most["all"] == 3
     assert took_s == pytest.approx(10, abs=2), "and as many as that, all the time"
 
@@ -71,7 +71,7 @@ async def test_a_limit_that_is_lowered_counts_for_what_is_handed_out_next(nodes:
     app = await shop.start()
     await app.queues.configure("q", limit=10)
     await apps.sleep(6)
-    ids = [await app.send("q", n) for n in range(40)]
+    ids = [(await app.send("q", n)).id for n in range(40)]
     await apps.sleep(0.5)
     await app.queues.configure("q", limit=2)
     await apps.sleep(6)
@@ -88,7 +88,7 @@ async def test_no_more_jobs_of_a_key_are_at_work_than_its_limit(nodes: int) -> N
     app = await shop.start()
     await app.queues.configure("q", limit_per_key=2)
     await apps.sleep(6)
-    ids = [await app.send("q", n % 3, limit_key=f"k{n % 3}") for n in range(30)]
+    ids = [(await app.send("q", n % 3, limit_key=f"k{n % 3}")).id for n in range(30)]
     took_s = await shop.done(ids)
     assert {shop.most[name] for name in "012"} == {2}
     assert shop.most["all"] == 6
@@ -101,7 +101,7 @@ async def test_a_limit_of_a_key_that_is_lowered_counts_while_others_wait() -> No
     shop = Shop(apps, 1)
     app = await shop.start()
     await app.queues.configure("q", limit_per_key=5)
-    ids = [await app.send("q", "k", limit_key="k") for n in range(20)]
+    ids = [(await app.send("q", "k", limit_key="k")).id for n in range(20)]
     await apps.sleep(0.5)
     assert shop.at_work["k"] == 5
     await app.queues.configure("q", limit_per_key=1)
@@ -117,7 +117,7 @@ async def test_a_limit_of_a_key_that_is_lifted_lets_all_of_them_through() -> Non
     shop = Shop(apps, 1)
     app = await shop.start()
     await app.queues.configure("q", limit_per_key=1)
-    ids = [await app.send("q", "k", limit_key="k") for n in range(31)]
+    ids = [(await app.send("q", "k", limit_key="k")).id for n in range(31)]
     await apps.sleep(0.5)
     await app.queues.configure("q", limit_per_key=0)
     assert await shop.done(ids) < 6, "each that ends lets two in"
@@ -131,7 +131,7 @@ async def test_no_more_jobs_are_begun_in_a_second_than_the_rate_says(nodes: int)
     app = await shop.start()
     await app.queues.configure("q", rate=5)
     await apps.sleep(6)
-    took_s = await shop.done([await app.send("q", n) for n in range(50)])
+    took_s = await shop.done([(await app.send("q", n)).id for n in range(50)])
     assert took_s == pytest.approx(10, abs=2)
     busiest = max(sum(t <= other < t + 0.99 for other in shop.begun) for t in shop.begun)
     assert busiest <= 6
@@ -145,7 +145,7 @@ async def test_a_paused_queue_rests_on_all_nodes_until_it_is_resumed(nodes: int)
     app = await shop.start()
     await app.queues.pause("q")
     await apps.sleep(6)
-    ids = [await app.send("q", n) for n in range(20)]
+    ids = [(await app.send("q", n)).id for n in range(20)]
     await apps.sleep(60)
     assert shop.begun == []
     await shop.nodes[-1].queues.resume("q")
@@ -160,7 +160,7 @@ async def test_a_permit_that_is_given_back_during_a_look_is_not_overlooked() -> 
         app = await shop.start()
         await app.queues.configure("q", limit=1)
         apps.engines[0].latency_s = latency_ms / 1000
-        ids = [await app.send("q", n) for n in range(5)]
+        ids = [(await app.send("q", n)).id for n in range(5)]
         assert await shop.done(ids) < 20
         apps.engines[0].latency_s = 0.0
         await app.stop()

@@ -175,7 +175,7 @@ async def judge_poison(app: App, folder: Path, ids: list[str], *, exactly: bool)
 
 
 async def send_poison(app: App, queue: str) -> str:
-    return await app.send(queue, None, attempts_max=POISON_ATTEMPTS)
+    return (await app.send(queue, None, attempts_max=POISON_ATTEMPTS)).id
 
 
 @pytest.mark.timeout(2700)
@@ -188,10 +188,10 @@ async def test_no_recorded_step_runs_again_however_workers_are_killed_and_stoppe
     async with App(url, name="sender", slots=16, node_lease_s=LEASE_S) as app, crew.at_work():
         working: list[str] = []
         poisoned: dict[str, list[str]] = {"raising": [], "killing": []}
-        await app.wait(await app.send("work", None))  # somebody works
+        await app.wait((await app.send("work", None)).id)  # somebody works
         troubling = asyncio.create_task(make_trouble(crew, 1.0))
         for number in range(count):
-            working.append(await app.send("work", number))
+            working.append((await app.send("work", number)).id)
             if number % (count // poison) == 0:
                 for queue, ids in poisoned.items():
                     ids.append(await send_poison(app, queue))

@@ -39,7 +39,7 @@ async def process(app: App, key: str) -> int:
     """Send a message until its job is done; returns how many are."""
 
     async def send() -> int:
-        accepted = await app.accept("q", key, key=key)
+        accepted = await app.send("q", key, key=key)
         job = await app.wait(accepted.id, WAIT_S)
         assert job.state == "done"
         return await app.run(lambda tx: tx.get(COUNT))

@@ -169,7 +169,7 @@ class Credit:
             if repeat != "redelivered":
                 tx.put(key, known)
             return repeat
-        receipt = await self.app.accept(
+        receipt = await self.app.send(
             PULLS,
             body_of(organisation, came),
             key=came.opportunity,
@@ -201,7 +201,7 @@ class Credit:
                 "fields": application.latest,
                 "reason": reason,
             }
-            receipt = await self.app.accept(
+            receipt = await self.app.send(
                 PULLS, body, key=f"{opportunity}/{key}", caller=organisation, tx=tx
             )
             if receipt.duplicate:

@@ -19,5 +19,5 @@ def open_shop(app: App) -> None:
         order done twice, there would be two parcels, and the carrier would tell."""
         told = job.body if isinstance(job.body, dict) else {}
         order = str(told.get("order") or job.id)[:_NAME_CHARS_MAX]
-        parcel = await job.send(PARCELS, {"order": order})
+        parcel = (await job.send(PARCELS, {"order": order})).id
         return {"order": order, "parcel": parcel}

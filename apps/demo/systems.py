@@ -90,7 +90,7 @@ class Pullers:
         """The report that a worker brings. Asked again under the same key, it is the same job.
         Raises `NotDone` if it is given up."""
         asked = {"reference": reference, "fields": fields}
-        receipt = await self._app.accept(PULLS, asked, key=key)
+        receipt = await self._app.send(PULLS, asked, key=key)
         job = await self._app.wait(receipt.id)
         if job.state != "done":
             raise NotDone(f"the pull is {job.state}: {job.reason}")

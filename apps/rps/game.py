@@ -121,7 +121,7 @@ class Game:
             raise BadInput(f"no provider {via!r} delivers texts here")
         line = Line(self.providers[via].address(sender), via, ours)
         body = msgspec.to_builtins(Text(line, text[: limits.TEXT_CHARS_MAX], keyword))
-        return await self.app.accept(TEXTS, body, key=id_, caller=via, order_key=line.phone, tx=tx)
+        return await self.app.send(TEXTS, body, key=id_, caller=via, order_key=line.phone, tx=tx)
 
     def number(self, text: str) -> str:
         """A phone number in the form that tells players apart. Raises `BadInput`."""
@@ -211,7 +211,7 @@ class Game:
             *((line, said, True) for line, said in outcome.confirms),
             *((line, said, False) for line, said in outcome.says),
         ]:
-            id_ = await job.send(*_reply(line, said, confirms), order_key=line.phone)
+            id_ = (await job.send(*_reply(line, said, confirms), order_key=line.phone)).id
             replies.append({"id": id_, "to": line.phone})
         return {"replies": replies}
 

@@ -112,7 +112,7 @@ class Sns(Provider):
         if envelope.type == "SubscriptionConfirmation":
             insist_amazon(envelope.subscribe_url)
             key = f"{envelope.topic_arn} {envelope.message_id}"
-            await app.accept(CONFIRMATIONS, {"url": envelope.subscribe_url}, key=key)
+            await app.send(CONFIRMATIONS, {"url": envelope.subscribe_url}, key=key)
         elif envelope.type == "Notification":
             text = parse(envelope.message.encode(), Arrived)
             await self.game.accept(self.name, text.id, text.sender, text.text, ours=text.ours)

@@ -187,14 +187,14 @@ def application(url: str) -> None:
         response: Response,
         key: IDEMPOTENCY_KEY = None,
     ) -> Accepted:
-        receipt = await app.accept(queue, message.body, key=key or message.key)
+        receipt = await app.send(queue, message.body, key=key or message.key)
         response.status_code = 200 if receipt.duplicate else 202
         return accepted(receipt)
 
     @api.post("/v1/inbox/{queue}/batch")
     async def accept_many(queue: str, batch: Batch) -> int:
         messages = [{"body": message.body, "key": message.key} for message in batch.messages]
-        return len(await app.accept_many(queue, messages))
+        return len(await app.send_many(queue, messages))
 
     @api.post("/v1/queues/{queue}/claim")
     async def claim(queue: str, ask: Ask) -> Claims:

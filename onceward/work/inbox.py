@@ -46,6 +46,7 @@ class Receipt(msgspec.Struct, frozen=True):
     id: str
     """The job's."""
     key: str
+    """The idempotency key; empty if the message has none."""
     state: str
     """waiting, due, parked, ready, leased, done, dead, doubt or cancelled."""
     duplicate: bool
@@ -75,43 +76,51 @@ class Inbox:
         caller: str = "",
         due_ms: int = 0,
     ) -> Receipt:
-        """Take a message in, once for its key. Without a key it is made from the fields that
-        the queue's settings name.
+        """Take a message in, once for its key. The fields that the queue's settings name make up
+        the key if none is given; without either, the message is new each time.
 
         Raises `BadInput`; `QueueFull`; `KeyReused` if the key is known with another body, unless
         the queue only records that. When it raises, it has written nothing.
         """
         admit_queue(queue)
         settings = self._schedule.settings(queue)
-        if key is None:
+        if key is None and settings.key_fields:
             key = derived_key(body, settings.key_fields, queue)
-        admit_key(key, caller)
-        record_key = dedupe_key(queue, caller, key)
-        mark = fingerprint(body, settings.fingerprint)
-        known = await tx.get(record_key, Accepted)
-        if known is not None:
-            return await self._again(tx, record_key, known, key, mark, settings)
+        dedupe = None
+        if key is None:
+            admit_caller(caller)
+        else:
+            admit_key(key, caller)
+            record_key = dedupe_key(queue, caller, key)
+            mark = fingerprint(body, settings.fingerprint)
+            known = await tx.get(record_key, Accepted)
+            if known is not None:
+                return await self._again(tx, record_key, known, key, mark, settings)
+            dedupe = Dedupe(*record_key, mark)
         self._schedule.admit(tx, queue)
         id_, job = await self._schedule.add(
-            tx,
-            queue,
-            body,
-            options,
-            due_ms=due_ms,
-            dedupe=Dedupe(*record_key, mark),
-            caller=caller,
+            tx, queue, body, options, due_ms=due_ms, dedupe=dedupe, caller=caller
         )
-        tx.put(record_key, Accepted(id_, mark))
-        return Receipt(id_, key, job.state, duplicate=False)
+        if dedupe is not None:
+            tx.put(record_key, Accepted(id_, mark))
+        return Receipt(id_, key or "", job.state, duplicate=False)
+
+    def key_of(self, queue: str, body: Any) -> str:
+        """The key that the fields named by the queue's settings make up. Raises `BadInput`."""
+        admit_queue(queue)
+        return derived_key(body, self._schedule.settings(queue).key_fields, queue)
 
     def read_to_accept(
         self, queue: str, body: Any, key: str | None = None, caller: str = ""
     ) -> list[Key]:
-        """The records that `accept` certainly reads, unless it refuses the message."""
+        """The records that `accept` certainly reads, unless it rejects the message."""
         try:
             admit_queue(queue)
             if key is None:
-                key = derived_key(body, self._schedule.settings(queue).key_fields, queue)
+                fields = self._schedule.settings(queue).key_fields
+                if not fields:
+                    return []
+                key = derived_key(body, fields, queue)
             admit_key(key, caller)
         except BadInput:
             return []
@@ -202,6 +211,10 @@ def fingerprint(body: Any, fields: Sequence[str] | None) -> str:
 
 def admit_key(key: str, caller: str) -> None:
     _admit_bytes("a dedupe key", key, 1, limits.DEDUPE_KEY_BYTES_MAX)
+    admit_caller(caller)
+
+
+def admit_caller(caller: str) -> None:
     if caller != "":
         _admit_bytes("a caller's id", caller, 0, limits.CALLER_ID_BYTES_MAX)
 

@@ -13,7 +13,7 @@ from onceward.store import Store
 from onceward.store.sharing import Call, SharedCommits
 from onceward.store.transaction import Transaction
 from onceward.work.inbox import ACCEPT_WRITES, PLAIN_WRITES, Inbox, Receipt
-from onceward.work.job import AcceptArguments, accept_arguments
+from onceward.work.job import SendArguments, send_arguments
 
 Verdict = Receipt | OncewardError
 
@@ -28,7 +28,7 @@ class Intake:
         self._sharing = SharedCommits(store)
         self._shares_reads = store.engine.shares_reads
 
-    async def accept(self, queue: str, body: Any, arguments: AcceptArguments) -> Receipt:
+    async def accept(self, queue: str, body: Any, arguments: SendArguments) -> Receipt:
         """Take a message in; raises what `Inbox.accept` and `Store.run` raise."""
         shared = arguments.get("options", NO_OPTIONS).shared
         accepting = self._sharing.run(
@@ -39,7 +39,7 @@ class Intake:
         return await self._senders.count(queue, arguments.get("caller", ""), accepting)
 
     async def accept_within(
-        self, tx: Transaction, queue: str, body: Any, arguments: AcceptArguments
+        self, tx: Transaction, queue: str, body: Any, arguments: SendArguments
     ) -> Receipt:
         """Take a message in as part of a transaction; it counts once that is durable."""
         accepting = self._inbox.accept(tx, queue, body, **arguments)
@@ -93,11 +93,11 @@ def _is_list(messages: Any) -> bool:
 
 
 def _message(store: Store, message: Any) -> dict[str, Any] | OncewardError:
-    """The arguments of `accept` for a message, or why there are none."""
+    """The arguments of `Inbox.accept` for a message, or why there are none."""
     if not isinstance(message, Mapping) or "body" not in message:
         return BadInput(f"a message is a mapping with a body, not {str(message)[:100]}")
     try:
         rest = {name: value for name, value in message.items() if name != "body"}
-        return {"body": message["body"], **accept_arguments(store, rest)}
+        return {"body": message["body"], **send_arguments(store, rest)}
     except BadInput as refused:
         return refused

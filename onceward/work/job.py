@@ -13,7 +13,6 @@ from onceward.callers import caller_id
 from onceward.errors import BadInput, InDoubt, NotDone, OncewardError
 from onceward.job_options import (
     OPTION_NAMES,
-    AcceptKeywords,
     JobOptions,
     SendKeywords,
     job_options,
@@ -30,22 +29,16 @@ from onceward.work.steps import Step, Steps, done_step, result_of
 if TYPE_CHECKING:
     from onceward.work.intake import Intake
 
-_SEND_NAMES = frozenset(("delay_s", "due_ms"))
-_ACCEPT_NAMES = _SEND_NAMES | {"key", "caller"}
+_SEND_NAMES = OPTION_NAMES | {"key", "caller", "delay_s", "due_ms"}
 
 
 class SendArguments(TypedDict, total=False):
-    """The arguments of `Schedule.send` that a caller can specify."""
-
-    options: JobOptions
-    due_ms: int
-
-
-class AcceptArguments(SendArguments, total=False):
     """The arguments of `Inbox.accept` that a caller can specify."""
 
+    options: JobOptions
     key: str | None
     caller: str
+    due_ms: int
 
 
 class Asleep(BaseException):
@@ -139,17 +132,12 @@ class Job:
             raise BadInput(f"a job fails with an error or a text, not {type(error).__name__}")
         self.failure = RuntimeError(error) if isinstance(error, str) else error
 
-    async def send(self, queue: str, body: Any, **options: Unpack[SendKeywords]) -> str:
-        """Send a job in the same commit; options as for `App.send`. Returns its id."""
-        return await self._schedule.send(
-            self._begin(), queue, body, **send_arguments(self._store, options)
-        )
-
-    async def accept(
-        self, queue: str, body: Any, *, key: str | None = None, **options: Unpack[AcceptKeywords]
+    async def send(
+        self, queue: str, body: Any, *, key: str | None = None, **options: Unpack[SendKeywords]
     ) -> Receipt:
-        """Send a message in the same commit, once for its key; options as for `App.accept`."""
-        arguments = accept_arguments(self._store, options)
+        """Send a message in the commit that ends this job. Arguments, result and errors are those
+        of `App.send`."""
+        arguments = send_arguments(self._store, options)
         arguments["key"] = key
         return await self._intake.accept_within(self._begin(), queue, body, arguments)
 
@@ -325,25 +313,19 @@ class Job:
 
 
 def send_arguments(store: Store, keywords: Mapping[str, Any]) -> SendArguments:
-    """The arguments of `Schedule.send`, made from the keywords of a caller. Raises `BadInput`."""
-    return _arguments(store, keywords, _SEND_NAMES)
-
-
-def accept_arguments(store: Store, keywords: Mapping[str, Any]) -> AcceptArguments:
     """The arguments of `Inbox.accept`, made from the keywords of a caller. Raises `BadInput`."""
-    return _arguments(store, keywords, _ACCEPT_NAMES)
-
-
-def _arguments(store: Store, keywords: Mapping[str, Any], names: frozenset[str]) -> AcceptArguments:
-    arguments: AcceptArguments = {}
+    arguments: SendArguments = {}
     if not keywords:
         return arguments
     options = {}
     for name, value in keywords.items():
         if name in OPTION_NAMES:
             options[name] = value
-        elif name not in names:
-            raise _unknown(keywords, names)
+        elif name not in _SEND_NAMES:
+            raise BadInput(
+                f"unknown option {str(name)[:100]!r} of send; "
+                f"known: {', '.join(sorted(_SEND_NAMES))}"
+            )
     if options:
         arguments["options"] = job_options(options)
     if "key" in keywords:
@@ -358,12 +340,6 @@ def _arguments(store: Store, keywords: Mapping[str, Any], names: frozenset[str])
         delay_ms = milliseconds(keywords["delay_s"], "a delay")
         arguments["due_ms"] = later_ms(store, delay_ms) if delay_ms else 0
     return arguments
-
-
-def _unknown(keywords: Mapping[str, Any], names: frozenset[str]) -> BadInput:
-    known = OPTION_NAMES | names
-    unknown = ", ".join(sorted(str(name)[:100] for name in keywords.keys() - known))
-    return BadInput(f"a job has no option {unknown}: there are {', '.join(sorted(known))}")
 
 
 def later_ms(store: Store, delay_ms: int) -> int:

@@ -36,7 +36,7 @@ def start(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
 async def test_handlers_run_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     async with App(f"sqlite:///{tmp_path / 'shop.db'}") as app:
-        receipt = await app.accept("orders", {"item": "lamp"}, key="order-1")
+        receipt = await app.send("orders", {"item": "lamp"}, key="order-1")
     with start(tmp_path, "shop:app") as process:
         assert process.stderr is not None
         assert process.stdout is not None
@@ -72,7 +72,7 @@ def test_an_application_that_is_not_there_is_one_line(tmp_path: Path, path: str,
 async def test_a_database_that_another_process_owns_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     async with App(f"sqlite:///{tmp_path / 'shop.db'}") as app:
-        await app.accept("orders", {"item": "lamp"}, key="order-1")
+        await app.send("orders", {"item": "lamp"}, key="order-1")
     with start(tmp_path, "shop") as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "sold a lamp\n"

@@ -86,7 +86,7 @@ async def a_handler_with_steps(text: str, reader: Reader) -> None:
     declare(text.replace("24 * 3600", "0.01"), app=app, bank=Outside(), mail=Outside())
     body = {"amount": 5, "email": "a@example.com", "number": "7"}
     async with app:
-        receipt = await app.accept("orders", body, key="7")
+        receipt = await app.send("orders", body, key="7")
         [job] = await _ended(app, receipt)
         stored = await app.run(lambda tx: tx.get(("order", "7")))
     assert (job.state, stored) == ("done", {"receipt": "R1"})
@@ -105,7 +105,7 @@ async def a_handler_that_holds_a_lock(text: str, reader: Reader) -> None:
 
     declare(text, app=app, printer=Printer())
     async with app:
-        sent = [await app.accept("labels", {"text": letter}, key=letter) for letter in "abc"]
+        sent = [await app.send("labels", {"text": letter}, key=letter) for letter in "abc"]
         assert [job.state for job in await _ended(app, *sent)] == ["done"] * 3
     assert sorted(printed) == [("a", 1), ("b", 1), ("c", 1)]
 
@@ -120,7 +120,7 @@ async def a_handler_that_changes_a_room(text: str, reader: Reader) -> None:
 
     async with app:
         await app.run(stock)
-        sent = [await app.accept("orders", {"item": "lamp"}, key=key) for key in "ab"]
+        sent = [await app.send("orders", {"item": "lamp"}, key=key) for key in "ab"]
         assert sorted(job.state for job in await _ended(app, *sent)) == ["dead", "done"]
         assert await app.run(lambda tx: app.rooms.map(tx, "shop", "stock")) == {"lamp": 0}
         sold = await app.run(lambda tx: app.rooms.list(tx, "shop", "sold"))
@@ -175,7 +175,7 @@ async def a_handler_that_adds_to_a_list(text: str, reader: Reader) -> None:
     declare(text, app=app)
     async with app:
         await app.run(lambda tx: app.rooms.create(tx, "board.7"))
-        [job] = await _ended(app, await app.accept("orders", {"number": 7}, key="7"))
+        [job] = await _ended(app, await app.send("orders", {"number": 7}, key="7"))
         items = await app.run(lambda tx: app.rooms.list(tx, "board.7", "notes"))
     assert (job.state, [item.value for item in items or ()]) == ("done", ["order 7 came in"])
 

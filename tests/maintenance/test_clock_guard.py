@@ -49,7 +49,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 
 async def handled(app: App, key: str) -> None:
-    await app.accept("q", 1, key=key)
+    await app.send("q", 1, key=key)
     [claim] = await app.claim("q", "w", lease_s=60, wait_s=10)
     await app.complete(claim.id, claim.token)
 
@@ -66,14 +66,14 @@ def test_a_message_handled_before_is_known_whatever_the_clock_shows(folder: Path
                 assert [alarm.code for alarm in app.alarms] == ["clock_ahead"]
                 assert app.store.clock.now_ms() - known_ms < 60_000
                 await app.node.sweeper.sweep()
-                assert (await app.accept("q", 1, key="order-1")).duplicate
-                assert not (await app.accept("q", 2, key=f"new-{_}")).duplicate
+                assert (await app.send("q", 1, key="order-1")).duplicate
+                assert not (await app.send("q", 2, key=f"new-{_}")).duplicate
         async with machine.boot(YEARS_MS) as app:
             step_ms = await app.confirm_clock()
             assert abs(step_ms - YEARS_MS) < DAY_MS
             assert list(app.alarms) == []
             assert await app.confirm_clock() == 0
-            assert not (await app.accept("q", 1, key="order-1")).duplicate, "it has expired"
+            assert not (await app.send("q", 1, key="order-1")).duplicate, "it has expired"
         async with machine.boot(YEARS_MS) as app:
             assert list(app.alarms) == [], "it stays confirmed"
 
@@ -106,7 +106,7 @@ async def test_a_pause_within_the_bound_is_believed() -> None:
         await handled(app, "order-1")
     async with machine.boot(limits.CLOCK_AHEAD_MS - DAY_MS) as app:
         assert list(app.alarms) == []
-        assert not (await app.accept("q", 1, key="order-1")).duplicate
+        assert not (await app.send("q", 1, key="order-1")).duplicate
 
 
 @virtual

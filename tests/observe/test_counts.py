@@ -28,7 +28,7 @@ async def test_jobs_are_counted_by_queue_and_state() -> None:
             await app.send("a", number)
             await apps.sleep(1)
         await app.send("a", None, delay_s=600)
-        other = await app.send("b", None)
+        other = (await app.send("b", None)).id
         await app.cancel(other)
         [held] = await app.claim("a", "w", lease_s=60)
         await counts.count()
@@ -114,7 +114,7 @@ async def test_trouble_is_waited_out(trouble: str) -> None:
 async def test_a_record_that_cannot_be_read_is_left_out() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        ids = [await app.send("q", n) for n in range(3)]
+        ids = [(await app.send("q", n)).id for n in range(3)]
 
         async def damage(tx: Transaction, key: Key) -> None:
             tx.put(key, "nonsense")

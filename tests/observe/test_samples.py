@@ -14,8 +14,8 @@ async def test_a_sample_tells_what_happened_since_the_one_before() -> None:
         counts = Counts(app.store, app.node.schedule.slots)
         samples = Samples(app.store, counts, app.hub.gauges)
         for number in range(3):
-            await app.accept("q", number, key=str(number))
-        await app.accept("q", 0, key="0")
+            await app.send("q", number, key=str(number))
+        await app.send("q", 0, key="0")
         [claim] = await app.claim("q", "w", lease_s=60)
         app.store.meters.count("ended", queue="q", state="done")
         app.store.meters.count("ended", 2, queue="q", state="ready")

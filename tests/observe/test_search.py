@@ -25,7 +25,7 @@ async def test_jobs_come_from_the_newest_to_the_oldest_page_by_page() -> None:
     async with apps.make() as app:
         sent = []
         for number in range(137):
-            sent.append(await app.send(f"q{number % 3}", number))
+            sent.append((await app.send(f"q{number % 3}", number)).id)
             if number % 10 == 0:
                 await apps.sleep(0.001)
         [claim] = await app.claim("q0", "w", lease_s=60)
@@ -48,7 +48,7 @@ async def test_only_those_that_fit_are_found_and_all_of_them() -> None:
     async with apps.make() as app:
         wanted = []
         for number in range(200):
-            id_ = await app.send("rare" if number % 50 == 0 else "often", number)
+            id_ = (await app.send("rare" if number % 50 == 0 else "often", number)).id
             if number % 50 == 0:
                 wanted.append(id_)
         page = await look(app, queue="rare")
@@ -88,7 +88,7 @@ async def test_when_the_time_is_over_it_says_where_to_go_on() -> None:
 async def test_a_damaged_record_is_passed_over() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        id_ = await app.send("q", 1)
+        id_ = (await app.send("q", 1)).id
         await app.store.run(damage)
         page = await look(app)
         assert [found for found, _ in page.found] == [id_]

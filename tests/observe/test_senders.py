@@ -20,10 +20,10 @@ async def test_what_a_sender_sends_and_repeats_is_counted() -> None:
     async with apps.make() as app:
         apps.engines[0].latency_s = 0.02
         for _ in range(3):
-            await app.accept("q", 1, key="a", caller="ann")
+            await app.send("q", 1, key="a", caller="ann")
         with pytest.raises(KeyReused):
-            await app.accept("q", 2, key="a", caller="ann")
-        verdicts = await app.accept_many(
+            await app.send("q", 2, key="a", caller="ann")
+        verdicts = await app.send_many(
             "q", [{"body": 1, "key": "a", "caller": "bob"}, {"body": 1}, {"body": 2, "key": "b"}]
         )
         assert len(verdicts) == 3
@@ -59,7 +59,7 @@ async def test_a_message_of_a_transaction_counts_when_that_is_durable() -> None:
         async def accept(tx: UserTransaction) -> None:
             nonlocal runs
             runs += 1
-            await app.accept("q", 1, key="a", caller="ann", tx=tx)
+            await app.send("q", 1, key="a", caller="ann", tx=tx)
             await tx.get(("mine", "x"))
             if runs == 1:  # in its own way: it runs again, and counts once
                 await app.run(conflict)
@@ -79,14 +79,14 @@ async def test_a_message_of_a_transaction_counts_when_that_is_durable() -> None:
         assert (sender.ack_seconds.count, sender.slowest_s) == (1, 0.5)
 
         async def again(tx: UserTransaction) -> None:  # which writes nothing
-            await app.accept("q", 1, key="a", caller="ann", tx=tx)
+            await app.send("q", 1, key="a", caller="ann", tx=tx)
 
         await app.run(again)
         assert counts(app) == (1, 1, 0, 1, 1)
 
         async def refused(tx: UserTransaction) -> None:
             with pytest.raises(KeyReused):
-                await app.accept("q", 2, key="a", caller="ann", tx=tx)
+                await app.send("q", 2, key="a", caller="ann", tx=tx)
 
         await app.run(refused)
         assert counts(app) == (1, 1, 1, 1, 1)
@@ -98,12 +98,12 @@ async def test_a_message_that_was_rolled_back_counts_nothing() -> None:
     async with apps.make() as app:
 
         async def fail(tx: UserTransaction) -> None:
-            await app.accept("q", 1, key="a", caller="ann", tx=tx)
+            await app.send("q", 1, key="a", caller="ann", tx=tx)
             raise ValueError("no")
 
         async def undo(tx: UserTransaction) -> None:
             mark = tx.mark()
-            await app.accept("q", 1, key="a", caller="ann", tx=tx)
+            await app.send("q", 1, key="a", caller="ann", tx=tx)
             tx.undo(mark)
 
         with pytest.raises(ValueError, match="no"):
@@ -119,21 +119,21 @@ async def test_messages_of_handlers_count_with_the_end_of_their_job() -> None:
 
     @app.handler("one")
     async def one(job: Job) -> None:
-        await job.accept("q", 1, key="a", caller="ann")
+        await job.send("q", 1, key="a", caller="ann")
         if job.attempt == 1:
             raise ValueError("not yet")
 
     @app.handler("many", batch=3)
     async def many(jobs: list[Job]) -> list[Any]:
         for job in jobs:
-            await job.accept("q", 1, key=f"{job.body}", caller="ann")
+            await job.send("q", 1, key=f"{job.body}", caller="ann")
         return [None] * len(jobs)
 
     async with app:
-        receipt = await app.accept("one", 1, key="1")
+        receipt = await app.send("one", 1, key="1")
         assert (await app.wait(receipt.id, 1_000)).attempt == 2
         assert counts(app) == (1, 0, 0, 1, 0)
-        sent = [await app.send("many", text) for text in ("a", "b")]
+        sent = [(await app.send("many", text)).id for text in ("a", "b")]
         for id_ in sent:
             assert (await app.wait(id_, 1_000)).state == "done"
         assert counts(app) == (2, 1, 0, 2, 1)
@@ -158,10 +158,10 @@ async def test_a_batch_that_fails_half_way_counts_what_is_stored(
         with monkeypatch.context() as patch:
             patch.setattr(app.store, "run", once)
             with pytest.raises(Unavailable):
-                await app.accept_many("q", messages)
+                await app.send_many("q", messages)
         stored = counts(app)[0]
         assert 0 < stored < 40
-        await app.accept_many("q", messages)
+        await app.send_many("q", messages)
         assert counts(app) == (40, stored, 0, 40, stored)
 
 
@@ -172,7 +172,7 @@ async def test_senders_that_are_made_up_do_not_fill_the_memory() -> None:
         messages = [
             {"body": n, "key": str(n), "caller": f"c{n}"} for n in range(limits.METERS_MAX + 20)
         ]
-        await app.accept_many("q", messages)
+        await app.send_many("q", messages)
         found = list(app.senders)
         assert len(found) == limits.METERS_MAX + 1
         [(queue, _, others)] = [one for one in found if one[1] == OTHERS]

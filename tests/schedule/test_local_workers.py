@@ -49,7 +49,7 @@ async def opened(settings: Any = None, **options: Any) -> AsyncIterator[Shop]:
     async with shop.app as app:
         if settings:
             await app.queues.configure("q", **settings)
-        await shop.done(await app.send("q", "first"))
+        await shop.done((await app.send("q", "first")).id)
         [worker] = app._workers
         await asyncio.wait(worker.running)
         shop.seen.clear()
@@ -60,9 +60,9 @@ async def opened(settings: Any = None, **options: Any) -> AsyncIterator[Shop]:
 @virtual
 async def test_a_new_job_is_leased_to_free_hands_by_the_commit_that_makes_it() -> None:
     async with opened() as shop:
-        sent = await shop.app.send("q", "sent")
-        later = await shop.app.send("q", "later", delay_s=1)
-        accepted = (await shop.app.accept("q", "accepted", key="k")).id
+        sent = (await shop.app.send("q", "sent")).id
+        later = (await shop.app.send("q", "later", delay_s=1)).id
+        accepted = (await shop.app.send("q", "accepted", key="k")).id
         for id_ in (sent, later, accepted):
             assert (await shop.app.wait(id_)).attempt == 1
     assert sorted(shop.seen) == ["accepted", "later", "sent"]
@@ -77,7 +77,7 @@ async def test_the_next_of_an_order_key_is_leased_by_the_end_of_the_one_before_i
 ) -> None:
     async with opened(concurrency=concurrency) as shop:
         shop.go_on.clear()
-        ids = [await shop.app.send("q", number, order_key="k") for number in range(3)]
+        ids = [(await shop.app.send("q", number, order_key="k")).id for number in range(3)]
         shop.go_on.set()
         await shop.done(*ids)
     assert shop.seen == [0, 1, 2]
@@ -100,7 +100,7 @@ def _states(commit: Any) -> dict[str, str]:
 async def test_hands_that_are_full_get_what_is_ready_when_they_are_free() -> None:
     async with opened(concurrency=2) as shop:
         shop.go_on.clear()
-        ids = [await shop.app.send("q", n) for n in range(4)]
+        ids = [(await shop.app.send("q", n)).id for n in range(4)]
         states = [(await shop.app.job(id_)).state for id_ in ids]
         assert states == ["leased", "leased", "ready", "ready"]
         shop.go_on.set()
@@ -118,7 +118,7 @@ async def test_a_transaction_that_fails_leaves_the_hands_free() -> None:
         for _ in range(3):
             with pytest.raises(ValueError, match="no"):
                 await shop.app.store.run(fail)
-        id_ = await shop.app.send("q", "after")
+        id_ = (await shop.app.send("q", "after")).id
         await shop.done(id_)
     assert shop.seen == ["after"]
     assert shop.starts(id_) == ["leased", "done"]
@@ -135,7 +135,7 @@ async def test_a_job_that_its_transaction_undoes_is_not_handled() -> None:
 
     async with opened(concurrency=2) as shop:
         await shop.done(await shop.app.store.run(send))
-        await shop.done(await shop.app.send("q", "after"))
+        await shop.done((await shop.app.send("q", "after")).id)
     assert shop.seen == ["kept", "after"]
 
 
@@ -145,7 +145,7 @@ async def test_what_the_sender_changes_later_is_not_what_the_handler_gets() -> N
 
     async def send(tx: Transaction) -> None:
         body = {"list": [1]}
-        ids.append(await shop.app.send("q", body, tx=tx))
+        ids.append((await shop.app.send("q", body, tx=tx)).id)
         body["list"].append(2)
 
     async with opened() as shop:
@@ -158,7 +158,7 @@ async def test_what_the_sender_changes_later_is_not_what_the_handler_gets() -> N
 @virtual
 async def test_what_a_queue_hands_out_by_rules_is_claimed_by_them(settings: Any) -> None:
     async with opened(settings) as shop:
-        id_ = await shop.app.send("q", 1)
+        id_ = (await shop.app.send("q", 1)).id
         await shop.done(id_)
     assert shop.starts(id_) == ["ready", "leased", "done"]
 
@@ -167,7 +167,7 @@ async def test_what_a_queue_hands_out_by_rules_is_claimed_by_them(settings: Any)
 async def test_a_paused_queue_hands_out_nothing() -> None:
     async with opened() as shop:
         await shop.app.queues.pause("q")
-        id_ = await shop.app.send("q", 1)
+        id_ = (await shop.app.send("q", 1)).id
         await shop.apps.sleep(60)
         assert (await shop.app.job(id_)).state == "ready"
         await shop.app.queues.resume("q")
@@ -178,9 +178,9 @@ async def test_a_paused_queue_hands_out_nothing() -> None:
 async def test_new_jobs_wait_behind_a_backlog() -> None:
     async with opened(concurrency=100) as shop:
         await shop.app.queues.pause("q")
-        backlog = [await shop.app.send("q", n) for n in range(3 * CLAIMS_AT_ONCE)]
+        backlog = [(await shop.app.send("q", n)).id for n in range(3 * CLAIMS_AT_ONCE)]
         await shop.app.queues.resume("q")
-        id_ = await shop.app.send("q", "new")
+        id_ = (await shop.app.send("q", "new")).id
         assert (await shop.app.job(id_)).state == "ready"
         await shop.done(*backlog, id_)
     assert shop.seen.index("new") > CLAIMS_AT_ONCE
@@ -189,7 +189,7 @@ async def test_new_jobs_wait_behind_a_backlog() -> None:
 @virtual
 async def test_a_batch_gets_only_what_is_ready() -> None:
     async with opened(batch=10, concurrency=20) as shop:
-        id_ = await shop.app.send("q", 1)
+        id_ = (await shop.app.send("q", 1)).id
         await shop.done(id_)
     assert shop.starts(id_) == ["ready", "leased", "done"]
 
@@ -204,7 +204,7 @@ async def test_what_was_promised_to_a_worker_that_stops_meanwhile_is_given_back(
         engine.latency_s = 0.0
         [worker] = [worker for worker in shop.app._workers if worker.handler.queue == "q"]
         await worker.stop(0)
-        id_ = await sending
+        id_ = (await sending).id
         await shop.apps.sleep(limits.POLL_S)
         job = await shop.app.job(id_)
         assert (job.state, job.attempt) == ("ready", 0)

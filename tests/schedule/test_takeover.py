@@ -24,7 +24,7 @@ def working(apps: Apps, seen: list[int], hangs: bool) -> App:
 async def test_what_a_killed_process_was_at_work_on_starts_again_at_once() -> None:
     apps, seen = Apps(shared=False), list[int]()
     process = await apps.start(first := working(apps, seen, hangs=True))
-    receipt = await first.accept("orders", 1, key="k")
+    receipt = await first.send("orders", 1, key="k")
     await apps.sleep(1)
     process.kill()
     began_ns = apps.clock.elapsed_ns()
@@ -42,7 +42,7 @@ async def test_what_a_killed_process_was_at_work_on_starts_again_at_once() -> No
 async def test_a_lease_of_a_worker_elsewhere_stays_valid() -> None:
     apps, seen = Apps(shared=False), list[int]()
     process = await apps.start(first := apps.make(name="app"))
-    await first.accept("orders", 1, key="k")
+    await first.send("orders", 1, key="k")
     [claim] = await first.claim("orders", "app/orders", lease_s=600)
     process.kill()
     async with working(apps, seen, hangs=False) as second:
@@ -57,7 +57,7 @@ async def test_a_lease_of_a_worker_elsewhere_stays_valid() -> None:
 async def test_nobody_takes_over_where_others_may_use_the_database() -> None:
     apps, seen = Apps(shared=True), list[int]()
     process = await apps.start(first := working(apps, seen, hangs=True))
-    await first.accept("orders", 1, key="k")
+    await first.send("orders", 1, key="k")
     await apps.sleep(1)
     process.pause()
     async with working(apps, seen, hangs=False) as second:

@@ -285,7 +285,7 @@ async def test_jobs_that_end_at_the_same_time_share_commits_and_each_ends_once()
     apps = Apps(shared=False)
     async with apps.make() as app:
         for n in range(30):
-            await app.accept("q", n, key=f"k{n}")
+            await app.send("q", n, key=f"k{n}")
         claims = await app.claim("q", "w", lease_s=10, most=30)
         apps.engines[0].latency_s = 0.001
         before = len(apps.commits)
@@ -306,7 +306,7 @@ async def test_a_result_that_cannot_be_stored_spoils_no_other_job() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
         for n in range(9):
-            await app.accept("q", n, key=f"k{n}")
+            await app.send("q", n, key=f"k{n}")
         claims = await app.claim("q", "w", lease_s=10, most=9)
         apps.engines[0].latency_s = 0.001
         ends = [
@@ -328,7 +328,7 @@ async def test_what_all_of_them_read_for_sure_is_read_with_one_call(
     apps = Apps(shared=False)
     async with apps.make() as app:
         for n in range(9):
-            await app.accept("q", n, key=f"k{n}")
+            await app.send("q", n, key=f"k{n}")
         claims = await app.claim("q", "w", lease_s=10, most=9)
         engine = apps.engines[0]
         engine.latency_s = 0.001
@@ -346,7 +346,7 @@ async def test_what_ends_when_the_application_stops_is_finished() -> None:
     apps = Apps(shared=False)
     app = await apps.make().start()
     for n in range(9):
-        await app.accept("q", n, key=f"k{n}")
+        await app.send("q", n, key=f"k{n}")
     claims = await app.claim("q", "w", lease_s=10, most=9)
     apps.engines[0].latency_s = 1
     ends = [asyncio.create_task(app.complete(claim.id, claim.token)) for claim in claims]

@@ -33,7 +33,7 @@ async def test_any_name_is_free_for_records_of_an_application(tmp_path: Path, na
             return int(count)
 
         async with app:
-            receipt = await app.accept("queue", None, key=f"{run}")
+            receipt = await app.send("queue", None, key=f"{run}")
             assert (await app.wait(receipt.id)).result == run + 1
     assert cli.main(["check", str(tmp_path / "app.db"), "--quiet"]) == 0
 

@@ -59,7 +59,7 @@ async def test_every_node_refuses_what_one_has_declared() -> None:
 async def test_code_of_the_application_sends_to_an_internal_queue() -> None:
     app = app_of(Apps(shared=False))
     async with serving(app) as caller:
-        receipt = await app.accept("inner", 1, key="k")
+        receipt = await app.send("inner", 1, key="k")
         await app.timers.set("t", queue="inner", delay_s=0)
         claims = await app.claim("inner", "w", lease_s=9, most=1, wait_s=5)
         assert receipt.id in {claim.id for claim in claims}
@@ -72,7 +72,7 @@ async def test_code_of_the_application_sends_to_an_internal_queue() -> None:
 async def test_remote_workers_need_a_setting_of_the_queue() -> None:
     app = app_of(Apps(shared=False))
     async with serving(app) as caller:
-        await app.accept("parcels", 1, key="k")
+        await app.send("parcels", 1, key="k")
         sent = await caller("POST", "/v1/inbox/parcels", {"key": "k2", "body": 1})
         assert sent.verdict == (403, "not_allowed")
         [job] = (await caller.ok("POST", "/v1/queues/parcels/claim", {}))["jobs"]

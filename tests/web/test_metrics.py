@@ -111,7 +111,7 @@ def test_all_that_the_dashboard_shows_is_explained_and_nothing_else() -> None:
 async def test_everything_that_is_measured_is_explained() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        await app.accept("q", 1, key="k")
+        await app.send("q", 1, key="k")
         await app.claim("q", "w", lease_s=1)
         await apps.sleep(2 * limits.CENSUS_S)
         names = {name for name, _ in [*app.store.meters.counters(), *app.store.meters.histograms()]}

@@ -17,7 +17,7 @@ async def run_one(
     app = apps.make()
     app.handler("q", **options)(fn)
     async with app:
-        id_ = await app.send("q", {"n": 1})
+        id_ = (await app.send("q", {"n": 1})).id
         job = await app.wait(id_, within_s)
     assert apps.problems == []
     if job.state in ("done", "cancelled"):

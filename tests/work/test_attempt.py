@@ -38,7 +38,7 @@ async def run_one(
     app = apps.make()
     app.handler("q", **options)(fn)
     async with app:
-        job = await app.wait(await app.send("q", {"n": 1}), within_s)
+        job = await app.wait((await app.send("q", {"n": 1})).id, within_s)
     assert apps.problems == []
     return apps, job
 
@@ -96,7 +96,7 @@ async def test_on_conflict_the_handler_runs_again_within_the_attempt_and_steps_d
         return found
 
     async with app:
-        job = await app.wait(await app.send("q", {"n": 1}))
+        job = await app.wait((await app.send("q", {"n": 1})).id)
     assert (job.state, job.attempt, job.body) == ("done", 1, {"n": 1})
     assert runs == [(1, {"steps": 1})] * 4
     assert apps.value(EFFECT) == 103
@@ -117,7 +117,7 @@ async def test_what_the_handler_gets_on_its_second_run_is_what_it_got_on_the_fir
             await set_to(app, 1)
 
     async with app:
-        await app.wait(await app.send("q", {"n": 1}))
+        await app.wait((await app.send("q", {"n": 1})).id)
     assert bodies == [{"n": 1}, {"n": 1}]
 
 
@@ -137,7 +137,7 @@ async def test_an_error_that_comes_from_what_has_changed_meanwhile_is_no_error()
         return "there"
 
     async with app:
-        job = await app.wait(await app.send("q", None))
+        job = await app.wait((await app.send("q", None)).id)
     assert (job.state, job.result, runs, job.history) == ("done", "there", 2, [])
 
 
@@ -161,7 +161,7 @@ async def test_conflicts_without_end_fail_the_attempt_and_the_log_says_what_they
             raise ValueError("because of what it read")
 
     async with app:
-        job = await app.wait(await app.send("q", None))
+        job = await app.wait((await app.send("q", None)).id)
     assert job.state == "dead"
     assert "32 conflicts in a row" in job.reason
     [told] = [text for text in caplog.messages if "its handler has run 8 times" in text]
@@ -342,7 +342,7 @@ async def test_the_largest_job_can_still_fail_as_often_as_it_may() -> None:
     body = "x" * (limits.BODY_BYTES_MAX - 2)
     async with app:
         options = {"order_key": "\1" * 256, "limit_key": "\1" * 256, "key": "\1" * 2_048}
-        receipt = await app.accept("q", body, **options)
+        receipt = await app.send("q", body, **options)
         job = await app.wait(receipt.id, 100)
     assert (job.state, job.attempt) == ("dead", 30)
     assert job.history[-1].attempt == 30 or not job.history
@@ -372,10 +372,10 @@ async def test_a_job_that_was_cancelled_meanwhile_keeps_none_of_its_effects() ->
         await app.cancel(job.id, "no longer wanted")
 
     async with app:
-        job = await app.wait(await app.send("q", None))
+        job = await app.wait((await app.send("q", None)).id)
         await apps.sleep(100)
         assert (job.state, job.reason) == ("cancelled", "no longer wanted")
-        assert (await app.job(await app.send("other", None))).state == "ready"
+        assert (await app.job((await app.send("other", None)).id)).state == "ready"
     assert runs == 1
     assert apps.value(EFFECT) is None
 
@@ -394,7 +394,7 @@ async def test_there_is_no_second_run_on_a_job_that_has_moved_on() -> None:
         await app.cancel(job.id)
 
     async with app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         await apps.sleep(10)
         assert (await app.job(id_)).state == "cancelled"
     assert runs == 1
@@ -415,7 +415,7 @@ async def test_an_engine_that_is_away_at_the_end_costs_an_attempt_but_no_effect(
             apps.engines[0].cut_off = True
 
     async with app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         await apps.sleep(2)
         apps.engines[0].cut_off = False
         job = await app.wait(id_, 100)

@@ -22,7 +22,7 @@ def bounded(apps: Apps, depth_max: int = 3) -> App:
 
 
 async def fill(app: App, count: int, **options: Any) -> list[str]:
-    found = [await app.accept("q", n, key=f"{n}", **options) for n in range(count)]
+    found = [await app.send("q", n, key=f"{n}", **options) for n in range(count)]
     return [receipt.id for receipt in found]
 
 
@@ -31,17 +31,17 @@ async def test_a_full_queue_refuses_until_a_job_has_ended() -> None:
     async with bounded(Apps(shared=False)) as app:
         ids = await fill(app, 3)
         with pytest.raises(QueueFull, match="'q' holds 3 jobs") as refused:
-            await app.accept("q", 1, key="more")
+            await app.send("q", 1, key="more")
         assert refused.value.code == "queue_full"
         with pytest.raises(QueueFull):
             await app.send("q", 1)
-        again = await app.accept("q", 0, key="0")
+        again = await app.send("q", 0, key="0")
         assert (again.id, again.duplicate) == (ids[0], True), "what is known is answered"
         [claim] = await app.claim("q", "w", lease_s=9)
         with pytest.raises(QueueFull):
             await app.send("q", 1)
         await app.complete(claim.id, claim.token)
-        await app.accept("q", 1, key="more")
+        await app.send("q", 1, key="more")
         await app.cancel(ids[-1])
         await app.send("q", 1)
         with pytest.raises(QueueFull):
@@ -51,18 +51,18 @@ async def test_a_full_queue_refuses_until_a_job_has_ended() -> None:
 @virtual
 async def test_delayed_and_ordered_jobs_count() -> None:
     async with bounded(Apps(shared=False)) as app:
-        await app.accept("q", 1, key="a", delay_s=100)
-        await app.accept("q", 1, key="b", order_key="k")
-        await app.accept("q", 1, key="c", order_key="k")
+        await app.send("q", 1, key="a", delay_s=100)
+        await app.send("q", 1, key="b", order_key="k")
+        await app.send("q", 1, key="c", order_key="k")
         with pytest.raises(QueueFull):
-            await app.accept("q", 1, key="d", delay_s=100)
+            await app.send("q", 1, key="d", delay_s=100)
 
 
 @virtual
 async def test_very_many_at_once_do_not_exceed_it() -> None:
     apps = Apps(shared=False)
     async with bounded(apps, 10) as app:
-        sent = [app.accept("q", n, key=f"{n}") for n in range(200)]
+        sent = [app.send("q", n, key=f"{n}") for n in range(200)]
         found = await asyncio.gather(*sent, return_exceptions=True)
         assert len([one for one in found if not isinstance(one, BaseException)]) == 10
         assert {type(one) for one in found if isinstance(one, BaseException)} == {QueueFull}
@@ -73,7 +73,7 @@ async def test_very_many_at_once_do_not_exceed_it() -> None:
 async def test_a_batch_has_a_verdict_for_each() -> None:
     async with bounded(Apps(shared=False)) as app:
         messages = [{"body": n, "key": f"{n}"} for n in range(5)]
-        found = await app.accept_many("q", messages)
+        found = await app.send_many("q", messages)
         codes = [one.code for one in found if isinstance(one, OncewardError)]
         assert codes == ["queue_full"] * 2
 
@@ -118,7 +118,7 @@ async def test_handlers_make_room() -> None:
 
     async with app:
         for n in range(20):
-            await app.wait((await app.accept("q", n, key=f"{n}")).id)
+            await app.wait((await app.send("q", n, key=f"{n}")).id)
 
 
 @virtual

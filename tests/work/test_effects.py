@@ -25,7 +25,7 @@ async def test_what_a_handler_has_done_is_told_with_its_job() -> None:
         await app.rooms.map_set(job.tx, "board", "m", "k", 1)
 
     async with app:
-        receipt = await app.accept("orders", 1, key="a")
+        receipt = await app.send("orders", 1, key="a")
         job = await app.wait(receipt.id)
         assert job.state == "done"
         [mail] = [effect for effect in job.effects if effect.kind == "job"]

@@ -18,7 +18,7 @@ BACKLOG = 10_000
 async def send(app: App, sender: str, count: int, **options: object) -> list[str]:
     """Jobs of one sender; their ids."""
     messages = [{"body": sender, "key": f"{n}", "caller": sender, **options} for n in range(count)]
-    return [receipt.id for receipt in await app.accept_many("q", messages)]  # type: ignore[union-attr]
+    return [receipt.id for receipt in await app.send_many("q", messages)]  # type: ignore[union-attr]
 
 
 async def started(app: App, count: int, most: int = 1) -> list[str]:
@@ -111,7 +111,7 @@ async def test_jobs_of_an_order_key_stay_in_order_in_a_fair_queue() -> None:
         ids = []
         for n in range(60):
             sender, order = f"s{n % 3}", f"k{n % 5}"
-            receipt = await app.accept("q", {"n": n}, key=f"{n}", caller=sender, order_key=order)
+            receipt = await app.send("q", {"n": n}, key=f"{n}", caller=sender, order_key=order)
             ids.append(receipt.id)
         for id_ in ids:
             await app.wait(id_)
@@ -175,9 +175,7 @@ async def check_engine(url: str) -> None:
         await send(app, "new", 1)
         assert "new" in await started(app, 5)
         await send(app, "late", 5)
-        found = await app.accept_many(
-            "q", [{"body": "late", "key": f"more-{n}"} for n in range(50)]
-        )
+        found = await app.send_many("q", [{"body": "late", "key": f"more-{n}"} for n in range(50)])
         assert "queue_full" in {getattr(one, "code", "") for one in found}
 
 

@@ -12,8 +12,8 @@ from onceward.errors import BadInput, KeyReused
 from onceward.schedule import QueueSettings
 from onceward.store.transaction import Transaction
 from onceward.work.inbox import Inbox, Receipt, dedupe_key, derived_key, fingerprint
-from onceward.work.job import accept_arguments
-from tests.schedule.jobs import Jobs, problems
+from onceward.work.job import send_arguments
+from tests.schedule.jobs import Jobs, all_records, problems
 
 
 class Letters(Jobs):
@@ -26,7 +26,7 @@ class Letters(Jobs):
 
     async def accept(self, body: Any = None, queue: str = "q", **options: Any) -> Receipt:
         async def accept(tx: Transaction) -> Receipt:
-            return await self.inbox.accept(tx, queue, body, **accept_arguments(self.store, options))
+            return await self.inbox.accept(tx, queue, body, **send_arguments(self.store, options))
 
         return await self.store.run(accept)
 
@@ -165,11 +165,24 @@ async def test_a_message_without_the_fields_of_its_key_is_refused(body: Any) -> 
     assert await inbox.ready() == []
 
 
-async def test_without_key_and_fields_the_sender_is_told_what_to_do() -> None:
+async def test_messages_without_a_key_become_a_job_each() -> None:
     inbox = await letters()
-    with pytest.raises(BadInput, match="key_fields") as refused:
-        await inbox.accept("x")
-    assert refused.value.code == "missing_key"
+    first, second = [await inbox.accept("x", caller="ann") for _ in range(2)]
+    assert (first.key, first.state, first.duplicate) == ("", "ready", False)
+    assert (second.key, second.duplicate, second.id != first.id) == ("", False, True)
+    job = await inbox.get(first.id)
+    assert (job.caller, job.dedupe) == ("app:ann", None)
+    assert [key for key in all_records(inbox.engine) if key[0].startswith("inbox#")] == []
+    assert problems(inbox.engine) == []
+
+
+async def test_where_a_key_is_required_the_sender_is_told_what_to_do() -> None:
+    inbox = await letters()
+    with pytest.raises(BadInput, match="key_fields") as rejected:
+        inbox.inbox.key_of("q", "x")
+    assert rejected.value.code == "missing_key"
+    with pytest.raises(BadInput, match="a queue's name"):
+        inbox.inbox.key_of("no such name", "x")
 
 
 @pytest.mark.parametrize(

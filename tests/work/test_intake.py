@@ -19,19 +19,18 @@ async def test_many_messages_take_few_commits_and_come_out_in_their_order() -> N
     async with apps.make() as app:
         messages = [{"body": n, "key": f"k{n}"} for n in range(100)]
         before = len(apps.commits)
-        verdicts = await app.accept_many("q", messages)
+        verdicts = await app.send_many("q", messages)
         assert len(apps.commits) - before <= 6
         assert [v.key for v in verdicts if isinstance(v, Receipt)] == [m["key"] for m in messages]
-        again = await app.accept_many("q", messages)
+        again = await app.send_many("q", messages)
         assert [v.id for v in again if isinstance(v, Receipt) and v.duplicate] == [
             v.id for v in verdicts if isinstance(v, Receipt)
         ]
-        assert await app.accept_many("q", []) == []
+        assert await app.send_many("q", []) == []
     assert apps.problems == []
 
 
 BAD_MESSAGES: list[Any] = [
-    {"body": 1},
     {"body": 1, "key": ""},
     {"body": object(), "key": "bad"},
     {"key": "no body"},
@@ -57,7 +56,7 @@ async def test_a_message_that_is_refused_refuses_no_other_and_leaves_nothing() -
         messages: list[Any] = []
         for n, bad in enumerate(BAD_MESSAGES):
             messages += [bad, {"body": n, "key": f"good {n}", "order_key": "fine"}]
-        verdicts = await app.accept_many("q", messages)
+        verdicts = await app.send_many("q", messages)
         for verdict in verdicts[::2]:
             assert isinstance(verdict, BadInput)
         for verdict in verdicts[1::2]:
@@ -75,7 +74,7 @@ async def test_a_message_that_is_refused_refuses_no_other_and_leaves_nothing() -
 async def test_the_same_key_twice_in_one_call_is_one_message() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        first, same, other = await app.accept_many(
+        first, same, other = await app.send_many(
             "q", [{"body": 1, "key": "k"}, {"body": 1, "key": "k"}, {"body": 2, "key": "k"}]
         )
         assert isinstance(first, Receipt)
@@ -83,9 +82,7 @@ async def test_the_same_key_twice_in_one_call_is_one_message() -> None:
         assert (same.id, same.duplicate) == (first.id, True)
         assert isinstance(other, KeyReused)
         await app.queues.configure("r", mismatch="record")
-        first, other = await app.accept_many(
-            "r", [{"body": 1, "key": "k"}, {"body": 2, "key": "k"}]
-        )
+        first, other = await app.send_many("r", [{"body": 1, "key": "k"}, {"body": 2, "key": "k"}])
         assert isinstance(first, Receipt)
         assert isinstance(other, Receipt)
         assert (other.id, other.same_body) == (first.id, False)
@@ -97,7 +94,7 @@ async def test_messages_too_large_for_one_commit_together_are_taken_in_by_severa
     apps = Apps(shared=False)
     async with apps.make() as app:
         body = "x" * (limits.BODY_BYTES_MAX - 2)
-        verdicts = await app.accept_many("q", [{"body": body, "key": f"{n}"} for n in range(30)])
+        verdicts = await app.send_many("q", [{"body": body, "key": f"{n}"} for n in range(30)])
         assert all(isinstance(verdict, Receipt) for verdict in verdicts)
         jobs = [w for c in apps.commits for w in c if type(w) is Put and "#job" in w.key[1]]
         assert len(jobs) == 30
@@ -108,7 +105,7 @@ async def test_messages_that_come_at_the_same_time_share_commits() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
         apps.engines[0].latency_s = 0.001
-        sent = [app.accept("q", n % 80, key=f"k{n % 80}") for n in range(100)]
+        sent = [app.send("q", n % 80, key=f"k{n % 80}") for n in range(100)]
         receipts = await asyncio.gather(*sent)
         made = [c for c in apps.commits if any(w.key[1].endswith("#job") for w in c)]
         assert len(made) <= 5, "one alone, then 33 in each"
@@ -123,15 +120,15 @@ async def test_messages_that_come_at_the_same_time_share_commits() -> None:
 async def test_of_messages_at_the_same_time_each_succeeds_or_fails_alone() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        await app.accept("q", "first", key="known")
+        await app.send("q", "first", key="known")
         apps.engines[0].latency_s = 0.001
-        good = [app.accept("q", n, key=f"k{n}") for n in range(10)]
+        good = [app.send("q", n, key=f"k{n}") for n in range(10)]
         bad = [
-            app.accept("q", "other", key="known"),
-            app.accept("q", object(), key="odd"),
-            app.accept("q", 1, key=""),
-            app.accept("no such name", 1, key="k"),
-            app.accept("q", 1, key="k", order_key="o", limit_key="\ud800"),
+            app.send("q", "other", key="known"),
+            app.send("q", object(), key="odd"),
+            app.send("q", 1, key=""),
+            app.send("no such name", 1, key="k"),
+            app.send("q", 1, key="k", order_key="o", limit_key="\ud800"),
         ]
         verdicts = await asyncio.gather(*good, *bad, return_exceptions=True)
         assert all(isinstance(verdict, Receipt) for verdict in verdicts[:10])
@@ -146,7 +143,7 @@ async def test_messages_too_large_for_one_commit_are_divided() -> None:
     async with apps.make() as app:
         apps.engines[0].latency_s = 0.001
         body = "x" * (limits.BODY_BYTES_MAX - 10)
-        receipts = await asyncio.gather(*[app.accept("q", body, key=f"k{n}") for n in range(40)])
+        receipts = await asyncio.gather(*[app.send("q", body, key=f"k{n}") for n in range(40)])
         assert len({receipt.id for receipt in receipts}) == 40
     assert apps.problems == []
 
@@ -156,14 +153,14 @@ async def test_a_caller_that_goes_away_takes_no_other_message_with_it() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
         apps.engines[0].latency_s = 1
-        tasks = [asyncio.create_task(app.accept("q", n, key=f"k{n}")) for n in range(10)]
+        tasks = [asyncio.create_task(app.send("q", n, key=f"k{n}")) for n in range(10)]
         await apps.sleep(0.5)
         tasks[3].cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert isinstance(results[3], asyncio.CancelledError)
         assert sum(isinstance(result, Receipt) for result in results) == 9
         apps.engines[0].latency_s = 0
-        assert (await app.accept("q", 3, key="k3")).duplicate, "it was taken in all the same"
+        assert (await app.send("q", 3, key="k3")).duplicate, "it was taken in all the same"
     assert apps.problems == []
 
 
@@ -172,11 +169,11 @@ async def test_all_hear_of_an_engine_that_is_away() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
         apps.engines[0].cut_off = True
-        sent = [app.accept("q", n, key=f"k{n}") for n in range(10)]
+        sent = [app.send("q", n, key=f"k{n}") for n in range(10)]
         for result in await asyncio.gather(*sent, return_exceptions=True):
             assert isinstance(result, Unavailable)
         apps.engines[0].cut_off = False
-        assert not (await app.accept("q", 1, key="k1")).duplicate
+        assert not (await app.send("q", 1, key="k1")).duplicate
 
 
 @virtual
@@ -184,7 +181,7 @@ async def test_what_is_under_way_is_finished_when_the_application_stops() -> Non
     apps = Apps(shared=False)
     app = await apps.make().start()
     apps.engines[0].latency_s = 1
-    tasks = [asyncio.create_task(app.accept("q", n, key=f"k{n}")) for n in range(10)]
+    tasks = [asyncio.create_task(app.send("q", n, key=f"k{n}")) for n in range(10)]
     await apps.sleep(0.5)
     await app.stop()
     assert len({(await task).id for task in tasks}) == 10
@@ -208,14 +205,14 @@ async def test_keys_of_many_messages_are_read_with_few_calls_over_a_network(
         monkeypatch.setattr(engine, "get", counting)
         messages: list[Any] = [{"body": {"id": str(n)}} for n in range(30)]
         messages += [{"body": 1}, {"body": 1, "key": 5}]
-        verdicts = await app.accept_many("q", messages)
+        verdicts = await app.send_many("q", messages)
         assert [isinstance(verdict, Receipt) for verdict in verdicts] == [True] * 30 + [False] * 2
         assert [len(keys) for keys in asked if keys] == [30]
         asked.clear()
         engine.latency_s = 0.001
         bodies = [{"id": f"more {n}"} for n in range(30)]
-        await asyncio.gather(*[app.accept("q", body) for body in bodies])
+        await asyncio.gather(*[app.send("q", body) for body in bodies])
         assert [len(keys) for keys in asked if keys] == [1, 29], "of one alone, and of the others"
         with pytest.raises(BadInput):
-            await app.accept("q", 1)
+            await app.send("q", 1)
     assert apps.problems == []

@@ -48,7 +48,7 @@ async def test_what_is_done_at_most_once_is_in_doubt_after_a_crash_in_between() 
 
     first = declared(cut=True)
     process = await apps.start(first)
-    id_ = await first.send("q", None)
+    id_ = (await first.send("q", None)).id
     await acting.wait()
     process.kill()
     async with declared(cut=False) as app:
@@ -85,7 +85,7 @@ async def test_a_late_attempt_settles_its_own_doubt_and_no_other() -> None:
         return await job.step("pay", pay, job, at_most_once=True)
 
     async with app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         assert (await app.wait(id_)).state == "doubt"
         await app.queues.settle(id_, "pay", done=False, token=tokens[0])
         assert (await app.wait(id_)).state == "doubt"
@@ -109,7 +109,7 @@ async def test_a_result_that_cannot_be_right_puts_its_step_in_doubt_again() -> N
         return receipt
 
     async with app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         for receipt in ("receipt 1", "nonsense", None):
             if receipt != "receipt 1":
                 await app.queues.settle(id_, "pay", done=True, result=receipt)
@@ -147,7 +147,7 @@ async def test_what_is_settled_as_not_done_is_done() -> None:
         return await job.step("pay", pay, job, at_most_once=True)
 
     async with app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         job = await app.wait(id_)
         assert (job.state, job.attempt) == ("doubt", 1)
         assert "ConnectionError: reset by peer" in job.reason

@@ -31,7 +31,7 @@ async def test_a_handler_may_take_far_longer_than_its_lease() -> None:
         return "in the end"
 
     async with app, other:
-        job = await app.wait(await app.send("q", None))
+        job = await app.wait((await app.send("q", None)).id)
     assert (job.result, attempts) == ("in the end", [1])
     assert apps.problems == []
 
@@ -46,7 +46,7 @@ async def test_a_lease_is_renewed_when_a_third_of_it_has_passed() -> None:
         await apps.sleep(95)
 
     async with app:
-        await app.wait(await app.send("q", None))
+        await app.wait((await app.send("q", None)).id)
     puts = [write.key for commit in apps.commits for write in commit if type(write) is Put]
     assert len([key for key in puts if key[0].startswith("job#") and "#lease" in key[1]]) == 9
 
@@ -66,7 +66,7 @@ async def test_a_handler_whose_job_was_cancelled_is_ended_at_the_next_renewal() 
             ended.append(apps.loop.time())
 
     async with app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         await apps.sleep(5)
         await app.cancel(id_, "no longer wanted")
         await apps.sleep(20)
@@ -94,7 +94,7 @@ async def test_a_handler_that_cannot_renew_is_ended_when_its_lease_is_over(troub
         return "late"
 
     await apps.start(app)
-    id_ = await app.send("q", None)
+    id_ = (await app.send("q", None)).id
     await begun.wait()
     begun_s = apps.loop.time()
 
@@ -126,7 +126,7 @@ async def test_a_renewal_that_failed_is_tried_again_before_the_lease_is_over() -
         return job.attempt
 
     async with app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         await apps.sleep(9)
         apps.engines[0].cut_off = True
         await apps.sleep(15)
@@ -153,7 +153,7 @@ async def test_a_worker_that_was_stopped_for_longer_than_its_lease_commits_nothi
     app.handler("q", lease_s=5)(lambda job: work(job, "app"))
     other.handler("q", lease_s=5)(lambda job: work(job, "other"))
     process = await apps.start(app)
-    id_ = await app.send("q", None)
+    id_ = (await app.send("q", None)).id
     await begun.wait()
     process.pause()
     await apps.start(other)
@@ -225,7 +225,7 @@ async def test_nothing_of_an_attempt_that_is_over_is_left_to_the_garbage_collect
     gc.disable()
     try:
         async with app:
-            await app.wait(await app.send("q", None))
+            await app.wait((await app.send("q", None)).id)
             await apps.sleep(1)
             assert [attempt() for attempt in attempts] == [None]
     finally:

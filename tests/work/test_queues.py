@@ -24,7 +24,7 @@ async def test_a_paused_queue_hands_out_nothing_until_it_is_resumed() -> None:
 
     async with app:
         await app.queues.pause("q")
-        ids = [await app.send("q", n) for n in range(3)]
+        ids = [(await app.send("q", n)).id for n in range(3)]
         await apps.sleep(100)
         assert done == []
         await app.queues.resume("q")
@@ -44,13 +44,13 @@ async def test_what_is_at_work_goes_on_while_its_queue_is_paused() -> None:
         return "went on"
 
     async with app:
-        assert (await app.wait(await app.send("q", None))).result == "went on"
+        assert (await app.wait((await app.send("q", None)).id)).result == "went on"
 
 
 async def die(apps: Apps, count: int) -> list[str]:
     """Let jobs die, one after the other; their ids."""
     async with apps.make() as app:
-        ids = [await app.send("q", n, attempts_max=1) for n in range(count)]
+        ids = [(await app.send("q", n, attempts_max=1)).id for n in range(count)]
         left = count
         while left:
             for claim in await app.claim("q", "w", lease_s=10, most=100):
@@ -137,14 +137,14 @@ async def test_what_dies_again_while_all_are_redriven_stays_dead() -> None:
 async def test_purging_cancels_what_waits_and_nothing_else() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        at_work = await app.send("q", "at work")
+        at_work = (await app.send("q", "at work")).id
         [claim] = await app.claim("q", "w", lease_s=100)
         await app.queues.configure("q", limit_per_key=1)
-        waiting = [await app.send("q", n) for n in range(150)]
-        waiting += [await app.send("q", n, order_key="k") for n in range(20)]
-        waiting += [await app.send("q", n, limit_key="k") for n in range(20)]
-        waiting += [await app.send("q", n, delay_s=100) for n in range(20)]
-        other = await app.send("other", None)
+        waiting = [(await app.send("q", n)).id for n in range(150)]
+        waiting += [(await app.send("q", n, order_key="k")).id for n in range(20)]
+        waiting += [(await app.send("q", n, limit_key="k")).id for n in range(20)]
+        waiting += [(await app.send("q", n, delay_s=100)).id for n in range(20)]
+        other = (await app.send("other", None)).id
         progress: list[int] = []
         assert await app.queues.purge("q", progress=progress.append) == len(waiting)
         assert {(await app.job(id_)).state for id_ in waiting} == {"cancelled"}
@@ -170,7 +170,7 @@ async def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, Any
 @virtual
 async def test_what_is_not_there_or_not_so_is_refused() -> None:
     async with Apps(shared=False).make() as app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         for call in (
             app.queues.configure("no such name", limit=1),
             app.queues.pause(""),
@@ -200,5 +200,5 @@ async def test_settings_hold_at_once_also_where_another_node_has_made_the_same()
     async with apps.make() as one, apps.make() as other:
         await one.queues.configure("q", attempts_max=1)
         await other.queues.configure("q", attempts_max=1)  # which it had not heard of
-        id_ = await other.send("q", 1)
+        id_ = (await other.send("q", 1)).id
         assert (await other.job(id_)).attempts_max == 1

@@ -22,7 +22,7 @@ async def test_all_who_wait_hear_of_the_end_at_once() -> None:
         return [1]
 
     async with app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         jobs = await asyncio.gather(*[app.wait(id_) for _ in range(5)])
         assert [job.result for job in jobs] == [[1]] * 5
         jobs[0].result.append(2)
@@ -37,7 +37,7 @@ async def test_all_who_wait_hear_of_the_end_at_once() -> None:
 async def test_every_end_is_an_end(state: str) -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         [claim] = await app.claim("q", "w", lease_s=10)
         waiting = asyncio.create_task(app.wait(id_))
         await apps.sleep(1)
@@ -57,7 +57,7 @@ async def test_every_end_is_an_end(state: str) -> None:
 async def test_when_the_time_is_over_the_job_is_shown_as_it_is() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         assert (await app.wait(id_, 0)).state == "ready"
         assert (await app.wait(id_, 5)).state == "ready"
         assert apps.loop.time() == pytest.approx(5, abs=0.01)
@@ -76,7 +76,7 @@ async def test_the_end_during_the_first_look_is_heard_of() -> None:
 
         async with app:
             apps.engines[0].latency_s = latency_ms / 1000
-            id_ = await app.send("q", None)
+            id_ = (await app.send("q", None)).id
             await apps.sleep(latency_ms * 0.005)
             assert (await app.wait(id_, 60)).result == "quick"
             apps.engines[0].latency_s = 0.0
@@ -102,7 +102,7 @@ async def test_the_end_on_another_node_is_heard_of_without_hints() -> None:
         return "there"
 
     async with app, other:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         assert (await app.wait(id_, 60)).result == "there"
 
 
@@ -117,7 +117,7 @@ async def test_the_end_of_a_job_that_is_not_kept_is_heard_of() -> None:
         return "gone at once"
 
     async with app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         assert (await app.wait(id_)).result == "gone at once"
         with pytest.raises(NoSuchJob):
             await app.job(id_)
@@ -128,7 +128,7 @@ async def test_who_waits_is_told_when_the_application_stops() -> None:
     apps = Apps(shared=False)
     app = apps.make()
     await app.start()
-    id_ = await app.send("q", None)
+    id_ = (await app.send("q", None)).id
     waiting = asyncio.create_task(app.wait(id_))
     await apps.sleep(1)
     await app.stop()
@@ -142,7 +142,7 @@ async def test_who_waits_is_told_when_the_storage_has_failed(shared: bool) -> No
     apps = Apps(shared=shared)
     app = apps.make()
     await app.start()
-    id_ = await app.send("q", None)
+    id_ = (await app.send("q", None)).id
     waiting = asyncio.create_task(app.wait(id_))
     await apps.sleep(1)
     apps.engines[0].stopped = True
@@ -157,7 +157,7 @@ async def test_who_waits_is_told_when_the_storage_has_failed(shared: bool) -> No
 async def test_one_who_leaves_does_not_disturb_the_others() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        id_ = await app.send("q", None)
+        id_ = (await app.send("q", None)).id
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(app.wait(id_)) for _ in range(3)]
         await apps.sleep(1)
         tasks[0].cancel()

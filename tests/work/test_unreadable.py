@@ -116,7 +116,7 @@ async def test_a_limit_key_goes_on_past_a_parked_job_that_cannot_be_read() -> No
     app = apps.make()
     app.queue("q", limit_per_key=1)
     async with app:
-        ids = [await app.send("q", n, limit_key="k") for n in range(3)]
+        ids = [(await app.send("q", n, limit_key="k")).id for n in range(3)]
         [claim] = await app.claim("q", "w", lease_s=60)
         table = apps.memory.table
         row = table.get(job_key(ids[1]))
@@ -192,7 +192,7 @@ async def test_a_timer_that_cannot_be_read_raises_an_alarm_and_stops_no_other() 
 async def test_readiness_and_metrics_show_records_that_cannot_be_read() -> None:
     apps = Apps(shared=False)
     async with serving(apps.make()) as caller:
-        id_ = await caller.app.send("q", 1)
+        id_ = (await caller.app.send("q", 1)).id
         table = apps.memory.table
         row = table.get(job_key(id_))
         assert row is not None

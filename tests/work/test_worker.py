@@ -22,7 +22,7 @@ async def test_jobs_are_run_as_they_come_and_their_results_are_kept() -> None:
         return 2 * int(job.body)
 
     async with app:
-        ids = [await app.send("q", n) for n in range(20)]
+        ids = [(await app.send("q", n)).id for n in range(20)]
         assert [(await app.wait(id_)).result for id_ in ids] == [2 * n for n in range(20)]
     assert apps.problems == []
 
@@ -42,7 +42,7 @@ async def test_no_more_jobs_are_at_hand_than_the_concurrency_says() -> None:
         at_hand -= 1
 
     async with app:
-        ids = [await app.send("q", n) for n in range(10)]
+        ids = [(await app.send("q", n)).id for n in range(10)]
         for id_ in ids:
             assert (await app.wait(id_)).state == "done"
     assert most == 3
@@ -63,9 +63,9 @@ async def test_stopping_waits_for_what_is_at_hand_and_takes_no_more() -> None:
         return "finished"
 
     await app.start()
-    first = await app.send("q", 1)
+    first = (await app.send("q", 1)).id
     await begun.wait()
-    second = await app.send("q", 2)
+    second = (await app.send("q", 2)).id
     await app.stop()
     assert no_tasks_left(before) == []
     assert 10 <= apps.loop.time() < 11
@@ -97,7 +97,7 @@ async def test_what_takes_longer_than_the_drain_is_given_back_and_loses_no_attem
 
         await app.start()
         if not round_:
-            id_ = await app.send("q", None)
+            id_ = (await app.send("q", None)).id
         await apps.sleep(0.5)
         await app.stop()
     async with apps.make() as last:
@@ -127,7 +127,7 @@ async def test_a_handler_that_does_not_end_holds_the_stop_up_only_for_a_while(
         return "too late"
 
     await app.start()
-    id_ = await app.send("q", None)
+    id_ = (await app.send("q", None)).id
     await begun.wait()
     await app.stop()
     assert apps.loop.time() < 10
@@ -151,7 +151,7 @@ async def test_a_stop_that_is_cancelled_hurries_but_leaves_nothing_running() -> 
         await apps.sleep(10_000)
 
     await app.start()
-    id_ = await app.send("q", None)
+    id_ = (await app.send("q", None)).id
     await begun.wait()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(3):
@@ -232,9 +232,9 @@ async def test_a_worker_survives_an_error_that_nobody_expects(
         return await claim(*args)
 
     picker.claim = fails  # type: ignore[method-assign]
-    first = await app.send("q", 1)
+    first = (await app.send("q", 1)).id
     assert (await app.wait(first, 100)).state == "done"
-    second = await app.send("q", 2)
+    second = (await app.send("q", 2)).id
     assert (await app.wait(second, 100)).state == "done"
     assert failed >= 3
     assert "could not claim jobs" in caplog.text
@@ -273,7 +273,7 @@ async def test_batches_are_as_large_as_there_are_jobs_and_hands(
         return [job.body for job in jobs]
 
     await app.start(work=False)
-    ids = [await app.send("q", n) for n in range(30)]
+    ids = [(await app.send("q", n)).id for n in range(30)]
     await app.stop()
     app = apps.make()
     app.handler("q", batch=10, concurrency=25)(work)

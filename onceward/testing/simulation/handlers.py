@@ -150,7 +150,7 @@ class Handlers(Scenario):
         raise NotImplementedError
 
     def options(self, queue: str, body: Any, random: random.Random) -> dict[str, Any]:
-        """Options of `App.accept` for a message, such as an order key."""
+        """Options of `App.send` for a message, such as an order key."""
         return {}
 
     def judge_outcome(self, outcome: Outcome) -> None:
@@ -202,7 +202,7 @@ class Handlers(Scenario):
         if what == "unfinished":
             return await app.store.run(self._unfinished)
         queue, body, options = rest
-        receipt = await app.accept(queue, body, key=message.id, **options)
+        receipt = await app.send(queue, body, key=message.id, **options)
         return {"id": receipt.id, "duplicate": receipt.duplicate}
 
     async def _unfinished(self, tx: Transaction) -> list[str]:

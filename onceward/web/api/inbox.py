@@ -23,8 +23,9 @@ answers = binder(ROUTES)
 @answers(api.SEND)
 async def send(call: Call, queue: str, asked: api.Wait, message: api.Message) -> Response:
     options = _options(message)
-    options["key"] = idempotency_key(call.request, message.key)
-    receipt = await call.app.accept(queue, message.body, **options, caller=call.caller.caller)
+    key = idempotency_key(call.request, message.key)
+    options["key"] = call.app.inbox.key_of(queue, message.body) if key is None else key
+    receipt = await call.app.send(queue, message.body, **options, caller=call.caller.caller)
     shown = _receipt(receipt)
     if asked.wait_ms and receipt.state not in ENDED:
         job = await call.patiently(call.app.wait(receipt.id, asked.wait_ms / 1000))
@@ -40,14 +41,17 @@ async def send_many(call: Call, queue: str, batch: api.MessageBatch) -> api.Mess
     verdicts: list[Receipt | OncewardError | None] = []
     messages: list[dict[str, Any]] = []
     for message in batch.messages:
+        options = _options(message)
         try:
             _admit_key(message.key)
-        except BadInput as refused:
-            verdicts.append(refused)
+            if message.key is None:
+                options["key"] = call.app.inbox.key_of(queue, message.body)
+        except BadInput as rejected:
+            verdicts.append(rejected)
             continue
         verdicts.append(None)
-        messages.append({"body": message.body, **_options(message), "caller": call.caller.caller})
-    found = iter(await call.app.accept_many(queue, messages))
+        messages.append({"body": message.body, **options, "caller": call.caller.caller})
+    found = iter(await call.app.send_many(queue, messages))
     return api.MessageVerdicts([_verdict(verdict or next(found)) for verdict in verdicts])
 
 

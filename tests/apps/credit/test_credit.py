@@ -419,7 +419,7 @@ async def test_a_job_that_no_application_asks_for_pulls_nothing(
     world = World(patched)
     async with open_office() as (_, credit):
         await pulled(credit)
-        receipt = await credit.app.accept(PULLS, body, key="forged")
+        receipt = await credit.app.send(PULLS, body, key="forged")
         job = await ended(credit.app, receipt.id)
         assert job.state == "dead"
         assert len(world.pulls) == 1

@@ -157,6 +157,6 @@ async def test_a_forged_job_is_reported_to_nobody(monkeypatch: pytest.MonkeyPatc
     world = World(monkeypatch)
     async with open_office() as (apps, credit):
         for body in ("nonsense", {"organisation": ORGANISATION, "opportunity": FIRST}):
-            receipt = await credit.app.accept("credit", body, key=f"{body}")
+            receipt = await credit.app.send("credit", body, key=f"{body}")
             assert (await ended(credit.app, receipt.id)).state == "dead"
         await until_told(apps, world, 0)

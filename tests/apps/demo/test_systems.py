@@ -31,8 +31,8 @@ async def test_an_order_that_comes_ten_times_is_one_parcel() -> None:
     app = Apps(shared=False).make()
     declare(app, TOLD)
     async with app:
-        sent = [app.accept(ORDERS, {"order": "o-1"}, key="o-1") for _ in range(10)]
-        receipts = await asyncio.gather(*sent, app.accept(ORDERS, "no order at all", key="odd"))
+        sent = [app.send(ORDERS, {"order": "o-1"}, key="o-1") for _ in range(10)]
+        receipts = await asyncio.gather(*sent, app.send(ORDERS, "no order at all", key="odd"))
         assert len({receipt.id for receipt in receipts}) == 2
         done = [await app.wait(receipts[at].id) for at in (0, -1)]
         assert [job.state for job in done] == ["done", "done"]

@@ -116,7 +116,7 @@ async def test_a_timer_is_part_of_the_transaction_that_sets_it() -> None:
         fired.append(apps.clock.now_ms() - taken_ms)
 
     async with app:
-        await app.accept("orders", 1, key="1")
+        await app.send("orders", 1, key="1")
         await apps.sleep(0.1)
         with pytest.raises(NoSuchTimer):
             await app.timers.get("late")
