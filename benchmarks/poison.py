@@ -47,7 +47,7 @@ def application(url: str, work_s: float, attempts: int) -> Application:
     # What is left of the poison at the end of a run is not waited for.
     app = Application(url, name="poison", drain_s=1)
 
-    @app.handler("q", concurrency=CONCURRENCY, attempts=attempts)
+    @app.handler("q", concurrency=CONCURRENCY, attempts_max=attempts)
     async def work(job: Any) -> None:
         await asyncio.sleep(work_s * random.uniform(0.5, 1.5))
         if job.body["poison"]:

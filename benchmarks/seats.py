@@ -41,7 +41,7 @@ MEDIAN_MS, P99_MS, TIMES = 2.0, 10.0, 2.0  # what is aimed at with the longest l
 SYNC = "bare sync"
 FILLERS = 64
 TURN = 10  # rounds of one side before it is another's turn
-POLICY = {"idle_ms": 0, "grace_ms": 0, "max_wins": 0}
+POLICY = {"idle_s": 0, "grace_s": 0, "max_wins": 0}
 
 
 class Ours:

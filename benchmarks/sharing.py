@@ -76,7 +76,7 @@ async def complete(app: App, scale: int, run: str) -> int:
         await app.send_many("claimed", messages[: count - start])
     left = count
     while left:
-        claims = await app.claim("claimed", "w", lease_s=60, most=min(100, left))
+        claims = await app.claim("claimed", "w", lease_s=60, max=min(100, left))
         left -= len(claims)
         await asyncio.gather(*[app.complete(claim.id, claim.token) for claim in claims])
     return count
@@ -84,7 +84,7 @@ async def complete(app: App, scale: int, run: str) -> int:
 
 async def join(app: App, scale: int, run: str) -> int:
     table = f"t{run}"
-    await app.tables.create(table, policy={"idle_ms": 0, "grace_ms": 0})
+    await app.tables.create(table, policy={"idle_s": 0, "grace_s": 0})
     return await spread(64, scale, lambda n, t: app.tables.join(table, f"u{n}-{t}"))
 
 

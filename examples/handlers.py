@@ -35,7 +35,7 @@ class PaymentOutsideAStep(Payments):
     """Wrong: a crash after the call and before the end of the job makes the call again."""
 
     def declare(self, app: Any, outside: Any) -> None:
-        @app.handler("payments", lease_s=2, attempts=0, retry_max_ms=2_000)
+        @app.handler("payments", lease_s=2, attempts_max=0, retry_max_s=2)
         async def pay(job: Any) -> None:
             receipt = await outside.call("pay", job.id, job.body["amount"])
             job.tx.put(("receipt", job.id), receipt)
@@ -47,7 +47,7 @@ class PaymentInAStep(Payments):
     plain step with `job.id` does it without doubts.)"""
 
     def declare(self, app: Any, outside: Any) -> None:
-        @app.handler("payments", lease_s=2, attempts=0, retry_max_ms=2_000)
+        @app.handler("payments", lease_s=2, attempts_max=0, retry_max_s=2)
         async def pay(job: Any) -> None:
             receipt = await job.step(
                 "pay", outside.call, "pay", job.id, job.body["amount"], at_most_once=True
@@ -73,7 +73,7 @@ class TicketsCountedOutside(Tickets):
     """Wrong: between the look and the change, others look too."""
 
     def declare(self, app: Any, outside: Any) -> None:
-        @app.handler("tickets", lease_s=2, attempts=0, retry_max_ms=2_000)
+        @app.handler("tickets", lease_s=2, attempts_max=0, retry_max_s=2)
         async def sell(job: Any) -> str:
             left = await outside.get("left", self.seats)
             if left <= 0:
@@ -86,7 +86,7 @@ class TicketsCountedInside(Tickets):
     """Right: what is decided upon is read and written in the job's own transaction."""
 
     def declare(self, app: Any, outside: Any) -> None:
-        @app.handler("tickets", lease_s=2, attempts=0, retry_max_ms=2_000)
+        @app.handler("tickets", lease_s=2, attempts_max=0, retry_max_s=2)
         async def sell(job: Any) -> str:
             left = await job.tx.get(("tickets", "left"))
             left = self.seats if left is None else left
@@ -116,7 +116,7 @@ class ScoreReadElsewhere(Score):
     """Wrong: what was read in another transaction may have changed until this one writes."""
 
     def declare(self, app: Any, outside: Any) -> None:
-        @app.handler("wins", lease_s=2, attempts=0, retry_max_ms=2_000)
+        @app.handler("wins", lease_s=2, attempts_max=0, retry_max_s=2)
         async def win(job: Any) -> None:
             key = ("score", job.body["player"])
             score = await app.run(lambda tx: tx.get(key)) or 0
@@ -127,7 +127,7 @@ class ScoreReadInTheSameTransaction(Score):
     """Right: if it has changed meanwhile, the handler runs again."""
 
     def declare(self, app: Any, outside: Any) -> None:
-        @app.handler("wins", lease_s=2, attempts=0, retry_max_ms=2_000)
+        @app.handler("wins", lease_s=2, attempts_max=0, retry_max_s=2)
         async def win(job: Any) -> None:
             key = ("score", job.body["player"])
             score = await job.tx.get(key) or 0

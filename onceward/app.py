@@ -36,6 +36,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from onceward import engine as engines
 from onceward import limits
 from onceward.alarms import Alarms
+from onceward.api.arguments import in_milliseconds
+from onceward.api.queues import QueueSettings
 from onceward.engine.base import Engine
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.job_options import JobKeywords, SendKeywords, job_options
@@ -191,11 +193,15 @@ class App:
     # Declare. Each declaration is refused while the application runs.
 
     def queue(self, name: str, **settings: Any) -> None:
-        """Declare settings of a queue (see `Settings`); they are written at the start. Those
-        that are not named stay as they are. Raises `BadInput`."""
+        """Declare settings of a queue. They are written when the application starts; other settings
+        stay as they are.
+
+        The names are those of `QueueSettings`, with durations in seconds: `retry_first_s=0.5` sets
+        `retry_first_ms`. Raises `BadInput`.
+        """
         self._must_be_stopped("declare queues")
         admit_queue(name)
-        wanted = {**self._settings.get(name, {}), **settings}
+        wanted = {**self._settings.get(name, {}), **in_milliseconds(QueueSettings, settings)}
         changed(name, DEFAULT, wanted)
         self._settings[name] = wanted
 
@@ -206,7 +212,6 @@ class App:
         lease_s: float = 30.0,
         concurrency: int = 16,
         batch: int = 0,
-        attempts: int | None = None,
         **settings: Any,
     ) -> Callable[[Function], Function]:
         """Run a function on the jobs of a queue: `async def fn(job)`, or `async def fn(jobs)`
@@ -214,13 +219,11 @@ class App:
 
         What it returns is the job's result, for a batch a list of them or None. An error fails
         the job; in a batch all jobs, unless it comes from a step of one. `concurrency` is how
-        many jobs this process has at hand at once; further settings are those of the queue, as
-        for `queue`. Raises `BadInput`.
+        many jobs this process runs at once. Further settings are those of the queue, as for
+        `queue`: `attempts_max=3`, `retry_first_s=0.5`. Raises `BadInput`.
         """
         make = handler_of(queue, lease_s, concurrency, batch)
         self._must_have_no_handler(queue)
-        if attempts is not None:
-            settings["attempts_max"] = attempts
         self.queue(queue, **settings)
 
         def declare(fn: Function) -> Function:
@@ -415,13 +418,13 @@ class App:
         node.on_end(self._results.close)
         for queue, settings in self._settings.items():
             if settings:
-                await self.queues.configure(queue, **settings)
+                await self.queues.change(queue, settings)
         for id_, spec in self._recurring.items():
             await self.store.run(partial(timers.keep, id_=id_, spec=spec))
         quarantine = Quarantine()
         handlers = list(self._handlers.values()) if work else []
         if work and delivery is not None:
-            await self.queues.configure(WEBHOOKS, **delivery.settings)
+            await self.queues.change(WEBHOOKS, delivery.settings)
             handlers.append(delivery.handler)
         stack.push_async_callback(self._stop_workers)
         for handler in handlers:
@@ -623,15 +626,17 @@ class App:
     # For workers that are not handlers.
 
     async def claim(
-        self, queue: str, worker: str, *, lease_s: float, most: int = 1, wait_s: float = 0.0
+        self, queue: str, worker: str, *, lease_s: float, max: int = 1, wait_s: float = 0.0
     ) -> list[Claim]:
-        """Lease ready jobs; see `Claims.claim`. Each is to be completed, failed or extended
-        with its token."""
+        """Lease up to `max` ready jobs to a worker, and wait up to `wait_s` for the first one.
+
+        Complete, fail or extend each with its token before its lease ends. Raises `BadInput`.
+        """
         self._must_run()
         lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
         milliseconds(wait_s, "a wait")
         return await self.node.claims.claim(
-            queue, worker, lease_ms=lease_ms, most=most, wait_s=wait_s
+            queue, worker, lease_ms=lease_ms, most=max, wait_s=wait_s
         )
 
     async def complete(self, id_: str, token: str, result: Any = None) -> None:

@@ -27,7 +27,7 @@ class Child:
 
     def __init__(self, path: str) -> None:
         self.app = App(f"sqlite:///{path}", drain_s=1)
-        self.app.handler(QUEUE, concurrency=64, lease_s=2, attempts=0)(self.handle)
+        self.app.handler(QUEUE, concurrency=64, lease_s=2, attempts_max=0)(self.handle)
         self.finished = asyncio.Event()
 
     async def handle(self, job: Job) -> str:

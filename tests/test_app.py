@@ -115,7 +115,7 @@ async def test_workers_that_are_no_handlers_claim_extend_complete_and_fail() -> 
     apps = Apps()
     async with apps.make() as app:
         ids = [(await app.send("q", n, attempts_max=2)).id for n in range(3)]
-        claims = {c.body: c for c in await app.claim("q", "w", lease_s=10, most=5, wait_s=1)}
+        claims = {c.body: c for c in await app.claim("q", "w", lease_s=10, max=5, wait_s=1)}
         assert len(claims) == 3
         await apps.sleep(8)
         until_ms = await app.extend(ids[0], claims[0].token, 10)
@@ -175,7 +175,7 @@ BAD_CALLS: dict[str, Any] = {
     "claim: worker": lambda app: app.claim("q", "", lease_s=1),
     "claim: lease": lambda app: app.claim("q", "w", lease_s=0),
     "claim: no lease": lambda app: app.claim("q", "w", lease_s=float("nan")),
-    "claim: most": lambda app: app.claim("q", "w", lease_s=1, most=0),
+    "claim: max": lambda app: app.claim("q", "w", lease_s=1, max=0),
     "complete: id": lambda app: app.complete("nonsense", "token"),
     "fail: id": lambda app: app.fail("nonsense", "token", "why"),
     "fail: retry": lambda app: app.fail("0" * 29, "token", "why", retry_after_s=-1),
@@ -359,7 +359,7 @@ async def test_the_dead_are_told_of_in_another_queue() -> None:
     app = apps.make()
     notices: list[Any] = []
 
-    @app.handler("q", attempts=2, notice="alarm", retry_first_ms=1)
+    @app.handler("q", attempts_max=2, notice="alarm", retry_first_s=0.001)
     async def work(job: Job) -> None:
         raise ValueError("poison")
 

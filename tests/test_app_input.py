@@ -24,6 +24,7 @@ NO_TEXT: list[Any] = [None, 5, True, 1.5, b"x", ["x"], {"x": 1}, {"x"}, ()]
 NO_NUMBER: list[Any] = [None, "5", b"5", [5], {}, NAN]
 NO_WHOLE: list[Any] = [*NO_NUMBER, True, 1.5, INF]
 NO_SECONDS: list[Any] = [*NO_NUMBER, True, INF, -1, 10**30]
+BAD_PAUSES: list[Any] = [*NO_SECONDS, 0, 10**7]
 NO_TX: list[Any] = [5, True, "tx", [], {}, MemoryEngine()]
 NO_FUNCTION: list[Any] = ["f", 5, [], {}]
 NO_LIST: list[Any] = [None, 5, "xy", b"xy", {}]
@@ -75,7 +76,7 @@ BAD: dict[str, tuple[Told, list[Any]]] = {
     "claim: queue": (lambda app, v: app.claim(v, "w", lease_s=1), NO_TEXT),
     "claim: worker": (lambda app, v: app.claim("q", v, lease_s=1), NO_TEXT),
     "claim: lease": (lambda app, v: app.claim("q", "w", lease_s=v), NO_SECONDS),
-    "claim: most": (lambda app, v: app.claim("q", "w", lease_s=1, most=v), NO_WHOLE),
+    "claim: max": (lambda app, v: app.claim("q", "w", lease_s=1, max=v), NO_WHOLE),
     "claim: wait": (lambda app, v: app.claim("q", "w", lease_s=1, wait_s=v), NO_SECONDS),
     "complete": (lambda app, v: app.complete(v, "t"), NO_TEXT),
     "fail": (lambda app, v: app.fail(v, "t", "why"), NO_TEXT),
@@ -83,6 +84,8 @@ BAD: dict[str, tuple[Told, list[Any]]] = {
     "run": (lambda app, v: app.run(v), [None, *NO_FUNCTION]),
     "run: line": (lambda app, v: app.run(_nothing, line=v), but(NO_TEXT, None)),
     "queues: settings": (lambda app, v: app.queues.configure("q", notice=v), ["\ud800", 5, []]),
+    "queues: pause": (lambda app, v: app.queues.configure("q", retry_first_s=v), BAD_PAUSES),
+    "queues: names": (lambda app, v: app.queues.configure("q", **{v: 1}), ["retry_first_ms", "x"]),
     "queues: dead": (lambda app, v: app.queues.dead("q", limit=v), NO_WHOLE),
     "queues: progress": (lambda app, v: app.queues.purge("q", progress=v), [None, *NO_FUNCTION]),
     "queues: redrive": (lambda app, v: app.queues.redrive(v), NO_TEXT),
@@ -132,9 +135,9 @@ BAD: dict[str, tuple[Told, list[Any]]] = {
     "timers: get of": (lambda app, v: app.timers.get("t", caller=v), NO_TEXT),
     "timers: move": (lambda app, v: app.timers.move(v, delay_s=1), NO_TEXT),
     "timers: cancel": (lambda app, v: app.timers.cancel(v), NO_TEXT),
-    "timers: find": (lambda app, v: app.timers.find(most=v), NO_WHOLE),
+    "timers: find": (lambda app, v: app.timers.find(limit=v), NO_WHOLE),
     "timers: prefix": (lambda app, v: app.timers.find(prefix=v), [["x"], {"x"}, b"x", 1.5, True]),
-    "locks: find": (lambda app, v: app.locks.find(most=v), [*NO_WHOLE, 0, -1, 10**9]),
+    "locks: find": (lambda app, v: app.locks.find(limit=v), [*NO_WHOLE, 0, -1, 10**9]),
     "locks: after": (lambda app, v: app.locks.find(after=v), [["x"], {"x"}, b"x", 1.5, True]),
     "rooms: schemas": (
         lambda app, v: in_tx(lambda tx: app.rooms.create(tx, "new", schemas=v), app),
@@ -203,7 +206,10 @@ BAD: dict[str, tuple[Told, list[Any]]] = {
     ),
     "tables: rules": (
         lambda app, v: app.tables.create("new", policy=v),
-        [{"draw": "\ud800"}, {"ladder": "\ud800"}, "x", 5],
+        [
+            *({"draw": "\ud800"}, {"ladder": "\ud800"}, "x", 5, {"turn_ms": 1_000}, {"turns": 1}),
+            *({"turn_s": value} for value in ("1", True, -1, INF, 10**9, [1])),
+        ],
     ),
     "tables: party": (lambda app, v: app.tables.join("t", "ann", party=v), NO_LIST[:4]),
     "tables: turn": (lambda app, v: app.tables.turn("t", v), [None, 5, "ann"]),

@@ -25,8 +25,8 @@ def test_a_request_runs_no_more_code_than_a_reader_can_follow(
 
 def test_a_walk_goes_from_the_call_to_the_commit(walks: dict[str, Walk]) -> None:
     message, accept = walks["message"].lines(), walks["HTTP accept"].lines()
-    assert message[0] == "app.py:App.accept"
+    assert message[0] == "app.py:App.send"
     assert sum(line.endswith("SQLiteEngine.commit") for line in message) >= 2
     assert accept[0] == "web/protocol.py:Protocol.get_buffer"
-    assert "app.py:App.accept" in accept
+    assert "app.py:App.send" in accept
     assert any(line.endswith("SQLiteEngine.commit") for line in accept)

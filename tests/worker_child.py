@@ -78,11 +78,15 @@ class Child:
     def __init__(self, url: str, name: str, folder: Path, lease_s: float) -> None:
         self.folder = folder
         self.app = app = App(url, name=name, slots=16, node_lease_s=lease_s, drain_s=lease_s)
-        app.handler("work", lease_s=lease_s, concurrency=8, attempts=0)(self.work)
+        app.handler("work", lease_s=lease_s, concurrency=8, attempts_max=0)(self.work)
         app.handler(
-            "raising", lease_s=lease_s, attempts=POISON_ATTEMPTS, retry_first_ms=10, retry_max_ms=50
+            "raising",
+            lease_s=lease_s,
+            attempts_max=POISON_ATTEMPTS,
+            retry_first_s=0.01,
+            retry_max_s=0.05,
         )(self.poison)
-        app.handler("killing", lease_s=lease_s, attempts=POISON_ATTEMPTS)(self.poison)
+        app.handler("killing", lease_s=lease_s, attempts_max=POISON_ATTEMPTS)(self.poison)
 
     async def step(self, job: Job, name: str, at_ns: int) -> str:
         """What a step does: note that it ran, and take its time."""

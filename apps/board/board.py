@@ -62,8 +62,8 @@ class Board:
         keep: int = limits.KEEP_STEPS,
         named: Iterable[str] = (_FRONT,),
         boards_max: int = limits.BOARDS_MAX,
-        idle_ms: int = limits.IDLE_MS,
-        empty_ms: int = limits.EMPTY_MS,
+        idle_s: float = limits.IDLE_S,
+        empty_s: float = limits.EMPTY_S,
     ) -> None:
         """The boards of an application.
 
@@ -73,8 +73,8 @@ class Board:
             keep: How many steps the slider reaches back.
             named: Boards that neither count nor expire.
             boards_max: How many other boards visitors may create.
-            idle_ms: How long such a board lasts without a change.
-            empty_ms: How long it lasts without a change while it has no notes.
+            idle_s: How long such a board lasts without a change, in seconds.
+            empty_s: How long it lasts without a change while it has no notes.
 
         Raises:
             OncewardError: With the code `bad_settings`.
@@ -89,7 +89,7 @@ class Board:
         self._keep = keep
         self._named = {_room(name) for name in named}
         self._boards_max = boards_max
-        self._idle_ms, self._empty_ms = idle_ms, empty_ms
+        self._idle_ms, self._empty_ms = idle_s * 1000, empty_s * 1000
         self._creating = asyncio.Lock()
         self._sweep_ms = 0
         """When to look for expired boards next …"""
@@ -186,7 +186,7 @@ class Board:
                 prefix=_PREFIX,
                 meta=_OF_VISITOR,
                 after=self._swept,
-                most=limits.SWEEP_BOARDS,
+                limit=limits.SWEEP_BOARDS,
             )
         )
         for room, _ in found:

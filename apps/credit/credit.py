@@ -86,11 +86,11 @@ class Credit:
         # the same one, if for the same reason.
         self.app.queue(
             PULLS,
-            key_retention_ms=None,
-            job_retention_ms=None,
+            key_retention_s=None,
+            job_retention_s=None,
             fingerprint=("reason",),
             attempts_max=_ATTEMPTS,
-            retry_first_ms=settings.retry_first_ms,
+            retry_first_s=settings.retry_first_s,
             notice=NOTICES,
             internal=True,
         )
@@ -98,7 +98,7 @@ class Credit:
             self.app.queue(
                 queue,
                 attempts_max=_ATTEMPTS,
-                retry_first_ms=settings.retry_first_ms,
+                retry_first_s=settings.retry_first_s,
                 internal=True,
             )
         if settings.work:

@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lease_s: Annotated[float, Meta(gt=0, le=limits.LEASE_MS_MAX / 1000)] = 60.0
     concurrency: Annotated[int, Meta(ge=1)] = 8
     """How many pulls a process makes at once."""
-    retry_first_ms: Annotated[int, Meta(ge=1)] = 1_000
+    retry_first_s: Annotated[float, Meta(gt=0)] = 1.0
     slots: int = limits.SLOTS_DEFAULT
     """Of a database that is made anew."""
     name: str = "credit"

@@ -281,7 +281,7 @@ class Storm:
             "SLOTS": str(_SLOTS),
             "LEASE_S": str(plan.lease_s),
             "NODE_LEASE_S": str(plan.lease_s),
-            "RETRY_FIRST_MS": "200",
+            "RETRY_FIRST_S": "0.2",
             "CONCURRENCY": str(plan.concurrency),
         }
         return {f"CREDIT_{name}": text for name, text in settings.items()}

@@ -1,16 +1,19 @@
 """The shop: an order becomes a parcel in one commit. Workers over HTTP bring it to the carrier."""
 
+from typing import Any
+
 from apps.demo.settings import ORDERS, PARCELS
 from onceward import App, Job
 
 _ATTEMPTS = 50
-_RETRY_MS = 300
+_RETRY_S = 0.3
 _NAME_CHARS_MAX = 100
 
 
 def open_shop(app: App) -> None:
     """Let an application take orders, before it starts."""
-    quick = {"attempts_max": _ATTEMPTS, "retry_first_ms": _RETRY_MS, "retry_max_ms": _RETRY_MS}
+    quick: dict[str, Any] = {"attempts_max": _ATTEMPTS}
+    quick |= {"retry_first_s": _RETRY_S, "retry_max_s": _RETRY_S}
     app.queue(PARCELS, internal=True, remote_work=True, **quick)
 
     @app.handler(ORDERS, lease_s=2.0, **quick)

@@ -37,7 +37,7 @@ def declare(app: App, settings: Settings) -> None:
     open_shop(app)
     game = Game(app, [Phones(), Web()], throw_s=_THROW_S)
     app.mount("/rps", game.site())
-    club = Club(app, {**TABLES, BOTS: {"turn_ms": 30_000, "grace_ms": 20_000}})
+    club = Club(app, {**TABLES, BOTS: {"turn_s": 30, "grace_s": 20}})
     app.mount("/tictactoe", club.site())
     app.mount("/board", Board(app).site())
     _take_credit(app, settings)
@@ -51,8 +51,8 @@ def _take_credit(app: App, settings: Settings) -> None:
     app.queue(
         PULLS,
         attempts_max=_ATTEMPTS,
-        retry_first_ms=200,
-        retry_max_ms=500,
+        retry_first_s=0.2,
+        retry_max_s=0.5,
         internal=True,
         remote_work=True,
     )
@@ -64,7 +64,7 @@ def _take_credit(app: App, settings: Settings) -> None:
         salesforce=f"{settings.outside}/salesforce/results",
         lease_s=_LEASE_S,
         concurrency=_PULLS_AT_ONCE,
-        retry_first_ms=200,
+        retry_first_s=0.2,
     )
     Intake(Credit(told, app, Pullers(app), decide))
 

@@ -83,14 +83,14 @@ class Game:
         play = app.handler(
             TEXTS,
             lease_s=_LEASE_S,
-            attempts=5,
-            retry_max_ms=5_000,
-            key_retention_ms=None,
+            attempts_max=5,
+            retry_max_s=5,
+            key_retention_s=None,
             mismatch="record",
             internal=True,
         )
         play(self._play)
-        app.handler(FAREWELLS, lease_s=_LEASE_S, attempts=20, internal=True)(self._clear)
+        app.handler(FAREWELLS, lease_s=_LEASE_S, attempts_max=20, internal=True)(self._clear)
         for provider in self.providers.values():
             provider.join(self)
             app.outbox(
@@ -98,7 +98,7 @@ class Game:
                 policy="hold",
                 ask=self._ask if provider.asks else None,
                 lease_s=_LEASE_S,
-                attempts=12,
+                attempts_max=12,
                 rate=provider.rate,
                 internal=True,
             )(self._send)

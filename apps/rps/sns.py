@@ -92,7 +92,9 @@ class Sns(Provider):
     def join(self, game: Any) -> None:
         super().join(game)
         # To confirm twice is as good as once, so that is repeated until it is answered.
-        game.app.outbox(CONFIRMATIONS, policy="repeat", attempts=12, internal=True)(self.confirm)
+        game.app.outbox(CONFIRMATIONS, policy="repeat", attempts_max=12, internal=True)(
+            self.confirm
+        )
 
     # In.
 

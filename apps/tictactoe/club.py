@@ -11,12 +11,12 @@ from onceward import App, NoSuchTable, Transaction
 from onceward.web import Pages, Request, Response, Route, Site
 
 TABLES: dict[str, dict[str, Any]] = {
-    "classic": {"turn_ms": 30_000, "grace_ms": 20_000},
+    "classic": {"turn_s": 30, "grace_s": 20},
     "speed": {"kind": "speed"},
     "ranked": {"kind": "ranked"},
 }
 """Tables by their ids, and the policy of each."""
-BREAK_MS = 3_000
+BREAK_S = 3.0
 """So long the final position of a game stays, unless a policy says otherwise."""
 _PAGES = Pages(files("apps.tictactoe").joinpath("page"))
 _FILES = {
@@ -49,7 +49,7 @@ class Club:
         """`tables` are policies by the ids of tables, which are made when someone comes."""
         self.app = app
         given = TABLES if tables is None else tables
-        self.tables = {id_: {"break_ms": BREAK_MS, **policy} for id_, policy in given.items()}
+        self.tables = {id_: {"break_s": BREAK_S, **policy} for id_, policy in given.items()}
         app.game(TicTacToe())
 
     def site(self) -> Site:

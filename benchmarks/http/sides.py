@@ -42,7 +42,7 @@ class Onceward:
 class FastAPIApp(Onceward):
     """The same application in the process, called by FastAPI routes with pydantic models."""
 
-    durable = "the same: App.accept, App.claim and App.complete are called"
+    durable = "the same: App.send, App.claim and App.complete are called"
 
     def command(self, folder: str) -> list[str]:
         return [
@@ -198,7 +198,7 @@ def application(url: str) -> None:
 
     @api.post("/v1/queues/{queue}/claim")
     async def claim(queue: str, ask: Ask) -> Claims:
-        claims = await app.claim(queue, ask.worker, lease_s=ask.lease_ms / 1000, most=ask.max)
+        claims = await app.claim(queue, ask.worker, lease_s=ask.lease_ms / 1000, max=ask.max)
         return Claims(
             jobs=[
                 Claimed(

@@ -4,7 +4,7 @@ Clients and commands take durations in seconds (`lease_s`). Requests have millis
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -98,12 +98,18 @@ def in_milliseconds(struct: type[msgspec.Struct], given: Mapping[str, Any]) -> d
     found = {}
     for name, value in given.items():
         if name not in names:
-            close = difflib.get_close_matches(str(name), names, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(names)}"
-            raise BadInput(f"unknown name {str(name)[:100]!r}; {hint}")
+            raise unknown_name(name, names)
         field = names[name]
         found[field] = in_ms(name, value) if field != name else value
     return found
+
+
+def unknown_name(name: Any, known: Iterable[str]) -> BadInput:
+    """The error for a name that is not known, with the nearest one that is."""
+    known = list(known)
+    close = difflib.get_close_matches(str(name), known, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(known)}"
+    return BadInput(f"unknown name {str(name)[:100]!r}; {hint}")
 
 
 def in_ms(name: str, seconds: Any) -> Any:
@@ -111,7 +117,7 @@ def in_ms(name: str, seconds: Any) -> Any:
     `BadInput`."""
     if seconds is None or seconds is UNSET:
         return seconds
-    if isinstance(seconds, Sequence) and not isinstance(seconds, str):
+    if isinstance(seconds, Sequence) and not isinstance(seconds, str | bytes):
         return tuple(milliseconds(one, name) for one in seconds)
     return milliseconds(seconds, name)
 

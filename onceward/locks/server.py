@@ -38,6 +38,7 @@ from onceward.locks import (
     request_key,
 )
 from onceward.locks.held import Hold, Lock, Terms
+from onceward.quantities import milliseconds
 from onceward.schedule import admit_lease
 from onceward.schedule.wakeup import Wakeup
 from onceward.store import Store
@@ -65,18 +66,23 @@ class Locks:
         self,
         *names: str,
         capacity: int | Mapping[str, int] = 1,
-        lease_ms: int = limits.LOCK_LEASE_MS,
+        lease_s: float = limits.LOCK_LEASE_MS / 1000,
         wait_s: float | None = None,
         owner: str = "",
         cancel: bool = True,
     ) -> Hold:
-        """Hold all these names for the time of an `async with`, renewed as long as it lasts.
+        """Hold all these names for the time of an `async with`, with a lease that is renewed.
 
-        Waits in line, for `wait_s` at the most: then, or with 0 at once, raises `LockHeld`.
-        `capacity` is how many may hold a name at the same time, for all names or by name.
-        When the lease is lost, `lock.lost` is set, and the body is cancelled and `LockLost`
-        raised, unless `cancel` is false. Raises `BadInput`, also if a name is in use with
-        another capacity, `LineFull`, and what `Store.run` raises.
+        Args:
+            capacity: How many may hold a name at the same time, for all names or by name.
+            lease_s: The lease in seconds: how long the names stay held after a crash.
+            wait_s: How long to wait; 0: not at all, None: forever.
+            owner: Name of the holder, for operators.
+            cancel: Whether to cancel the body and raise `LockLost` when the lease is lost.
+                `lock.lost` is set in any case.
+
+        Raises `LockHeld` when the wait is over, `BadInput` (a name in use with another capacity
+        included), `LineFull`, and the errors of `Store.run`.
         """
         for name in names:
             if type(name) is not str:
@@ -86,8 +92,7 @@ class Locks:
         capacities = _capacities(names, capacity)
         admit_names(capacities)
         admit_owner(owner)
-        if type(lease_ms) is not int:
-            raise BadInput(f"a lease is a whole number of ms, not {lease_ms!r}")
+        lease_ms = milliseconds(lease_s, "a lease", limits.LEASE_MS_MAX / 1000)
         admit_lease(lease_ms)
         if wait_s is not None and (
             type(wait_s) not in (int, float) or not wait_s >= 0 or math.isinf(wait_s)
@@ -110,11 +115,11 @@ class Locks:
         return await self.store.run(lambda tx: self.table.status(tx, name))
 
     async def find(
-        self, *, prefix: str = "", after: str = "", most: int = 100
+        self, *, prefix: str = "", after: str = "", limit: int = 100
     ) -> list[tuple[str, Head]]:
-        """The locks that were used lately, by name, from behind `after` on."""
+        """Up to `limit` locks in use, in the order of their names, the first after `after`."""
         return await self.store.run(
-            lambda tx: self.table.find(tx, prefix=prefix, after=after, most=most)
+            lambda tx: self.table.find(tx, prefix=prefix, after=after, most=limit)
         )
 
     async def close(self) -> None:

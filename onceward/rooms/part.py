@@ -180,12 +180,13 @@ class Rooms:
         prefix: str = "",
         meta: Mapping[str, Any] | None = None,
         after: str = "",
-        most: int = limits.LIST_MAX,
+        limit: int = limits.LIST_MAX,
     ) -> tuple[list[Found], str]:
-        """Rooms whose ids begin with `prefix` and whose metadata have these members, in the
-        order of their ids, from behind `after` on; and where to go on, or nothing."""
-        if type(most) is not int or not 0 < most <= limits.LIST_MAX:
-            raise BadInput(f"a list has 1 to {limits.LIST_MAX} rooms, not {most}")
+        """Up to `limit` rooms whose ids begin with `prefix` and whose metadata have these
+        members, in the order of their ids, the first after `after`; and the next `after`, which
+        is empty at the end."""
+        if type(limit) is not int or not 0 < limit <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} rooms, not {limit}")
         if not isinstance(meta, Mapping | None):
             raise BadInput("metadata to find rooms by are an object", code="wrong_type")
         start = keys.join(prefix) if prefix else ""
@@ -193,8 +194,8 @@ class Rooms:
         if after:
             start = max(start, keys.after(keys.join(after)))
         found: list[Found] = []
-        limit = _LISTED_MAX if meta else most + 1
-        rows = await tx.scan(ROOMS, Listed, start=start, end=end, limit=limit, skip_damaged=True)
+        scanned = _LISTED_MAX if meta else limit + 1
+        rows = await tx.scan(ROOMS, Listed, start=start, end=end, limit=scanned, skip_damaged=True)
         for row in rows:
             id_, listed = keys.split(row.key[1])[0], row.value
             if all(
@@ -202,10 +203,10 @@ class Rooms:
                 for name, value in (meta or {}).items()
             ):
                 found.append(Found(id_, listed))
-                if len(found) == most:
-                    more = row is not rows[-1] or len(rows) == limit
+                if len(found) == limit:
+                    more = row is not rows[-1] or len(rows) == scanned
                     return found, id_ if more else ""
-        return found, keys.split(rows[-1].key[1])[0] if len(rows) == limit else ""
+        return found, keys.split(rows[-1].key[1])[0] if len(rows) == scanned else ""
 
     # Steps.
 
@@ -305,14 +306,14 @@ class Rooms:
         tx: Transaction,
         id_: str,
         since: int,
-        most: int = limits.ROOM_KEEP_STEPS_MAX,
+        limit: int = limits.ROOM_KEEP_STEPS_MAX,
         *,
         digest: str | None = None,
     ) -> list[Entry]:
-        """The steps behind a sequence number, `most` at the most. Raises `NoSuchRoom`, and
+        """The steps after a sequence number, up to `limit` of them. Raises `NoSuchRoom`, and
         `HistoryGone` if the log does not reach back that far, or not yet there, or has another
         digest at `since` than the one given: then it is another history, as after a restore."""
-        if type(since) is not int or type(most) is not int:
+        if type(since) is not int or type(limit) is not int:
             raise BadInput("a log is read from a number on, and so many steps", code="wrong_type")
         head = await self.head(tx, id_)
         if not head.floor <= since <= head.seq:
@@ -328,7 +329,7 @@ class Rooms:
                 floor=head.floor,
                 seq=head.seq,
             )
-        return await entries_of(tx, id_, head.epoch, since, min(head.seq, since + most))
+        return await entries_of(tx, id_, head.epoch, since, min(head.seq, since + limit))
 
     async def _digest_at(self, tx: Transaction, id_: str, head: Head, seq: int) -> str:
         """The digest of the log at a sequence number that it reaches back to."""

@@ -60,14 +60,15 @@ def admit_settings(settings: QueueSettings) -> None:
         )
     if not 0 < settings.retry_first_ms <= settings.retry_max_ms <= limits.LEASE_MS_MAX:
         raise BadInput(
-            f"retry_first_ms is 1 or more and retry_max_ms at least that, up to "
-            f"{limits.LEASE_MS_MAX}, not {settings.retry_first_ms} and {settings.retry_max_ms}"
+            "retry_first is at least 1 ms and at most retry_max, and retry_max is at most "
+            f"{limits.LEASE_MS_MAX} ms, not {settings.retry_first_ms} and {settings.retry_max_ms}"
         )
     for name in ("key_retention_ms", "job_retention_ms"):
         retention_ms = getattr(settings, name)
         if retention_ms is not None and not 0 <= retention_ms <= limits.RETENTION_MS_MAX:
             raise BadInput(
-                f"{name} is 0 to {limits.RETENTION_MS_MAX} ms, or None for ever, not {retention_ms}"
+                f"{name[:-3]} is 0 to {limits.RETENTION_MS_MAX} ms, or None for ever, "
+                f"not {retention_ms}"
             )
 
 

@@ -77,15 +77,16 @@ async def create(tables: Tables, visitor: Visitor, asked: api.CreateTable) -> ap
     id_ = asked.id or tables.new_id()
     admit_table(id_)
     insist_on(visitor, "table", id_)
+    policy = tables.part.policy_of(asked.game, asked.policy)
     return await tables.create(
-        id_, policy=asked.policy, game=asked.game, by=visitor.user, meta=asked.meta
+        id_, policy=policy, game=asked.game, by=visitor.user, meta=asked.meta
     )
 
 
 @answers(api.LIST)
 async def list_(tables: Tables, visitor: Visitor, asked: api.TablesQuery) -> api.TablePage:
     async def read(after: str, most: int) -> list[tuple[str, api.Table]]:
-        found = await tables.find(prefix=asked.prefix, after=after, most=most)
+        found = await tables.find(prefix=asked.prefix, after=after, limit=most)
         return [(one.id, one) for one in found]
 
     return api.TablePage(
@@ -115,7 +116,7 @@ async def waitlist(
     tables: Tables, visitor: Visitor, table: str, asked: api.WaitlistQuery
 ) -> api.WaitlistPage:
     public = not visitor.may("table", table)
-    found = await tables.waitlist(table, after=asked.after, most=asked.limit, public=public)
+    found = await tables.waitlist(table, after=asked.after, limit=asked.limit, public=public)
     next_ = waiter_key(found[-1]) if len(found) == asked.limit else None
     return api.WaitlistPage(table, found, next_)
 
@@ -186,7 +187,7 @@ async def leaders(
 ) -> api.Leaders:
     ladder = ladder or _LADDER
     after = None if asked.rating is UNSET else (asked.rating, asked.user)
-    return api.Leaders(ladder, await tables.leaders(ladder, most=asked.limit, after=after))
+    return api.Leaders(ladder, await tables.leaders(ladder, limit=asked.limit, after=after))
 
 
 @answers(api.RATING)

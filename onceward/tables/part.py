@@ -16,7 +16,7 @@ from onceward.store.savepoint import whole
 from onceward.store.transaction import Transaction
 from onceward.store.user_records import UserTransaction, joins
 from onceward.tables import rules as seating
-from onceward.tables.policy import admit, names_fit, policy_of
+from onceward.tables.policy import admit, from_seconds, names_fit, policy_of
 from onceward.tables.protocols import Board, Referee
 from onceward.tables.records import (
     TABLES,
@@ -64,17 +64,19 @@ class Seats:
         by: str = "",
         meta: dict[str, Any] | None = None,
     ) -> Table:
-        """Make a table; without an id it gets a new one. `game` names its referee, whose seats
-        it has if that one knows which. Raises `BadInput`: `table_exists`, `bad_policy`, `no_game`
-        if nothing here knows that game."""
+        """Create a table; without an id it gets a new one.
+
+        Args:
+            policy: The rules of the table: a mapping with the names of `Policy` and durations in
+                seconds (`turn_s`), or a `Policy`. Default: those of the kind `classic`.
+            game: Name of the referee. If the referee names its seats, the table has these seats.
+
+        Raises `BadInput`: `table_exists`, `bad_policy`, `no_game` for an unknown game.
+        """
         id_ = id_ or self._ids.new()
-        if type(game) is not str or (game and game not in self.referees):
-            raise BadInput(f"nothing here knows the game {str(game)[:100]!r}", code="no_game")
-        seats: tuple[str, ...] = getattr(self.referees.get(game), "seats", ())
+        seats = self._seats_of(game)
         if not isinstance(policy, Policy):
-            if not isinstance(policy, Mapping | None):
-                raise BadInput("a policy is an object of rules", code="bad_policy")
-            policy = policy_of({**({"seats": seats} if seats else {}), **(policy or {})})
+            policy = self.policy_of(game, from_seconds(policy))
         admit(policy)
         if seats and policy.seats != seats:
             raise BadInput(f"{game} is played from {', '.join(seats)}", code="bad_policy")
@@ -95,6 +97,18 @@ class Seats:
         await sitting.save()
         return sitting.table()
 
+    def policy_of(self, game: str, given: Mapping[str, Any]) -> Policy:
+        """The policy of a table for a game, from its members as JSON has them. Raises
+        `bad_policy`, `no_game`."""
+        seats = self._seats_of(game)
+        return policy_of({**({"seats": seats} if seats else {}), **given})
+
+    def _seats_of(self, game: str) -> tuple[str, ...]:
+        if type(game) is not str or (game and game not in self.referees):
+            raise BadInput(f"nothing here knows the game {str(game)[:100]!r}", code="no_game")
+        seats: tuple[str, ...] = getattr(self.referees.get(game), "seats", ())
+        return seats
+
     @joins
     async def get(self, tx: Transaction, id_: str) -> Table:
         """A table as it is; a closed one is known for a day."""
@@ -102,12 +116,12 @@ class Seats:
 
     @joins
     async def find(
-        self, tx: Transaction, *, prefix: str = "", after: str = "", most: int = 50
+        self, tx: Transaction, *, prefix: str = "", after: str = "", limit: int = 50
     ) -> list[Table]:
         """Tables whose ids begin with `prefix`, in the order of their ids, from behind `after`
         on."""
-        if type(most) is not int or not 0 < most <= limits.PAGE_JOBS:
-            raise BadInput(f"a page has 1 to {limits.PAGE_JOBS} tables, not {most}")
+        if type(limit) is not int or not 0 < limit <= limits.PAGE_JOBS:
+            raise BadInput(f"a page has 1 to {limits.PAGE_JOBS} tables, not {limit}")
         for text in (prefix, after):
             if text and not names_fit(text, limits.SEATS_ID_BYTES_MAX):
                 raise BadInput("this cannot be part of the id of a table", code="bad_name")
@@ -115,7 +129,7 @@ class Seats:
         end = start + "\U0010ffff" if prefix else None
         if after:
             start = max(start, keys.after(keys.join(after)))
-        rows = await tx.scan(TABLES, str, start=start, end=end, limit=most)
+        rows = await tx.scan(TABLES, str, start=start, end=end, limit=limit)
         ids = [keys.split(row.key[1])[0] for row in rows]
         await tx.fetch([key for id_ in ids for key in (info_key(id_), head_key(id_))])
         found: list[Table] = []
@@ -166,12 +180,17 @@ class Seats:
 
     @joins
     async def leaders(
-        self, tx: Transaction, ladder: str, *, most: int = 100, after: tuple[int, str] | None = None
+        self,
+        tx: Transaction,
+        ladder: str,
+        *,
+        limit: int = 100,
+        after: tuple[int, str] | None = None,
     ) -> list[Leader]:
         """The best players, the best one first, from behind a rating and user on."""
         _admit_ladder(ladder)
-        if type(most) is not int or not 0 < most <= limits.LIST_MAX:
-            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most}")
+        if type(limit) is not int or not 0 < limit <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {limit}")
         start = ""
         if after is not None:
             try:
@@ -183,7 +202,7 @@ class Seats:
             if type(rating) is not int or not 0 <= rating <= limits.SEATS_RATING_MAX:
                 raise BadInput(f"a rating is 0 to {limits.SEATS_RATING_MAX}", code="bad_value")
             start = keys.after(keys.join(limits.SEATS_RATING_MAX - rating, user))
-        rows = await tx.scan(ladder_partition(ladder), Rating, start=start, limit=most)
+        rows = await tx.scan(ladder_partition(ladder), Rating, start=start, limit=limit)
         return [
             Leader(keys.split(row.key[1])[1], one.rating, one.games, one.won, one.drawn)
             for row in rows
@@ -524,14 +543,14 @@ class Seats:
 
     @joins
     async def waitlist(
-        self, tx: Transaction, id_: str, *, after: str = "", most: int = 50, public: bool = False
+        self, tx: Transaction, id_: str, *, after: str = "", limit: int = 50, public: bool = False
     ) -> list[Waiter]:
         """Those who wait at a table, lane by lane: lanes of higher priority first, then lower tiers
         and smaller parties; in a lane, whoever came first. `after` is the `waiter_key` to go on
         behind. If it is `public`, there are no names where the policy hides them. Raises
         `bad_value`."""
-        if type(most) is not int or not 0 < most <= limits.LIST_MAX:
-            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most}")
+        if type(limit) is not int or not 0 < limit <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {limit}")
         sitting = await self._rounds.load(tx, id_, looks=True)
         lanes = sitting.head.lanes
 
@@ -543,9 +562,9 @@ class Seats:
             raise BadInput(f"nobody has waited in the lane {last[:100]!r}", code="bad_value")
         found: list[Waiter] = []
         for key in sorted(lanes, key=rank):
-            if len(found) < most and (not last or rank(key) >= rank(last)):
+            if len(found) < limit and (not last or rank(key) >= rank(last)):
                 first = start if key == last else 0
-                found += await self._waiters(sitting, key, most - len(found), first)
+                found += await self._waiters(sitting, key, limit - len(found), first)
         if public and not sitting.policy.waitlist_names:
             for waiter in found:
                 waiter.users = ()

@@ -1,10 +1,12 @@
 """The policy of a table: all its rules as one validated value."""
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
 
 from onceward import limits
+from onceward.api.arguments import in_milliseconds
 from onceward.api.tables import Kind, Policy
 from onceward.errors import BadInput
 
@@ -25,7 +27,16 @@ KINDS: dict[str, dict[str, Any]] = {
 _TIMES = tuple(name for name in Policy.__struct_fields__ if name.endswith("_ms"))
 
 
-def policy_of(given: dict[str, Any] | None = None) -> Policy:
+def from_seconds(given: Any) -> dict[str, Any]:
+    """The members of a policy as JSON has them, from those that a program gives: its durations are
+    in seconds (`turn_s`). Raises `bad_policy`."""
+    try:
+        return in_milliseconds(Policy, {} if given is None else given)
+    except BadInput as error:
+        raise _bad(error.message) from error
+
+
+def policy_of(given: Mapping[str, Any] | None = None) -> Policy:
     """A policy from its members as JSON has them; what is missing is as its kind says. Raises
     `bad_policy`."""
     given = given or {}

@@ -69,7 +69,7 @@ class Tables:
         by: str = "",
         meta: dict[str, Any] | None = None,
     ) -> Table:
-        """Make a table; without an id it gets a new one."""
+        """Create a table; see `Seats.create`."""
         made = id_ or self._store.ids.new()
         return await self.run(
             made,
@@ -80,10 +80,10 @@ class Tables:
         """A table as it is."""
         return await self._store.run(lambda tx: self.part.get(tx, id_))
 
-    async def find(self, *, prefix: str = "", after: str = "", most: int = 50) -> list[Table]:
+    async def find(self, *, prefix: str = "", after: str = "", limit: int = 50) -> list[Table]:
         """Tables whose ids begin with `prefix`, from behind `after` on."""
         return await self._store.run(
-            lambda tx: self.part.find(tx, prefix=prefix, after=after, most=most)
+            lambda tx: self.part.find(tx, prefix=prefix, after=after, limit=limit)
         )
 
     async def pause(self, id_: str) -> Table:
@@ -158,11 +158,11 @@ class Tables:
         return await self._store.run(lambda tx: self.part.place(tx, id_, user))
 
     async def waitlist(
-        self, id_: str, *, after: str = "", most: int = 50, public: bool = False
+        self, id_: str, *, after: str = "", limit: int = 50, public: bool = False
     ) -> list[Waiter]:
         """Those who wait at a table, from behind a `waiter_key` on."""
         return await self._store.run(
-            lambda tx: self.part.waitlist(tx, id_, after=after, most=most, public=public)
+            lambda tx: self.part.waitlist(tx, id_, after=after, limit=limit, public=public)
         )
 
     # Ratings.
@@ -172,11 +172,11 @@ class Tables:
         return await self._store.run(lambda tx: self.part.rating(tx, ladder, user))
 
     async def leaders(
-        self, ladder: str, *, most: int = 100, after: tuple[int, str] | None = None
+        self, ladder: str, *, limit: int = 100, after: tuple[int, str] | None = None
     ) -> list[Leader]:
         """The best players, the best one first."""
         return await self._store.run(
-            lambda tx: self.part.leaders(tx, ladder, most=most, after=after)
+            lambda tx: self.part.leaders(tx, ladder, limit=limit, after=after)
         )
 
 

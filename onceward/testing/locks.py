@@ -102,7 +102,7 @@ class LockUser:
         self._note("asked", name, {"capacities": dict(capacities)})
         try:
             async with self._locks.hold(
-                *capacities, capacity=capacities, lease_ms=lease_ms, wait_s=wait_s, owner=name
+                *capacities, capacity=capacities, lease_s=lease_ms / 1000, wait_s=wait_s, owner=name
             ) as lock:
                 self._note("granted", name, {"id": lock.id, "tokens": lock.tokens})
                 for piece in work:

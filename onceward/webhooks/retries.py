@@ -4,18 +4,19 @@ A timer, its endpoint and the server each may have one. What a timer leaves open
 decides, and what that leaves open the server.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from onceward import limits
+from onceward.api.arguments import in_milliseconds
 from onceward.api.retries import RetryPolicy
 from onceward.errors import BadInput
+from onceward.quantities import milliseconds
 
 PAUSES_S = (5.0, 30.0, 120.0, 600.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0)
 """If neither timer nor endpoint specify them: 17 hours and 42 minutes in all, so that a receiver
 that is replaced, or is down over night, misses nothing."""
 ATTEMPTS = len(PAUSES_S) + 1
-_MEMBERS = ("pauses_s", "attempts_max", "timeout_s")
 
 
 def admit_policy(policy: RetryPolicy) -> None:
@@ -60,14 +61,7 @@ def read_policy(retry: Any) -> RetryPolicy | None:
     if isinstance(retry, RetryPolicy):
         policy = retry
     else:
-        if not isinstance(retry, Mapping) or not set(retry) <= set(_MEMBERS):
-            raise BadInput(f"retry has the members {', '.join(_MEMBERS)}, not {retry!r}")
-        pauses_s, timeout_s = retry.get("pauses_s"), retry.get("timeout_s")
-        policy = RetryPolicy(
-            None if pauses_s is None else pauses_of(pauses_s),
-            retry.get("attempts_max"),
-            None if timeout_s is None else _milliseconds(timeout_s, "timeout_s"),
-        )
+        policy = RetryPolicy(**in_milliseconds(RetryPolicy, retry))
     admit_policy(policy)
     return policy
 
@@ -76,10 +70,4 @@ def pauses_of(pauses_s: Any) -> tuple[int, ...]:
     """Pauses in milliseconds. Raises `BadInput`."""
     if isinstance(pauses_s, str) or not isinstance(pauses_s, Sequence):
         raise BadInput(f"pauses_s is a list of seconds, not {pauses_s!r}")
-    return tuple(_milliseconds(pause_s, "a pause") for pause_s in pauses_s)
-
-
-def _milliseconds(time_s: Any, what: str) -> int:
-    if type(time_s) not in (int, float) or not 0 < time_s < 1e9:
-        raise BadInput(f"{what} is a number of seconds, not {time_s!r}")
-    return max(int(time_s * 1_000 + 0.5), 1)
+    return tuple(milliseconds(pause_s, "a pause") for pause_s in pauses_s)

@@ -61,9 +61,6 @@ async def configure(tx: Transaction, queue: str, **changes: Any) -> QueueSetting
 
 def changed(queue: str, before: QueueSettings, changes: dict[str, Any]) -> QueueSettings:
     """Settings with some changes. Raises `BadInput`."""
-    unknown = changes.keys() - set(QueueSettings.__struct_fields__)
-    if unknown:
-        raise BadInput(f"a queue has no setting {', '.join(sorted(unknown))}")
     try:
         plain = msgspec.to_builtins(msgspec.structs.replace(before, **changes))
         after_ = msgspec.convert(plain, QueueSettings)

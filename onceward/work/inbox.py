@@ -76,8 +76,8 @@ class Inbox:
         caller: str = "",
         due_ms: int = 0,
     ) -> Receipt:
-        """Take a message in, once for its key. The fields that the queue's settings name make up
-        the key if none is given; without either, the message is new each time.
+        """Take a message in, once for its key. If none is given, the queue's setting `key_fields`
+        derives it from the body. Without either, each call adds a job.
 
         Raises `BadInput`; `QueueFull`; `KeyReused` if the key is known with another body, unless
         the queue only records that. When it raises, it has written nothing.
@@ -106,7 +106,8 @@ class Inbox:
         return Receipt(id_, key or "", job.state, duplicate=False)
 
     def key_of(self, queue: str, body: Any) -> str:
-        """The key that the fields named by the queue's settings make up. Raises `BadInput`."""
+        """The key of a message, derived from fields of its body. Raises `BadInput`, with the code
+        `missing_key` if the queue has no `key_fields`."""
         admit_queue(queue)
         return derived_key(body, self._schedule.settings(queue).key_fields, queue)
 
@@ -183,8 +184,8 @@ def derived_key(body: Any, fields: Sequence[str], queue: str) -> str:
     which may be paths such as `order.id`."""
     if not fields:
         raise BadInput(
-            f"a message for {queue!r} needs a key: give one, or name the fields that make it up "
-            "in the queue's settings (key_fields)",
+            f"a message for {queue!r} needs an idempotency key: give one, or set key_fields of the "
+            "queue to derive it from the body",
             code="missing_key",
         )
     values = [_field(body, name) for name in fields]

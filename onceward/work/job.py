@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, Unpack
 import msgspec
 
 from onceward import keys, limits
+from onceward.api.arguments import unknown_name
 from onceward.callers import caller_id
 from onceward.errors import BadInput, InDoubt, NotDone, OncewardError
 from onceward.job_options import (
@@ -322,10 +323,7 @@ def send_arguments(store: Store, keywords: Mapping[str, Any]) -> SendArguments:
         if name in OPTION_NAMES:
             options[name] = value
         elif name not in _SEND_NAMES:
-            raise BadInput(
-                f"unknown option {str(name)[:100]!r} of send; "
-                f"known: {', '.join(sorted(_SEND_NAMES))}"
-            )
+            raise unknown_name(name, sorted(_SEND_NAMES))
     if options:
         arguments["options"] = job_options(options)
     if "key" in keywords:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from onceward.api.arguments import in_milliseconds
 from onceward.errors import BadInput
 from onceward.schedule import Job, QueueSettings, Schedule
 from onceward.schedule.settings_cache import SettingsCache
@@ -32,9 +33,17 @@ class Queues:
         self._depths = depths
 
     async def configure(self, queue: str, **settings: Any) -> QueueSettings:
-        """Change some settings of a queue, on all nodes; see `QueueSettings`. They hold on this one
-        when this returns. Raises `BadInput`."""
-        wanted = await self._store.run(lambda tx: queue_part.configure(tx, queue, **settings))
+        """Change some settings of a queue, on all nodes; the others stay. Idempotent.
+
+        The names are those of `QueueSettings`, with durations in seconds: `retry_first_s=0.5` sets
+        `retry_first_ms`. This node uses them when this returns, other nodes a moment later.
+        Raises `BadInput`.
+        """
+        return await self.change(queue, in_milliseconds(QueueSettings, settings))
+
+    async def change(self, queue: str, changes: dict[str, Any]) -> QueueSettings:
+        """`configure`, with settings as `QueueSettings` has them."""
+        wanted = await self._store.run(lambda tx: queue_part.configure(tx, queue, **changes))
         if self._queue_settings(queue) != wanted:
             await (
                 self._queue_settings.load()

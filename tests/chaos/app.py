@@ -17,8 +17,8 @@ from tests.chaos.outside import tell
 from tests.chaos.terms import EFFECTS, LEASE_S, ORDERS
 
 WRONG_MAX = 10
-PAUSES = {"retry_first_ms": 50, "retry_max_ms": 500}
-QUICK: dict[str, Any] = {"lease_s": LEASE_S, "attempts": 0, **PAUSES}
+PAUSES = {"retry_first_s": 0.05, "retry_max_s": 0.5}
+QUICK: dict[str, Any] = {"lease_s": LEASE_S, "attempts_max": 0, **PAUSES}
 
 limits.OUTWARD_SLACK_S = 1.0
 app = App(

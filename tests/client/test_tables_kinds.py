@@ -20,7 +20,7 @@ from tests.client.served import Served
 SECRET = "a secret of more than thirty-two bytes"
 AUTH = Auth(jwt_keys=[JwtKey("HS256", SECRET, "onceward")])
 X_WINS = [("X", 0), ("O", 3), ("X", 1), ("O", 4), ("X", 2)]
-LONG_MS = 600_000
+LONG_S = 600
 METHODS = {
     "join": "join_table",
     "leave": "leave_table",
@@ -134,7 +134,7 @@ async def evening(over: str, game: str = "tictactoe", **policy: Any) -> AsyncIte
     app = App("memory://", slots=4)
     app.game(TicTacToe())
     app.game(Trio())
-    patient = {"turn_ms": LONG_MS, "grace_ms": LONG_MS}
+    patient = {"turn_s": LONG_S, "grace_s": LONG_S}
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(Served(app, AUTH))
         await app.tables.create("t", policy={**patient, **policy}, game=game)
@@ -149,7 +149,7 @@ async def play(seated: dict[str, Person], moves: list[tuple[str, int]] = X_WINS)
 
 
 async def test_at_a_speed_table_who_is_late_is_warned_loses_and_leaves(over: str) -> None:
-    async with evening(over, kind="speed", turn_ms=2_000, warn_ms=1_000) as here:
+    async with evening(over, kind="speed", turn_s=2, warn_s=1) as here:
         ann, ben, cas = await here.people("ann", "ben", "cas")
         await ben.sees("seats X", lambda seat: seat and seat.get("warned"))
         last = await cas.sees("game last", lambda game: game)
@@ -159,7 +159,7 @@ async def test_at_a_speed_table_who_is_late_is_warned_loses_and_leaves(over: str
 
 
 async def test_at_a_ranked_table_a_game_changes_ratings(over: str) -> None:
-    async with evening(over, kind="ranked", turn_ms=LONG_MS) as here:
+    async with evening(over, kind="ranked", turn_s=LONG_S) as here:
         ann, ben, cas = await here.people("ann", "ben", "cas")
         seen = await play({"X": ann, "O": ben})
         assert seen["outcome"]["winners"] == ["X"]
@@ -196,7 +196,7 @@ async def test_a_party_sits_down_together(over: str) -> None:
 
 
 async def test_a_rematch_begins_when_both_want_it(over: str) -> None:
-    async with evening(over, rematch_ms=LONG_MS) as here:
+    async with evening(over, rematch_s=LONG_S) as here:
         ann, ben = await here.people("ann", "ben")
         await play({"X": ann, "O": ben})
         await ben.sees("table state", lambda state: state["phase"] == "ready")
@@ -228,7 +228,7 @@ async def test_a_spectator_sees_all_and_moves_nothing(over: str) -> None:
 
 
 async def test_a_bot_plays_with_who_is_alone_and_gives_way(over: str) -> None:
-    async with evening(over, bot_ms=1, bots=["hal"]) as here:
+    async with evening(over, bot_s=0.001, bots=["hal"]) as here:
         [ann] = await here.people("ann")
         seat = await ann.sees("seats O", lambda seat: seat)
         assert (seat["user"], seat["bot"]) == ("hal", True)
@@ -276,7 +276,7 @@ async def test_when_both_leave_the_two_oldest_waiters_have_x_and_o(over: str) ->
 
 
 async def test_when_both_are_lost_the_two_oldest_waiters_have_x_and_o(over: str) -> None:
-    async with evening(over, grace_ms=1_000) as here:
+    async with evening(over, grace_s=1) as here:
         ann, ben, _, _, eve = await here.people("ann", "ben", "cas", "dan", "eve")
         await asyncio.gather(ann.live.close(), ben.live.close())
         now = await eve.sees(

@@ -73,7 +73,7 @@ async def test_a_lock_is_given_on_between_nodes(deaf: bool) -> None:
 @virtual
 async def test_a_lock_is_kept_for_as_long_as_its_body_runs() -> None:
     locker = await alone()
-    holder = Holder(locker, "a", lease_ms=900)
+    holder = Holder(locker, "a", lease_s=0.9)
     lock = await holder.hold()
     for _ in range(500):
         await locker.clock.sleep(0.1)
@@ -107,7 +107,7 @@ async def test_one_who_waits_for_some_time_gives_up_then(shared: bool) -> None:
     await first.hold()
     start_s = cluster.loop.time()
     with pytest.raises(LockHeld, match=r"was held by others for 7\.5 s"):
-        async with locker.locks.hold("a", wait_s=7.5, lease_ms=1_000):
+        async with locker.locks.hold("a", wait_s=7.5, lease_s=1):
             pytest.fail("it is held")
     assert cluster.loop.time() - start_s == pytest.approx(7.5, abs=0.01)
     assert await line(locker, "a") == ([""], [])
@@ -131,7 +131,7 @@ async def test_one_who_is_granted_just_when_he_gives_up_has_it() -> None:
 @virtual
 async def test_a_lock_given_on_within_a_node_takes_no_more_than_the_release() -> None:
     locker = await alone()
-    first, second = Holder(locker, "a", lease_ms=9_000), Holder(locker, "a", lease_ms=9_000)
+    first, second = Holder(locker, "a", lease_s=9), Holder(locker, "a", lease_s=9)
     await locker.clock.sleep(1)
     before = len(locker.engine.commits)
     await first.end()
@@ -144,9 +144,9 @@ async def test_a_lock_given_on_within_a_node_takes_no_more_than_the_release() ->
 @virtual
 async def test_waiting_is_no_work() -> None:
     locker = await alone()
-    first = Holder(locker, "a", lease_ms=3_600_000)
+    first = Holder(locker, "a", lease_s=3600)
     await first.hold()
-    waiters = [Holder(locker, "a", lease_ms=600_000) for _ in range(10)]
+    waiters = [Holder(locker, "a", lease_s=600) for _ in range(10)]
     await locker.clock.sleep(1)
     before = len(locker.engine.commits)
     await locker.clock.sleep(1_000)
@@ -254,9 +254,11 @@ BAD: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     (("a",), {"capacity": 0}, "the capacity of 'a' is 1 to 10000"),
     (("a",), {"capacity": "1"}, "the capacity of 'a' is 1 to 10000"),
     (("a",), {"capacity": {"b": 1}}, "a capacity is given for 'b', which is not asked for"),
-    (("a",), {"lease_ms": 0}, "a lease has 1 to"),
-    (("a",), {"lease_ms": 1.5}, "a lease is a whole number of ms"),
-    (("a",), {"lease_ms": None}, "a lease is a whole number of ms"),
+    (("a",), {"lease_s": 0}, "a lease has 1 to"),
+    (("a",), {"lease_s": True}, "a lease is 0 to"),
+    (("a",), {"lease_s": "30"}, "a lease is 0 to"),
+    (("a",), {"lease_s": 10**6}, "a lease is 0 to"),
+    (("a",), {"lease_s": None}, "a lease is 0 to"),
     (("a",), {"wait_s": -1}, "one waits 0 or more seconds"),
     (("a",), {"wait_s": float("nan")}, "one waits 0 or more seconds"),
     (("a",), {"wait_s": float("inf")}, "one waits 0 or more seconds"),

@@ -25,7 +25,7 @@ async def pair(cluster: Cluster) -> tuple[Locker, Locker]:
 async def test_the_lock_of_a_process_that_died_goes_to_the_next() -> None:
     cluster = Cluster(4)
     one, two = await pair(cluster)
-    first, second = Holder(one, "a", lease_ms=20_000), Holder(two, "a")
+    first, second = Holder(one, "a", lease_s=20), Holder(two, "a")
     await first.hold()
     one.process.kill()
     start_s = cluster.loop.time()
@@ -39,7 +39,7 @@ async def test_a_waiter_whose_process_died_does_not_block_the_line() -> None:
     one, two = await pair(cluster)
     first = Holder(one, "a")
     await first.hold()
-    dead = Holder(two, "a", "b", lease_ms=6_000)
+    dead = Holder(two, "a", "b", lease_s=6)
     await cluster.clock.sleep(1)
     third = Holder(one, "a", "b")
     await cluster.clock.sleep(1)
@@ -58,7 +58,7 @@ async def test_a_waiter_whose_process_died_does_not_block_the_line() -> None:
 async def test_who_stood_still_for_too_long_has_lost_the_lock_and_is_told() -> None:
     cluster = Cluster(4)
     one, two = await pair(cluster)
-    first, second = Holder(one, "a", lease_ms=3_000), Holder(two, "a", lease_ms=3_000)
+    first, second = Holder(one, "a", lease_s=3), Holder(two, "a", lease_s=3)
     lock = await first.hold()
     one.process.pause()
     assert (await second.hold()).token == 2
@@ -79,7 +79,7 @@ async def test_a_waiter_that_stood_still_for_too_long_joins_the_line_again() -> 
     one, two = await pair(cluster)
     first = Holder(one, "a")
     await first.hold()
-    second, third = Holder(two, "a", lease_ms=3_000, owner="2"), Holder(one, "a", owner="3")
+    second, third = Holder(two, "a", lease_s=3, owner="2"), Holder(one, "a", owner="3")
     await cluster.clock.sleep(1)
     two.process.pause()
     await cluster.clock.sleep(2 * LEASE_S)  # its slots are looked after by the other one now
@@ -98,7 +98,7 @@ async def test_a_waiter_that_stood_still_for_too_long_joins_the_line_again() -> 
 async def test_a_holder_that_is_cut_off_gives_up_before_the_next_one_has_the_lock() -> None:
     cluster = Cluster(4)
     one, two = await pair(cluster)
-    first, second = Holder(one, "a", lease_ms=9_000), Holder(two, "a", lease_ms=9_000)
+    first, second = Holder(one, "a", lease_s=9), Holder(two, "a", lease_s=9)
     lock = await first.hold()
     await cluster.clock.sleep(20)
     one.engine.cut_off = True
@@ -114,7 +114,7 @@ async def test_a_holder_that_is_cut_off_gives_up_before_the_next_one_has_the_loc
 async def test_a_renewal_that_hangs_does_not_keep_the_loss_from_being_told() -> None:
     cluster = Cluster(4)
     one, _ = await pair(cluster)
-    first = Holder(one, "a", lease_ms=3_000)
+    first = Holder(one, "a", lease_s=3)
     await first.hold()
     start_s = cluster.loop.time()
     one.engine.hang()
@@ -129,7 +129,7 @@ async def test_a_renewal_that_hangs_does_not_keep_the_loss_from_being_told() -> 
 async def test_short_trouble_with_the_engine_costs_no_lock_and_no_place() -> None:
     cluster = Cluster(4)
     one, two = await pair(cluster)
-    first, second = Holder(one, "a", lease_ms=9_000), Holder(two, "a", lease_ms=9_000)
+    first, second = Holder(one, "a", lease_s=9), Holder(two, "a", lease_s=9)
     await first.hold()
     for _ in range(20):
         one.engine.cut_off = two.engine.cut_off = True
@@ -161,7 +161,7 @@ async def test_a_lock_let_go_while_the_engine_is_away_is_free_when_it_is_back() 
 async def test_a_lock_that_cannot_be_let_go_ends_with_its_lease() -> None:
     cluster = Cluster(4)
     one, two = await pair(cluster)
-    first, second = Holder(one, "a", lease_ms=6_000), Holder(two, "a")
+    first, second = Holder(one, "a", lease_s=6), Holder(two, "a")
     await first.hold()
     one.engine.cut_off = True
     start_s = cluster.loop.time()
@@ -203,7 +203,7 @@ async def test_asking_while_the_engine_is_away_is_an_error_at_once() -> None:
 async def test_an_engine_that_has_stopped_ends_holds_and_waits() -> None:
     cluster = Cluster(4)
     one, _ = await pair(cluster)
-    first, second = Holder(one, "a", lease_ms=3_000), Holder(one, "a", lease_ms=3_000)
+    first, second = Holder(one, "a", lease_s=3), Holder(one, "a", lease_s=3)
     await first.hold()
     await cluster.clock.sleep(0.1)
     one.engine.stopped = True
@@ -245,7 +245,7 @@ async def test_nothing_is_remembered_of_requests_whose_callers_have_gone() -> No
 async def test_a_body_that_may_go_on_learns_of_the_loss_by_the_event() -> None:
     cluster = Cluster(4)
     one, two = await pair(cluster)
-    first = Holder(one, "a", cancel=False, lease_ms=3_000)
+    first = Holder(one, "a", cancel=False, lease_s=3)
     lock = await first.hold()
     await two.store.run(lambda tx: two.locks.table.release(tx, lock.id))
     await lock.lost.wait()

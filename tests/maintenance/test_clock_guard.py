@@ -39,7 +39,7 @@ class Machine:
             slots=2,
             store=lambda engine: Store(engine, VirtualClock(wall_offset_ms=ahead_ms)),
         )
-        app.queue("q", key_retention_ms=60_000, job_retention_ms=60_000)
+        app.queue("q", key_retention_s=60, job_retention_s=60)
         return app
 
 

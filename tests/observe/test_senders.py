@@ -24,7 +24,12 @@ async def test_what_a_sender_sends_and_repeats_is_counted() -> None:
         with pytest.raises(KeyReused):
             await app.send("q", 2, key="a", caller="ann")
         verdicts = await app.send_many(
-            "q", [{"body": 1, "key": "a", "caller": "bob"}, {"body": 1}, {"body": 2, "key": "b"}]
+            "q",
+            [
+                {"body": 1, "key": "a", "caller": "bob"},
+                {"body": 1, "key": ""},
+                {"body": 2, "key": "b"},
+            ],
         )
         assert len(verdicts) == 3
         found = {(queue, name): sender for queue, name, sender in app.senders}

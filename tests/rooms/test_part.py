@@ -389,11 +389,11 @@ async def test_rooms_are_found_by_prefix_and_metadata_page_by_page() -> None:
     assert (await find(meta={"open": True}))[0] == ["chess-1", "chess-3", "go#1", "go-1"]
     assert (await find(meta={"open": 1}))[0] == []
     assert (await find(meta={"size": 2.0, "open": False}))[0] == ["chess-2"]
-    assert await find(most=2) == (["chess-1", "chess-2"], "chess-2")
-    assert await find(most=3, after="chess-2") == (["chess-3", "go#1", "go-1"], "")
+    assert await find(limit=2) == (["chess-1", "chess-2"], "chess-2")
+    assert await find(limit=3, after="chess-2") == (["chess-3", "go#1", "go-1"], "")
     for most in (0, limits.LIST_MAX + 1, "2"):
         with pytest.raises(BadInput):
-            await find(most=most)
+            await find(limit=most)
 
 
 async def test_settings_can_be_changed_and_count_for_later_steps() -> None:
@@ -443,7 +443,7 @@ async def test_rooms_are_listed_to_the_last(monkeypatch: pytest.MonkeyPatch) -> 
         while pages == 0 or after:
             page, after = await home.run(
                 lambda tx, after=after, meta=meta: home.rooms.find(  # type: ignore[misc]
-                    tx, meta=meta, after=after, most=2
+                    tx, meta=meta, after=after, limit=2
                 )
             )
             found += [room.id for room in page]

@@ -76,7 +76,7 @@ def test_numbers_have_bounds(name: str, least: int, most: int) -> None:
     for value in (least, least + 1, most - 1, most):
         admit_settings(msgspec.structs.replace(DEFAULT, **{name: value}))
     for value in (least - 1, most + 1):
-        with pytest.raises(BadInput, match=f"{name} .*{value}"):
+        with pytest.raises(BadInput, match=f"{name.removesuffix('_ms')} .*{value}"):
             admit_settings(msgspec.structs.replace(DEFAULT, **{name: value}))
 
 
@@ -106,7 +106,7 @@ def test_the_longest_pause_is_not_shorter_than_the_first(options: Any, admitted:
     if admitted:
         admit_settings(QueueSettings(**options))
     else:
-        with pytest.raises(BadInput, match="retry_max_ms at least that"):
+        with pytest.raises(BadInput, match="at most retry_max"):
             admit_settings(QueueSettings(**options))
 
 

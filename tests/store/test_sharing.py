@@ -286,7 +286,7 @@ async def test_jobs_that_end_at_the_same_time_share_commits_and_each_ends_once()
     async with apps.make() as app:
         for n in range(30):
             await app.send("q", n, key=f"k{n}")
-        claims = await app.claim("q", "w", lease_s=10, most=30)
+        claims = await app.claim("q", "w", lease_s=10, max=30)
         apps.engines[0].latency_s = 0.001
         before = len(apps.commits)
         ends = [app.complete(claim.id, claim.token, claim.body) for claim in claims]
@@ -307,7 +307,7 @@ async def test_a_result_that_cannot_be_stored_spoils_no_other_job() -> None:
     async with apps.make() as app:
         for n in range(9):
             await app.send("q", n, key=f"k{n}")
-        claims = await app.claim("q", "w", lease_s=10, most=9)
+        claims = await app.claim("q", "w", lease_s=10, max=9)
         apps.engines[0].latency_s = 0.001
         ends = [
             app.complete(claim.id, claim.token, object() if n == 4 else n)
@@ -329,7 +329,7 @@ async def test_what_all_of_them_read_for_sure_is_read_with_one_call(
     async with apps.make() as app:
         for n in range(9):
             await app.send("q", n, key=f"k{n}")
-        claims = await app.claim("q", "w", lease_s=10, most=9)
+        claims = await app.claim("q", "w", lease_s=10, max=9)
         engine = apps.engines[0]
         engine.latency_s = 0.001
         asked: list[int] = []
@@ -347,7 +347,7 @@ async def test_what_ends_when_the_application_stops_is_finished() -> None:
     app = await apps.make().start()
     for n in range(9):
         await app.send("q", n, key=f"k{n}")
-    claims = await app.claim("q", "w", lease_s=10, most=9)
+    claims = await app.claim("q", "w", lease_s=10, max=9)
     apps.engines[0].latency_s = 1
     ends = [asyncio.create_task(app.complete(claim.id, claim.token)) for claim in claims]
     await apps.sleep(0.5)

@@ -98,7 +98,7 @@ async def test_another_move_with_the_key_of_the_last_one_is_refused(club: Club) 
 
 
 async def test_who_does_not_move_is_warned_and_then_has_lost(club: Club) -> None:
-    game = await nim(club, turn_ms=30_000, warn_ms=10_000)
+    game = await nim(club, turn_s=30, warn_s=10)
     await club.join("ann", "ben", "cas")
     await club.do("move", "ann", 1)
     await club.pass_ms(19_999)
@@ -117,7 +117,7 @@ async def test_who_does_not_move_is_warned_and_then_has_lost(club: Club) -> None
 
 
 async def test_a_turn_that_is_kept_goes_on_with_its_time(club: Club) -> None:
-    await club.create(turn_ms=30_000)
+    await club.create(turn_s=30)
     await club.join("ann", "ben")
     await club.do("turn", ["ann", "ben"])
     await club.pass_ms(10_000)
@@ -127,7 +127,7 @@ async def test_a_turn_that_is_kept_goes_on_with_its_time(club: Club) -> None:
 
 
 async def test_who_is_idle_in_a_game_without_turns_loses_it(club: Club) -> None:
-    await club.create(idle_ms=20_000, idle="leave")
+    await club.create(idle_s=20, idle="leave")
     await club.join("ann", "ben", "cas")
     await club.pass_ms(15_000)
     await club.join("ben")  # does something
@@ -137,7 +137,7 @@ async def test_who_is_idle_in_a_game_without_turns_loses_it(club: Club) -> None:
 
 
 async def test_when_nobody_does_anything_the_game_does_not_count(club: Club) -> None:
-    game = await nim(club, idle_ms=20_000, idle="leave", rated=True)
+    game = await nim(club, idle_s=20, idle="leave", rated=True)
     club.seats.referees["nim"] = game
     await club.join("ann", "ben")
     await club.do("turn", ["ann", "ben"])
@@ -148,7 +148,7 @@ async def test_when_nobody_does_anything_the_game_does_not_count(club: Club) -> 
 
 
 async def test_a_seat_is_kept_for_the_time_of_grace(club: Club) -> None:
-    await club.create(grace_ms=10_000, idle_ms=0)
+    await club.create(grace_s=10, idle_s=0)
     await club.join("ann", "ben", "cas")
     await club.do("away", "ann")
     await club.pass_ms(5_000)
@@ -165,7 +165,7 @@ async def test_a_seat_is_kept_for_the_time_of_grace(club: Club) -> None:
 
 
 async def test_who_comes_back_during_a_pause_is_there_after_it(club: Club) -> None:
-    await club.create(grace_ms=10_000, idle_ms=0)
+    await club.create(grace_s=10, idle_s=0)
     await club.join("ann", "ben")
     await club.do("away", "ann")
     await club.do("pause")
@@ -177,7 +177,7 @@ async def test_who_comes_back_during_a_pause_is_there_after_it(club: Club) -> No
 
 
 async def test_what_is_due_at_a_closed_table_leaves_nothing_behind(club: Club) -> None:
-    await club.create(idle_ms=10_000, waiting_ms=20_000)
+    await club.create(idle_s=10, waiting_s=20)
     await club.join("ann", "ben", "cas")
     await club.do("close")
     for entry in [key for key in club.records("due") if "seats-purge" not in key[1]]:
@@ -191,7 +191,7 @@ async def test_what_is_due_at_a_closed_table_leaves_nothing_behind(club: Club) -
 
 
 async def test_grace_counts_while_no_game_is_on_too(club: Club) -> None:
-    await club.create(grace_ms=10_000)
+    await club.create(grace_s=10)
     await club.join("ann")
     await club.do("away", "ann")
     await club.pass_ms(10_000)
@@ -199,7 +199,7 @@ async def test_grace_counts_while_no_game_is_on_too(club: Club) -> None:
 
 
 async def test_who_waits_without_a_sign_of_life_loses_the_place(club: Club) -> None:
-    await club.create(waiting_ms=60_000, idle_ms=0)
+    await club.create(waiting_s=60, idle_s=0)
     await club.join("ann", "ben", "cas", "dan")
     await club.do("watch", "eve")
     await club.pass_ms(50_000)
@@ -216,7 +216,7 @@ async def test_who_waits_without_a_sign_of_life_loses_the_place(club: Club) -> N
 
 
 async def test_who_went_back_to_the_line_has_the_whole_time_again(club: Club) -> None:
-    await club.create(waiting_ms=60_000, idle_ms=0)
+    await club.create(waiting_s=60, idle_s=0)
     await club.join("ann", "ben", "cas")
     await club.pass_ms(50_000)
     await club.result("ann")
@@ -229,7 +229,7 @@ async def test_who_went_back_to_the_line_has_the_whole_time_again(club: Club) ->
 
 
 async def test_who_sits_alone_without_a_sign_of_life_loses_the_seat(club: Club) -> None:
-    await club.create(waiting_ms=60_000)
+    await club.create(waiting_s=60)
     await club.join("ann")
     await club.pass_ms(50_000)
     await club.do("alive", "ann")
@@ -240,7 +240,7 @@ async def test_who_sits_alone_without_a_sign_of_life_loses_the_seat(club: Club) 
 
 
 async def test_what_is_due_too_late_changes_nothing(club: Club) -> None:
-    await club.create(idle_ms=10_000)
+    await club.create(idle_s=10)
     await club.join("ann", "ben")
     [entry] = [key for key in club.records("due") if key[1].endswith("seats-clock")]
     await club.do("close")

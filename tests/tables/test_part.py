@@ -138,7 +138,7 @@ async def test_a_line_has_an_end(club: Club) -> None:
 
 
 async def test_a_paused_table_seats_nobody_and_its_clocks_stand_still(club: Club) -> None:
-    await club.create(idle_ms=10_000, waiting_ms=60_000)
+    await club.create(idle_s=10, waiting_s=60)
     await club.join("ann", "ben", "cas")
     await club.do("pause")
     await club.do("pause")
@@ -191,8 +191,8 @@ async def test_tables_are_listed_by_their_ids(club: Club) -> None:
 
     assert await find() == ["a", "b 1", "b 2", "c#"]
     assert await find(prefix="b ") == ["b 1", "b 2"]
-    assert await find(after="b 1", most=1) == ["b 2"]
-    for options in ({"most": 0}, {"prefix": "\ud800"}, {"after": "x" * 100}):
+    assert await find(after="b 1", limit=1) == ["b 2"]
+    for options in ({"limit": 0}, {"prefix": "\ud800"}, {"after": "x" * 100}):
         with pytest.raises(BadInput):
             await find(**options)
 
@@ -230,7 +230,7 @@ async def test_a_table_cannot_be_made_twice_or_for_an_unknown_game(club: Club) -
 
 
 async def test_whoever_waits_is_told_how_long_it_takes(club: Club) -> None:
-    await club.create(game_ms=40_000, idle_ms=0)
+    await club.create(game_s=40, idle_s=0)
     await club.join("ann", "ben")
     club.clock.at_ms += 5_000
     await club.join("cas", "dan")

@@ -76,10 +76,12 @@ async def test_what_makes_no_sense_is_refused(club: Club) -> None:
     for name, args, options in wrong:
         with pytest.raises(BadInput):
             await club.do(name, *args, **options)
-    for policy in (["seats"], "speed", 5):
+    policies: tuple[Any, ...] = (["seats"], "speed", 5, {"turn_s": "5"}, {"turn_ms": 5_000})
+    for policy in policies:
         with pytest.raises(BadInput) as error:
             await club.do("create", policy=policy, table="other")
         assert error.value.code == "bad_policy"
+    assert "did you mean 'turn_s'?" in error.value.message
     with pytest.raises(BadInput):
         await club.do("create", game=5, table="other")
     for after in ((-1, "a"), (10**9, "a"), ("1", "a")):
@@ -92,7 +94,7 @@ async def test_what_makes_no_sense_is_refused(club: Club) -> None:
 
 
 async def test_who_runs_out_of_time_again_and_again_is_gone(club: Club) -> None:
-    game = await nim(club, turn_ms=10_000)
+    game = await nim(club, turn_s=10)
     await club.join("ann", "ben")
     await club.pass_ms(3_600_000)
     # Nobody is there: two games were lost on time, and no third one.
@@ -102,7 +104,7 @@ async def test_who_runs_out_of_time_again_and_again_is_gone(club: Club) -> None:
 
 
 async def test_who_has_moved_meanwhile_stays_in_line(club: Club) -> None:
-    game = await nim(club, turn_ms=10_000, idle_ms=0)
+    game = await nim(club, turn_s=10, idle_s=0)
     await club.join("ann", "ben", "cas")
     await club.pass_ms(10_000)  # ann
     assert await club.players() == {"X": "cas", "O": "ben"}
@@ -122,7 +124,7 @@ async def test_who_has_moved_meanwhile_stays_in_line(club: Club) -> None:
 
 
 async def test_a_move_after_its_time_is_too_late_also_if_nobody_has_looked(club: Club) -> None:
-    await nim(club, turn_ms=10_000)
+    await nim(club, turn_s=10)
     await club.join("ann", "ben")
     club.clock.at_ms += 9_999
     await club.do("move", "ann", 1)
@@ -137,7 +139,7 @@ async def test_a_move_after_its_time_is_too_late_also_if_nobody_has_looked(club:
 async def test_a_connection_lost_or_a_turn_begun_during_a_pause_has_its_whole_time_after_it(
     club: Club,
 ) -> None:
-    await club.create(grace_ms=10_000, turn_ms=20_000)
+    await club.create(grace_s=10, turn_s=20)
     await club.join("ann", "ben")
     await club.do("pause")
     await club.pass_ms(60_000)
@@ -219,8 +221,8 @@ async def test_all_of_the_largest_table_change_places_whatever_lanes_they_wait_i
         kind="ranked",
         tiers=tiers,
         draw="back",
-        widen_ms=1,
-        turn_ms=0,
+        widen_s=0.001,
+        turn_s=0,
     )
 
     async def give(tx: Any) -> None:

@@ -135,8 +135,8 @@ def test_whatever_happens_what_must_hold_does(
 ) -> None:
     async def run() -> None:
         club = await new_club()
-        policy_of(policy)
-        await club.create(**policy)
+        made = policy_of(policy)
+        await club.run(lambda tx: club.seats.create(tx, "t", policy=made))
         for name, *told in deeds:
             before = club.screen.copy()
             try:

@@ -33,7 +33,7 @@ async def seat(app: App, marker: str = "X", table: str = "t") -> Any:
 async def test_a_seat_is_kept_for_who_comes_back_in_time() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        await app.tables.create("t", policy={"grace_ms": 10_000, "idle_ms": 0})
+        await app.tables.create("t", policy={"grace_s": 10, "idle_s": 0})
         for user in ("ann", "ben", "cas"):
             await app.tables.join("t", user)
         ann, second = await enter(app, "ann"), await enter(app, "ann", client="d")
@@ -60,7 +60,7 @@ async def test_a_seat_is_kept_for_who_comes_back_in_time() -> None:
 async def test_who_is_connected_gives_signs_of_life() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        await app.tables.create("t", policy={"waiting_ms": 60_000, "idle_ms": 0})
+        await app.tables.create("t", policy={"waiting_s": 60, "idle_s": 0})
         for user in ("ann", "ben", "cas", "dan"):
             await app.tables.join("t", user)
         cas = await enter(app, "cas")
@@ -76,7 +76,7 @@ async def test_who_is_connected_gives_signs_of_life() -> None:
 async def test_trouble_with_the_engine_is_waited_out() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        await app.tables.create("t", policy={"grace_ms": 10_000, "idle_ms": 0})
+        await app.tables.create("t", policy={"grace_s": 10, "idle_s": 0})
         for user in ("ann", "ben"):
             await app.tables.join("t", user)
         ann = await enter(app, "ann")
@@ -147,7 +147,7 @@ async def test_the_view_follows_the_table_step_by_step() -> None:
 async def test_who_serves_the_room_no_longer_says_nothing_of_who_is_there() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        await app.tables.create("t", policy={"waiting_ms": 60_000, "idle_ms": 0})
+        await app.tables.create("t", policy={"waiting_s": 60, "idle_s": 0})
         for user in ("ann", "ben", "cas"):
             await app.tables.join("t", user)
         cas = await enter(app, "cas")

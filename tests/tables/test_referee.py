@@ -133,7 +133,7 @@ async def test_after_max_wins_the_winner_goes_to_the_back_too() -> None:
 
 @virtual
 async def test_who_does_not_move_in_time_loses_and_is_moved_on() -> None:
-    async with hall("ann", "ben", "cas", turn_ms=30_000, idle="back") as here:
+    async with hall("ann", "ben", "cas", turn_s=30, idle="back") as here:
         await here.play([("X", 4)])
         await here.apps.sleep(29)
         match = (await here.live())["now"]["match"]
@@ -147,7 +147,7 @@ async def test_who_does_not_move_in_time_loses_and_is_moved_on() -> None:
 
 @virtual
 async def test_each_move_gives_the_other_one_the_whole_time() -> None:
-    async with hall("ann", "ben", turn_ms=30_000) as here:
+    async with hall("ann", "ben", turn_s=30) as here:
         for move in DRAWS[:-1]:
             await here.apps.sleep(29)
             await here.play([move])
@@ -156,7 +156,7 @@ async def test_each_move_gives_the_other_one_the_whole_time() -> None:
 
 @virtual
 async def test_a_lost_connection_is_waited_for_and_then_loses() -> None:
-    async with hall("ann", "ben", "cas", turn_ms=0, grace_ms=20_000) as here:
+    async with hall("ann", "ben", "cas", turn_s=0, grace_s=20) as here:
         tables = here.app.tables
         match = (await here.live())["now"]["match"]
         await tables.away("t", "ann")
@@ -219,7 +219,7 @@ async def test_who_cheats_gets_an_error_and_changes_nothing() -> None:
 
 @virtual
 async def test_a_hidden_move_is_in_no_live_view_and_gives_nobody_more_time() -> None:
-    async with hall("ann", "ben", game=Guess(), turn_ms=30_000) as here:
+    async with hall("ann", "ben", game=Guess(), turn_s=30) as here:
         await here.apps.sleep(20)
         seen = await here.app.tables.move("t", "ann", "heads")
         assert seen.mine == "heads"
@@ -273,7 +273,7 @@ async def test_of_moves_that_come_at_once_on_two_nodes_each_counts_once_or_not_a
 
 @virtual
 async def test_a_bot_plays_on_until_the_end() -> None:
-    async with hall("ann", bot_ms=5_000) as here:
+    async with hall("ann", bot_s=5) as here:
         await here.apps.sleep(6)
         table = await here.app.tables.get("t")
         [bot] = [marker for marker, seat in table.seats.items() if seat and seat.bot]
@@ -291,7 +291,7 @@ async def test_a_bot_plays_on_until_the_end() -> None:
 @virtual
 async def test_whatever_people_try_logs_tell_the_games_and_the_view_is_the_match() -> None:
     users = ["ann", "ben", "cas", "dan"]
-    async with hall(*users, turn_ms=20_000, max_wins=3) as here:
+    async with hall(*users, turn_s=20, max_wins=3) as here:
         chance, tables = random.Random(7), here.app.tables
         ended: list[str] = []
         for _ in range(500):
@@ -330,7 +330,7 @@ async def test_whatever_people_try_logs_tell_the_games_and_the_view_is_the_match
 
 @virtual
 async def test_of_three_two_can_be_lost_at_the_same_time_and_the_log_says_so() -> None:
-    async with hall("ann", "ben", "cas", game=Trumps(), turn_ms=0, grace_ms=20_000) as here:
+    async with hall("ann", "ben", "cas", game=Trumps(), turn_s=0, grace_s=20) as here:
         match = (await here.live())["now"]["match"]
         for user in ("ann", "cas"):
             await here.app.tables.away("t", user)
@@ -343,7 +343,7 @@ async def test_of_three_two_can_be_lost_at_the_same_time_and_the_log_says_so() -
 
 @virtual
 async def test_of_three_those_who_are_late_lose_and_who_has_moved_wins() -> None:
-    async with hall("ann", "ben", "cas", game=Trumps(), turn_ms=20_000) as here:
+    async with hall("ann", "ben", "cas", game=Trumps(), turn_s=20) as here:
         now = (await here.live())["now"]
         found = await here.app.run(lambda tx: here.app.games.get(tx, now["match"]))
         await here.app.tables.move("t", "ben", found.state["hands"]["b"][0])
@@ -396,7 +396,7 @@ class Crowd(Rules):
 @virtual
 async def test_as_many_as_may_play_can_all_be_moved_on_in_one_commit() -> None:
     users = [f"user-{number}" for number in range(3 * limits.SEATS_MAX)]
-    async with hall(*users, game=Crowd(), rated=True, max_wins=1, turn_ms=30_000) as here:
+    async with hall(*users, game=Crowd(), rated=True, max_wins=1, turn_s=30) as here:
         await here.app.tables.move("t", "user-0", 1)
         assert list((await here.players()).values()) == users[8:16]
         await here.apps.sleep(31)  # and by the clock

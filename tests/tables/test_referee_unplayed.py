@@ -112,7 +112,7 @@ async def test_games_in_between_that_are_played_begin_the_count_anew() -> None:
 
 @virtual
 async def test_bots_that_win_before_a_person_can_move_do_not_play_for_ever() -> None:
-    async with hall("ann", game=Rushed(), bot_ms=5_000) as here:
+    async with hall("ann", game=Rushed(), bot_s=5) as here:
         await here.apps.sleep(10)
         table = await here.app.tables.get("t")
         assert table.players == {"first": "ann", "second": "bot"}

@@ -43,7 +43,7 @@ async def give(club: Club, **ratings: int) -> None:
 
 
 async def test_tiers_sit_together_after_they_have_waited(club: Club) -> None:
-    await club.create(kind="ranked", tiers=[1_100, 1_300], widen_ms=10_000, ladder="chess")
+    await club.create(kind="ranked", tiers=[1_100, 1_300], widen_s=10, ladder="chess")
 
     await give(club, low=900, high=1_500, high2=1_400)
     await club.join("low", "high")
@@ -64,7 +64,7 @@ async def test_tiers_sit_together_after_they_have_waited(club: Club) -> None:
 
 
 async def test_who_has_won_enough_stays_while_nobody_can_take_the_seat(club: Club) -> None:
-    await club.create(max_wins=2, tiers=[1_100, 1_300], widen_ms=10_000, ladder="chess")
+    await club.create(max_wins=2, tiers=[1_100, 1_300], widen_s=10, ladder="chess")
     await give(club, ann=1_200, ben=1_200, high=1_500, high2=1_500)
     await club.join("ann", "ben", "high")
     for number in (1, 2, 3):
@@ -101,7 +101,7 @@ async def test_ratings_change_with_the_result(club: Club) -> None:
     ]
     assert len(club.records("ladder")) == 2
     after = await club.run(
-        lambda tx: club.seats.leaders(tx, "tables", after=(ladder[0].rating, "ann"), most=1)
+        lambda tx: club.seats.leaders(tx, "tables", after=(ladder[0].rating, "ann"), limit=1)
     )
     assert [one.user for one in after] == ["ben"]
     found = await club.run(lambda tx: club.seats.rating(tx, "tables", "ann"))
@@ -153,7 +153,7 @@ async def test_a_party_of_people_who_are_there_already_is_refused(club: Club) ->
 
 
 async def test_a_game_begins_when_all_are_ready(club: Club) -> None:
-    await club.create(ready_ms=10_000)
+    await club.create(ready_s=10)
     await club.join("ann", "ben", "cas")
     assert (await club.get()).phase == "ready"
     await club.do("ready", "ann")
@@ -171,7 +171,7 @@ async def test_a_game_begins_when_all_are_ready(club: Club) -> None:
 
 
 async def test_a_rematch_takes_both(club: Club) -> None:
-    await club.create(rematch_ms=20_000)
+    await club.create(rematch_s=20)
     await club.join("ann", "ben")
     assert (await club.get()).phase == "playing"
     await club.result("ann")
@@ -187,7 +187,7 @@ async def test_a_rematch_takes_both(club: Club) -> None:
 
 
 async def test_after_a_break_the_next_game_begins(club: Club) -> None:
-    await club.create(break_ms=3_000, idle_ms=0, max_wins=0)
+    await club.create(break_s=3, idle_s=0, max_wins=0)
     await club.join("ann", "ben", "cas")
     assert (await club.get()).phase == "playing", "the first one begins at once"
     await club.result("ann", game=1)
@@ -226,7 +226,7 @@ async def test_after_a_break_the_next_game_begins(club: Club) -> None:
 
 
 async def test_after_a_break_players_are_asked_whether_they_are_ready(club: Club) -> None:
-    await club.create(break_ms=3_000, rematch_ms=10_000, idle_ms=0)
+    await club.create(break_s=3, rematch_s=10, idle_s=0)
     await club.join("ann", "ben")
     await club.result("ann", game=1)
     await club.do("ready", "ann")
@@ -239,7 +239,7 @@ async def test_after_a_break_players_are_asked_whether_they_are_ready(club: Club
 
 
 async def test_bots_take_empty_seats_and_give_way(club: Club) -> None:
-    await club.create(bot_ms=5_000)
+    await club.create(bot_s=5)
     await club.join("ann")
     await club.pass_ms(5_000)
     table = await club.get()
@@ -259,7 +259,7 @@ async def test_bots_take_empty_seats_and_give_way(club: Club) -> None:
 
 
 async def test_enough_people_who_wait_get_a_table(club: Club) -> None:
-    await club.create("pool", opens=True, tiers=[1_300], widen_ms=10_000)
+    await club.create("pool", opens=True, tiers=[1_300], widen_s=10)
 
     async def give(tx: Any) -> None:
         tx.put(rating_key("tables", "pro"), Rating(1_500, 9))
@@ -300,7 +300,12 @@ async def test_many_who_wait_get_their_tables_one_after_another(club: Club) -> N
 async def test_all_of_a_large_table_can_change_places_in_one_commit(club: Club) -> None:
     markers = [f"m{n}" for n in range(8)]
     await club.create(
-        seats=markers, lanes=["vip", "main"], kind="ranked", tiers=[1_000], draw="back", widen_ms=1
+        seats=markers,
+        lanes=["vip", "main"],
+        kind="ranked",
+        tiers=[1_000],
+        draw="back",
+        widen_s=0.001,
     )
     await club.join(*[f"u{n}" for n in range(8)])
     await club.join(*[f"v{n}" for n in range(8)], lane="vip")

@@ -17,7 +17,7 @@ from tests.work.apps import Apps
 async def test_what_is_due_happens_by_itself() -> None:
     apps = Apps(shared=False)
     async with apps.make() as app:
-        await app.tables.create("t", policy={"idle_ms": 10_000, "warn_ms": 3_000, "bot_ms": 5_000})
+        await app.tables.create("t", policy={"idle_s": 10, "warn_s": 3, "bot_s": 5})
         await app.tables.join("t", "ann")
         await apps.sleep(6)
         assert (await app.tables.get("t")).players == {"X": "ann", "O": "bot"}
@@ -35,7 +35,7 @@ async def test_another_application_takes_over_what_is_due() -> None:
     one, other = apps.make(node_lease_s=2.0), apps.make(node_lease_s=2.0)
     process = await apps.start(one)
     await apps.start(other)
-    await one.tables.create("t", policy={"idle_ms": 60_000, "grace_ms": 20_000})
+    await one.tables.create("t", policy={"idle_s": 60, "grace_s": 20})
     await one.tables.join("t", "ann")
     await other.tables.join("t", "ben")
     await one.tables.away("t", "ann")
@@ -61,7 +61,7 @@ async def test_a_table_is_there_after_a_restart(tmp_path: Path) -> None:
 @virtual
 async def test_a_live_view_has_space_for_the_longest_names_in_all_lanes() -> None:
     lanes = [f"{number}-" + "l" * 30 for number in range(6)]
-    policy = {"seats": list("ABCDEFGH"), "party_max": 8, "lanes": lanes, "waiting_ms": 0}
+    policy = {"seats": list("ABCDEFGH"), "party_max": 8, "lanes": lanes, "waiting_s": 0}
     names = (
         f"{number:08d}".ljust(limits.SEATS_USER_BYTES_MAX, '"') for number in itertools.count()
     )

@@ -33,8 +33,8 @@ from apps.rps import Game, Phones, Web
 from apps.tictactoe import Club
 
 app = onceward.App("{url}", slots=8, node_lease_s=2.0)
-policy = {{"turn_ms": 600_000, "grace_ms": 600_000, "max_wins": 0}}
-tables = {{"main": policy, "brief": {{**policy, "turn_ms": 3_000, "idle": "leave"}}}}
+policy = {{"turn_s": 600, "grace_s": 600, "max_wins": 0}}
+tables = {{"main": policy, "brief": {{**policy, "turn_s": 3, "idle": "leave"}}}}
 app.mount("/tictactoe", Club(app, tables).site())
 app.mount("/rps", Game(app, [Phones(), Web()], throw_s=600).site())
 """

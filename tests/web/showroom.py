@@ -39,7 +39,7 @@ app = onceward.App("sqlite:///shop.db", name="shop")
 app.game(Nim())
 
 
-@app.handler("orders", attempts=3, retry_first_ms=50, retry_max_ms=100)
+@app.handler("orders", attempts_max=3, retry_first_s=0.05, retry_max_s=0.1)
 async def order(job: onceward.Job) -> dict[str, Any]:
     """Take money once, and let all else happen in one commit."""
     item = job.body["item"]
@@ -66,7 +66,7 @@ def _charge(body: dict[str, Any]) -> dict[str, Any]:
     return {"amount": body.get("amount", 49), "receipt": "R-2207"}
 
 
-@app.handler("mail", attempts=2, retry_first_ms=50, retry_max_ms=50)
+@app.handler("mail", attempts_max=2, retry_first_s=0.05, retry_max_s=0.05)
 async def mail(job: onceward.Job) -> str:
     if "@" not in str(job.body.get("to", "")):
         raise onceward.Fail("550 no such mailbox")

@@ -61,7 +61,7 @@ async def test_code_of_the_application_sends_to_an_internal_queue() -> None:
     async with serving(app) as caller:
         receipt = await app.send("inner", 1, key="k")
         await app.timers.set("t", queue="inner", delay_s=0)
-        claims = await app.claim("inner", "w", lease_s=9, most=1, wait_s=5)
+        claims = await app.claim("inner", "w", lease_s=9, max=1, wait_s=5)
         assert receipt.id in {claim.id for claim in claims}
         token = {"token": claims[0].token, "result": 1}
         done = await caller("POST", f"/v1/jobs/{claims[0].id}/complete", token)

@@ -40,7 +40,7 @@ async def answer(app: App, command: str, *words: str) -> str:
 
 async def run(path: str) -> None:
     app = App(f"sqlite:///{path}", drain_s=1)
-    app.handler(QUEUE, concurrency=16, lease_s=2, attempts=0)(fire)
+    app.handler(QUEUE, concurrency=16, lease_s=2, attempts_max=0)(fire)
     loop = asyncio.get_running_loop()
     async with app:
         print("started", flush=True)

@@ -65,7 +65,7 @@ async def test_an_attempt_that_fails_leaves_no_effects() -> None:
         await job.send("next", "more")
         raise ValueError("no")
 
-    apps, job = await run_one(work, attempts=2)
+    apps, job = await run_one(work, attempts_max=2)
     assert (job.state, job.attempt, job.reason) == ("dead", 2, "ValueError: no")
     assert apps.value(EFFECT) is None
     assert not [key for key in apps.records if key[0].startswith("ready#")]
@@ -127,7 +127,7 @@ async def test_an_error_that_comes_from_what_has_changed_meanwhile_is_no_error()
     app = apps.make()
     runs = 0
 
-    @app.handler("q", attempts=1)
+    @app.handler("q", attempts_max=1)
     async def work(job: Job) -> str:
         nonlocal runs
         runs += 1
@@ -150,7 +150,7 @@ async def test_conflicts_without_end_fail_the_attempt_and_the_log_says_what_they
     app = apps.make()
     runs = 0
 
-    @app.handler("q", attempts=1)
+    @app.handler("q", attempts_max=1)
     async def work(job: Job) -> None:
         nonlocal runs
         runs += 1
@@ -181,7 +181,7 @@ async def test_a_failed_job_is_tried_again_after_the_pause_of_its_queue() -> Non
         assert job.reason == "ValueError: attempt 3"
         return job.attempt
 
-    _, job = await run_one(work, retry_first_ms=1_000, retry_max_ms=2_000)
+    _, job = await run_one(work, retry_first_s=1, retry_max_s=2)
     assert (job.state, job.result) == ("done", 4)
     assert [a.reason for a in job.history] == [f"ValueError: attempt {n}" for n in (1, 2, 3)]
     pauses = [after - before for before, after in pairwise(times)]
@@ -220,7 +220,7 @@ async def test_a_server_that_asks_for_a_short_pause_uses_up_no_attempts_in_a_mom
         if job.attempt < 6:
             raise Retry("503", not_before_s=0 if job.attempt < 5 else 300)
 
-    _, job = await run_one(work, attempts=8)
+    _, job = await run_one(work, attempts_max=8)
     assert job.state == "done"
     pauses = [after - before for before, after in pairwise(times)]
     for pause, least in zip(pauses, (0.5, 1, 2, 4), strict=False):
@@ -259,7 +259,7 @@ async def test_a_handler_may_give_a_job_up_whatever_attempts_are_left() -> None:
     async def work(job: Job) -> None:
         raise Fail("there is no such customer")
 
-    _, job = await run_one(work, attempts=10)
+    _, job = await run_one(work, attempts_max=10)
     assert (job.state, job.attempt, job.reason) == ("dead", 1, "there is no such customer")
 
 
@@ -277,7 +277,7 @@ async def test_a_result_that_cannot_be_stored_fails_the_attempt(result: Any, rea
         job.tx.put(EFFECT, 1)
         return result
 
-    apps, job = await run_one(work, attempts=1)
+    apps, job = await run_one(work, attempts_max=1)
     assert job.state == "dead"
     assert reason in job.reason
     assert apps.value(EFFECT) is None
@@ -289,7 +289,7 @@ async def test_too_many_effects_for_one_commit_fail_the_attempt() -> None:
         for n in range(limits.COMMIT_WRITES_MAX):
             job.tx.put(("effect", str(n)), n)
 
-    apps, job = await run_one(work, attempts=1)
+    apps, job = await run_one(work, attempts_max=1)
     assert job.state == "dead"
     assert "1 to 100 writes" in job.reason
     assert not [key for key in apps.own if key[0] == "effect"]
@@ -324,7 +324,7 @@ async def test_whatever_a_handler_raises_ends_the_attempt(
     async def work(job: Job) -> None:
         raise error
 
-    _, job = await run_one(work, attempts=2, within_s=10)
+    _, job = await run_one(work, attempts_max=2, within_s=10)
     assert job.state == "dead"
     assert job.reason.startswith(reason)
     assert job.attempt == (1 if reason == "for good" else 2)
@@ -335,7 +335,7 @@ async def test_the_largest_job_can_still_fail_as_often_as_it_may() -> None:
     apps = Apps(shared=False)
     app = apps.make()
 
-    @app.handler("q", attempts=30, retry_first_ms=1, retry_max_ms=1)
+    @app.handler("q", attempts_max=30, retry_first_s=0.001, retry_max_s=0.001)
     async def work(job: Job) -> None:
         raise ValueError("\0\U0001f600" * limits.REASON_CHARS_MAX)
 

@@ -29,12 +29,12 @@ async def run_batch(
     apps = apps or Apps(shared=False)
     sender = apps.make(slots=1)
     async with sender:
-        attempts_max = options.pop("attempts", None)
-        ids = [await sender.send("q", body, attempts_max=attempts_max) for body in bodies]
+        attempts_max = options.pop("attempts_max", None)
+        receipts = [await sender.send("q", body, attempts_max=attempts_max) for body in bodies]
     app = app or apps.make()
     app.handler("q", **{"batch": len(bodies), "concurrency": len(bodies), **options})(fn)
     async with app:
-        jobs = [await app.wait(id_, 3_000) for id_ in ids]
+        jobs = [await app.wait(receipt.id, 3_000) for receipt in receipts]
     assert apps.problems == []
     return apps, jobs
 
@@ -106,7 +106,7 @@ async def test_the_error_of_a_members_step_is_its_own_and_the_others_go_on() -> 
     async def work(jobs: list[Job]) -> list[str]:
         return [await job.step("act", act, job.body) for job in jobs]
 
-    _, jobs = await run_batch(work, ["a", "b", "c"], attempts=1)
+    _, jobs = await run_batch(work, ["a", "b", "c"], attempts_max=1)
     assert [job.state for job in jobs] == ["done", "dead", "done"]
     assert [job.attempt for job in jobs] == [1, 1, 1]
     assert jobs[1].reason == "ValueError: b cannot"
@@ -126,7 +126,7 @@ async def test_members_whose_steps_run_side_by_side_fail_alone_too() -> None:
             for job in jobs:
                 group.create_task(job.step("act", act, job.body))
 
-    _, jobs = await run_batch(work, ["a", "b", "c", "d"], attempts=1)
+    _, jobs = await run_batch(work, ["a", "b", "c", "d"], attempts_max=1)
     assert [job.state for job in jobs] == ["done", "dead", "dead", "done"]
     assert jobs[1].reason == "ValueError: b cannot"
 
@@ -208,7 +208,7 @@ async def test_members_that_write_one_record_are_all_done_in_the_end() -> None:
         for job in jobs:
             job.tx.put(effect("count"), (await job.tx.get(effect("count")) or 0) + 1)
 
-    apps, jobs = await run_batch(work, list(range(50)), attempts=1)
+    apps, jobs = await run_batch(work, list(range(50)), attempts_max=1)
     assert {job.state for job in jobs} == {"done"}
     assert apps.value(effect("count")) == 50
 
@@ -221,7 +221,7 @@ async def test_results_that_are_not_one_for_each_member_are_refused(results: Any
             job.tx.put(effect(job.body), 1)
         return results
 
-    apps, jobs = await run_batch(work, ["a", "b"], attempts=1)
+    apps, jobs = await run_batch(work, ["a", "b"], attempts_max=1)
     assert [job.state for job in jobs] == ["dead", "dead"]
     assert "one result for each of its 2 jobs" in jobs[0].reason
     assert apps.value(effect("a")) is None
@@ -241,7 +241,7 @@ async def test_a_member_that_is_cancelled_does_not_take_the_others_with_it() -> 
         for job in jobs:
             job.tx.put(effect(job.body), job.attempt)
 
-    _, jobs = await run_batch(work, ["a", "b", "c"], apps=apps, app=app, attempts=1, lease_s=30)
+    _, jobs = await run_batch(work, ["a", "b", "c"], apps=apps, app=app, attempts_max=1, lease_s=30)
     assert [job.state for job in jobs] == ["done", "cancelled", "done"]
     assert runs == [["a", "b", "c"], ["a", "c"]], "cut off, and run again within the attempt"
     assert [apps.value(effect(name)) for name in "abc"] == [1, None, 1]
@@ -255,7 +255,7 @@ async def test_a_member_that_cannot_be_ended_spoils_nothing() -> None:
     async def work(jobs: list[Job]) -> list[Any]:
         return [object() if job.body == "a" else job.body for job in jobs]
 
-    _, jobs = await run_batch(work, ["a", "b"], apps=apps, app=app, attempts=1)
+    _, jobs = await run_batch(work, ["a", "b"], apps=apps, app=app, attempts_max=1)
     assert [job.state for job in jobs] == ["dead", "done"]
 
 

@@ -18,6 +18,14 @@ BAD: dict[str, Any] = {
     "queue: setting": lambda app: app.queue("q", nonsense=1),
     "queue: value": lambda app: app.queue("q", limit=-1),
     "queue: kind": lambda app: app.queue("q", paused=object()),
+    "queue: pause in ms": lambda app: app.queue("q", retry_first_ms=1_000),
+    "queue: no pause": lambda app: app.queue("q", retry_first_s=0),
+    "queue: negative pause": lambda app: app.queue("q", retry_first_s=-1),
+    "queue: pause in words": lambda app: app.queue("q", retry_first_s="1"),
+    "queue: true pause": lambda app: app.queue("q", retry_max_s=True),
+    "queue: list of pauses": lambda app: app.queue("q", retry_first_s=[1]),
+    "queue: first pause above the longest": lambda app: app.queue("q", retry_max_s=0.5),
+    "queue: endless retention": lambda app: app.queue("q", job_retention_s=float("inf")),
     "handler: queue": lambda app: app.handler("")(nothing),
     "handler: lease": lambda app: app.handler("q", lease_s=0)(nothing),
     "handler: no lease": lambda app: app.handler("q", lease_s=float("nan"))(nothing),
@@ -25,7 +33,9 @@ BAD: dict[str, Any] = {
     "handler: concurrency": lambda app: app.handler("q", concurrency=0)(nothing),
     "handler: batch": lambda app: app.handler("q", batch=17)(nothing),
     "handler: negative batch": lambda app: app.handler("q", batch=-1)(nothing),
-    "handler: attempts": lambda app: app.handler("q", attempts=-1)(nothing),
+    "handler: pause in ms": lambda app: app.handler("q", retry_first_ms=1_000)(nothing),
+    "handler: old name": lambda app: app.handler("q", attempts=3)(nothing),
+    "handler: attempts": lambda app: app.handler("q", attempts_max=-1)(nothing),
     "handler: setting": lambda app: app.handler("q", nonsense=1)(nothing),
     "handler: no function": lambda app: app.handler("q")("nothing"),
     "handler: list of queues": lambda app: app.handler(["q"])(nothing),
@@ -97,12 +107,48 @@ def test_a_name_recurs_once() -> None:
         app.every(2, "q")
 
 
+@pytest.mark.parametrize(
+    ("setting", "nearest"),
+    [
+        ("attempts", "attempts_max"),
+        ("retry_first_ms", "retry_first_s"),
+        ("key_retention_ms", "key_retention_s"),
+        ("limit_by_key", "limit_per_key"),
+    ],
+)
+async def test_an_unknown_setting_is_answered_with_the_nearest_one(
+    setting: str, nearest: str
+) -> None:
+    told = f"unknown name '{setting}'; did you mean '{nearest}'"
+    app = App(MemoryEngine())
+    for declare in (app.queue, app.handler, app.outbox):
+        with pytest.raises(BadInput) as rejected:
+            declare("q", **{setting: 1})
+        assert told in rejected.value.message
+    async with app:
+        with pytest.raises(BadInput) as rejected:
+            await app.queues.configure("q", **{setting: 1})
+        assert told in rejected.value.message
+
+
+async def test_durations_of_settings_are_given_in_seconds() -> None:
+    app = App(MemoryEngine())
+    app.queue("q", key_retention_s=None, job_retention_s=86_400)
+    app.handler("q", retry_first_s=0.0101, retry_max_s=60)(nothing)
+    async with app:
+        settings = app.node.queue_settings("q")
+        assert (settings.retry_first_ms, settings.retry_max_ms) == (11, 60_000)  # never shorter
+        assert (settings.key_retention_ms, settings.job_retention_ms) == (None, 86_400_000)
+        changed = await app.queues.configure("q", retry_first_s=2.5)
+        assert (changed.retry_first_ms, changed.retry_max_ms) == (2_500, 60_000)
+
+
 async def test_settings_come_together_and_those_not_named_stay() -> None:
     engine = MemoryEngine()
     app = App(engine)
     app.queue("q", limit=1, rate=5)
     app.queue("q", rate=6)
-    app.handler("q", attempts=7)(nothing)
+    app.handler("q", attempts_max=7)(nothing)
     async with app:
         settings = app.node.queue_settings("q")
         assert (settings.limit, settings.rate, settings.attempts_max) == (1, 6, 7)

@@ -25,7 +25,7 @@ async def started(app: App, count: int, most: int = 1) -> list[str]:
     """Whose jobs a worker gets next, one after the other."""
     senders: list[str] = []
     while len(senders) < count:
-        claims = await app.claim("q", "w", lease_s=60, most=most, wait_s=5)
+        claims = await app.claim("q", "w", lease_s=60, max=most, wait_s=5)
         senders += [claim.body for claim in claims]
         for claim in claims:
             await app.complete(claim.id, claim.token)

@@ -53,7 +53,7 @@ async def test_what_is_no_step_is_told_before_an_intent_is_recorded() -> None:
             with pytest.raises(BadInput, match="an error or a text"):
                 job.fail(error)  # type: ignore[arg-type]
         for key in (None, "k"):
-            with pytest.raises(BadInput, match="unknown option 'colour'"):
+            with pytest.raises(BadInput, match="unknown name 'colour'"):
                 await job.send("q", 1, key=key, colour=1)
 
     job = await run_one(work)
@@ -142,7 +142,7 @@ async def test_a_step_after_the_first_use_of_the_transaction_is_refused() -> Non
                 await job.send("other", None, key="k")
             await job.step("late", ran.append, use)
 
-        job = await run_one(work, attempts=1)
+        job = await run_one(work, attempts_max=1)
         assert job.state == "dead"
         assert "comes after the first use of job.tx" in job.reason
     assert ran == []
@@ -154,7 +154,7 @@ async def test_a_sleep_after_the_first_use_of_the_transaction_is_refused() -> No
         await job.tx.get(EFFECT)
         await job.sleep(1)
 
-    job = await run_one(work, attempts=1)
+    job = await run_one(work, attempts_max=1)
     assert "comes after the first use of job.tx" in job.reason
 
 
@@ -166,7 +166,7 @@ async def test_the_transaction_cannot_be_used_inside_a_step() -> None:
     async def work(job: Job) -> None:
         await job.step("s", act, job)
 
-    job = await run_one(work, attempts=1)
+    job = await run_one(work, attempts_max=1)
     assert job.state == "dead"
     assert "inside a step" in job.reason
 
@@ -179,7 +179,7 @@ async def test_two_steps_of_one_name_are_refused() -> None:
         await job.step("s", ran.append, 1)
         await job.step("s", ran.append, 2)
 
-    job = await run_one(work, attempts=1)
+    job = await run_one(work, attempts_max=1)
     assert "two steps 's'" in job.reason
     assert ran == [1]
 
@@ -193,7 +193,7 @@ async def test_a_name_that_cannot_be_stored_is_refused_before_the_step_runs(name
         with pytest.raises(BadInput):
             await job.step(name, ran.append, 1)
 
-    assert (await run_one(work, attempts=1)).state == "done"
+    assert (await run_one(work, attempts_max=1)).state == "done"
     assert ran == []
 
 
@@ -204,7 +204,7 @@ async def test_a_time_to_sleep_that_cannot_be_meant_is_refused(seconds: Any) -> 
         with pytest.raises(BadInput, match="a sleep is 0 to"):
             await job.sleep(seconds)
 
-    assert (await run_one(work, attempts=1)).state == "done"
+    assert (await run_one(work, attempts_max=1)).state == "done"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ async def test_bad_options_of_what_a_handler_sends_are_refused(options: dict[str
         with pytest.raises(BadInput):
             await job.send("no such name", None)
 
-    assert (await run_one(work, attempts=1)).state == "done"
+    assert (await run_one(work, attempts_max=1)).state == "done"
 
 
 @virtual
@@ -263,7 +263,7 @@ async def test_a_sleep_takes_no_worker_and_no_attempt() -> None:
     app = apps.make()
     ran: list[tuple[str, float]] = []
 
-    @app.handler("q", concurrency=1, attempts=1)
+    @app.handler("q", concurrency=1, attempts_max=1)
     async def work(job: Job) -> str:
         await job.step("before", lambda: ran.append(("before", round(apps.loop.time()))))
         await job.sleep(1_000)
@@ -335,7 +335,7 @@ async def test_sleeping_in_a_group_of_tasks_is_sleeping() -> None:
             group.create_task(job.sleep(10))
         return "slept"
 
-    job = await run_one(work, attempts=1)
+    job = await run_one(work, attempts_max=1)
     assert (job.state, job.result) == ("done", "slept")
 
 

@@ -40,7 +40,7 @@ async def test_what_is_done_at_most_once_is_in_doubt_after_a_crash_in_between() 
                 await apps.sleep(10_000)
             return receipt
 
-        @app.handler("q", lease_s=2, attempts=3)
+        @app.handler("q", lease_s=2, attempts_max=3)
         async def work(job: Job) -> Any:
             return await job.step("pay", pay, job, at_most_once=True)
 
@@ -127,7 +127,7 @@ async def test_only_a_step_that_has_a_result_can_be_put_in_doubt() -> None:
         await job.step("pay", lambda: "paid")
         await job.reopen("pya", "a slip of the pen")
 
-    job = await run_one(work, attempts=1)
+    job = await run_one(work, attempts_max=1)
     assert (job.state, job.reason) == ("dead", "the step 'pya' has no result that could be wrong")
 
 

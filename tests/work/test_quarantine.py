@@ -35,15 +35,15 @@ async def test_poison_that_kills_its_process_takes_nobody_with_it(batch: int) ->
                 for job in jobs:
                     group.create_task(handle(job))
 
-        app.handler("q", lease_s=2, attempts=3, concurrency=16, batch=batch)(
+        app.handler("q", lease_s=2, attempts_max=3, concurrency=16, batch=batch)(
             handle_all if batch else handle
         )
         return app
 
     async with apps.make() as sender:
-        ids = {"poison": await sender.send("q", "poison", attempts_max=3)}
+        ids = {"poison": (await sender.send("q", "poison", attempts_max=3)).id}
         for name in "abcdefg":
-            ids[name] = await sender.send("q", name, attempts_max=3)
+            ids[name] = (await sender.send("q", name, attempts_max=3)).id
         for _ in range(8):
             app = declared()
             processes.append(apps.loop.process(f"victim{len(processes)}"))
@@ -74,13 +74,13 @@ async def test_a_suspect_waits_for_those_at_work_and_others_wait_for_it() -> Non
     async with apps.make() as sender:
         await sender.send("q", "suspect", attempts_max=2)
         await sender.claim("q", "w", lease_s=0.5)
-        first = await sender.send("other", "first")
+        first = (await sender.send("other", "first")).id
         await app.start()
         await sender.queues.pause("q")
         await apps.sleep(1)
         await sender.queues.resume("q")
         await apps.sleep(0.5)
-        last = await sender.send("other", "last")
+        last = (await sender.send("other", "last")).id
         for id_ in (first, last):
             assert (await sender.wait(id_)).state == "done"
         await app.stop()
@@ -131,13 +131,13 @@ async def test_a_worker_that_stops_does_not_wait_for_its_suspects() -> None:
     app = apps.make(drain_s=1)
     began: list[str] = []
 
-    @app.handler("q", attempts=2, lease_s=2)
+    @app.handler("q", attempts_max=2, lease_s=2)
     async def work(job: Job) -> None:
         began.append(job.body)
         await apps.sleep(1_000)
 
     async with apps.make() as sender:
-        id_ = await sender.send("q", "suspect", attempts_max=2)
+        id_ = (await sender.send("q", "suspect", attempts_max=2)).id
         await sender.claim("q", "w", lease_s=1)
         await apps.sleep(2)
         await sender.send("q", "other")

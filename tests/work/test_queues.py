@@ -53,7 +53,7 @@ async def die(apps: Apps, count: int) -> list[str]:
         ids = [(await app.send("q", n, attempts_max=1)).id for n in range(count)]
         left = count
         while left:
-            for claim in await app.claim("q", "w", lease_s=10, most=100):
+            for claim in await app.claim("q", "w", lease_s=10, max=100):
                 await app.fail(claim.id, claim.token, f"number {claim.body}")
                 left -= 1
             await apps.sleep(0.01)
@@ -101,7 +101,7 @@ async def test_what_others_redrive_or_forget_meanwhile_stops_nobody_who_redrives
     apps = Apps()
     await die(apps, 4)
     async with apps.make() as app, apps.make() as other:
-        await other.queues.configure("q", job_retention_ms=0)
+        await other.queues.configure("q", job_retention_s=0)
         _, redriven, forgotten, _ = await app.queues.dead("q")
         apps.engines[-2].latency_s = 0.01
         scanned = len(apps.engines[-2].scans)

@@ -111,7 +111,7 @@ async def test_the_end_of_a_job_that_is_not_kept_is_heard_of() -> None:
     apps = Apps(shared=False)
     app = apps.make()
 
-    @app.handler("q", job_retention_ms=0)
+    @app.handler("q", job_retention_s=0)
     async def work(job: Job) -> str:
         await apps.sleep(1)
         return "gone at once"

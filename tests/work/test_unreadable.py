@@ -184,7 +184,7 @@ async def test_a_timer_that_cannot_be_read_raises_an_alarm_and_stops_no_other() 
         assert claim.body == "good"
         while app.alarms.get("damaged_records") is None:
             await apps.sleep(1)
-        found = await app.timers.find(most=10)
+        found = await app.timers.find(limit=10)
         assert [timer.id for timer in found] == ["good"]
 
 

@@ -85,7 +85,7 @@ async def test_what_takes_longer_than_the_drain_is_given_back_and_loses_no_attem
     for round_ in range(3):
         app = apps.make(drain_s=5)
 
-        @app.handler("q", attempts=1)
+        @app.handler("q", attempts_max=1)
         async def work(job: Job, round_: int = round_) -> str:
             seen.append(("begun", job.attempt))
             job.tx.put(("effect", str(round_)), 1)
@@ -293,7 +293,7 @@ async def test_poison_hardly_slows_down_its_neighbours(caplog: pytest.LogCapture
     async def took(poison: bool) -> list[float]:
         app, took = apps.make(), []
 
-        @app.handler("q", concurrency=4, attempts=5)
+        @app.handler("q", concurrency=4, attempts_max=5)
         async def work(job: Job) -> None:
             await apps.sleep(0.02)
             if job.body is None:

@@ -122,9 +122,8 @@ class Playings(Scenario):
         seats = self.seats_type(store.ids, self.slots)
         nobody: Any = None  # plays yet
         seats.referees[self.rules.name] = self.referee_type(self.rules, nobody, seats, Screen())
-        await store.run(
-            lambda tx: seats.create(tx, TABLE, policy=self.policy, game=self.rules.name)
-        )
+        policy = seats.policy_of(self.rules.name, self.policy)
+        await store.run(lambda tx: seats.create(tx, TABLE, policy=policy, game=self.rules.name))
 
     async def start(self, node: Node) -> None:
         node.spawn(self._serve(node))

@@ -15,7 +15,7 @@ from onceward.engine.base import Delete, Put
 from onceward.errors import BadInput, Unavailable
 from onceward.store import Store
 from onceward.store.transaction import Transaction
-from onceward.tables import Seats, waiter_key
+from onceward.tables import Seats, policy_of, waiter_key
 from onceward.tables.register import PART
 from onceward.tables.server import Tables
 from onceward.testing.simulation.history import Applied, History, violated
@@ -56,7 +56,7 @@ class Seatings(Scenario):
 
     async def prepare(self, store: Store) -> None:
         seats = self.seats_type(store.ids, self.slots)
-        await store.run(lambda tx: seats.create(tx, TABLE, policy=self.policy))
+        await store.run(lambda tx: seats.create(tx, TABLE, policy=policy_of(self.policy)))
 
     async def start(self, node: Node) -> None:
         node.spawn(self._serve(node))
@@ -105,10 +105,10 @@ class Seatings(Scenario):
 
     async def _waitlist(self, tx: Transaction, seats: Seats) -> list[Any]:
         """All pages of the waitlist."""
-        found = await seats.waitlist(tx, TABLE, most=2)
+        found = await seats.waitlist(tx, TABLE, limit=2)
         pages = list(found)
         while len(found) == 2:
-            found = await seats.waitlist(tx, TABLE, after=waiter_key(found[-1]), most=2)
+            found = await seats.waitlist(tx, TABLE, after=waiter_key(found[-1]), limit=2)
             pages += found
         return [[one.lane, one.number, one.position, list(one.users)] for one in pages]
 

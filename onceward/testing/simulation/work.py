@@ -49,9 +49,9 @@ class Work(Handlers):
     def declare(self, app: App, outside: Outside) -> None:
         options: dict[str, Any] = {
             "lease_s": self.lease_s_job,
-            "retry_first_ms": 200,
-            "retry_max_ms": 1_000,
-            "attempts": 0,
+            "retry_first_s": 0.2,
+            "retry_max_s": 1,
+            "attempts_max": 0,
         }
 
         async def handle(job: Job) -> Any:

@@ -66,7 +66,7 @@ async def claim(call: Call, queue: str, asked: api.ClaimJobs) -> api.ClaimedJobs
         queue,
         asked.worker or call.caller.user,
         lease_s=asked.lease_ms / 1000,
-        most=asked.max,
+        max=asked.max,
         wait_s=asked.wait_ms / 1000,
     )
     claims = await (call.patiently(claiming) if asked.wait_ms else claiming)

@@ -91,7 +91,7 @@ async def list_(call: Call, asked: api.FindLocks) -> api.LockPage:
         return api.LockPage([], None)
 
     async def read(after: str, most: int) -> list[tuple[str, tuple[str, Head]]]:
-        found = await call.app.locks.find(prefix=asked.prefix, after=after, most=most)
+        found = await call.app.locks.find(prefix=asked.prefix, after=after, limit=most)
         return [(name, (name, head)) for name, head in found]
 
     found, next_ = await page_of(

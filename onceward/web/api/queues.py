@@ -53,7 +53,7 @@ async def configure(call: Call, queue: str, settings: api.QueueSettings) -> api.
     if settings.notice and settings.notice != before.notice:
         # A failed job of this queue sends to that one.
         insist_on_entry(call.server, call.caller, "send", settings.notice)
-    await call.app.queues.configure(queue, **changes)
+    await call.app.queues.change(queue, changes)
     return _view(call, queue)
 
 

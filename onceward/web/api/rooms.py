@@ -78,7 +78,7 @@ async def _readable(
 
         async def fn(tx: Transaction, after: str = after) -> tuple[list[Found], str]:
             return await call.app.rooms.find(
-                tx, prefix=prefix, meta=meta, after=after, most=limits.LIST_MAX
+                tx, prefix=prefix, meta=meta, after=after, limit=limits.LIST_MAX
             )
 
         rooms, after = await call.app.store.run(fn)

@@ -99,7 +99,7 @@ async def list_(call: Call, asked: api.FindTimers) -> api.TimerPage:
     while True:
         most = min(limit - len(page.timers), limits.PAGE_JOBS)
         views = await call.app.timers.find(
-            prefix=asked.prefix, after=after, most=most, caller=whose
+            prefix=asked.prefix, after=after, limit=most, caller=whose
         )
         for view in views:
             after = view.id

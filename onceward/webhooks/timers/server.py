@@ -178,15 +178,16 @@ class Timers:
         return await self._run(lambda tx: self.part.get(tx, id_, caller=owner), tx)
 
     async def find(
-        self, *, prefix: str = "", after: str = "", most: int = 100, caller: Caller | str = ""
+        self, *, prefix: str = "", after: str = "", limit: int = 100, caller: Caller | str = ""
     ) -> list[View]:
-        """Timers whose ids begin with `prefix`, in their order, from behind `after` on."""
-        if not is_whole(most) or not 0 < most <= limits.LIST_MAX:
-            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {most!r}")
+        """Up to `limit` timers whose ids begin with `prefix`, in their order, the first after
+        `after`."""
+        if not is_whole(limit) or not 0 < limit <= limits.LIST_MAX:
+            raise BadInput(f"a list has 1 to {limits.LIST_MAX} entries, not {limit!r}")
         owner = caller_id(caller)
         found: list[View] = []
-        while len(found) < most:
-            page = min(most - len(found), limits.PAGE_JOBS)  # a commit checks no more
+        while len(found) < limit:
+            page = min(limit - len(found), limits.PAGE_JOBS)  # a commit checks no more
             views = await self._store.run(
                 partial(self.part.find, caller=owner, prefix=prefix, after=after, most=page)
             )

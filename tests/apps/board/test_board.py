@@ -133,7 +133,7 @@ async def test_boards_of_visitors_expire_and_others_do_not(
 ) -> None:
     monkeypatch.setattr(limits, "SWEEP_MS", 500)
     note = {"op": "list.insert", "list": "notes", "id": "n", "value": {"colour": "sky", "by": "A"}}
-    async with boards(boards_max=3, empty_ms=1_000, idle_ms=5_000) as caller:
+    async with boards(boards_max=3, empty_s=1, idle_s=5) as caller:
         for name in ("empty", "full", "kept", "welcome"):
             await caller.ok("POST", f"/board/{name}/ticket", {"name": "Ann"})
         await caller.app.run(lambda tx: caller.app.rooms.create(tx, "board/ours"))

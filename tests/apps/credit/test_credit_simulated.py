@@ -61,7 +61,7 @@ class Storm(Handlers):
         self._credits: dict[str, Credit] = {}
 
     def make(self, app: Any, outside: Any) -> Credit:
-        settings = msgspec.structs.replace(SETTINGS, bureau_keys=self.keys, retry_first_ms=100)
+        settings = msgspec.structs.replace(SETTINGS, bureau_keys=self.keys, retry_first_s=0.1)
         return Credit(settings, app, Bureau(outside, self.keys))
 
     def declare(self, app: Any, outside: Any) -> None:
@@ -142,7 +142,7 @@ class Deaf(WithoutKeys):
     """Wrong: without any crash, no answer is heard."""
 
     def make(self, app: Any, outside: Any) -> Credit:
-        settings = msgspec.structs.replace(SETTINGS, retry_first_ms=100)
+        settings = msgspec.structs.replace(SETTINGS, retry_first_s=0.1)
         return Credit(settings, app, Unheard(outside, keys=False))
 
 
@@ -150,7 +150,7 @@ class Careless(WithoutKeys):
     """Wrong: the bureau takes no keys, and the worker believes that it does."""
 
     def make(self, app: Any, outside: Any) -> Credit:
-        settings = msgspec.structs.replace(SETTINGS, bureau_keys=True, retry_first_ms=100)
+        settings = msgspec.structs.replace(SETTINGS, bureau_keys=True, retry_first_s=0.1)
         return Credit(settings, app, Bureau(outside, keys=False))
 
 

@@ -65,7 +65,7 @@ async def test_a_bureau_that_is_never_there_is_reported_after_the_last_attempt(
 ) -> None:
     world = World(monkeypatch)
     world.errors = [NotDone("the bureau answered 503") for _ in range(20)]
-    async with open_office(retry_first_ms=1) as (apps, credit):
+    async with open_office(retry_first_s=0.001) as (apps, credit):
         await take(credit, 1)
         await until_told(apps, world, 1)
         value = {"state": "failed", "reason": "the bureau answered 503"}

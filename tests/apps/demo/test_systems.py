@@ -37,7 +37,7 @@ async def test_an_order_that_comes_ten_times_is_one_parcel() -> None:
         done = [await app.wait(receipts[at].id) for at in (0, -1)]
         assert [job.state for job in done] == ["done", "done"]
         assert done[0].result["order"] == "o-1"
-        parcels = await app.claim(PARCELS, "worker", lease_s=1.0, most=10)
+        parcels = await app.claim(PARCELS, "worker", lease_s=1.0, max=10)
         assert {(parcel.id, parcel.body["order"]) for parcel in parcels} == {
             (job.result["parcel"], job.result["order"]) for job in done
         }
@@ -50,7 +50,7 @@ async def test_a_pull_is_one_job_for_its_key_and_what_is_given_up_was_not_done()
     async with app:
         pullers = Pullers(app)
         asked = [asyncio.create_task(pullers.pull("", "r-1", {}, **ASK)) for _ in range(3)]
-        [claim] = await app.claim(PULLS, "worker", lease_s=1.0, most=10, wait_s=5.0)
+        [claim] = await app.claim(PULLS, "worker", lease_s=1.0, max=10, wait_s=5.0)
         assert claim.body == {"reference": "r-1", "fields": {}}
         await app.complete(claim.id, claim.token, {"score": 700})
         assert await asyncio.gather(*asked) == [{"score": 700}] * 3

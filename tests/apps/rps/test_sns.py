@@ -298,7 +298,7 @@ async def test_what_sns_answers_decides_what_becomes_of_a_reply() -> None:
         app = App("memory://")
         game = Game(app, [Sns(KEY, "us-east-1", [TOPIC], api=sns.url + "/")])
         async with app:
-            await app.queues.configure("rps-replies-sns", retry_first_ms=1, retry_max_ms=1)
+            await app.queues.configure("rps-replies-sns", retry_first_s=0.001, retry_max_s=0.001)
             sns.answers = [sns_error(400, "Throttled"), sns_error(403, "InvalidClientTokenId")]
             job = await reply_to(app, game, "again")
             assert (job.state, job.attempt) == ("done", 3)

@@ -36,7 +36,7 @@ async def playing(
         game = Game(app, [Twilio(ACCOUNT, token, URL, api=twilio.url)])
         async with app:
             # So that what is tried again is tried at once.
-            await app.queues.configure("rps-replies-twilio", retry_first_ms=1, retry_max_ms=1)
+            await app.queues.configure("rps-replies-twilio", retry_first_s=0.001, retry_max_s=0.001)
             yield twilio, app, game
 
 

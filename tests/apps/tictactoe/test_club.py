@@ -24,12 +24,12 @@ import onceward
 from apps.tictactoe import Club
 
 app = onceward.App("sqlite:///club.db")
-patient = {"turn_ms": 600_000, "grace_ms": 600_000, "break_ms": 0}
+patient = {"turn_s": 600, "grace_s": 600, "break_s": 0}
 tables = {
-    "main": {**patient, "max_wins": 2, "game_ms": 3_600_000},
-    "brief": {**patient, "turn_ms": 1_000, "idle": "leave"},
-    "frail": {**patient, "grace_ms": 1_000},
-    "slow": {**patient, "break_ms": 600_000, "lanes": ["vip", "main"]},
+    "main": {**patient, "max_wins": 2, "game_s": 3600},
+    "brief": {**patient, "turn_s": 1, "idle": "leave"},
+    "frail": {**patient, "grace_s": 1},
+    "slow": {**patient, "break_s": 600, "lanes": ["vip", "main"]},
     "shy": {**patient, "waitlist_names": False},
 }
 app.mount("/tictactoe", Club(app, tables).site())

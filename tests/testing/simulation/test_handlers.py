@@ -45,7 +45,7 @@ class Calls(Handlers):
     """Calls the outside world with an idempotency key: a plain step is enough."""
 
     def declare(self, app, outside):
-        @app.handler("calls", lease_s=3, attempts=0, retry_max_ms=1_000)
+        @app.handler("calls", lease_s=3, attempts_max=0, retry_max_s=1)
         async def call(job):
             receipt = await job.step("call", outside.call_once, "call", job.id)
             await outside.set(job.id, receipt)

@@ -184,7 +184,7 @@ async def test_a_step_in_doubt_is_settled() -> None:
         done.append(1)
         raise ValueError("the line is dead")
 
-    @app.handler("q", attempts=0)
+    @app.handler("q", attempts_max=0)
     async def work(job: Any) -> Any:
         return await job.step("pay", pay, at_most_once=True)
 

@@ -73,7 +73,7 @@ async def test_a_story_tells_what_was_tried_and_caused() -> None:
     apps = Apps(shared=False)
     app = apps.make()
 
-    @app.handler("orders", attempts=3, retry_first_ms=1, retry_max_ms=1)
+    @app.handler("orders", attempts_max=3, retry_first_s=0.001, retry_max_s=0.001)
     async def order(job: onceward.Job) -> str:
         await job.step("pay", lambda: {"paid": 7})
         if job.attempt == 1:
@@ -105,7 +105,7 @@ async def test_a_story_tells_of_a_lease_and_of_steps_in_doubt() -> None:
     apps = Apps(shared=False)
     app = apps.make()
 
-    @app.handler("pay", attempts=1)
+    @app.handler("pay", attempts_max=1)
     async def pay(job: onceward.Job) -> None:
         await job.step("look", lambda: 5)
         await job.step("charge", _lost, at_most_once=True)

@@ -149,7 +149,7 @@ async def test_a_timer_is_moved_and_cancelled_until_it_fires() -> None:
         for method, body in (("PATCH", {"delay_ms": 0}), ("DELETE", None)):
             late = await caller(method, "/v1/timers/a", body)
             assert late.verdict == (409, "already_ended")
-        assert len(await caller.app.claim(WEBHOOKS, "w", lease_s=10, most=10)) == 1
+        assert len(await caller.app.claim(WEBHOOKS, "w", lease_s=10, max=10)) == 1
 
 
 @virtual

@@ -147,7 +147,11 @@ async def test_timers_are_moved_found_and_cancelled() -> None:
     async with apps.make() as app:
         for n in range(5):
             await app.timers.set(f"a{n}", queue="q", delay_s=60)
-        assert [view.id for view in await app.timers.find(prefix="a", most=3)] == ["a0", "a1", "a2"]
+        assert [view.id for view in await app.timers.find(prefix="a", limit=3)] == [
+            "a0",
+            "a1",
+            "a2",
+        ]
         assert [view.id for view in await app.timers.find(after="a2")] == ["a3", "a4"]
         moved = await app.timers.move("a1", delay_s=5)
         assert moved.timer.due_ms == apps.clock.now_ms() + 5_000
@@ -198,8 +202,8 @@ async def test_a_list_and_a_move_that_cannot_be_meant_are_refused() -> None:
     async with apps.make() as app:
         await app.timers.set("t", queue="q", delay_s=60)
         for call in (
-            app.timers.find(most=0),
-            app.timers.find(most=10**6),
+            app.timers.find(limit=0),
+            app.timers.find(limit=10**6),
             app.timers.move("t"),
             app.timers.move("t", at_ms=1, delay_s=1),
             app.timers.move("t", delay_s=-1),
@@ -217,12 +221,12 @@ async def test_a_long_list_is_whole_and_in_order() -> None:
         for id_ in ids:
             await app.timers.set(id_, queue="q", at_ms=0)
         await apps.sleep(1)
-        found = await app.timers.find(most=1_000)
+        found = await app.timers.find(limit=1_000)
         assert [view.id for view in found] == ids
         assert all(view.job is not None for view in found)
-        assert [view.id for view in await app.timers.find(most=7, after=ids[9])] == ids[10:17]
+        assert [view.id for view in await app.timers.find(limit=7, after=ids[9])] == ids[10:17]
         wanted = [id_ for id_ in ids if id_.startswith("5")]
-        assert [view.id for view in await app.timers.find(prefix="5", most=1_000)] == wanted
+        assert [view.id for view in await app.timers.find(prefix="5", limit=1_000)] == wanted
 
 
 @virtual
