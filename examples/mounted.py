@@ -65,7 +65,7 @@ async def order(number: str, item: str) -> dict[str, Any]:
     """However often it is sent, the order is one."""
     receipt = await app.send("orders", {"item": item}, key=number)
     job = await app.wait(receipt.id, timeout_s=10)
-    if job.state == "dead":
+    if job.state == "failed":
         raise HTTPException(409, job.reason)
     return {"order": number, "state": job.state, "result": job.result}
 

@@ -608,9 +608,9 @@ class App:
     async def cancel(
         self, id_: str, reason: str = "cancelled", *, tx: AnyTransaction | None = None
     ) -> None:
-        """End a job that has not ended, or give up one that is dead; whoever works on it can
-        commit nothing any more. With `tx`, it is part of that transaction. Raises `NoSuchJob`,
-        `AlreadyEnded`."""
+        """End a job that has not ended, or give up one that has failed; whoever works on it can
+        commit nothing any more. Idempotent. With `tx`, it is part of that transaction. Raises
+        `NoSuchJob`, and `AlreadyEnded` if the job has succeeded."""
         if tx is not None:
             return await self.node.schedule.cancel(admit_tx(tx), id_, reason)
         self._must_run()

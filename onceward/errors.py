@@ -39,7 +39,7 @@ TABLE: dict[str, Code] = {
     "bad_endpoint": Code(422, 4422, 2, False, "There can be no such endpoint"),
     "no_such_endpoint": Code(404, 4404, 2, False, "There is no such endpoint"),
     "already_ended": Code(409, 4409, 2, False, "It has ended, or is being worked on"),
-    "not_dead": Code(409, 4409, 2, False, "The job is not dead"),
+    "not_failed": Code(409, 4409, 2, False, "The job has not failed"),
     "missing_key": Code(422, 4422, 2, False, "The message has no dedupe key"),
     "key_reused": Code(422, 4422, 2, False, "The same key came with another body before"),
     "stale_token": Code(409, 4409, 2, False, "The attempt is over: another one may run"),
@@ -131,7 +131,7 @@ TABLE: dict[str, Code] = {
     "lock_held": Code(423, 4423, 75, True, "The lock is held, and was not free in time"),
     "rate_limited": Code(429, 4429, 75, True, "The caller asks more often than it may"),
     "queue_full": Code(429, 4429, 75, True, "The queue holds as many jobs as it may"),
-    "line_full": Code(429, 4429, 75, True, "Too many wait for the lock already"),
+    "too_many_waiters": Code(429, 4429, 75, True, "Too many wait for the lock already"),
     # The outcome is not known: it may or may not have been applied.
     "outcome_unknown": Code(503, 4503, 75, True, "The outcome of a commit is not known"),
     "overloaded": Code(503, 4503, 75, True, "The server has too much to do"),
@@ -283,10 +283,10 @@ class AlreadyEnded(BadInput):
     default_code = "already_ended"
 
 
-class NotDead(BadInput):
+class NotFailed(BadInput):
     """Only a job that has died can be redriven or settled."""
 
-    default_code = "not_dead"
+    default_code = "not_failed"
 
 
 class KeyReused(BadInput):
@@ -319,10 +319,10 @@ class QueueFull(OncewardError):
     default_code = "queue_full"
 
 
-class LineFull(OncewardError):
+class TooManyWaiters(OncewardError):
     """So many wait for the lock already that no more may; nothing was changed."""
 
-    default_code = "line_full"
+    default_code = "too_many_waiters"
 
 
 class AddressRefused(BadInput):

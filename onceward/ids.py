@@ -109,7 +109,7 @@ def _encode(value: int, bits: int) -> str:
     return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(bits - 10, -1, -10)])
 
 
-def made_ms(id_: str) -> int:
+def created_ms(id_: str) -> int:
     """When an id was made, in ms since the epoch; raises `BadInput` if it is none."""
     if len(id_) != LENGTH or any(char not in _ALPHABET for char in id_):
         raise BadInput(f"{id_!r} is not an id", code="bad_key")

@@ -30,7 +30,7 @@ SHOWN = {
     "console-phone.png": ("", PHONE, "dark"),
 }
 ALL = [
-    *("queues", "queues/orders", "queues/orders?tab=dead", "queues/parcels?tab=senders"),
+    *("queues", "queues/orders", "queues/orders?tab=failed", "queues/parcels?tab=senders"),
     *("queues/orders?tab=settings", "doubt", "job", "timers", "timers?tab=all", "timers?tab=new"),
     *("endpoints", "timers/carrier-pickup", "rooms", "rooms/warehouse", "locks/label-printer"),
     *("tables", "tables/canteen"),
@@ -109,7 +109,7 @@ def take(
             page.get_by_role("link", name="order-1042").first.click()
             page.locator(".story .effects").wait_for()
         elif path == "doubt":
-            page.goto(f"{server.url}/#/queues/orders?tab=dead")
+            page.goto(f"{server.url}/#/queues/orders?tab=failed")
             page.get_by_role("link", name="Settle").first.click()
             page.get_by_role("heading", name="Was “").wait_for()
         page.get_by_role("heading", level=1).wait_for()

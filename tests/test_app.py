@@ -123,14 +123,14 @@ async def test_workers_that_are_no_handlers_claim_extend_complete_and_fail() -> 
         await app.complete(ids[0], claims[0].token, "well")
         assert (await app.job(ids[0])).result == "well"
         assert await app.fail(ids[1], claims[1].token, "badly", retry_after_s=5) == "due"
-        assert await app.fail(ids[2], claims[2].token, "at all", final=True) == "dead"
+        assert await app.fail(ids[2], claims[2].token, "at all", final=True) == "failed"
         with pytest.raises(StaleToken):
             await app.complete(ids[0], claims[0].token)
         await apps.sleep(4.9)
         assert await app.claim("q", "w", lease_s=10) == []
         [again] = await app.claim("q", "w", lease_s=10, wait_s=1)
         assert (again.attempt, again.reason) == (2, "badly")
-        assert await app.fail(again.id, again.token, "badly again") == "dead"
+        assert await app.fail(again.id, again.token, "badly again") == "failed"
     assert apps.problems == []
 
 
@@ -354,12 +354,12 @@ async def test_a_job_recurs_once_for_all_nodes_and_once_after_downtime() -> None
 
 
 @virtual
-async def test_the_dead_are_told_of_in_another_queue() -> None:
+async def test_failed_jobs_are_reported_to_another_queue() -> None:
     apps = Apps(shared=False)
     app = apps.make()
     notices: list[Any] = []
 
-    @app.handler("q", attempts_max=2, notice="alarm", retry_first_s=0.001)
+    @app.handler("q", attempts_max=2, failure_queue="alarm", retry_first_s=0.001)
     async def work(job: Job) -> None:
         raise ValueError("poison")
 
@@ -372,5 +372,5 @@ async def test_the_dead_are_told_of_in_another_queue() -> None:
         await app.wait(id_)
         await apps.sleep(1)
     assert notices == [
-        {"id": id_, "queue": "q", "state": "dead", "reason": "ValueError: poison", "attempts": 2}
+        {"id": id_, "queue": "q", "state": "failed", "reason": "ValueError: poison", "attempts": 2}
     ]

@@ -83,12 +83,15 @@ BAD: dict[str, tuple[Told, list[Any]]] = {
     "extend": (lambda app, v: app.extend(v, "t", 1), NO_TEXT),
     "run": (lambda app, v: app.run(v), [None, *NO_FUNCTION]),
     "run: line": (lambda app, v: app.run(_nothing, line=v), but(NO_TEXT, None)),
-    "queues: settings": (lambda app, v: app.queues.configure("q", notice=v), ["\ud800", 5, []]),
+    "queues: settings": (
+        lambda app, v: app.queues.configure("q", failure_queue=v),
+        ["\ud800", 5, []],
+    ),
     "queues: pause": (lambda app, v: app.queues.configure("q", retry_first_s=v), BAD_PAUSES),
     "queues: names": (lambda app, v: app.queues.configure("q", **{v: 1}), ["retry_first_ms", "x"]),
-    "queues: dead": (lambda app, v: app.queues.dead("q", limit=v), NO_WHOLE),
+    "queues: failed": (lambda app, v: app.queues.failed("q", limit=v), NO_WHOLE),
     "queues: progress": (lambda app, v: app.queues.purge("q", progress=v), [None, *NO_FUNCTION]),
-    "queues: redrive": (lambda app, v: app.queues.redrive(v), NO_TEXT),
+    "queues: retry": (lambda app, v: app.queues.retry(v), NO_TEXT),
     "queues: settle": (lambda app, v: app.queues.settle(v, "call", done=True), NO_TEXT),
     "timers: id": (lambda app, v: app.timers.set(v, queue="q", **LATER), but(NO_TEXT, None)),
     "timers: caller": (
@@ -214,7 +217,7 @@ BAD: dict[str, tuple[Told, list[Any]]] = {
     "tables: party": (lambda app, v: app.tables.join("t", "ann", party=v), NO_LIST[:4]),
     "tables: turn": (lambda app, v: app.tables.turn("t", v), [None, 5, "ann"]),
     "tables: users": (lambda app, v: app.tables.run("t", _nothing, v), [None, 5, "ann"]),
-    "tables: alive": (lambda app, v: app.tables.alive("t", v), [None, 5, "ann"]),
+    "tables: heartbeat": (lambda app, v: app.tables.heartbeat("t", v), [None, 5, "ann"]),
     "tables: run": (lambda app, v: app.tables.run("t", v), [None, *NO_FUNCTION]),
     "tables: leaders": (
         lambda app, v: app.tables.leaders("l", after=v),

@@ -162,12 +162,12 @@ async def effect_of(app: App, id_: str) -> int:
 
 
 async def judge_poison(app: App, folder: Path, ids: list[str], *, exactly: bool) -> None:
-    """See that poison is dead after as many attempts as it may have: each has been made or,
+    """See that poison is failed after as many attempts as it may have: each has been made or,
     while others kill and stop workers too, was cut off before it began."""
     wanted = list(range(1, POISON_ATTEMPTS + 1))
     for id_ in ids:
         job = await app.wait(id_)
-        assert (job.state, job.attempt) == ("dead", POISON_ATTEMPTS), f"{id_}: {job}"
+        assert (job.state, job.attempt) == ("failed", POISON_ATTEMPTS), f"{id_}: {job}"
         assert [attempt.attempt for attempt in job.history] == wanted
         made = [line.attempt for line in read(folder, id_)]
         assert made == [n for n in wanted if n in made], f"{id_}: {made}"
@@ -205,14 +205,14 @@ async def test_no_recorded_step_runs_again_however_workers_are_killed_and_stoppe
             id_ = await send_poison(app, queue)
             await judge_poison(app, tmp_path, [id_], exactly=True)
             poisoned[queue].append(id_)
-            dead = await app.queues.dead(queue, limit=1_000)
-            assert sorted(letter.id for letter in dead) == sorted(poisoned[queue])
+            failed = await app.queues.failed(queue, limit=1_000)
+            assert sorted(letter.id for letter in failed) == sorted(poisoned[queue])
         repeated = 0
         for id_, job in jobs.items():
             assert job.state == "done", f"{id_}: {job}"
             repeated += judge_steps(tmp_path, id_, job, crew.still)
             assert await effect_of(app, id_) == 1
-        assert await app.queues.dead("work") == []
+        assert await app.queues.failed("work") == []
     again = sum(job.attempt > 1 for job in jobs.values())
     logs = "".join(file.read_text() for file in tmp_path.glob("*.log"))
     print(

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onceward.errors import BadInput
-from onceward.ids import LENGTH, Ids, Pool, made_ms, random_bytes
+from onceward.ids import LENGTH, Ids, Pool, created_ms, random_bytes
 
 ORDER = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -46,7 +46,7 @@ def test_an_id_is_its_time_and_eighty_random_bits_in_base_32(now_ms: int, drawn:
 @example(1)
 def test_an_id_tells_when_it_was_made(now_ms: int) -> None:
     _, [id_] = ids_at(now_ms)
-    assert made_ms(id_) == now_ms
+    assert created_ms(id_) == now_ms
 
 
 @settings(max_examples=50)
@@ -64,7 +64,7 @@ def test_ids_of_one_millisecond_increase_with_any_randomness() -> None:
 
 def test_when_the_clock_goes_back_ids_stay_at_the_latest_time() -> None:
     _, made = ids_at(2_000, 1_000, 3_000)
-    assert [made_ms(id_) for id_ in made] == [2_000, 2_000, 3_000]
+    assert [created_ms(id_) for id_ in made] == [2_000, 2_000, 3_000]
 
 
 def test_the_next_id_of_a_millisecond_cannot_be_guessed() -> None:
@@ -112,7 +112,7 @@ def test_a_token_is_as_many_random_bytes_as_asked_for_in_hex() -> None:
 )
 def test_what_is_no_id_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="not an id") as refused:
-        made_ms(text)
+        created_ms(text)
     assert refused.value.code == "bad_key"
 
 

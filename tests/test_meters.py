@@ -52,7 +52,7 @@ def test_totals_are_of_all_counters_that_have_the_labels() -> None:
     meters = Meters()
     meters.count("ended", queue="a", state="done")
     meters.count("ended", 2, queue="b", state="done")
-    meters.count("ended", 4, queue="b", state="dead")
+    meters.count("ended", 4, queue="b", state="failed")
     assert meters.total("ended") == 7
     assert meters.total("ended", state="done") == 3
     assert meters.total("ended", state="done", queue="b") == 2

@@ -57,7 +57,7 @@ async def test_who_only_sends_has_the_servers_time_too(engine: PostgresEngine) -
         id_ = await send(fast, node, await engine.now_ms() + 60_000)
         job = await fast.run(lambda tx: node.schedule.get(tx, id_))
         assert job.state == "due", "not ready hours too early"
-        assert abs(job.made_ms - await engine.now_ms()) < 5_000
+        assert abs(job.created_ms - await engine.now_ms()) < 5_000
 
 
 async def test_a_node_is_woken_by_what_others_commit_and_not_by_its_own_commits(

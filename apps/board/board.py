@@ -196,7 +196,7 @@ class Board:
     async def _expire(self, tx: Transaction, room: str) -> None:
         rooms = self.app.rooms
         try:
-            changed_ms = (await rooms.info(tx, room)).made_ms
+            changed_ms = (await rooms.info(tx, room)).created_ms
             for entry in await rooms.newest(tx, room, 1, 1):
                 changed_ms = entry.at_ms
             idle_ms = tx.now_ms - changed_ms

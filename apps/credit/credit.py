@@ -23,8 +23,8 @@ from onceward import (
     InDoubt,
     Job,
     NoSuchJob,
-    NotDead,
     NotDone,
+    NotFailed,
     OncewardError,
     TooLarge,
     Transaction,
@@ -42,7 +42,7 @@ LATE_ANSWER = "the bureau has answered too late for the lease,"
 KINDS = ("decision", "tradelines", "verification")
 STATUS = "status"
 """The kind of result that reports a pull without a report."""
-_STATUS_OF = {"dead": "failed", "doubt": "in_doubt"}
+_STATUS_OF = {"failed": "failed", "doubt": "in_doubt"}
 # A notification takes four writes: of its key, its job, its place in the queue, and the record
 # of its application; so many fit into one commit, if they have no more than so many bytes.
 _AT_ONCE = 24
@@ -91,7 +91,7 @@ class Credit:
             fingerprint=("reason",),
             attempts_max=_ATTEMPTS,
             retry_first_s=settings.retry_first_s,
-            notice=NOTICES,
+            failure_queue=NOTICES,
             internal=True,
         )
         for queue in (RESULTS, NOTICES):
@@ -208,13 +208,13 @@ class Credit:
                 return application.pull_of(receipt.id)
             last = application.pulls[-1].job
             state = (await self.app.job(last, tx=tx)).state
-            if state not in ("done", "dead", "cancelled"):
+            if state not in ("done", "failed", "cancelled"):
                 raise AlreadyEnded(
                     f"the last pull for {opportunity} is {state}: wait for its end, or settle it",
                     state=state,
                 )
-            if state == "dead":
-                # Else who redrives what is dead would let two pulls be made.
+            if state == "failed":
+                # Else who redrives failed pulls would let two pulls be made.
                 await self.app.cancel(last, f"pulled again: {reason}", tx=tx)
             if not application.has_room():
                 raise TooLarge(f"there were too many pulls for {opportunity}: no more fit here")
@@ -238,7 +238,7 @@ class Credit:
         """Settle the last pull for an application, which is in doubt: it was made, with this
         report, or it was not. Who said so, when and why stays on the record of its job.
 
-        Raises `NoSuchJob`, `NotDead` if it is not in doubt, `BadInput`.
+        Raises `NoSuchJob`, `NotFailed` if it is not in doubt, `BadInput`.
         """
         reason = reason.strip()
         if not reason:
@@ -410,7 +410,7 @@ class Credit:
                 with suppress(NotDone):
                     report, done = await pulling, True
             await self._settle_as(job, done, report)
-        except (NotDead, BadInput) as settled:
+        except (NotFailed, BadInput) as settled:
             told = f"which is not needed: {settled.message}"
         except Exception as error:
             told = f"which cannot be recorded: {type(error).__name__}: {error}"

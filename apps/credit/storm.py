@@ -23,7 +23,7 @@ from apps.credit.credit import ANSWER_OWED, KINDS, LATE_ANSWER, PULLS, STEP
 from apps.credit.processes import Child
 from apps.credit.salesforce import Stats as Told
 from apps.credit.sender import Answered, Chance, opportunity
-from onceward import BadInput, Clock, NoSuchJob, NotDead, OncewardError, limits
+from onceward import BadInput, Clock, NoSuchJob, NotFailed, OncewardError, limits
 from onceward.client import Client
 
 ORGANISATION = "00D000000000001EAA"
@@ -390,8 +390,8 @@ class Storm:
         """Whether all are decided, or in doubt and nobody pulls for them any more."""
         ended, _ = await self._client.dead(PULLS, limit=1_000)
         for job in ended:
-            if job.state == "dead":
-                raise OncewardError(f"job {job.id} is dead: {job.reason}", code="internal")
+            if job.state == "failed":
+                raise OncewardError(f"job {job.id} has failed: {job.reason}", code="internal")
         # A late answer may have settled one just now.
         self.course.doubts = sum(job.state == "doubt" for job in ended)
         over = self.course.decided + self.course.doubts == self.plan.applications
@@ -424,7 +424,7 @@ class Storm:
                     result=report,
                     reason="the bureau's office was asked",
                 )
-            except NotDead:
+            except NotFailed:
                 self.course.doubts -= 1  # an answer that came late has settled it just now
 
     async def _ask(self, path: str, type_: Any) -> Any:

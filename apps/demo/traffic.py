@@ -164,7 +164,7 @@ class Traffic:
         except NoSuchJob:
             self.orders.lose(key)
             return
-        if job.ended or job.state == "dead":
+        if job.ended or job.state == "failed":
             # Had it come to the carrier, it would be in the book.
             self.orders.lose(key)
 

@@ -234,7 +234,7 @@ class Game:
 
     async def _ask(self, job: Job) -> Any:
         reply = msgspec.convert(job.body, Reply)
-        return await self._provider(job).ask(job.id, reply, job.made_ms)
+        return await self._provider(job).ask(job.id, reply, job.created_ms)
 
     def _provider(self, job: Job) -> Provider:
         return self.providers[job.queue.removeprefix(outbox_of(""))]

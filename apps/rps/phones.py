@@ -103,7 +103,7 @@ class Phones(Provider):
         self._tell()
         return {"shown": True}
 
-    async def ask(self, id_: str, reply: Reply, made_ms: int) -> dict[str, Any]:
+    async def ask(self, id_: str, reply: Reply, created_ms: int) -> dict[str, Any]:
         if await self.game.app.run(lambda tx: tx.get(_id_key(id_))) is None:
             raise NotDone("no phone shows it")
         return {"shown": True}

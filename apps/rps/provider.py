@@ -78,7 +78,7 @@ class Provider:
         """
         raise NotImplementedError
 
-    async def ask(self, id_: str, reply: Reply, made_ms: int) -> Any:
+    async def ask(self, id_: str, reply: Reply, created_ms: int) -> Any:
         """What `send` would have returned for a text that was cut off. Raises `NotDone` if it
         was surely not sent; with any other error it is in doubt."""
         raise NotImplementedError

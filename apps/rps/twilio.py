@@ -197,13 +197,13 @@ class Twilio(Provider):
             return {"sid": said["sid"]}
         return refused(answer, said)
 
-    async def ask(self, id_: str, reply: Reply, made_ms: int) -> dict[str, Any]:
+    async def ask(self, id_: str, reply: Reply, created_ms: int) -> dict[str, Any]:
         """Look for a reply. Its request may still be on its way, so Twilio is asked several times,
         and must answer the last time, before the reply counts as not sent."""
         for left in reversed(range(limits.SETTLE_ASKS)):
             sid = None
             try:
-                sid = await self._look(id_, reply, made_ms)
+                sid = await self._look(id_, reply, created_ms)
             except Exception as error:
                 # Also `NotDone`: it is the question then that was not sent.
                 if not left:
@@ -215,7 +215,7 @@ class Twilio(Provider):
                 await asyncio.sleep(limits.SETTLE_PAUSE_S)
         raise NotDone("Twilio does not have it")
 
-    async def _look(self, id_: str, reply: Reply, made_ms: int) -> str | None:
+    async def _look(self, id_: str, reply: Reply, created_ms: int) -> str | None:
         """The message at Twilio that is this reply. None if there is none that could be it; raises
         `RuntimeError` if there may be one."""
         key = delivery_key(reply.to, id_)
@@ -228,7 +228,7 @@ class Twilio(Provider):
         messages = said.get("messages")
         if answer.status != 200 or not isinstance(messages, list):
             raise RuntimeError(f"it answered {answer.status}")
-        since = [one for one in messages if _made_ms(one) >= made_ms - _SLACK_MS]
+        since = [one for one in messages if _created_ms(one) >= created_ms - _SLACK_MS]
         found = {
             one["sid"]: is_same(one.get("body"), reply.text)
             for one in since
@@ -306,7 +306,7 @@ def _read(answer: Answer) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _made_ms(message: dict[str, Any]) -> int:
+def _created_ms(message: dict[str, Any]) -> int:
     return int(parsedate_to_datetime(message["date_created"]).timestamp() * 1_000)
 
 

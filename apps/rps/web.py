@@ -116,7 +116,7 @@ class Web(Provider):
         await self.game.app.run(lambda tx: self._tell(tx, id_, reply))
         return {"shown": True}
 
-    async def ask(self, id_: str, reply: Reply, made_ms: int) -> dict[str, Any]:
+    async def ask(self, id_: str, reply: Reply, created_ms: int) -> dict[str, Any]:
         if await self.game.app.run(lambda tx: tx.get(_id_key(reply.to, id_))) is None:
             raise NotDone("the page does not show it")
         return {"shown": True}

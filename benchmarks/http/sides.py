@@ -159,7 +159,7 @@ def application(url: str) -> None:
         body: Any
         attempt: int
         token: str
-        lease_until: int
+        lease_until_ms: int
 
     class Claims(BaseModel):
         jobs: list[Claimed]
@@ -206,7 +206,7 @@ def application(url: str) -> None:
                     body=claim.body,
                     attempt=claim.attempt,
                     token=claim.token,
-                    lease_until=claim.lease_until_ms,
+                    lease_until_ms=claim.lease_until_ms,
                 )
                 for claim in claims
             ]

@@ -73,7 +73,7 @@ export class Client {
   wait(id: string, timeoutS?: number): Promise<Job>;
   /** End a job that has not ended; twice is once. */
   cancel(id: string): Promise<void>;
-  /** Let a dead job try again. */
+  /** Let a failed job try again. */
   redrive(id: string): Promise<void>;
   /** Report what became of a step in doubt, and why you know. */
   settle(
@@ -95,9 +95,9 @@ export class Client {
   configure(queue: string, settings: Record<string, any>): Promise<Queue>;
   pause(queue: string): Promise<Queue>;
   resume(queue: string): Promise<Queue>;
-  /** Dead jobs and those in doubt, and where the next ones start. */
+  /** Failed jobs and those in doubt, and where the next ones start. */
   dead(queue: string, options?: { start?: string; limit?: number }): Promise<[Job[], string | null]>;
-  /** Let all dead jobs of a queue try again, or those chosen; resolves to how many. */
+  /** Let all failed jobs of a queue try again, or those chosen; resolves to how many. */
   redriveAll(
     queue: string,
     chosen?: { reason?: string; orderKey?: string; sinceMs?: number },

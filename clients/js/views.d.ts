@@ -29,20 +29,20 @@ export interface ClaimedJob {
   body: any;
   attempt: number;
   token: string;
-  leaseUntil: number;
+  leaseUntilMs: number;
   key?: string | null;
   orderKey?: string | null;
-  madeMs?: number;
+  createdMs?: number;
   reason?: string;
 }
 
-/** A job as it is. It has ended if it is done, dead, in doubt or cancelled. */
+/** A job as it is. It has ended if it is done, failed, in doubt or cancelled. */
 export interface Job {
   id: string;
   queue: string;
   state: string;
   body: any;
-  madeMs: number;
+  createdMs: number;
   dueMs: number;
   attempt: number;
   attemptsMax: number;
@@ -73,7 +73,7 @@ export interface HeldLocks {
   token: number;
   /** By name. */
   tokens: Record<string, number>;
-  leaseUntil: number;
+  leaseUntilMs: number;
 }
 
 export interface Lock {
@@ -137,7 +137,7 @@ export interface Timer {
   due: string;
   dueMs: number;
   leftMs: number;
-  madeMs: number;
+  createdMs: number;
   fired: number;
   url?: string | null;
   endpoint?: string | null;
@@ -173,7 +173,7 @@ export interface Timer {
 export interface Endpoint {
   id: string;
   url: string;
-  madeMs: number;
+  createdMs: number;
   disabled: boolean;
   health: { failing: boolean; since?: string | null; sinceMs?: number | null; said?: string };
   description?: string;
@@ -215,7 +215,7 @@ export interface RoomInfo {
   digest: string;
   /** From here on it can be seen as it was. */
   floor: number;
-  madeMs: number;
+  createdMs: number;
   by: string;
   meta: Record<string, any>;
   schemas: Record<string, any>;
@@ -227,7 +227,7 @@ export interface RoomInfo {
 export interface ListedRoom {
   id: string;
   epoch: string;
-  madeMs: number;
+  createdMs: number;
   by: string;
   meta: Record<string, any>;
 }
@@ -286,7 +286,7 @@ export interface Table {
   spectators: number;
   policy: Record<string, any>;
   game?: string;
-  madeMs?: number;
+  createdMs?: number;
   beganMs?: number;
   paused?: boolean;
   /** Why it has paused by itself. */

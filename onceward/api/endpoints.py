@@ -86,7 +86,7 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
 
     id: str
     url: str
-    made_ms: int
+    created_ms: int
     disabled: bool
     health: EndpointHealth
     description: str = ""

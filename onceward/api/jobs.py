@@ -12,9 +12,11 @@ from onceward.api.operation import Body, Operation, Query
 Token = Annotated[str, Meta(min_length=1)]
 LeaseMs = Annotated[int, Meta(ge=1, le=limits.LEASE_MS_MAX)]
 DelayMs = Annotated[int, Meta(ge=0, le=limits.KEY_NUMBER_MAX)]
-State = Literal["waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled"]
+State = Literal[
+    "waiting", "due", "parked", "ready", "leased", "done", "failed", "doubt", "cancelled"
+]
 
-ENDED = ("done", "dead", "doubt", "cancelled")
+ENDED = ("done", "failed", "doubt", "cancelled")
 """The states of jobs that have ended."""
 
 
@@ -35,9 +37,9 @@ class ClaimedJob(msgspec.Struct):
     body: Any
     attempt: int
     token: str
-    lease_until: int
+    lease_until_ms: int
     order_key: str | None
-    made_ms: int
+    created_ms: int
     reason: str
     """The error of the attempt before this one."""
 
@@ -100,7 +102,7 @@ class JobOutcome(msgspec.Struct, omit_defaults=True):
 class JobLease(msgspec.Struct):
     """The end of a lease."""
 
-    lease_until: int
+    lease_until_ms: int
 
 
 class Job(msgspec.Struct, omit_defaults=True):
@@ -110,7 +112,7 @@ class Job(msgspec.Struct, omit_defaults=True):
     queue: str
     state: str
     body: Any
-    made_ms: int
+    created_ms: int
     due_ms: int
     attempt: int
     attempts_max: int
@@ -145,7 +147,7 @@ class FindJobs(Query):
     """The idempotency key of the job."""
     text: str = ""
     """A part of the id, the key or the order key."""
-    before: str = ""
+    after: str = ""
     """The cursor of the next page."""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 50
     """The maximum number of entries in the response."""
@@ -160,7 +162,7 @@ class JobSummary(msgspec.Struct):
     key: str | None
     order_key: str | None
     caller: str
-    made_ms: int
+    created_ms: int
     due_ms: int
     ended_ms: int
     attempt: int
@@ -174,10 +176,10 @@ class JobPage(msgspec.Struct):
     """Jobs, the newest first."""
 
     jobs: list[JobSummary]
-    looked: int
+    scanned: int
     """The number of jobs that were scanned."""
     next: str | None
-    """The cursor of the next page, for the parameter `before`."""
+    """The cursor of the next page, for the parameter `after`."""
 
 
 class JobStep(msgspec.Struct):
@@ -264,7 +266,7 @@ EXTEND = Operation(
     body=ExtendJob,
     response=JobLease,
     errors=_TOKEN,
-    returns="lease_until",
+    returns="lease_until_ms",
 )
 
 GET = Operation(
@@ -292,12 +294,12 @@ CANCEL = Operation(
 RETRY = Operation(
     name="jobs.retry",
     method="POST",
-    path="/v1/jobs/{id}/redrive",
+    path="/v1/jobs/{id}/retry",
     summary="Retry a failed job",
     scope="manage:{queue of the job}",
     response=JobOutcome,
-    errors=("no_such_job", "not_dead"),
-    done_errors=("not_dead",),
+    errors=("no_such_job", "not_failed"),
+    done_errors=("not_failed",),
 )
 
 SETTLE = Operation(
@@ -308,8 +310,8 @@ SETTLE = Operation(
     scope="manage:{queue of the job}",
     body=SettleJob,
     response=JobOutcome,
-    errors=("no_such_job", "not_dead"),
-    done_errors=("not_dead",),
+    errors=("no_such_job", "not_failed"),
+    done_errors=("not_failed",),
 )
 
 LIST = Operation(
@@ -326,7 +328,7 @@ LIST = Operation(
 HISTORY = Operation(
     name="jobs.history",
     method="GET",
-    path="/v1/jobs/{id}/story",
+    path="/v1/jobs/{id}/history",
     summary="Show a job with its steps and effects",
     scope="send | work | manage:{queue of the job}",
     response=JobHistory,

@@ -23,7 +23,7 @@ class ApiKeySummary(msgspec.Struct):
     """The digest of the key."""
     name: str
     scopes: list[str]
-    made_ms: int
+    created_ms: int
     by: str
 
 

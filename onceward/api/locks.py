@@ -35,7 +35,7 @@ class HeldLocks(msgspec.Struct):
     """The fencing token of the first name."""
     tokens: dict[str, int]
     """The fencing tokens by name."""
-    lease_until: int
+    lease_until_ms: int
 
 
 class RenewLocks(Body):
@@ -48,7 +48,7 @@ class RenewLocks(Body):
 class RenewedLocks(msgspec.Struct):
     """The end of the lease."""
 
-    lease_until: int
+    lease_until_ms: int
 
 
 class ReleaseLocks(Body):
@@ -123,7 +123,7 @@ ACQUIRE = Operation(
     scope="lock:{each name}",
     body=AcquireLocks,
     response=HeldLocks,
-    errors=("bad_name", "bad_key", "lock_held", "line_full", "lock_capacity", "lock_lost"),
+    errors=("bad_name", "bad_key", "lock_held", "too_many_waiters", "lock_capacity", "lock_lost"),
     waits=True,
     fills=("request",),
 )
@@ -137,7 +137,7 @@ RENEW = Operation(
     body=RenewLocks,
     response=RenewedLocks,
     errors=("bad_key", "lock_lost"),
-    returns="lease_until",
+    returns="lease_until_ms",
 )
 
 RELEASE = Operation(

@@ -65,7 +65,7 @@ class MessageVerdict(msgspec.Struct, omit_defaults=True):
     """The outcome of one message of a batch: accepted or rejected."""
 
     accepted: Receipt | None = None
-    refused: RejectedMessage | None = None
+    rejected: RejectedMessage | None = None
 
 
 class MessageVerdicts(msgspec.Struct):

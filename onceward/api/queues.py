@@ -29,15 +29,15 @@ class QueueSettingsView(msgspec.Struct, frozen=True, omit_defaults=True):
     """The pause after the first failure; it doubles each time, up to `retry_max_ms`."""
     retry_max_ms: int = 3_600_000
     """The longest pause between two attempts."""
-    dead_blocks: bool = False
+    failed_blocks: bool = False
     """Whether a failed job blocks its order key until it is retried or cancelled."""
-    notice: str = ""
+    failure_queue: str = ""
     """The queue that gets a job for each job that fails permanently in this queue."""
     key_fields: tuple[str, ...] = ()
     """The fields of the body that form the idempotency key of messages without one."""
     fingerprint: tuple[str, ...] | None = None
     """The fields that must be equal in messages with the same key; None: the whole body."""
-    mismatch: Literal["refuse", "record"] = "refuse"
+    mismatch: Literal["reject", "record"] = "reject"
     """Whether a message with a known key and another body is rejected, or only counted."""
     key_retention_ms: int | None = 7 * DAY_MS
     """How long an idempotency key is kept after the end of its job; None: forever."""
@@ -45,7 +45,7 @@ class QueueSettingsView(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long a job is kept with its result after its end; None: forever."""
     depth_max: int = 0
     """The maximum number of jobs that have not ended; 0: no limit. A full queue rejects further
-    messages (`queue_full`), but accepts jobs of timers and notices."""
+    messages (`queue_full`), but accepts jobs of timers and of failure queues."""
     fair: bool = False
     """Whether senders take turns, so that the backlog of one sender does not delay the jobs of
     another one. The sender is the `caller` of a message."""
@@ -80,7 +80,7 @@ class QueueList(msgspec.Struct):
 class FailedJobsQuery(Query):
     """Which failed jobs to list."""
 
-    start: str = ""
+    after: str = ""
     """The member `next` of the last page."""
     limit: Annotated[int, Meta(ge=1, le=limits.LIST_MAX)] = 100
     """The maximum number of entries in the response."""
@@ -97,7 +97,7 @@ class FailedJobs(msgspec.Struct):
 class RedriveJobs(Body):
     """Which failed jobs to retry."""
 
-    start: str = ""
+    after: str = ""
     """Where to continue: the member `next` of the last response."""
     reason: str | None = None
     """A part of the error of the last attempt."""
@@ -109,7 +109,7 @@ class RedriveJobs(Body):
 class PurgeJobs(Body):
     """Where to continue a purge."""
 
-    start: str = ""
+    after: str = ""
     """The member `next` of the last response."""
 
 
@@ -180,7 +180,7 @@ RESUME = Operation(
 FAILED = Operation(
     name="queues.failed",
     method="GET",
-    path="/v1/queues/{queue}/dead",
+    path="/v1/queues/{queue}/failed",
     summary="List failed jobs and jobs in doubt",
     scope="manage:{queue}",
     query=FailedJobsQuery,

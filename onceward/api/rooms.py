@@ -66,7 +66,7 @@ class Room(msgspec.Struct):
     state."""
     floor: int
     """The sequence number where the history begins."""
-    made_ms: int
+    created_ms: int
     by: str
     meta: dict[str, Any]
     schemas: Schemas
@@ -80,7 +80,7 @@ class ListedRoom(msgspec.Struct):
 
     id: str
     epoch: str
-    made_ms: int
+    created_ms: int
     by: str
     meta: dict[str, Any]
     members: int
@@ -372,7 +372,7 @@ APPLY = Operation(
 BROADCAST = Operation(
     name="rooms.broadcast",
     method="POST",
-    path="/v1/rooms/{id}/say",
+    path="/v1/rooms/{id}/broadcast",
     summary="Send an event to the members of a room",
     description="The event is not stored. A repeated request sends it again.",
     scope="write:{id}",

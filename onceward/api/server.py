@@ -77,7 +77,7 @@ class Attention(msgspec.Struct):
     """A condition that an operator should look at."""
 
     kind: str
-    """dead, doubt, stuck (jobs without a worker), endpoint (failing), receiver (not responding,
+    """failed, doubt, stuck (jobs without a worker), endpoint (failing), receiver (not responding,
     so that calls to it are paused), clock or alarm."""
     name: str
     """The queue or endpoint, the URL of the receiver without its path, or the code of the
@@ -125,7 +125,7 @@ class Sender(msgspec.Struct):
     sender: str
     accepted: int
     repeats: int
-    refused: int
+    rejected: int
     """Known keys with another body."""
     last_ms: int
     ack_ms: float | None
@@ -184,7 +184,7 @@ class Health(msgspec.Struct, omit_defaults=True):
 ACTIVITY = Operation(
     name="server.activity",
     method="GET",
-    path="/v1/pulse",
+    path="/v1/activity",
     summary="Show the activity of the last seconds",
     query=SamplesQuery,
     response=Activity,

@@ -43,7 +43,7 @@ class SessionSummary(msgspec.Struct):
 
     id: str
     caller: str
-    made_ms: int
+    created_ms: int
     until_ms: int
     agent: str
 

@@ -77,7 +77,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """After this time a bot takes an empty seat, if a user is seated."""
     bots: tuple[str, ...] = ("bot",)
     """The names of bots. The first one that is not at the table is used."""
-    line_max: int = limits.SEATS_LINE_MAX
+    waitlist_max: int = limits.SEATS_WAITLIST_MAX
     """The maximum length of the waitlist."""
     waitlist_names: bool = True
     """Whether players see the names of waiters, or only positions."""
@@ -130,7 +130,7 @@ class Table(msgspec.Struct, omit_defaults=True):
     policy: Policy
     game: str = ""
     """The referee; empty: a server ends the games."""
-    made_ms: int = 0
+    created_ms: int = 0
     began_ms: int = 0
     paused: bool = False
     paused_why: str = ""
@@ -485,10 +485,10 @@ READY = Operation(
     errors=_SEATED,
 )
 
-ALIVE = Operation(
-    name="tables.alive",
+HEARTBEAT = Operation(
+    name="tables.heartbeat",
     method="POST",
-    path="/v1/tables/{id}/alive",
+    path="/v1/tables/{id}/heartbeat",
     summary="Record activity of a user",
     scope="play:{id}",
     body=ForUser,

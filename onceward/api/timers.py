@@ -58,7 +58,7 @@ class CreateTimer(Body):
     state: Ignored = None
     due: Ignored = None
     left_ms: Ignored = None
-    made_ms: Ignored = None
+    created_ms: Ignored = None
     fired: Ignored = None
     next: Ignored = None
     last: Ignored = None
@@ -114,7 +114,7 @@ class Timer(msgspec.Struct, omit_defaults=True):
     """When it is or was due, as in RFC 3339."""
     due_ms: int
     left_ms: int
-    made_ms: int
+    created_ms: int
     fired: int
     """How often it has fired."""
     url: str | None = None
@@ -318,8 +318,8 @@ RESEND = Operation(
     scope=_SCOPE,
     query=WhoseTimer,
     response=Timer,
-    errors=(*_OWN, "not_dead"),
-    done_errors=("not_dead",),
+    errors=(*_OWN, "not_failed"),
+    done_errors=("not_failed",),
 )
 
 DUE = Operation(

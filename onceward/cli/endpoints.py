@@ -158,7 +158,7 @@ def _print(endpoint: "Endpoint", arguments: argparse.Namespace) -> int:
         ("endpoint", endpoint.id),
         ("url", endpoint.url),
         ("description", endpoint.description),
-        ("made", shown_time(endpoint.made_ms)),
+        ("made", shown_time(endpoint.created_ms)),
         ("health", _health(endpoint)),
         ("paused", _pause(endpoint)),
         *[("header", f"{name}: {value}") for name, value in endpoint.headers.items()],

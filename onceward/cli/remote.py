@@ -25,13 +25,13 @@ from onceward.errors import BadInput, NoSuchJob
 if TYPE_CHECKING:
     from onceward.client import Client, Job, Queue
 
-_STATES = ("waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled")
+_STATES = ("waiting", "due", "parked", "ready", "leased", "done", "failed", "doubt", "cancelled")
 # Shown also when there are none.
-_MAIN_STATES = ("ready", "leased", "done", "dead")
+_MAIN_STATES = ("ready", "leased", "done", "failed")
 # By hand, since the queues themselves take long to load.
 QUEUE_SETTINGS = (
     *("limit", "limit_per_key", "rate", "attempts_max", "retry_first_ms", "retry_max_ms"),
-    *("dead_blocks", "notice", "key_fields", "fingerprint", "mismatch"),
+    *("failed_blocks", "failure_queue", "key_fields", "fingerprint", "mismatch"),
     *("key_retention_ms", "job_retention_ms", "depth_max", "fair"),
 )
 
@@ -248,7 +248,7 @@ def _print_job(job: "Job") -> None:
         ("state", job.state),
         ("key", job.key or ""),
         ("order key", job.order_key or ""),
-        ("sent", shown_time(job.made_ms)),
+        ("sent", shown_time(job.created_ms)),
         ("due", shown_time(job.due_ms) if job.due_ms else ""),
         ("ended", shown_time(job.ended_ms) if job.ended_ms else ""),
         ("attempts", attempts),

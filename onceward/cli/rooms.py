@@ -100,7 +100,7 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
         print("there are no such rooms" if arguments.prefix or meta else "no rooms")
         return 0
     for room in found:
-        told = (f"made {shown_time(room.made_ms)}", f"by {room.by}")
+        told = (f"made {shown_time(room.created_ms)}", f"by {room.by}")
         print_entry(room.id, told, [("meta", _json(room.meta) if room.meta else "")])
     if after is not None:
         print(f"There are more than {arguments.limit}.")
@@ -182,7 +182,7 @@ def _print(room: "RoomInfo", arguments: argparse.Namespace) -> int:
     print_facts(
         [
             ("room", room.id),
-            ("made", f"{shown_time(room.made_ms)} by {room.by}"),
+            ("made", f"{shown_time(room.created_ms)} by {room.by}"),
             ("epoch", room.epoch),
             ("seq", f"{room.seq} (it can be seen as it was from {room.floor} on)"),
             ("capacity", f"{room.capacity:,} users, {room.per_user:,} connections each"),

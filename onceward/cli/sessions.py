@@ -52,7 +52,7 @@ async def _list(client: "Client", arguments: argparse.Namespace) -> int:
     for column in ("id", "caller", "since", "until", "browser"):
         table.add_column(column, overflow="fold", no_wrap=column == "id")
     for one in sessions:
-        times = (shown_time(one["made_ms"]), shown_time(one["until_ms"]))
+        times = (shown_time(one["created_ms"]), shown_time(one["until_ms"]))
         table.add_row(one["id"], Text(one["caller"]), *times, Text(one["agent"]))
     console().print(table)
     return 0

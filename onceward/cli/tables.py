@@ -198,7 +198,7 @@ def _print(table: "Table", arguments: argparse.Namespace) -> int:
             ("waiting", f"{table.waiting:,}"),
             ("spectators", f"{table.spectators:,}"),
             ("kind", table.policy.kind),
-            ("made", shown_time(table.made_ms)),
+            ("made", shown_time(table.created_ms)),
         ]
     )
     return 0

@@ -174,7 +174,7 @@ def _print(timer: "Timer", arguments: argparse.Namespace) -> int:
         ("timer", timer.id),
         ("state", timer.state),
         ("due", shown_time(timer.due_ms)),
-        ("set", shown_time(timer.made_ms)),
+        ("set", shown_time(timer.created_ms)),
         ("what", _what(timer)),
         ("body", "" if timer.body is None else msgspec.json.encode(timer.body).decode()),
         ("next", ", ".join(timer.next)),

@@ -25,7 +25,7 @@ from onceward.client.timers import TimerCalls
 from onceward.client.transport import Course, problem
 from onceward.client.work import Handler, Worker
 from onceward.clock import Clock
-from onceward.errors import AlreadyEnded, BadInput, NotDead, OncewardError
+from onceward.errors import BadInput, NotFailed, OncewardError
 from onceward.ids import Ids
 from onceward.job_options import JobKeywords
 from onceward.quantities import milliseconds
@@ -134,7 +134,7 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
     async def extend(self, id_: str, token: str, lease_s: float) -> int:
         """Renew a lease; returns until when, in ms. Raises `StaleToken`, `NoSuchJob`."""
         said = {"token": token, "lease_ms": _lease_ms(lease_s)}
-        return (await self.run(jobs_api.EXTEND, id_, body=said)).lease_until
+        return (await self.run(jobs_api.EXTEND, id_, body=said)).lease_until_ms
 
     async def job(self, id_: str, *, wait_s: float = 0.0) -> Job:
         """A job as it is, or as it is once it has ended if that is within `wait_s` (at most a
@@ -155,21 +155,18 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
                 return job
 
     async def cancel(self, id_: str) -> None:
-        """End a job that has not ended; twice is once. Raises `NoSuchJob`, `AlreadyEnded`."""
-        try:
-            await self.run(jobs_api.CANCEL, id_)
-        except AlreadyEnded as ended:
-            if ended.details.get("state") != "cancelled":
-                raise
+        """Cancel a job that has not ended, or has failed. Idempotent. Raises `NoSuchJob`,
+        `AlreadyEnded`."""
+        await self.run(jobs_api.CANCEL, id_)
 
     async def redrive(self, id_: str) -> list[str]:
-        """Retry a dead job. Returns the names of its steps in doubt: if the handler cannot find out
-        what became of them, the job is in doubt again until they are settled. Raises `NoSuchJob`,
-        `NotDead`."""
+        """Retry a failed job. Returns the names of its steps in doubt: if the handler cannot
+        find out what became of them, the job is in doubt again until they are settled. Raises
+        `NoSuchJob`, `NotFailed`."""
         course = Course()
         try:
             return (await self.run(jobs_api.RETRY, id_, course=course)).in_doubt
-        except NotDead:
+        except NotFailed:
             if not course.lost:
                 raise
             return []
@@ -179,12 +176,12 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
     ) -> None:
         """Say what became of a step in doubt: done with this result, or not at all; the job
         goes on from there. Its record keeps the caller, the time and the reason. Raises
-        `NoSuchJob`, `NotDead`, `BadInput`."""
+        `NoSuchJob`, `NotFailed`, `BadInput`."""
         said = {"step": step, "done": done, "result": result, "reason": reason}
         course = Course()
         try:
             await self.run(jobs_api.SETTLE, id_, body=said, course=course)
-        except NotDead:
+        except NotFailed:
             if not course.lost:
                 raise
 
@@ -222,8 +219,8 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
     async def dead(
         self, queue: str, *, start: str | None = None, limit: int = 100
     ) -> tuple[list[Job], str | None]:
-        """Dead jobs and those in doubt, and where the next ones start."""
-        query = {"limit": limit, **({"start": start} if start else {})}
+        """Failed jobs and those in doubt, and where the next ones start."""
+        query = {"limit": limit, **({"after": start} if start else {})}
         found = await self.run(queues_api.FAILED, queue, query=query)
         return found.jobs, found.next
 
@@ -235,7 +232,7 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         in_doubt: Callable[[int], None] = lambda count: None,
         **chosen: Any,
     ) -> int:
-        """Let all dead jobs of a queue try again, or those chosen by reason, order_key or
+        """Let all failed jobs of a queue try again, or those chosen by reason, order_key or
         since_ms; returns how many. `in_doubt` gets the number of those with steps in doubt."""
         done, held = await self._pages(queues_api.REDRIVE, queue, progress, chosen)
         in_doubt(held)
@@ -259,7 +256,7 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
             raise BadInput(f"`progress` is a function, not {type(progress).__name__}")
         done, held, start = 0, 0, ""
         while True:
-            found = await self.run(operation, queue, body={**chosen, "start": start})
+            found = await self.run(operation, queue, body={**chosen, "after": start})
             done += found.jobs
             held += found.in_doubt
             progress(done)
@@ -285,7 +282,7 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         capacity: int = 1,
     ) -> HeldLocks:
         """Hold all these names, or none; waits in line for up to `wait_s` (at most a minute).
-        Raises `LockHeld`, `LineFull`, `BadInput`. See `hold` for what renews itself."""
+        Raises `LockHeld`, `TooManyWaiters`, `BadInput`. See `hold` for what renews itself."""
         asked = {
             "names": names,
             "owner": owner,
@@ -301,7 +298,7 @@ class Client(TimerCalls, RoomCalls, TableCalls, MatchCalls):
         asked: dict[str, Any] = {"id": id_}
         if lease_s is not None:
             asked["lease_ms"] = _lease_ms(lease_s)
-        return (await self.run(locks_api.RENEW, body=asked)).lease_until
+        return (await self.run(locks_api.RENEW, body=asked)).lease_until_ms
 
     async def release(self, id_: str) -> bool:
         """Let go; says whether it was held until now."""
@@ -336,5 +333,5 @@ def _lease_ms(lease_s: float) -> int:
 def _verdict(verdict: MessageVerdict) -> Receipt | OncewardError:
     if verdict.accepted is not None:
         return verdict.accepted
-    assert verdict.refused is not None
-    return problem(verdict.refused.status, msgspec.json.encode(verdict.refused))
+    assert verdict.rejected is not None
+    return problem(verdict.rejected.status, msgspec.json.encode(verdict.rejected))

@@ -101,7 +101,7 @@ class TableCalls(Transport):
 
     async def alive(self, id_: str, *, user: str = "") -> None:
         """Give a sign of life, as those who wait must. Who is in the table's room does."""
-        await self.run(api.ALIVE, id_, body=_given({"user": user}))
+        await self.run(api.HEARTBEAT, id_, body=_given({"user": user}))
 
     async def move(self, id_: str, move: Any, *, user: str = "", key: str = "") -> Any:
         """Make a move, once; returns what the referee answers. Raises `BadInput`: `not_seated`,

@@ -10,7 +10,7 @@ from onceward.api import timers as timers_api
 from onceward.api.endpoints import CreatedEndpoint, Endpoint
 from onceward.api.timers import CreatedTimer, Timer
 from onceward.client.transport import Course, Transport
-from onceward.errors import AlreadyEnded, BadInput, NoSuchEndpoint, NotDead
+from onceward.errors import AlreadyEnded, BadInput, NoSuchEndpoint, NotFailed
 from onceward.job_options import JobKeywords
 from onceward.quantities import milliseconds
 from onceward.webhooks.retries import read_policy
@@ -120,11 +120,11 @@ class TimerCalls(Transport):
 
     async def resend(self, id_: str, *, app: bool = False) -> Timer:
         """Let the last firing of a timer, which has failed, be tried again with the same id.
-        Raises `NoSuchTimer`, `NotDead`."""
+        Raises `NoSuchTimer`, `NotFailed`."""
         course = Course()
         try:
             return await self.run(timers_api.RESEND, id_, query=_of(app), course=course)
-        except NotDead:
+        except NotFailed:
             if not course.lost:
                 raise
             return await self.timer(id_, app=app)

@@ -208,7 +208,7 @@ class Transport:
 
 
 # Errors after which trying again may help, but is for the caller to decide.
-_TOLD = {"lock_held", "line_full", "storage_full", "conflict", "table_full", "table_paused"}
+_TOLD = {"lock_held", "too_many_waiters", "storage_full", "conflict", "table_full", "table_paused"}
 
 
 class _Problem(msgspec.Struct):

@@ -90,8 +90,8 @@ CENSUS_S = 1.0
 CENSUS_OTHERS = 5
 FAILING_TOLD_MAX = 20  # endpoints that fail, by name
 # Who watches a node live sees what happened in each span of so long, and that many of them.
-PULSE_S = 1.0
-PULSE_SAMPLES = 600
+ACTIVITY_S = 1.0
+ACTIVITY_SAMPLES = 600
 # What a job has done is told in its record: so many things, in so many bytes.
 EFFECTS_MAX = 20
 EFFECTS_BYTES_MAX = 1_500

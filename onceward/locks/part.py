@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from onceward import keys, limits
-from onceward.errors import BadInput, LineFull, LockLost
+from onceward.errors import BadInput, LockLost, TooManyWaiters
 from onceward.ids import Ids
 from onceward.keys import Key
 from onceward.locks.records import (
@@ -97,7 +97,7 @@ class LockTable:
     ) -> Request:
         """Hold all these names, or stand in line for all of them; `Request.held` says which.
 
-        As `acquire`, and raises `LineFull`. The place must be renewed like a lease.
+        As `acquire`, and raises `TooManyWaiters`. The place must be renewed like a lease.
         """
         request = await self._ask(tx, capacities, lease_ms, owner, id_, wait=True)
         assert request is not None
@@ -367,7 +367,7 @@ class LockTable:
 def _refuse_full(heads: Mapping[str, Head]) -> None:
     for name, head in heads.items():
         if head.waiting >= limits.LOCK_WAITERS_MAX:
-            raise LineFull(f"{head.waiting} wait for the lock {name!r} already", name=name)
+            raise TooManyWaiters(f"{head.waiting} wait for the lock {name!r} already", name=name)
 
 
 def _admit_lease(lease_ms: int) -> None:

@@ -52,7 +52,7 @@ class Request(msgspec.Struct):
     owner: str
     state: str
     lease_ms: int
-    made_ms: int
+    created_ms: int
     until_ms: int
     """When its lease ends, or its place in the lines, unless it was renewed since."""
     places: dict[str, int]

@@ -21,10 +21,10 @@ from onceward.engine.base import Delete, Put
 from onceward.errors import (
     PASSING,
     BadInput,
-    LineFull,
     LockHeld,
     LockLost,
     OutcomeUnknown,
+    TooManyWaiters,
     Unavailable,
 )
 from onceward.json_values import decode
@@ -82,7 +82,7 @@ class Locks:
                 `lock.lost` is set in any case.
 
         Raises `LockHeld` when the wait is over, `BadInput` (a name in use with another capacity
-        included), `LineFull`, and the errors of `Store.run`.
+        included), `TooManyWaiters`, and the errors of `Store.run`.
         """
         for name in names:
             if type(name) is not str:
@@ -153,7 +153,7 @@ class Locks:
             new_id = id_ or self.table.new_id(terms.capacities)
             try:
                 lock = await self._stand(new_id, terms, over_ns)
-            except (BadInput, LineFull, LockHeld):
+            except (BadInput, TooManyWaiters, LockHeld):
                 raise
             except (Exception, asyncio.CancelledError):
                 if id_ is None:

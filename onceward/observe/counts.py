@@ -31,7 +31,7 @@ class _Glance(msgspec.Struct):
 
     queue: str
     state: str
-    made_ms: int
+    created_ms: int
 
 
 class _TimerGlance(msgspec.Struct):
@@ -100,8 +100,8 @@ class Counts:
                     queue.jobs[job.state] += 1
                     if job.state == "ready":
                         oldest_ms = queue.oldest_ready_ms
-                        if oldest_ms is None or job.made_ms < oldest_ms:
-                            queue.oldest_ready_ms = job.made_ms
+                        if oldest_ms is None or job.created_ms < oldest_ms:
+                            queue.oldest_ready_ms = job.created_ms
         self.queues, self.counted_ms = found, begun_ms
         if self._counts % limits.CENSUS_OTHERS == 0:
             await self._count_others()

@@ -21,7 +21,7 @@ class Samples:
         self._store = store
         self._counts = counts
         self._gauges = gauges
-        self._samples: deque[Sample] = deque(maxlen=limits.PULSE_SAMPLES)
+        self._samples: deque[Sample] = deque(maxlen=limits.ACTIVITY_SAMPLES)
         self._before = self.totals()
         self._commits = _Span(store.meters.histogram("commit_seconds"))
         self._lateness = _Span(store.meters.histogram("lateness_seconds"))
@@ -29,7 +29,7 @@ class Samples:
     async def run(self) -> None:
         """Take samples until cancelled."""
         while True:
-            await self._store.clock.sleep(limits.PULSE_S)
+            await self._store.clock.sleep(limits.ACTIVITY_S)
             self.sample()
 
     def sample(self) -> None:
@@ -71,8 +71,8 @@ class Samples:
 
     def age_ms(self) -> int:
         """How long the oldest job that waits for a worker has waited."""
-        made_ms = [q.oldest_ready_ms for q in self._counts.queues.values() if q.oldest_ready_ms]
-        return max(self._store.clock.now_ms() - min(made_ms), 0) if made_ms else 0
+        created_ms = [q.oldest_ready_ms for q in self._counts.queues.values() if q.oldest_ready_ms]
+        return max(self._store.clock.now_ms() - min(created_ms), 0) if created_ms else 0
 
 
 class _Span:

@@ -26,7 +26,7 @@ class Line(msgspec.Struct):
 
     queue: str
     state: str
-    made_ms: int
+    created_ms: int
     due_ms: int = 0
     options: JobOptions = NO_OPTIONS
     attempts_max: int = 0
@@ -46,8 +46,8 @@ class Page(NamedTuple):
     """Jobs that fit, the newest first."""
 
     found: list[tuple[str, Line]]
-    looked: int
-    """How many were looked at."""
+    scanned: int
+    """How many were read."""
     next: str | None
     """To go on before this one; None: there are no more."""
 
@@ -90,7 +90,7 @@ async def newest(
     reading = [_Slot(number, before) for number in range(slots)]
     held: list[Record] = []
     found: list[tuple[str, Line]] = []
-    looked, count = 0, max(most // slots, 4) * 3  # a job may have three records
+    scanned, count = 0, max(most // slots, 4) * 3  # a job may have three records
     behind = before
     while True:
         # Only what is newer than all that may still come is in order.
@@ -100,16 +100,16 @@ async def newest(
         del held[: len(ready)]
         for record in ready:
             behind = record.key[1].removesuffix(_JOB)
-            looked += 1
+            scanned += 1
             line = _line(record)
             if line is not None and fits(behind, line):
                 found.append((behind, line))
                 if len(found) == most:
-                    return Page(found, looked, behind)
+                    return Page(found, scanned, behind)
         if not any(slot.more for slot in reading):
-            return Page(found, looked, None)
-        if store.clock.elapsed_ns() >= until_ns and looked:
-            return Page(found, looked, behind)
+            return Page(found, scanned, None)
+        if store.clock.elapsed_ns() >= until_ns and scanned:
+            return Page(found, scanned, behind)
         asked = [slot for slot in reading if slot.more and (slot.before or horizon) >= horizon]
         pages = await asyncio.gather(*[slot.read(store, count) for slot in asked])
         held += [record for page in pages for record in page]

@@ -20,7 +20,7 @@ OTHERS = "(others)"
 class Sender:
     """One caller and one queue."""
 
-    __slots__ = ("ack_seconds", "causes", "first", "last_ms", "refused", "repeats", "slowest_s")
+    __slots__ = ("ack_seconds", "causes", "first", "last_ms", "rejected", "repeats", "slowest_s")
 
     def __init__(self) -> None:
         self.first = 0
@@ -28,7 +28,7 @@ class Sender:
         self.repeats = 0
         self.causes: dict[str, int] = {}
         """Why messages were repeated, where that is known."""
-        self.refused = 0
+        self.rejected = 0
         """Known keys with another body."""
         self.last_ms = 0
         self.ack_seconds = Histogram()
@@ -55,8 +55,8 @@ class Senders:
         begun_ns = self._store.clock.elapsed_ns()
         try:
             receipt = await accepting
-        except KeyReused as refused:
-            self._note(queue, caller, refused, begun_ns)
+        except KeyReused as rejected:
+            self._note(queue, caller, rejected, begun_ns)
             raise
         self._note(queue, caller, receipt, begun_ns)
         return receipt
@@ -74,8 +74,8 @@ class Senders:
         the transaction ends; else only the application knows when, and calls `acknowledged`."""
         try:
             receipt = await accepting
-        except KeyReused as refused:
-            tx.on_durable(partial(self._note, queue, caller, refused, begun_ns))
+        except KeyReused as rejected:
+            tx.on_durable(partial(self._note, queue, caller, rejected, begun_ns))
             raise
         tx.on_durable(partial(self._note, queue, caller, receipt, begun_ns))
         return receipt
@@ -114,7 +114,7 @@ class Senders:
                 if took_s > sender.slowest_s:
                     sender.slowest_s = took_s
         else:
-            self._of(queue, caller).refused += 1
+            self._of(queue, caller).rejected += 1
 
     def _counter(self, queue: str, duplicate: bool) -> Counter:
         if len(self._accepted) >= limits.METERS_MAX:

@@ -142,7 +142,7 @@ def _due(record: Record, get: Lookup) -> Iterator[str]:
 
 
 def _shown(info: Info) -> Listed:
-    return Listed(info.epoch, info.made_ms, info.by, info.meta)
+    return Listed(info.epoch, info.created_ms, info.by, info.meta)
 
 
 RULES = [

@@ -390,7 +390,7 @@ class Rooms:
 
     def _put_info(self, tx: Transaction, id_: str, info: Info) -> None:
         tx.put(info_key(id_), info)
-        tx.put(listed_key(id_), Listed(info.epoch, info.made_ms, info.by, info.meta))
+        tx.put(listed_key(id_), Listed(info.epoch, info.created_ms, info.by, info.meta))
 
     async def _current(
         self, tx: Transaction, id_: str, info: Info, head: Head

@@ -31,7 +31,7 @@ class Info(msgspec.Struct, omit_defaults=True):
     """What was said about a room when it was made, or since."""
 
     epoch: str
-    made_ms: int
+    created_ms: int
     by: str = ""
     meta: dict[str, Any] = {}
     """What it can be searched by."""
@@ -50,7 +50,7 @@ class Listed(msgspec.Struct, omit_defaults=True):
     """A room in the list of all."""
 
     epoch: str
-    made_ms: int
+    created_ms: int
     by: str = ""
     meta: dict[str, Any] = {}
 

@@ -15,8 +15,8 @@ from onceward.schedule.records import (
     Job,
     Lease,
     Order,
-    dead_partition,
     due_partition,
+    failed_partition,
     job_key,
     lease_key,
     line_partition,
@@ -29,8 +29,8 @@ from onceward.schedule.records import (
 
 T = TypeVar("T")
 
-_STATES = ("waiting", "due", "parked", "ready", "leased", "done", "dead", "doubt", "cancelled")
-_HEAD_STATES = ("due", "parked", "ready", "leased", "dead", "doubt")
+_STATES = ("waiting", "due", "parked", "ready", "leased", "done", "failed", "doubt", "cancelled")
+_HEAD_STATES = ("due", "parked", "ready", "leased", "failed", "doubt")
 
 
 def _due(record: Record, get: Lookup) -> Iterator[str]:
@@ -55,10 +55,10 @@ def _parked(record: Record, get: Lookup) -> Iterator[str]:
     yield from _stands_there(record, value_of(record, Any), "parked", get)
 
 
-def _dead(record: Record, get: Lookup) -> Iterator[str]:
+def _failed(record: Record, get: Lookup) -> Iterator[str]:
     state = value_of(record, str)
-    if state not in ("dead", "doubt"):
-        yield "this is not an entry of a dead job"
+    if state not in ("failed", "doubt"):
+        yield "this is not an entry of a failed job"
         return
     yield from _stands_there(record, record.key[1].partition("#")[2], state, get)
 
@@ -123,7 +123,7 @@ def _jobs(record: Record, get: Lookup) -> Iterator[str]:
         yield f"the job has the permit {job.permit}, which is not there"
     if job.options.order_key is not None and job.state not in (
         "done",
-        "dead",
+        "failed",
         "doubt",
         "cancelled",
     ):
@@ -142,8 +142,8 @@ def _place(id_: str, job: Job) -> Key | None:
         return ready_partition(slot, job.queue), job.place
     if job.state == "parked":
         return parked_partition(job.queue, job.options.limit_key or ""), job.place
-    if job.state in ("dead", "doubt"):
-        return dead_partition(job.queue), job.place
+    if job.state in ("failed", "doubt"):
+        return failed_partition(job.queue), job.place
     if job.state == "waiting":
         return line_partition(slot, job.queue, job.options.order_key or ""), job.place
     return None
@@ -168,7 +168,7 @@ RULES = [
     Rule("order", _order),
     Rule("job", _jobs),
     Rule("parked", _parked),
-    Rule("dead", _dead),
+    Rule("failed", _failed),
     Rule("permit", _permit),
     Rule("inbox", _inbox),
     Rule("limit", _gate),

@@ -86,14 +86,14 @@ class Job(msgspec.Struct, omit_defaults=True):
     queue: str
     body: Any
     state: str
-    made_ms: int
+    created_ms: int
     due_ms: int = 0
     options: JobOptions = NO_OPTIONS
     attempts_max: int = 0
     """After how many attempts a failure is final, by its options or the settings of its queue
     when it was sent; 0: never."""
     place: str = ""
-    """The sort key of its entry in due, ready, line, parked or dead, to find it again."""
+    """The sort key of its entry in due, ready, line, parked or failed, to find it again."""
     attempt: int = 0
     token: str = ""
     """Held by the worker of this attempt; nobody else can complete, extend or fail it."""
@@ -174,7 +174,7 @@ class Claim(msgspec.Struct, frozen=True):
     lease_until_ms: int
     options: JobOptions = NO_OPTIONS
     due_ms: int = 0
-    made_ms: int = 0
+    created_ms: int = 0
     reason: str = ""
     """Why the attempt before this one failed."""
     stepped: bool = False
@@ -296,8 +296,8 @@ def rate_key(queue: str) -> Key:
     return "rate", keys.join(queue)
 
 
-def dead_partition(queue: str) -> str:
-    return keys.join("dead", queue)
+def failed_partition(queue: str) -> str:
+    return keys.join("failed", queue)
 
 
 def admit_queue(queue: Any) -> None:

@@ -39,7 +39,7 @@ PART = Part(
         ),
         Kind("permit#{queue}", "{number}", str, "a job of a limited queue that is leased"),
         Kind("rate", "{queue}", float, "the time of the next job of a queue"),
-        Kind("dead#{queue}", "{ended_ms}#{id}", str, "a job that has failed or is in doubt"),
+        Kind("failed#{queue}", "{ended_ms}#{id}", str, "a job that has failed or is in doubt"),
         Kind("queue", "{queue}", QueueSettings, "the settings of a queue"),
     ),
     rules=RULES,

@@ -7,7 +7,7 @@ from zlib import crc32
 import msgspec
 
 from onceward import keys, limits
-from onceward.errors import AlreadyEnded, NoSuchJob, NotDead, OncewardError, StaleToken
+from onceward.errors import AlreadyEnded, NoSuchJob, NotFailed, OncewardError, StaleToken
 from onceward.ids import Ids
 from onceward.job_options import NO_OPTIONS, JobOptions
 from onceward.json_values import encode
@@ -35,9 +35,9 @@ from onceward.schedule.records import (
     admit_reason,
     admit_time,
     admit_worker,
-    dead_partition,
     due_ms_of,
     due_partition,
+    failed_partition,
     job_key,
     job_partition,
     latest,
@@ -64,7 +64,7 @@ from onceward.store.transaction import Transaction
 # in due, and takes a permit where there is a limit, one more; what counts for the rate is
 # shared by all claims of a commit. To end an attempt: its entry in due, the lease, the job and
 # its permit; the gate, and two jobs that get through it, each with its entries before and
-# after; and a retry is placed, or its steps are looked at, the job is listed as dead, a notice is
+# after; and a retry is placed, or its steps are looked at, the job is listed as failed, a notice is
 # sent, and the next of its order key is placed. To complete, mostly: the entry in due, the job,
 # its steps, its permit and its dedupe record; and with an order key, the next one of that.
 _PLACE_WRITES = 2
@@ -186,12 +186,12 @@ class Schedule:
         with the reason. `queue` counts if the record does not name one; `gated_by` is the limit
         key of which it holds a place, if that is known.
 
-        Others of its order key go on, unless dead jobs block theirs in that queue.
+        Others of its order key go on, unless failed jobs block theirs in that queue.
         """
         job = await recovered(tx, id_, queue, gated_by)
         job.reason = reason_text(why)
         await self._leave_gate(tx, job)
-        await self._end(tx, id_, job, "dead")
+        await self._end(tx, id_, job, "failed")
         return job
 
     async def promote(self, tx: Transaction, entry: Key) -> None:
@@ -310,7 +310,7 @@ class Schedule:
         not_before_ms: int = 0,
     ) -> str:
         """End an attempt badly: the job is due again at `retry_ms` or, if that is not given,
-        after the pause its queue says, and not before `not_before_ms`; it is dead if `retry_ms` is
+        after the pause its queue says, and not before `not_before_ms`; it fails if `retry_ms` is
         None or its attempts are used up, but in doubt if one of them was cut off in a step that is
         to be done at most once. Returns its new state. Raises `StaleToken`, `NoSuchJob`."""
         admit_reason(reason)
@@ -345,12 +345,14 @@ class Schedule:
         await self._end(tx, id_, job, "doubt")
 
     async def cancel(self, tx: Transaction, id_: str, reason: str = "cancelled") -> None:
-        """End a job that has not ended, or forget one that is dead. A worker that holds it
-        cannot complete it any more. Raises `NoSuchJob`, `AlreadyEnded`."""
+        """End a job that has not ended, or forget one that has failed. A worker that holds it
+        cannot complete it any more. Idempotent. Raises `NoSuchJob`, `AlreadyEnded`."""
         admit_reason(reason)
         job = await self.get(tx, id_)
-        if job.state in ("done", "cancelled"):
-            raise AlreadyEnded(f"job {id_} is {job.state} already", id=id_, state=job.state)
+        if job.state == "cancelled":
+            return
+        if job.state == "done":
+            raise AlreadyEnded(f"job {id_} is done already", id=id_, state=job.state)
         was_in_line = job.state == "waiting"
         await self._withdraw(tx, id_, job)
         job.reason = reason_text(reason)
@@ -371,20 +373,20 @@ class Schedule:
             await self._place(tx, id_, job)
         tx.put(job_key(id_), job)
 
-    async def redrive(self, tx: Transaction, id_: str) -> None:
-        """Let a dead job try again from the first attempt on, behind all others of its order
-        key. Raises `NoSuchJob`, `NotDead`."""
+    async def retry(self, tx: Transaction, id_: str) -> None:
+        """Let a failed job try again from the first attempt on, behind all others of its order
+        key. Raises `NoSuchJob`, `NotFailed`."""
         job = await self.get(tx, id_)
-        if job.state not in ("dead", "doubt"):
-            raise NotDead(f"job {id_} is not dead: it is {job.state}", id=id_, state=job.state)
+        if job.state not in ("failed", "doubt"):
+            raise NotFailed(f"job {id_} has not failed: it is {job.state}", id=id_, state=job.state)
         if job.quarantined:
-            raise NotDead(
+            raise NotFailed(
                 f"the record of job {id_} could not be read, so it cannot be redriven. Send it "
                 "again, and cancel this one.",
                 id=id_,
                 state=job.state,
             )
-        tx.delete((dead_partition(job.queue), job.place))
+        tx.delete((failed_partition(job.queue), job.place))
         job.attempt, job.due_ms, job.ended_ms, job.cut_off = 0, 0, 0, False
         order_key = job.options.order_key
         if order_key is None or await become_head(tx, id_, job, order_key):
@@ -461,11 +463,11 @@ class Schedule:
     ) -> None:
         self._note(tx, job, reason)
         if retry_ms is None:
-            await self._end(tx, id_, job, "dead")
+            await self._end(tx, id_, job, "failed")
             return
         if job.attempts_max and job.attempt >= job.attempts_max:
             # No attempt comes after it that would find an intent without a result.
-            await self._end(tx, id_, job, "doubt" if await _intends(tx, id_, job) else "dead")
+            await self._end(tx, id_, job, "doubt" if await _intends(tx, id_, job) else "failed")
             return
         if retry_ms == AFTER_PAUSE:
             settings, fraction = self.settings(job.queue), self._ids.fraction()
@@ -522,12 +524,12 @@ class Schedule:
         settings = self.settings(job.queue)
         job.state, job.place, job.ended_ms = state, "", tx.now_ms
         expires_at_ms = None
-        if state in ("dead", "doubt"):
+        if state in ("failed", "doubt"):
             job.place = keys.join(tx.now_ms, id_)
-            tx.add((dead_partition(job.queue), job.place), state)
-            promote = promote and not settings.dead_blocks
-            if settings.notice and settings.notice != job.queue:
-                await self._notify(tx, id_, job, settings.notice)
+            tx.add((failed_partition(job.queue), job.place), state)
+            promote = promote and not settings.failed_blocks
+            if settings.failure_queue and settings.failure_queue != job.queue:
+                await self._notify(tx, id_, job, settings.failure_queue)
         else:
             expires_at_ms = _until(tx.now_ms, settings.job_retention_ms)
             if job.stepped:
@@ -568,7 +570,7 @@ class Schedule:
         elif job.state == "leased":
             await self._unlease(tx, id_, job)
         else:
-            tx.delete((dead_partition(job.queue), job.place))
+            tx.delete((failed_partition(job.queue), job.place))
 
     async def _place(
         self,
@@ -631,7 +633,7 @@ class Schedule:
             until_ms,
             job.options,
             job.due_ms,
-            job.made_ms,
+            job.created_ms,
             job.reason,
             job.stepped,
             job.cut_off and job.attempt == job.attempts_max,

@@ -28,7 +28,7 @@ async def become_head(tx: Transaction, id_: str, job: Job, order_key: str) -> bo
         tx.put(head_key, Order(id_))
         return True
     if order.head == id_:
-        return True  # it died there, and its queue lets the dead block their keys
+        return True  # it failed there, and failed jobs of its queue block their keys
     job.state, job.place = "waiting", keys.number(order.next)
     tx.add((line_partition(slot_of(id_), job.queue, order_key), job.place), id_)
     order.next += 1

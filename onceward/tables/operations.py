@@ -146,12 +146,12 @@ async def ready(tables: Tables, visitor: Visitor, table: str, asked: api.ForUser
     return await tables.ready(table, _actor(visitor, table, asked.user))
 
 
-@answers(api.ALIVE)
-async def alive(
+@answers(api.HEARTBEAT)
+async def heartbeat(
     tables: Tables, visitor: Visitor, table: str, asked: api.ForUser
 ) -> api.TableActivity:
     user = _actor(visitor, table, asked.user)
-    await tables.alive(table, [user])
+    await tables.heartbeat(table, [user])
     return api.TableActivity(table, user)
 
 

@@ -26,8 +26,8 @@ from onceward.tables.records import (
     Stand,
     admit_move_key,
     admit_user,
-    alive_key,
     head_key,
+    heartbeat_key,
     info_key,
     ladder_partition,
     rating_key,
@@ -256,8 +256,10 @@ class Seats:
             await sitting.stand_back(users, lane, tier)
         await self._rounds.settle(sitting)
         place = await self._placed(sitting, user)
-        if place.role == "waiting" and place.waiting > policy.line_max:
-            raise BadInput(f"{policy.line_max} wait at {id_!r}, and no more may", code="table_full")
+        if place.role == "waiting" and place.waiting > policy.waitlist_max:
+            raise BadInput(
+                f"{policy.waitlist_max} wait at {id_!r}, and no more may", code="table_full"
+            )
         return place
 
     async def _admit_party(self, sitting: OpenTable, users: Sequence[str]) -> None:
@@ -446,11 +448,11 @@ class Seats:
     @joins
     async def back(self, tx: Transaction, id_: str, user: str) -> Place:
         """The connection is there again: the seat is kept for good. Also a sign of life."""
-        await self.alive(tx, id_, user)
+        await self.heartbeat(tx, id_, user)
         return await self.place(tx, id_, user)
 
     @joins
-    async def alive(self, tx: Transaction, id_: str, user: str) -> None:
+    async def heartbeat(self, tx: Transaction, id_: str, user: str) -> None:
         """Give a sign of life. Of those who wait it touches nothing but their own record; for
         those who play it does not count as a move."""
         admit_user(user)
@@ -462,7 +464,7 @@ class Seats:
             await self._is_here(await self._rounds.load(tx, id_), user)
         elif info.policy.waiting_ms:
             kept_ms = 2 * info.policy.waiting_ms
-            key = alive_key(id_, info.epoch, user)
+            key = heartbeat_key(id_, info.epoch, user)
             tx.put(key, tx.now_ms, expires_at_ms=tx.now_ms + kept_ms)
 
     async def _is_here(self, sitting: OpenTable, user: str, *, acts: bool = False) -> None:
@@ -509,7 +511,7 @@ class Seats:
             stand.due_ms = 0
             sitting.put_stand(user, stand)
             return
-        seen_ms = await tx.get(alive_key(id_, epoch, user), int) or 0
+        seen_ms = await tx.get(heartbeat_key(id_, epoch, user), int) or 0
         if sitting.head.paused_ms:
             seen_ms = tx.now_ms
         stand.due_ms = max(seen_ms, stand.since_ms) + waiting_ms
@@ -521,7 +523,7 @@ class Seats:
 
     def read_to_expire(self, entry: Key) -> list[Key]:
         _, id_, epoch, user, _ = keys.split(entry[1])
-        return [stand_key(id_, epoch, user), alive_key(id_, epoch, user)]
+        return [stand_key(id_, epoch, user), heartbeat_key(id_, epoch, user)]
 
     async def fetch(self, tx: Transaction, users: Sequence[tuple[str, str]]) -> None:
         """Read what most calls of these users read, with one call: each is given with its table,

@@ -69,8 +69,8 @@ def admit(policy: Policy) -> None:
         _admit_number(policy, name, 0, limits.SEATS_MS_MAX)
     for name in ("max_wins", "max_draws"):
         _admit_number(policy, name, 0, limits.SEATS_ROW_MAX)
-    _admit_number(policy, "line_max", 0, limits.SEATS_LINE_MAX)
-    _admit_number(policy, "spectators_max", 0, limits.SEATS_LINE_MAX)
+    _admit_number(policy, "waitlist_max", 0, limits.SEATS_WAITLIST_MAX)
+    _admit_number(policy, "spectators_max", 0, limits.SEATS_WAITLIST_MAX)
     _admit_number(policy, "party_max", 1, len(policy.seats))
     _admit_number(policy, "rating_first", 0, limits.SEATS_RATING_MAX)
     _admit_number(policy, "rating_step", 1, limits.SEATS_RATING_MAX)

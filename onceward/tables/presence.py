@@ -101,7 +101,7 @@ class Presence:
                 users = list(self._here.get(table, ()))
                 for start in range(0, len(users), _SIGNS_AT_ONCE):
                     try:
-                        await self._tables.alive(table, users[start : start + _SIGNS_AT_ONCE])
+                        await self._tables.heartbeat(table, users[start : start + _SIGNS_AT_ONCE])
                     except PASSING as error:
                         logger.warning("no signs of life at the table %s: %s", table, error)
         except BadInput:

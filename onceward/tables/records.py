@@ -113,7 +113,7 @@ class Info(msgspec.Struct, omit_defaults=True):
 
     epoch: str
     policy: Policy
-    made_ms: int
+    created_ms: int
     game: str = ""
     """Which referee judges here; empty: results are told from outside."""
     by: str = ""
@@ -183,12 +183,12 @@ def stand_key(id_: str, epoch: str, user: str) -> Key:
     return stands_partition(id_, epoch), keys.join(user)
 
 
-def alive_partition(id_: str, epoch: str) -> str:
-    return keys.join("alive", id_, epoch)
+def heartbeat_partition(id_: str, epoch: str) -> str:
+    return keys.join("heartbeat", id_, epoch)
 
 
-def alive_key(id_: str, epoch: str, user: str) -> Key:
-    return alive_partition(id_, epoch), keys.join(user)
+def heartbeat_key(id_: str, epoch: str, user: str) -> Key:
+    return heartbeat_partition(id_, epoch), keys.join(user)
 
 
 def lane_partition(id_: str, epoch: str) -> str:

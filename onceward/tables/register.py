@@ -24,7 +24,9 @@ PART = Part(
         Kind("table#{id}", "info", Info, "the policy of a table"),
         Kind("table#{id}", "head", Head, "the seats, lanes and current game of a table"),
         Kind("stand#{table}#{epoch}", "{user}", Stand, "the place of a user at a table"),
-        Kind("alive#{table}#{epoch}", "{user}", int, "the time of a waiter's last sign of life"),
+        Kind(
+            "heartbeat#{table}#{epoch}", "{user}", int, "the time of a waiter's last sign of life"
+        ),
         Kind("lane#{table}#{epoch}", "{lane}#wait#{number}", Wait, "a waiter in a lane"),
         Kind(
             "lane#{table}#{epoch}", "{lane}#block#{number}", str, "the numbers of a block that left"

@@ -20,8 +20,8 @@ from onceward.tables.records import (
     Info,
     Stand,
     Wait,
-    alive_partition,
     head_key,
+    heartbeat_partition,
     info_key,
     ladder_key,
     lane_partition,
@@ -187,9 +187,9 @@ class Rounds:
         if chosen is None:
             return
         id_, epoch = self._ids.new(), self._ids.new()
-        opened = msgspec.structs.replace(policy, opens=False, ends_empty=True, line_max=0)
+        opened = msgspec.structs.replace(policy, opens=False, ends_empty=True, waitlist_max=0)
         info = msgspec.structs.replace(
-            sitting.info, epoch=epoch, policy=opened, made_ms=tx.now_ms, pool=sitting.id
+            sitting.info, epoch=epoch, policy=opened, created_ms=tx.now_ms, pool=sitting.id
         )
         table = await self.make(tx, id_, info)
         users: list[str] = []
@@ -400,7 +400,7 @@ class Rounds:
         _, id_, epoch, _ = keys.split(entry[1])
         tx.delete(entry)
         left = limits.SEATS_PURGE_RECORDS
-        for make in (stands_partition, alive_partition, lane_partition):
+        for make in (stands_partition, heartbeat_partition, lane_partition):
             if left:
                 rows = await tx.scan(make(id_, epoch), msgspec.Raw, limit=left)
                 for row in rows:

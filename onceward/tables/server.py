@@ -144,12 +144,12 @@ class Tables:
         """The connection is there again."""
         return await self.run(id_, lambda tx: self.part.back(tx, id_, user), [user])
 
-    async def alive(self, id_: str, users: Collection[str]) -> None:
+    async def heartbeat(self, id_: str, users: Collection[str]) -> None:
         """Signs of life of some who are at a table, with one commit."""
 
         async def fn(tx: UserTransaction) -> None:
             for user in users:
-                await self.part.alive(tx, id_, user)
+                await self.part.heartbeat(tx, id_, user)
 
         await self.run(id_, fn, users)
 

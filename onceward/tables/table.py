@@ -161,7 +161,7 @@ class OpenTable:
             head.spectators,
             self.policy,
             game=info.game,
-            made_ms=info.made_ms,
+            created_ms=info.created_ms,
             began_ms=head.began_ms,
             paused=head.paused_ms > 0,
             paused_why=head.paused_why,

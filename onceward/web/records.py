@@ -12,7 +12,7 @@ class StoredKey(msgspec.Struct, frozen=True):
     name: str
     """The caller's."""
     scopes: tuple[str, ...]
-    made_ms: int
+    created_ms: int
     by: str
     """Id of the caller that has made it."""
 
@@ -20,7 +20,7 @@ class StoredKey(msgspec.Struct, frozen=True):
 class StoredSession(msgspec.Struct, frozen=True):
     """The record of a session: its sort key is the caller's id and its own."""
 
-    made_ms: int
+    created_ms: int
     until_ms: int
     agent: str = ""
     """The browser, as it calls itself."""

@@ -128,7 +128,7 @@ class Sessions:
         for row in rows:
             caller, id_ = keys.split(row.key[1])
             one = row.value
-            found.append(SessionSummary(id_, caller, one.made_ms, one.until_ms, one.agent))
+            found.append(SessionSummary(id_, caller, one.created_ms, one.until_ms, one.agent))
         more = whose is None and len(rows) == limits.LIST_MAX
         return found, rows[-1].key[1] if more else ""
 

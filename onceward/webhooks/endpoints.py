@@ -51,7 +51,7 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
     url: str
     secrets: list[Secret]
     """The newest one first."""
-    made_ms: int
+    created_ms: int
     headers: dict[str, str] = {}
     description: str = ""
     disabled: bool = False

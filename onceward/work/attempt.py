@@ -322,7 +322,7 @@ class Attempt:
         if state == "asleep":
             return
         logger.log(
-            logging.ERROR if state in ("dead", "doubt") else logging.WARNING,
+            logging.ERROR if state in ("failed", "doubt") else logging.WARNING,
             "job %s failed in attempt %d and is %s: %s",
             *_name(one),
             state,

@@ -9,16 +9,15 @@ from typing import Any
 
 import msgspec
 
-from onceward import limits
+from onceward import keys, limits
 from onceward.errors import BadInput, OncewardError
-from onceward.keys import after, number
 from onceward.schedule import (
     Job,
     QueueSettings,
     Schedule,
     admit_queue,
     admit_settings,
-    dead_partition,
+    failed_partition,
     job_key,
     job_partition,
     settings_key,
@@ -30,13 +29,13 @@ _END_WRITES = 20
 _PAGE = 100
 
 
-class DeadLetter(msgspec.Struct, frozen=True):
-    """A job that has died, or whose outcome is in doubt."""
+class FailedJob(msgspec.Struct, frozen=True):
+    """A job that has failed, or whose outcome is in doubt."""
 
     id: str
     job: Job
     place: str
-    """Where to go on after it."""
+    """The cursor behind it."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -67,38 +66,39 @@ def changed(queue: str, before: QueueSettings, changes: dict[str, Any]) -> Queue
     except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as error:
         raise BadInput(f"the settings of {queue!r}: {error}") from error
     admit_settings(after_)
-    if after_.notice:
-        admit_queue(after_.notice)
+    if after_.failure_queue:
+        admit_queue(after_.failure_queue)
     return after_
 
 
-async def dead_letters(
-    tx: Transaction, queue: str, *, start: str = "", limit: int = _PAGE
-) -> list[DeadLetter]:
-    """The dead jobs of a queue, the first that died first."""
+async def failed_jobs(
+    tx: Transaction, queue: str, *, after: str = "", limit: int = _PAGE
+) -> list[FailedJob]:
+    """The failed jobs of a queue, the oldest failure first."""
     admit_queue(queue)
-    sorts = await tx.sorts(dead_partition(queue), limit, start)
+    start = keys.after(after) if after else ""
+    sorts = await tx.sorts(failed_partition(queue), limit, start)
     ids = [sort.split("#")[1] for sort in sorts]
     for first in range(0, len(ids), limits.GET_KEYS_MAX):
         await tx.fetch([job_key(id_) for id_ in ids[first : first + limits.GET_KEYS_MAX]])
-    jobs = [await _dead(tx, queue, id_) for id_ in ids]
+    jobs = [await _failed(tx, queue, id_) for id_ in ids]
     return [
-        DeadLetter(id_, job, sort)
+        FailedJob(id_, job, sort)
         for sort, id_, job in zip(sorts, ids, jobs, strict=True)
         if job is not None
     ]
 
 
-async def _dead(tx: Transaction, queue: str, id_: str) -> Job | None:
+async def _failed(tx: Transaction, queue: str, id_: str) -> Job | None:
     try:
         return await tx.get(job_key(id_), Job)
     except OncewardError as error:
         if error.code != "damaged":
             raise
-        return Job(queue, None, "dead", 0, reason=error.message, quarantined=True)
+        return Job(queue, None, "failed", 0, reason=error.message, quarantined=True)
 
 
-async def redrive_dead(
+async def redrive(
     tx: Transaction,
     schedule: Schedule,
     queue: str,
@@ -107,24 +107,24 @@ async def redrive_dead(
     before_ms: int = limits.KEY_NUMBER_MAX,
     chosen: Callable[[Job], bool] = lambda job: True,
 ) -> Page:
-    """Let dead jobs of a queue try again, as many as fit into a commit; not those that died at
+    """Let failed jobs of a queue try again, as many as fit into a commit; not those that failed at
     `before_ms` or later."""
     admit_queue(queue)
-    end = number(before_ms)
-    rows = await tx.scan(dead_partition(queue), str, start=start, end=end, limit=_PAGE)
+    end = keys.number(before_ms)
+    rows = await tx.scan(failed_partition(queue), str, start=start, end=end, limit=_PAGE)
     redriven = held = 0
     for row in rows:
         if tx.size > limits.COMMIT_WRITES_MAX - _END_WRITES:
             return Page(redriven, row.key[1], held)
         id_ = row.key[1].split("#")[1]
-        job = await _dead(tx, queue, id_)
+        job = await _failed(tx, queue, id_)
         # It may have left since the scan, by someone else.
         movable = job is not None and job.place == row.key[1] and not job.quarantined
         if job is not None and movable and chosen(job):
-            await schedule.redrive(tx, id_)
+            await schedule.retry(tx, id_)
             redriven += 1
             held += job.state == "doubt"
-    return Page(redriven, after(rows[-1].key[1]) if len(rows) == _PAGE else None, held)
+    return Page(redriven, keys.after(rows[-1].key[1]) if len(rows) == _PAGE else None, held)
 
 
 async def purge(tx: Transaction, schedule: Schedule, queue: str, *, start: str = "") -> Page:
@@ -143,7 +143,7 @@ async def purge(tx: Transaction, schedule: Schedule, queue: str, *, start: str =
             await schedule.cancel(tx, row.key[1].removesuffix("#job"), "purged")
             purged += 1
     if len(rows) == _PAGE:
-        return Page(purged, f"{slot}/{after(rows[-1].key[1])}")
+        return Page(purged, f"{slot}/{keys.after(rows[-1].key[1])}")
     return Page(purged, f"{slot + 1}/" if slot + 1 < schedule.slots else None)
 
 

@@ -9,7 +9,7 @@ from onceward.schedule import Effect
 
 # Records that belong to what is told already, or by which nobody would find anything.
 _BESIDE = {
-    *("due", "ready", "line", "order", "limit", "parked", "permit", "rate", "dead", "inbox"),
+    *("due", "ready", "line", "order", "limit", "parked", "permit", "rate", "failed", "inbox"),
     *("lock", "ask", "fence", "gate", "rooms", "roomsnap"),
 }
 

@@ -148,7 +148,7 @@ class Inbox:
     ) -> Receipt:
         if known.fingerprint == mark:
             return await self._receipt(tx, known, key, same_body=True)
-        if settings.mismatch == "refuse":
+        if settings.mismatch == "reject":
             raise KeyReused(
                 f"the key {key[:200]!r} was sent before with another body; a new message needs "
                 "a new key",

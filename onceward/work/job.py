@@ -83,7 +83,7 @@ class Job:
         self.options = claim.options
         self.order_key = claim.options.order_key
         self.due_ms = claim.due_ms
-        self.made_ms = claim.made_ms
+        self.created_ms = claim.created_ms
         self.reason = claim.reason
         """Why the attempt before this one failed."""
         self.token = claim.token

@@ -13,7 +13,7 @@ from onceward.store.transaction import Transaction
 from onceward.store.user_records import AnyTransaction, admit_tx
 from onceward.work import bulk as queue_part
 from onceward.work import steps as steps_part
-from onceward.work.bulk import DeadLetter, Page
+from onceward.work.bulk import FailedJob, Page
 from onceward.work.depths import Depths
 
 
@@ -59,30 +59,30 @@ class Queues:
     async def resume(self, queue: str) -> None:
         await self.configure(queue, paused=False)
 
-    async def dead(self, queue: str, *, start: str = "", limit: int = 100) -> list[DeadLetter]:
-        """The dead jobs of a queue and those in doubt, the first that died first; go on with
-        `start=letters[-1].place + "!"`."""
+    async def failed(self, queue: str, *, after: str = "", limit: int = 100) -> list[FailedJob]:
+        """The failed jobs of a queue and those in doubt, the oldest failure first; continue with
+        `after=jobs[-1].place`."""
         return await self._store.run(
-            lambda tx: queue_part.dead_letters(tx, queue, start=start, limit=limit)
+            lambda tx: queue_part.failed_jobs(tx, queue, after=after, limit=limit)
         )
 
-    async def redrive(self, id_: str) -> None:
-        """Let a dead job try again, behind all others of its order key. Raises `NotDead`."""
-        await self._store.run(lambda tx: self._schedule.redrive(tx, id_))
+    async def retry(self, id_: str) -> None:
+        """Let a failed job try again, behind all others of its order key. Raises `NotFailed`."""
+        await self._store.run(lambda tx: self._schedule.retry(tx, id_))
 
-    async def redrive_all(
+    async def redrive(
         self,
         queue: str,
         *,
         where: Callable[[Job], bool] = lambda job: True,
         progress: Callable[[int], None] = lambda done: None,
     ) -> int:
-        """Let all dead jobs of a queue try again, or those chosen; returns how many. Those that
-        die again meanwhile stay dead. A commit holds some of them: `progress` hears after each
+        """Let all failed jobs of a queue try again, or those chosen; returns how many. Those that
+        fail again meanwhile stay failed. A commit holds some of them: `progress` hears after each
         how many it has been so far."""
         before_ms = self._store.clock.now_ms() + 1
         return await self._pages(
-            lambda start, tx: queue_part.redrive_dead(
+            lambda start, tx: queue_part.redrive(
                 tx, self._schedule, queue, start=start, before_ms=before_ms, chosen=where
             ),
             progress,
@@ -111,7 +111,7 @@ class Queues:
         """Say what became of a step in doubt; the job goes on from there. Its record keeps the
         time, `by` and `reason` of the last settlements. An attempt that hears of it too late gives
         its `job.token`: then it counts only if nobody has tried again since. With `tx`, it is part
-        of that transaction. Raises `NotDead` if it is not in doubt, or not by that attempt,
+        of that transaction. Raises `NotFailed` if it is not in doubt, or not by that attempt,
         `BadInput` if there is no such step."""
 
         async def settle(tx: Transaction) -> None:

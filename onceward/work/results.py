@@ -12,7 +12,7 @@ from onceward.keys import Key
 from onceward.schedule import Job, Schedule, admit_id, job_key
 from onceward.store import Store
 
-ENDED = ("done", "dead", "doubt", "cancelled")
+ENDED = ("done", "failed", "doubt", "cancelled")
 
 
 class _AwaitedJob(msgspec.Struct):

@@ -12,7 +12,7 @@ import msgspec
 from onceward import limits
 from onceward.engine.base import Record
 from onceward.engine.invariants import Rule
-from onceward.errors import BadInput, NotDead
+from onceward.errors import BadInput, NotFailed
 from onceward.json_values import decode, encode
 from onceward.reasons import reason_text
 from onceward.schedule import Schedule, job_key, steps_key
@@ -100,7 +100,7 @@ async def settle(
 ) -> None:
     """Say what became of a step in doubt: done with this result, or not done at all. The job
     goes on from there, and keeps who said so, when and why. With the token of an attempt, only if
-    that one has left the doubt. Raises `NoSuchJob`, `NotDead` (not held, or by another attempt),
+    that one has left the doubt. Raises `NoSuchJob`, `NotFailed` (not held, or by another attempt),
     `BadInput` (no such step)."""
     if type(reason) is not str or len(reason) > limits.SETTLEMENT_REASON_CHARS_MAX:
         raise BadInput(
@@ -110,18 +110,18 @@ async def settle(
         )
     job = await schedule.get(tx, id_)
     if job.state != "doubt":
-        raise NotDead(f"job {id_} is not in doubt: it is {job.state}", id=id_, state=job.state)
+        raise NotFailed(f"job {id_} is not in doubt: it is {job.state}", id=id_, state=job.state)
     steps = await load(tx, id_)
     if type(name) is not str or name not in steps or steps[name].done:
         raise BadInput(f"job {id_} has no step {str(name)[:100]!r} in doubt")
     if token is not None and steps[name].token != token:
-        raise NotDead(f"job {id_} is in doubt since another attempt", id=id_, state=job.state)
+        raise NotFailed(f"job {id_} is in doubt since another attempt", id=id_, state=job.state)
     if done:
         steps[name] = done_step(result)
     else:
         del steps[name]
     tx.put(steps_key(id_), steps)
-    await schedule.redrive(tx, id_)
+    await schedule.retry(tx, id_)
     job = await schedule.get(tx, id_)
     job.settled = latest_settled(
         [*job.settled, Settlement(tx.now_ms, name, done, by, reason_text(reason))]

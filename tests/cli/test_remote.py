@@ -112,7 +112,7 @@ def test_a_job_is_shown_with_all_that_happened_to_it(
     lines = [" ".join(line.split()) for line in command.said("jobs", id_).splitlines()]
     assert f"job {id_}" in lines
     assert f"queue {queue}" in lines
-    assert "state dead" in lines
+    assert "state failed" in lines
     assert "attempts 1 of 5" in lines
     assert 'body {"to":"[red]Ann[/]"}' in lines
     assert "reason ValueError: no such" in lines
@@ -147,7 +147,7 @@ def test_a_table_of_queues_fits_a_terminal(command: Command, queue: str) -> None
     shown, code = command.on_terminal("queues", long)
     assert code == 0
     assert all(len(line) <= 80 for line in shown.splitlines())
-    assert {"queue", "ready", "leased", "done", "dead", "settings"} <= set(shown.split())
+    assert {"queue", "ready", "leased", "done", "failed", "settings"} <= set(shown.split())
     assert "rate 2.5" in " ".join(shown.split())
 
 
@@ -162,7 +162,7 @@ def test_dead_letters_are_listed_and_redriven(
     assert code == 0
     assert all(len(line) <= 80 for line in shown.splitlines())
     for id_ in first + rest:
-        assert re.search(rf"{id_}  dead  20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ  tried once", shown)
+        assert re.search(rf"{id_}  failed  20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ  tried once", shown)
     assert "  key     key-0" in shown
     assert "  reason  KeyError: 'name'" in shown
     listed = [job["id"] for job in command.json("dead", queue, "--limit", "2")]
@@ -195,7 +195,7 @@ def test_a_dead_letter_of_another_queue_is_left_alone(
         line, code = command.refused("dead", "another", "--id", id_, *arguments)
         assert line == f"onceward: 'another' has no job {id_} [no_such_job]"
         assert code == 2
-    assert command.json("jobs", id_)["state"] == "dead"
+    assert command.json("jobs", id_)["state"] == "failed"
 
 
 def test_a_purge_asks_first(command: Command, queue: str) -> None:
@@ -308,7 +308,7 @@ def test_who_reads_no_more_is_no_error(command: Command, queue: str) -> None:
 def test_what_is_not_in_doubt_is_not_settled(command: Command, queue: str) -> None:
     id_ = command.said("send", queue, "1", "--key", "k").split()[0]
     line, code = command.refused("settle", id_, "pay", "--not-done")
-    assert (line.endswith("[not_dead]"), code) == (True, 2)
+    assert (line.endswith("[not_failed]"), code) == (True, 2)
     assert command.refused("settle", "x", "pay", "--done", "1")[0].endswith("[no_such_job]")
     assert command.refused("settle", id_, "pay", "--done", "{")[0].endswith("[not_json]")
 

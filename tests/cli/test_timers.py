@@ -83,7 +83,7 @@ def test_a_firing_is_told_of_attempt_by_attempt(command: Command) -> None:
     found = command.json("timers", "show", "job")
     assert found["queue"] == "told"
     line, code = command.refused("timers", "resend", "job")
-    assert ("[not_dead]" in line, code) == (True, 2)
+    assert ("[not_failed]" in line, code) == (True, 2)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from onceward.errors import (
     LockHeld,
     LockLost,
     NoSuchJob,
-    NotDead,
+    NotFailed,
     OncewardError,
     StaleToken,
 )
@@ -72,7 +72,7 @@ async def test_a_job_is_claimed_extended_and_completed(client: Client) -> None:
     claims = await client.claim("q", max=2, lease_s=60, worker="w1")
     assert [claim.attempt for claim in claims] == [1, 1]
     claim = claims[0]
-    assert await client.extend(claim.id, claim.token, 120) > claim.lease_until
+    assert await client.extend(claim.id, claim.token, 120) > claim.lease_until_ms
     assert (await client.job(claim.id)).worker == "w1"
     await client.complete(claim.id, claim.token, {"fine": True})
     job = await client.wait(claim.id)
@@ -89,15 +89,15 @@ async def test_an_attempt_fails_for_a_while_or_for_good(client: Client) -> None:
     assert await client.fail(claim.id, claim.token, "not yet", retry_after_s=0) in ("due", "ready")
     [claim] = await client.claim("q", wait_s=30)
     assert (claim.attempt, claim.reason) == (2, "not yet")
-    assert await client.fail(claim.id, claim.token, "broken", final=True) == "dead"
+    assert await client.fail(claim.id, claim.token, "broken", final=True) == "failed"
     job = await client.job(receipt.id)
     assert [past["reason"] for past in job.history] == ["not yet", "broken"]
     [dead], more = await client.dead("q")
     assert (dead.id, more) == (receipt.id, None)
-    with pytest.raises(NotDead):
+    with pytest.raises(NotFailed):
         await client.settle(receipt.id, "pay", done=True)
     await client.redrive(receipt.id)
-    with pytest.raises(NotDead):
+    with pytest.raises(NotFailed):
         await client.redrive(receipt.id)
     assert (await client.dead("q"))[0] == []
 
@@ -142,7 +142,7 @@ async def test_queues_say_how_many_jobs_they_have(client: Client, served: Served
     assert queue.oldest_ready_ms is not None
 
 
-async def test_dead_jobs_come_in_pages_and_are_redriven_by_reason(client: Client) -> None:
+async def test_failed_jobs_come_in_pages_and_are_redriven_by_reason(client: Client) -> None:
     for n in range(5):
         await client.accept("q", n, key=str(n))
     for claim in await client.claim("q", max=5):
@@ -179,8 +179,8 @@ async def test_locks_are_acquired_renewed_and_released(client: Client) -> None:
         await client.acquire("b", "c")
     status = await client.lock("a")
     assert ([one.owner for one in status.holders], status.held, status.capacity) == (["me"], 1, 1)
-    assert await client.renew(lock.id, 120) > lock.lease_until
-    assert await client.renew(lock.id) > lock.lease_until
+    assert await client.renew(lock.id, 120) > lock.lease_until_ms
+    assert await client.renew(lock.id) > lock.lease_until_ms
     assert await client.release(lock.id)
     assert not await client.release(lock.id)
     with pytest.raises(LockLost):

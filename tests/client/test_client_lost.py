@@ -7,7 +7,7 @@ import pytest
 
 from onceward.api.queues import QueueSettingsView
 from onceward.client import Client, Receipt
-from onceward.errors import AlreadyEnded, LockHeld, NotDead, StaleToken, Unavailable
+from onceward.errors import AlreadyEnded, LockHeld, NotFailed, StaleToken, Unavailable
 from onceward.web.metrics import text
 from tests.client.served import Cutter, Loss, Served
 
@@ -111,14 +111,14 @@ async def test_a_job_that_is_done_is_not_taken_for_cancelled(
 
 
 async def test_a_job_is_redriven_once(client: Client, cutter: Cutter) -> None:
-    cutter.word = "/redrive"
+    cutter.word = "/retry"
     await client.accept("q", 1, key="k")
     [claim] = await client.claim("q")
     await client.fail(claim.id, claim.token, "why", final=True)
     await client.redrive(claim.id)
     [again] = await client.claim("q", max=10, wait_s=30)
     assert (again.id, again.attempt) == (claim.id, 1)
-    with pytest.raises(NotDead):
+    with pytest.raises(NotFailed):
         await client.redrive(claim.id)
 
 
@@ -138,7 +138,7 @@ async def test_a_lease_is_extended(client: Client, cutter: Cutter) -> None:
     cutter.word = "/extend"
     await client.accept("q", 1, key="k")
     [claim] = await client.claim("q", lease_s=30)
-    assert await client.extend(claim.id, claim.token, 60) > claim.lease_until
+    assert await client.extend(claim.id, claim.token, 60) > claim.lease_until_ms
     await client.complete(claim.id, claim.token)
 
 
@@ -183,7 +183,7 @@ async def test_a_place_in_line_is_one_place(client: Client, cutter: Cutter, serv
 async def test_a_lock_is_renewed_and_released(client: Client, cutter: Cutter) -> None:
     losses, cutter.word = list(cutter.losses), "/renew"
     lock = await client.acquire("a")
-    assert await client.renew(lock.id, 600) > lock.lease_until
+    assert await client.renew(lock.id, 600) > lock.lease_until_ms
     cutter.word, cutter.losses = "/release", losses
     assert await client.release(lock.id)
     assert (await client.lock("a")).held == 0

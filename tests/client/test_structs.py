@@ -32,7 +32,7 @@ def test_histories_are_not_shared() -> None:
 
 
 def test_a_verdict_is_one_or_the_other() -> None:
-    raw = b'{"refused": {"code": "bad_key", "detail": "why", "status": 422}}'
+    raw = b'{"rejected": {"code": "bad_key", "detail": "why", "status": 422}}'
     verdict = msgspec.json.decode(raw, type=MessageVerdict)
     assert verdict.accepted is None
-    assert verdict.refused is not None
+    assert verdict.rejected is not None

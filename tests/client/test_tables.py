@@ -95,7 +95,7 @@ async def test_a_waitlist_is_read_in_pages(client: Client) -> None:
 
 
 async def test_a_table_that_is_full_is_told_at_once(client: Client) -> None:
-    await client.create_table("t", policy={"line_max": 0})
+    await client.create_table("t", policy={"waitlist_max": 0})
     for user in ("ann", "ben"):
         await client.join_table("t", user=user)
     with pytest.raises(OncewardError) as refused:

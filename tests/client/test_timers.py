@@ -12,7 +12,7 @@ from onceward.errors import (
     KeyReused,
     NoSuchEndpoint,
     NoSuchTimer,
-    NotDead,
+    NotFailed,
 )
 from onceward.webhooks.timers import WEBHOOKS
 from tests.client.served import Cutter, Loss, Served
@@ -91,7 +91,7 @@ async def test_what_failed_is_sent_again(client: Client, served: Served) -> None
         (1, "failed", "410 Gone")
     ]
     assert (await client.resend("a")).state == "firing"
-    with pytest.raises(NotDead):
+    with pytest.raises(NotFailed):
         await client.resend("a")
 
 

@@ -150,7 +150,9 @@ async def test_what_others_say_is_told_and_not_tried_again(
         assert "Not Found" in raised.value.message
 
 
-@pytest.mark.parametrize("code", ["lock_held", "line_full", "storage_full", "engine_stopped"])
+@pytest.mark.parametrize(
+    "code", ["lock_held", "too_many_waiters", "storage_full", "engine_stopped"]
+)
 async def test_what_is_for_the_caller_to_decide_is_told(code: str) -> None:
     raw = answer(TABLE[code].status, problem_of(OncewardError("why", code=code)).body)
     async with Script(raw) as script, Client(script.url) as client:

@@ -114,7 +114,7 @@ async def test_whatever_a_handler_does_wrong_fails_the_attempt(
     receipt = await client.accept("q", 1, key="k", attempts_max=1)
     async with Working(client, handler):
         job = await client.wait(receipt.id)
-    assert (job.state, job.attempt) == ("dead", 1)
+    assert (job.state, job.attempt) == ("failed", 1)
     assert job.reason.startswith(reason)
 
 
@@ -134,7 +134,7 @@ async def test_a_handler_names_the_next_attempt_or_gives_up(client: Client) -> N
     receipt = await client.accept("q", 1, key="k", attempts_max=0)
     async with Working(client, fickle):
         job = await client.wait(receipt.id)
-    assert (job.state, job.reason, attempts) == ("dead", "never", [1, 2, 3, 4])
+    assert (job.state, job.reason, attempts) == ("failed", "never", [1, 2, 3, 4])
 
 
 async def test_a_lease_is_renewed_while_the_handler_runs(client: Client, cutter: Cutter) -> None:

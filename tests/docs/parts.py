@@ -121,7 +121,7 @@ async def a_handler_that_changes_a_room(text: str, reader: Reader) -> None:
     async with app:
         await app.run(stock)
         sent = [await app.send("orders", {"item": "lamp"}, key=key) for key in "ab"]
-        assert sorted(job.state for job in await _ended(app, *sent)) == ["dead", "done"]
+        assert sorted(job.state for job in await _ended(app, *sent)) == ["done", "failed"]
         assert await app.run(lambda tx: app.rooms.map(tx, "shop", "stock")) == {"lamp": 0}
         sold = await app.run(lambda tx: app.rooms.list(tx, "shop", "sold"))
         assert [item.value for item in sold or ()] == [{"item": "lamp"}]

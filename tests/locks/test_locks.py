@@ -6,7 +6,7 @@ import pytest
 
 from onceward import limits
 from onceward.engine.base import Incarnation
-from onceward.errors import BadInput, LineFull, LockLost
+from onceward.errors import BadInput, LockLost, TooManyWaiters
 from onceward.locks import Head, head_key
 from onceward.store.transaction import Transaction
 from tests.locks.locking import new_locking, problems
@@ -208,9 +208,9 @@ async def test_a_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     await locking.held("a")
     for _ in range(2):
         await locking.waits("a")
-    with pytest.raises(LineFull, match="2 wait for the lock 'a' already") as full:
+    with pytest.raises(TooManyWaiters, match="2 wait for the lock 'a' already") as full:
         await locking.join("a", "b")
-    assert full.value.code == "line_full"
+    assert full.value.code == "too_many_waiters"
     assert await locking.run(lambda tx: tx.get(head_key("b", 1), Head)) is None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from onceward import limits
 from onceward.engine.base import Check, Delete
-from onceward.errors import BadInput, LineFull, LockHeld, LockLost, Unavailable
+from onceward.errors import BadInput, LockHeld, LockLost, TooManyWaiters, Unavailable
 from onceward.store.transaction import Transaction
 from tests.locks.lockers import Holder, Locker, start
 from tests.locks.locking import problems
@@ -239,7 +239,7 @@ async def test_a_line_that_is_full_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     locker = await alone()
     holders = [Holder(locker, "a") for _ in range(2)]
     await locker.clock.sleep(1)
-    with pytest.raises(LineFull):
+    with pytest.raises(TooManyWaiters):
         async with locker.locks.hold("a"):
             pytest.fail("it is full")
     assert await holders[0].end() is None

@@ -44,11 +44,11 @@ async def test_samples_are_taken_again_and_again_and_only_some_are_kept() -> Non
     async with apps.make() as app:
         samples = Samples(app.store, Counts(app.store, 4), app.hub.gauges)
         running = apps.loop.create_task(samples.run())
-        await apps.sleep(limits.PULSE_S * 3.5)
+        await apps.sleep(limits.ACTIVITY_S * 3.5)
         assert samples.last == 3
         running.cancel()
-        for _ in range(limits.PULSE_SAMPLES + 10):
+        for _ in range(limits.ACTIVITY_SAMPLES + 10):
             samples.sample()
-        assert samples.last == limits.PULSE_SAMPLES + 13
-        assert len(samples.since(0)) == limits.PULSE_SAMPLES
+        assert samples.last == limits.ACTIVITY_SAMPLES + 13
+        assert len(samples.since(0)) == limits.ACTIVITY_SAMPLES
         assert len(samples.since(samples.last - 5)) == 5

@@ -53,7 +53,7 @@ async def test_only_those_that_fit_are_found_and_all_of_them() -> None:
                 wanted.append(id_)
         page = await look(app, queue="rare")
         assert [id_ for id_, _ in page.found] == wanted[::-1]
-        assert (page.looked, page.next) == (200, None)
+        assert (page.scanned, page.next) == (200, None)
         assert (await look(app, queue="never")).found == []
         assert [line.queue for _, line in (await look(app, most=3, queue="often")).found] == [
             "often"
@@ -67,7 +67,7 @@ async def test_when_the_time_is_over_it_says_where_to_go_on() -> None:
         for number in range(500):
             await app.send("q", number)
         now_ns = app.store.clock.elapsed_ns()
-        looked, before = 0, None
+        scanned, before = 0, None
         while True:
             page = await roll.newest(
                 app.store,
@@ -76,12 +76,12 @@ async def test_when_the_time_is_over_it_says_where_to_go_on() -> None:
                 before=before,
                 until_ns=now_ns,
             )
-            looked += page.looked
+            scanned += page.scanned
             if page.next is None:
                 break
-            assert page.looked
+            assert page.scanned
             before = page.next
-        assert looked == 500
+        assert scanned == 500
 
 
 @virtual
@@ -92,7 +92,7 @@ async def test_a_damaged_record_is_passed_over() -> None:
         await app.store.run(damage)
         page = await look(app)
         assert [found for found, _ in page.found] == [id_]
-        assert page.looked == 2
+        assert page.scanned == 2
 
 
 async def damage(tx: Transaction) -> None:

@@ -35,7 +35,7 @@ async def test_what_a_sender_sends_and_repeats_is_counted() -> None:
         found = {(queue, name): sender for queue, name, sender in app.senders}
         assert list(found) == [("q", ""), ("q", "app:ann"), ("q", "app:bob")]
         ann = found["q", "app:ann"]
-        assert (ann.first, ann.repeats, ann.refused) == (1, 2, 1)
+        assert (ann.first, ann.repeats, ann.rejected) == (1, 2, 1)
         assert ann.last_ms <= app.store.clock.now_ms()
         assert ann.ack_seconds.count == 3
         slowest = ann.ack_seconds.quantile(1.0)
@@ -50,7 +50,7 @@ def counts(app: App, queue: str = "q", name: str = "app:ann") -> tuple[int, int,
     """New messages, repeats and refusals of a sender, and the metrics of the queue."""
     found = {(queue, name): sender for queue, name, sender in app.senders}.get((queue, name))
     metrics = [app.meters.total("accepted", queue=queue, duplicate=text) for text in ("no", "yes")]
-    told = (0, 0, 0) if found is None else (found.first, found.repeats, found.refused)
+    told = (0, 0, 0) if found is None else (found.first, found.repeats, found.rejected)
     return *told, metrics[0], metrics[1]
 
 

@@ -236,7 +236,7 @@ async def test_many_leases_that_run_out_at_once_fit_into_commits_whatever_comes_
     assert cluster.problems == []
     states = {(await member.job(id_)).state for id_ in ids}
     assert "leased" not in states
-    assert {"ready", "dead", "waiting"} <= states
+    assert {"ready", "failed", "waiting"} <= states
 
 
 @virtual

@@ -50,7 +50,7 @@ async def test_sound_records_break_no_rule() -> None:
 async def test_whatever_record_is_missing_some_rule_is_broken() -> None:
     records = all_records((await every_state()).engine)
     kinds = [key[0].partition("#")[0] for key in records]
-    assert set(kinds) == {"job", "due", "ready", "line", "order", "dead"}
+    assert set(kinds) == {"job", "due", "ready", "line", "order", "failed"}
     unnoticed = []
     for number, record in enumerate(records.values()):
         jobs = await every_state()
@@ -75,7 +75,7 @@ async def test_whatever_record_is_missing_some_rule_is_broken() -> None:
         (("job#0000", f"{'0' * 29}#job"), 1, "not a job"),
         (
             ("job#0000", f"{'0' * 29}#job"),
-            {"queue": "q", "body": 1, "state": "odd", "made_ms": 1},
+            {"queue": "q", "body": 1, "state": "odd", "created_ms": 1},
             "not a job",
         ),
     ],
@@ -117,15 +117,15 @@ ENTRIES: dict[str, tuple[Key, Any]] = {
     "ready": (("ready#0010#q", f"5#{ID}"), ID),
     "waiting": (("line#0010#q#k", "0000000000000001"), ID),
     "parked": (("parked#q#k", "5#0000000000000001"), ID),
-    "dead": (("dead#q", f"0000000000000050#{ID}"), "dead"),
-    "doubt": (("dead#q", f"0000000000000050#{ID}"), "doubt"),
+    "failed": (("failed#q", f"0000000000000050#{ID}"), "failed"),
+    "doubt": (("failed#q", f"0000000000000050#{ID}"), "doubt"),
 }
 STATES = [*ENTRIES, "done", "cancelled"]
-ENDED = ("dead", "doubt", "done", "cancelled")
+ENDED = ("failed", "doubt", "done", "cancelled")
 
 
 def job(state: str, **changes: Any) -> dict[str, Any]:
-    sound: dict[str, Any] = {"queue": "q", "body": 1, "state": state, "made_ms": 1}
+    sound: dict[str, Any] = {"queue": "q", "body": 1, "state": state, "created_ms": 1}
     if state in ENTRIES:
         sound["place"] = ENTRIES[state][0][1]
     if state == "waiting":
@@ -234,11 +234,11 @@ def test_a_job_without_a_key_that_stands_in_its_line_is_found(
     assert f"the job {ID} does not stand here: it is {state}" in found
 
 
-def test_an_entry_among_the_dead_that_says_something_else_is_found() -> None:
-    key, _ = ENTRIES["dead"]
+def test_an_entry_among_failed_jobs_that_says_something_else_is_found() -> None:
+    key, _ = ENTRIES["failed"]
     for value in ("done", "", 5, None):
         found = judged({JOB: job("done"), key: value})
-        assert found == ["this is not an entry of a dead job"]
+        assert found == ["this is not an entry of a failed job"]
 
 
 @pytest.mark.parametrize("state", STATES)

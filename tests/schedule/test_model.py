@@ -50,7 +50,7 @@ class Expected:
 
     def failed(self, retry_ms: int | None) -> None:
         used_up = self.attempts_max and self.attempts >= self.attempts_max
-        self.over("dead" if retry_ms is None or used_up else "")
+        self.over("failed" if retry_ms is None or used_up else "")
         self.due_ms = retry_ms or 0
 
 

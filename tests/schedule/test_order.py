@@ -96,15 +96,15 @@ async def test_a_delayed_follower_delays_the_line_once_it_is_the_head() -> None:
 
 
 @pytest.mark.parametrize("how", ["failed", "lost"])
-async def test_a_dead_head_releases_the_line(how: str) -> None:
+async def test_a_failed_head_releases_the_line(how: str) -> None:
     jobs = await new_jobs()
     first, second = await in_line(jobs, 2, attempts_max=1)
     claim = await jobs.claimed()
     if how == "failed":
-        assert await jobs.fail(claim, START_MS) == "dead"
+        assert await jobs.fail(claim, START_MS) == "failed"
     else:
         await jobs.pass_ms(1_000)
-    assert await states(jobs, [first, second]) == ["dead", "ready"]
+    assert await states(jobs, [first, second]) == ["failed", "ready"]
     assert problems(jobs.engine) == []
 
 

@@ -48,12 +48,12 @@ def refused(message: str, code: str, admit: Any, *args: Any, **named: Any) -> No
         ('["step","charge"]', Effect("step", "charge", "")),
         ('{"id":"j","fingerprint":"f"}', Accepted("j", "f", "", 0)),
         (
-            '{"queue":"q","body":1,"state":"due","made_ms":7}',
+            '{"queue":"q","body":1,"state":"due","created_ms":7}',
             Job(
                 queue="q",
                 body=1,
                 state="due",
-                made_ms=7,
+                created_ms=7,
                 due_ms=0,
                 options=JobOptions(order_key=None, limit_key=None, priority=5, attempts_max=None),
                 attempts_max=0,
@@ -90,7 +90,7 @@ def refused(message: str, code: str, admit: Any, *args: Any, **named: Any) -> No
                 lease_until_ms=3,
                 options=JobOptions(),
                 due_ms=0,
-                made_ms=0,
+                created_ms=0,
                 reason="",
                 stepped=False,
                 suspect=False,
@@ -120,7 +120,7 @@ def test_records_stand_where_they_always_stood() -> None:
     assert records.permit_partition("mail") == "permit#mail"
     assert records.permit_key("mail", 3) == ("permit#mail", "0000000000000003")
     assert records.rate_key("mail") == ("rate", "mail")
-    assert records.dead_partition("mail") == "dead#mail"
+    assert records.failed_partition("mail") == "failed#mail"
     assert (records.JOB_DUE, records.LEASE_DUE) == ("job", "lease")
 
 

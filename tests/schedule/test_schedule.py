@@ -15,7 +15,7 @@ async def test_a_job_is_ready_at_once() -> None:
     jobs = await new_jobs()
     id_ = await jobs.send({"n": 1})
     job = await jobs.get(id_)
-    assert (job.state, job.body, job.made_ms, job.attempt) == ("ready", {"n": 1}, START_MS, 0)
+    assert (job.state, job.body, job.created_ms, job.attempt) == ("ready", {"n": 1}, START_MS, 0)
     assert [entry[1] for entry in await jobs.ready()] == [job.place]
     assert await jobs.due() == []
     assert problems(jobs.engine) == []
@@ -123,9 +123,9 @@ async def test_a_completed_job_is_done_and_leaves_nothing_behind_but_its_record(
     assert problems(jobs.engine) == []
 
 
-async def test_a_done_job_is_forgotten_after_a_while_and_a_dead_one_is_not() -> None:
+async def test_a_done_job_is_forgotten_after_a_while_and_a_failed_one_is_not() -> None:
     jobs = await new_jobs()
-    done, dead = await jobs.send(), await jobs.send()
+    done, failed = await jobs.send(), await jobs.send()
     await jobs.complete(await jobs.claimed())
     await jobs.fail(await jobs.claimed(), None)
     await jobs.pass_ms(7 * DAY_MS - 1)
@@ -133,7 +133,7 @@ async def test_a_done_job_is_forgotten_after_a_while_and_a_dead_one_is_not() -> 
     await jobs.pass_ms(1)
     with pytest.raises(NoSuchJob):
         await jobs.get(done)
-    assert await jobs.state(dead) == "dead"
+    assert await jobs.state(failed) == "failed"
 
 
 async def test_a_failed_attempt_is_repeated_after_its_pause() -> None:
@@ -159,9 +159,9 @@ async def test_a_failed_attempt_without_a_pause_is_repeated_at_once() -> None:
 async def test_a_failure_without_a_retry_is_final() -> None:
     jobs = await new_jobs()
     id_ = await jobs.send()
-    assert await jobs.fail(await jobs.claimed(), None, "hopeless") == "dead"
+    assert await jobs.fail(await jobs.claimed(), None, "hopeless") == "failed"
     job = await jobs.get(id_)
-    assert (job.state, job.reason, job.token) == ("dead", "hopeless", "")
+    assert (job.state, job.reason, job.token) == ("failed", "hopeless", "")
     assert await jobs.ready() == []
     assert await jobs.due() == []
 
@@ -176,7 +176,7 @@ async def test_the_last_attempt_is_final_whether_it_failed_or_was_lost() -> None
     await jobs.claimed(worker="bob")
     await jobs.pass_ms(1_000)
     job = await jobs.get(id_)
-    assert (job.state, job.attempt, job.reason) == ("dead", 3, "the lease of bob ran out")
+    assert (job.state, job.attempt, job.reason) == ("failed", 3, "the lease of bob ran out")
     assert problems(jobs.engine) == []
 
 

@@ -8,7 +8,7 @@ from onceward import limits
 from onceward.alarms import DAMAGED_RECORDS
 from onceward.engine.base import Put
 from onceward.errors import EngineStopped, OncewardError, Unavailable
-from onceward.ids import made_ms
+from onceward.ids import created_ms
 from onceward.store.store import CLOCK_AHEAD, LAST_TIME, Store
 from onceward.store.transaction import Transaction
 from tests.quick import START_MS, QuickClock, WatchedEngine
@@ -47,7 +47,7 @@ async def test_the_first_transaction_has_the_time_of_the_database() -> None:
     store, engine = await timed()
     assert await store.run(read_now) == DATABASE_MS
     assert store.clock.now_ms() == DATABASE_MS
-    assert made_ms(store.ids.new()) == DATABASE_MS
+    assert created_ms(store.ids.new()) == DATABASE_MS
     assert engine.asked == limits.CLOCK_READS
     await store.run(read_now)
     assert engine.asked == limits.CLOCK_READS, "not with every transaction"

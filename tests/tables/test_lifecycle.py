@@ -203,7 +203,7 @@ async def test_who_waits_without_a_sign_of_life_loses_the_place(club: Club) -> N
     await club.join("ann", "ben", "cas", "dan")
     await club.do("watch", "eve")
     await club.pass_ms(50_000)
-    await club.do("alive", "dan")
+    await club.do("heartbeat", "dan")
     await club.pass_ms(10_000)
     assert (await club.place("cas")).role == ""
     assert (await club.place("eve")).role == ""
@@ -232,7 +232,7 @@ async def test_who_sits_alone_without_a_sign_of_life_loses_the_seat(club: Club) 
     await club.create(waiting_s=60)
     await club.join("ann")
     await club.pass_ms(50_000)
-    await club.do("alive", "ann")
+    await club.do("heartbeat", "ann")
     await club.pass_ms(59_000)
     assert await club.players() == {"X": "ann"}
     await club.pass_ms(1_000)

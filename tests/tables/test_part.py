@@ -129,7 +129,7 @@ async def test_spectators_are_counted_and_may_join(club: Club) -> None:
 
 
 async def test_a_line_has_an_end(club: Club) -> None:
-    await club.create(line_max=1)
+    await club.create(waitlist_max=1)
     await club.join("ann", "ben", "cas")
     with pytest.raises(BadInput) as refused:
         await club.join("dan")
@@ -163,7 +163,7 @@ async def test_a_closed_table_is_over_for_everyone_at_once(club: Club) -> None:
         assert code(refused) == "table_closed"
     assert (await club.place("ann")).role == ""
     await club.pass_ms(10)
-    assert not club.records("stand", "lane", "alive")
+    assert not club.records("stand", "lane", "heartbeat")
     await club.create()
     assert (await club.join("ann")).marker == "X"
     await club.pass_ms(3 * 24 * 3_600_000)
@@ -224,7 +224,7 @@ async def test_a_table_cannot_be_made_twice_or_for_an_unknown_game(club: Club) -
     with pytest.raises(BadInput) as refused:
         await club.run(lambda tx: club.seats.create(tx, "u", meta={"a": "x" * 20_000}))
     assert code(refused) == "value_too_large"
-    for name in ("join", "place", "leave", "alive"):
+    for name in ("join", "place", "leave", "heartbeat"):
         with pytest.raises(NoSuchTable):
             await club.do(name, "ann", table="none")
 

@@ -18,7 +18,7 @@ async def club() -> Club:
 
 
 async def test_what_is_refused_leaves_nothing_in_a_transaction_that_goes_on(club: Club) -> None:
-    await nim(club, line_max=1, spectators_max=0, party_max=2)
+    await nim(club, waitlist_max=1, spectators_max=0, party_max=2)
     await club.join("ann", "ben", "cas")
     await club.do("move", "ann", 1, key="k")
     before = all_records(club.engine)
@@ -53,7 +53,7 @@ async def test_what_is_refused_leaves_nothing_in_a_transaction_that_goes_on(club
 async def test_who_can_be_nobody_is_refused_everywhere(club: Club, user: Any) -> None:
     await club.create()
     before = all_records(club.engine)
-    for name in ("join", "leave", "watch", "ready", "away", "back", "alive", "place"):
+    for name in ("join", "leave", "watch", "ready", "away", "back", "heartbeat", "place"):
         with pytest.raises(BadInput) as error:
             await club.do(name, user)
         assert error.value.code == "bad_name", name

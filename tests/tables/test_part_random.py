@@ -39,14 +39,14 @@ POLICIES = st.fixed_dictionaries(
         "bot_ms": TIMES,
         "bots": st.just(["b1", "b2", "b3"]),
         "opens": st.booleans(),
-        "line_max": st.sampled_from([3, 1_000]),
+        "waitlist_max": st.sampled_from([3, 1_000]),
     }
 )
 DEEDS = st.lists(
     st.one_of(
         st.tuples(st.just("join"), SOME, st.sampled_from(["", "vip"]), st.none() | SOME),
         st.tuples(st.just("join"), SOME, st.just(""), st.none()),
-        st.tuples(st.sampled_from(["leave", "ready", "watch", "away", "back", "alive"]), SOME),
+        st.tuples(st.sampled_from(["leave", "ready", "watch", "away", "back", "heartbeat"]), SOME),
         st.tuples(st.just("result"), st.integers(0, 5)),
         st.tuples(st.just("turn"), SOME),
         st.tuples(st.sampled_from(["pause", "resume"])),
@@ -124,7 +124,7 @@ def judge_order(club: Club) -> None:
                 before += numbers
 
 
-PLAIN = {"seats": ["X", "O"], "line_max": 3}
+PLAIN = {"seats": ["X", "O"], "waitlist_max": 3}
 
 
 @given(POLICIES, DEEDS, st.sampled_from([1, 3, 32]))
@@ -149,7 +149,7 @@ def test_whatever_happens_what_must_hold_does(
         await club.do("close")
         await club.pass_ms(1_000)
         await club.engine.sweep(club.clock.at_ms)  # signs of life expire by themselves
-        assert not [key for key in club.records("stand", "lane", "alive") if "#t#" in key[0]]
+        assert not [key for key in club.records("stand", "lane", "heartbeat") if "#t#" in key[0]]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "SEATS_SHOWN", shown)

@@ -49,7 +49,7 @@ async def test_tiers_sit_together_after_they_have_waited(club: Club) -> None:
     await club.join("low", "high")
     assert (await club.place("high")).role == "waiting"
     await club.pass_ms(9_999)
-    await club.do("alive", "low")
+    await club.do("heartbeat", "low")
     assert (await club.place("high")).role == "waiting"
     await club.pass_ms(10_001)
     assert await club.players() == {"X": "low", "O": "high"}

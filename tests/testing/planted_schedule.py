@@ -85,11 +85,11 @@ class NobodyPromoted(Schedule):
         await super()._end(tx, id_, job, state, promote=False)
 
 
-class DeadHeadStays(Schedule):
-    """A dead head keeps its place."""
+class FailedHeadStays(Schedule):
+    """A failed head keeps its place."""
 
     async def _end(self, tx, id_, job, state, *, promote=True):
-        await super()._end(tx, id_, job, state, promote=promote and state != "dead")
+        await super()._end(tx, id_, job, state, promote=promote and state != "failed")
 
 
 class HeadOvertaken(Schedule):
@@ -97,7 +97,7 @@ class HeadOvertaken(Schedule):
 
     async def _attempt_over(self, tx, id_, job, reason, *args, **options):
         await super()._attempt_over(tx, id_, job, reason, *args, **options)
-        if job.state != "dead" and job.options.order_key is not None:
+        if job.state != "failed" and job.options.order_key is not None:
             next_id = await next_head(tx, id_, job, job.options.order_key)
             if next_id is not None:
                 next_job = await self.get(tx, next_id)
@@ -360,7 +360,9 @@ PLANTED = {
     "expire ignores a renewed lease": Bug(with_schedule(RenewalIgnored), ("early",), 1),
     "the last in line is promoted": Bug(with_schedule(LastPromoted), ("out of order",), 1),
     "the next is not promoted": Bug(with_schedule(NobodyPromoted, servers=FEW), ("stuck",), 1),
-    "a dead head keeps its place": Bug(with_schedule(DeadHeadStays, servers=FEW), ("stuck",), 1),
+    "a failed head keeps its place": Bug(
+        with_schedule(FailedHeadStays, servers=FEW), ("stuck",), 1
+    ),
     "a retrying head is overtaken": Bug(with_schedule(HeadOvertaken), ("out of order",), 4),
     "a claim is not counted": Bug(with_schedule(ClaimUncounted), ("miscounted", "stuck"), 1),
     "a lease that ran out is not counted": Bug(

@@ -26,7 +26,7 @@ PAGES = {
     "": "Overview",
     "queues": "Queues",
     "queues/orders": "orders",
-    "queues/orders?tab=dead": "orders",
+    "queues/orders?tab=failed": "orders",
     "queues/parcels?tab=senders": "parcels",
     "queues/parcels?tab=settings": "parcels",
     "timers": "Timers",
@@ -134,7 +134,7 @@ def test_stored_text_never_becomes_markup(console: Console) -> None:
         for path in (
             f"jobs/{job['id']}",
             f"queues?text={quote(SCRIPT)}",
-            "queues/mail?tab=dead",
+            "queues/mail?tab=failed",
             "rooms",
             f"rooms/{quote(MARKUP, safe='')}",
             "rooms/warehouse",
@@ -176,10 +176,10 @@ def test_who_retries_and_dies_is_told_of_and_dead_letters_are_redriven(console: 
         console.open(page, f"jobs/{vase['id']}", "order-1045")
         page.get_by_text("Attempt 1 failed").wait_for()
         page.get_by_text("the warehouse did not answer").first.wait_for()
-        died = "jobs?state=dead&queue=orders"
+        died = "jobs?state=failed&queue=orders"
         found = console.until(page, died, lambda found: len(found["jobs"]) == 4)
         before = {job["id"]: job["ended_ms"] for job in found["jobs"]}
-        console.open(page, "queues/orders?tab=dead", "orders")
+        console.open(page, "queues/orders?tab=failed", "orders")
         page.locator(".card .reason").get_by_text("all sofas are sold").nth(3).wait_for()
         page.get_by_label("Reason contains").fill("sofas")
         page.get_by_role("button", name="Redrive all").click()
@@ -200,7 +200,7 @@ def test_who_retries_and_dies_is_told_of_and_dead_letters_are_redriven(console: 
 
 def test_a_doubt_is_settled_by_a_person(console: Console) -> None:
     with console.visit("422") as page:
-        console.open(page, "queues/orders?tab=dead", "orders")
+        console.open(page, "queues/orders?tab=failed", "orders")
         page.get_by_role("link", name="Settle").click()
         page.get_by_role("heading", name="Was “charge card” done?").wait_for()
         assert grievances(page) == []

@@ -33,7 +33,7 @@ async def test_a_key_that_may_see_no_job_is_answered_at_once() -> None:
             patch.setattr(engine, "scan", noted)
             for query in ("", "?limit=1", "?queue=a", "?key=1", "?text=1"):
                 page = await callers["eve"].ok("GET", f"/v1/jobs{query}")
-                assert page == {"jobs": [], "looked": 0, "next": None}
+                assert page == {"jobs": [], "scanned": 0, "next": None}
         assert not [partition for partition in asked if partition.startswith("job#")]
 
 
@@ -47,16 +47,16 @@ async def test_a_page_of_jobs_counts_and_names_only_those_one_may_manage(
         ann, op = (Caller(anyone.server, keys[name]) for name in ("ann", "op"))
         own = await send(ann, "b", "first")
         others = await send(ann, "a", *map(str, range(40)))
-        found, looked, cursor = [], 0, ""
+        found, scanned, cursor = [], 0, ""
         while True:
             answer = await op("GET", f"/v1/jobs?limit=1{cursor}")
             assert not [id_ for id_ in others if id_ in answer.body.decode()]
             found += [job["id"] for job in answer.json["jobs"]]
-            looked += answer.json["looked"]
+            scanned += answer.json["scanned"]
             if answer.json["next"] is None:
                 break
-            cursor = f"&before={answer.json['next']}"
-        assert (found, looked) == (own, 1)
+            cursor = f"&after={answer.json['next']}"
+        assert (found, scanned) == (own, 1)
 
 
 @virtual
@@ -74,7 +74,7 @@ async def test_a_cursor_is_for_its_list_and_its_caller_alone() -> None:
             ("ann", f"/v1/rooms?after={cursor[:-4]}"),
             ("ann", "/v1/rooms?after=r0"),
             ("ann", "/v1/timers?after=t"),
-            ("ann", f"/v1/jobs?before={'x' * 5_000}"),
+            ("ann", f"/v1/jobs?after={'x' * 5_000}"),
         ):
             assert (await callers[who]("GET", path)).verdict == (422, "bad_parameter")
 

@@ -84,10 +84,10 @@ async def test_people_on_both_are_in_one_room_and_http_sees_them(pair: Pair) -> 
         _, found = await pair.ask(number, "GET", f"/{room}/presences/here")
         assert found["values"] == {"ben": True}
         said = {"event": f"e{number}"}
-        assert (await pair.ask(number, "POST", f"/{room}/say", said))[1] == {"members": 2}
+        assert (await pair.ask(number, "POST", f"/{room}/broadcast", said))[1] == {"members": 2}
         for peer in peers:
             assert (await peer.until(t="said"))["event"] == f"e{number}"
-    status, found = await pair.ask(1, "POST", f"/{room}/say", {"event": "e", "to": "nobody"})
+    status, found = await pair.ask(1, "POST", f"/{room}/broadcast", {"event": "e", "to": "nobody"})
     assert (status, found["code"]) == (404, "no_such_member")
     status, found = await pair.ask(1, "DELETE", f"/{room}/presences/here")
     assert (status, found) == (200, {"dropped": True})

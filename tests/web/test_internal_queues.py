@@ -17,7 +17,7 @@ INNER = [
     ("POST", "/v1/inbox/{}/batch", {"messages": [{"key": "k", "body": 1}]}),
     ("POST", "/v1/timers", {"queue": "{}", "delay_ms": 0, "body": 1}),
     ("POST", "/v1/timers", {"queue": "{}", "every_ms": 1_000, "body": 1}),
-    ("PUT", "/v1/queues/open", {"notice": "{}"}),
+    ("PUT", "/v1/queues/open", {"failure_queue": "{}"}),
     ("POST", "/v1/queues/{}/claim", {}),
     ("PUT", "/v1/queues/{}", {"internal": False}),
     ("PUT", "/v1/queues/{}", {"remote_work": True}),

@@ -79,7 +79,7 @@ async def test_storage_in_trouble_takes_no_key_away() -> None:
         made = await ann.ok("POST", "/v1/keys", {"name": "bob", "scopes": ["all"]})
         apps.engines[0].cut_off = True
         await apps.sleep(3 * limits.KEYS_S)
-        assert (await Caller(caller.server, made["key"])("GET", "/v1/pulse")).status == 200
+        assert (await Caller(caller.server, made["key"])("GET", "/v1/activity")).status == 200
 
 
 @virtual

@@ -25,9 +25,9 @@ OPERATIONS = {
 DEFINED = {
     *("POST /v1/inbox/{queue}", "POST /v1/inbox/{queue}/batch", "POST /v1/queues/{queue}/claim"),
     *("POST /v1/jobs/{id}/complete", "POST /v1/jobs/{id}/fail", "POST /v1/jobs/{id}/extend"),
-    *("GET /v1/jobs/{id}", "DELETE /v1/jobs/{id}", "POST /v1/jobs/{id}/redrive"),
+    *("GET /v1/jobs/{id}", "DELETE /v1/jobs/{id}", "POST /v1/jobs/{id}/retry"),
     *("GET /v1/queues", "GET /v1/queues/{queue}", "PUT /v1/queues/{queue}"),
-    *("GET /v1/queues/{queue}/dead", "POST /v1/queues/{queue}/pause"),
+    *("GET /v1/queues/{queue}/failed", "POST /v1/queues/{queue}/pause"),
     *("POST /v1/jobs/{id}/settle", "POST /v1/queues/{queue}/resume"),
     "POST /v1/queues/{queue}/redrive",
     *("POST /v1/queues/{queue}/purge", "GET /v1/locks/{name}", "POST /v1/locks/acquire"),
@@ -41,7 +41,7 @@ DEFINED = {
     *("GET /v1/ws", "POST /v1/rooms", "GET /v1/rooms", "GET /v1/rooms/{id}"),
     *("PATCH /v1/rooms/{id}", "DELETE /v1/rooms/{id}", "GET /v1/rooms/{id}/members"),
     *("GET /v1/rooms/{id}/snapshot", "GET /v1/rooms/{id}/history", "POST /v1/rooms/{id}/ops"),
-    "POST /v1/rooms/{id}/say",
+    "POST /v1/rooms/{id}/broadcast",
     *(
         f"{method} /v1/rooms/{{id}}/{kind}/{{name}}"
         for method in ("GET", "PUT", "DELETE")
@@ -52,16 +52,16 @@ DEFINED = {
     *(
         f"POST /v1/tables/{{id}}/{name}"
         for name in (
-            *("join", "leave", "watch", "ready", "alive", "move", "result"),
+            *("join", "leave", "watch", "ready", "heartbeat", "move", "result"),
             *("pause", "resume", "close"),
         )
     ),
     *("GET /v1/ladders/{ladder}", "GET /v1/ladders/{ladder}/{user}"),
     *("GET /v1/matches/{id}", "GET /v1/matches/{id}/log", "GET /v1/matches/{id}/replay"),
-    *("GET /v1/jobs", "GET /v1/jobs/{id}/story", "GET /v1/locks"),
+    *("GET /v1/jobs", "GET /v1/jobs/{id}/history", "GET /v1/locks"),
     *("GET /v1/agenda", "GET /v1/agenda/timers", "GET /v1/senders"),
     *("GET /v1/sessions", "DELETE /v1/sessions", "DELETE /v1/sessions/{id}"),
-    *("GET /v1/pulse", "GET /v1/overview", "GET /v1/settings"),
+    *("GET /v1/activity", "GET /v1/overview", "GET /v1/settings"),
     *("POST /v1/session", "GET /v1/session", "DELETE /v1/session", "POST /v1/session/link"),
     *("GET /v1/keys", "POST /v1/keys", "DELETE /v1/keys/{id}"),
     *("GET /v1/callers/suspended", "POST /v1/callers/{id}/suspend"),
@@ -110,7 +110,7 @@ def test_every_operation_has_its_name_as_id() -> None:
     names = [operation["operationId"] for operation in OPERATIONS.values()]
     assert len(set(names)) == len(names)
     assert {name.replace(".", "_") for name in DECLARED} <= set(names)
-    assert OPERATIONS["POST /v1/jobs/{id}/redrive"]["operationId"] == "jobs_retry"
+    assert OPERATIONS["POST /v1/jobs/{id}/retry"]["operationId"] == "jobs_retry"
 
 
 def test_every_operation_has_a_described_tag() -> None:
@@ -177,7 +177,7 @@ def test_parameters_have_the_limits_and_defaults_of_their_struct() -> None:
     found = {one["name"]: one for one in OPERATIONS["GET /v1/jobs"]["parameters"]}
     bounds = {"minimum": 1, "maximum": limits.LIST_MAX, "default": 50}
     assert found["limit"]["schema"] == {"type": "integer", **bounds}
-    assert {"ready", "dead"} < set(found["state"]["schema"]["enum"])
+    assert {"ready", "failed"} < set(found["state"]["schema"]["enum"])
     assert found["text"]["description"] == "A part of the id, the key or the order key."
     [id_] = OPERATIONS["GET /v1/matches/{id}"]["parameters"]
     assert id_["description"] == "The id of the match."
@@ -200,10 +200,10 @@ def test_problems_are_listed_under_their_status(name: str) -> None:
 
 
 def test_operations_have_their_scope_and_own_problems() -> None:
-    retry = OPERATIONS["POST /v1/jobs/{id}/redrive"]
+    retry = OPERATIONS["POST /v1/jobs/{id}/retry"]
     assert retry["x-scope"] == "manage:{queue of the job}"
     assert "`manage:{queue of the job}`" in retry["description"]
-    assert retry["responses"]["409"]["x-codes"] == ["not_dead"]
+    assert retry["responses"]["409"]["x-codes"] == ["not_failed"]
     for operation in DECLARED.values():
         described = OPERATIONS[f"{operation.method} {operation.path}"]
         assert described.get("x-scope", "") == operation.scope

@@ -65,7 +65,7 @@ class Site:
         return answer.json()
 
     def job(self) -> dict[str, Any]:
-        """A new job that is being worked on, or is dead."""
+        """A new job that is being worked on, or has failed."""
         number = next(self._numbers)
         queue = f"known{number}"
         self.post(f"/v1/inbox/{queue}", {"body": number, "key": "k"})

@@ -17,7 +17,7 @@ MESSAGE = {"body": 1, "key": "k"}
 CLAIM = ("POST", "/v1/queues/q/claim")
 COMPLETE = ("POST", f"/v1/jobs/{NO_ID}/complete")
 QUEUE = "/v1/queues/q"
-DEAD = f"{QUEUE}/dead"
+DEAD = f"{QUEUE}/failed"
 SET = ("PUT", QUEUE)
 ACQUIRE = ("POST", "/v1/locks/acquire")
 
@@ -97,7 +97,7 @@ BAD: dict[str, tuple[tuple[Any, ...], int, str]] = {
     "long id of a job": (get(f"/v1/jobs/{LONG}"), 404, "no_such_job"),
     "unknown job to complete": (body({"token": "t"}, *COMPLETE), 404, "no_such_job"),
     "unknown job to cancel": (get(f"/v1/jobs/{NO_ID}", "DELETE"), 404, "no_such_job"),
-    "unknown job to redrive": (get(f"/v1/jobs/{NO_ID}/redrive", "POST"), 404, "no_such_job"),
+    "unknown job to redrive": (get(f"/v1/jobs/{NO_ID}/retry", "POST"), 404, "no_such_job"),
     "empty token": (body({"token": ""}, *COMPLETE), 422, "wrong_type"),
     "no token": (body({}, *COMPLETE), 422, "missing_member"),
     "unknown lock": (get("/v1/locks/unused"), 404, "no_such_lock"),
@@ -123,7 +123,7 @@ BAD: dict[str, tuple[tuple[Any, ...], int, str]] = {
     "parameter twice": (get(f"/v1/jobs/{NO_ID}?wait_ms=1&wait_ms=1"), 422, "bad_parameter"),
     "parameter that is no number": (get(f"/v1/jobs/{NO_ID}?wait_ms=-1"), 422, "bad_parameter"),
     "parameter too large": (get(f"/v1/jobs/{NO_ID}?wait_ms=60001"), 422, "bad_parameter"),
-    "parameter that is no text": (get(DEAD + "?start=%ff"), 422, "bad_parameter"),
+    "parameter that is no text": (get(DEAD + "?after=%ff"), 422, "bad_parameter"),
     "page too long": (get(DEAD + "?limit=1001"), 422, "bad_parameter"),
     "page too long, with zeros": (
         get(DEAD + "?limit=0000000011001"),
@@ -131,7 +131,7 @@ BAD: dict[str, tuple[tuple[Any, ...], int, str]] = {
         "bad_parameter",
     ),
     "page of nothing": (get(DEAD + "?limit=0"), 422, "bad_parameter"),
-    "page that starts nowhere": (get(DEAD + "?start=%00"), 422, "bad_parameter"),
+    "page that starts nowhere": (get(DEAD + "?after=%00"), 422, "bad_parameter"),
     # Settings.
     "unknown setting": (body({"colour": 1}, *SET), 422, "unknown_member"),
     "setting of another type": (body({"limit": "1"}, *SET), 422, "wrong_type"),
@@ -141,14 +141,14 @@ BAD: dict[str, tuple[tuple[Any, ...], int, str]] = {
         "duplicate_member",
     ),
     "setting out of bounds": (body({"limit": -1}, *SET), 400, "bad_request"),
-    "notice to no queue": (body({"notice": "a b"}, *SET), 422, "bad_name"),
+    "notice to no queue": (body({"failure_queue": "a b"}, *SET), 422, "bad_name"),
     "redrive from nowhere": (
-        body({"start": "x/y"}, "POST", "/v1/queues/q/redrive"),
+        body({"after": "x/y"}, "POST", "/v1/queues/q/redrive"),
         422,
         "bad_parameter",
     ),
     "purge from nowhere": (
-        body({"start": "x"}, "POST", QUEUE + "/purge"),
+        body({"after": "x"}, "POST", QUEUE + "/purge"),
         422,
         "bad_parameter",
     ),

@@ -35,7 +35,7 @@ async def test_a_caller_that_asks_too_often_is_told_when_to_come_again() -> None
         await apps.sleep(2)
         again = await ann.ok("POST", "/v1/inbox/orders", {"body": 1, "key": "3"})
         assert again["duplicate"] is False
-        assert (await ann("GET", "/v1/pulse")).status == 429
+        assert (await ann("GET", "/v1/activity")).status == 429
 
 
 @virtual
@@ -59,15 +59,15 @@ async def test_what_is_public_and_who_is_not_known_has_no_rate() -> None:
         ann, nobody = Caller(server.server, keys["ann"]), Caller(server.server)
         for _ in range(9):
             assert (await ann("GET", "/healthz")).status == 200
-            assert (await nobody("GET", "/v1/pulse")).verdict == (401, "no_credentials")
-        assert (await ann("GET", "/v1/pulse")).status == 200
+            assert (await nobody("GET", "/v1/activity")).verdict == (401, "no_credentials")
+        assert (await ann("GET", "/v1/activity")).status == 200
 
 
 @virtual
 async def test_without_the_setting_there_is_no_rate() -> None:
     async with serving() as caller:
         for _ in range(50):
-            await caller.ok("GET", "/v1/pulse")
+            await caller.ok("GET", "/v1/activity")
         assert b"throttled" not in (await caller("GET", "/metrics")).body
 
 
@@ -78,9 +78,9 @@ async def test_what_a_caller_does_at_the_console_counts_with_the_rest() -> None:
         browser, ann = Browser(server), Caller(server.server, keys["ann"])
         await browser.enter(token=keys["ann"])
         for _ in range(2):
-            assert (await browser("GET", "/v1/pulse")).status == 200
-        assert (await browser("GET", "/v1/pulse")).status == 429
-        assert (await ann("GET", "/v1/pulse")).status == 429
+            assert (await browser("GET", "/v1/activity")).status == 200
+        assert (await browser("GET", "/v1/activity")).status == 429
+        assert (await ann("GET", "/v1/activity")).status == 429
 
 
 @virtual
@@ -105,9 +105,9 @@ async def test_what_another_node_passes_on_was_counted_there() -> None:
         secret = caller.app.hub.owners._secret
         passed_on = [("authorization", f"Node {secret}"), ("onceward-user", "ann")]
         for _ in range(9):
-            assert (await caller("GET", "/v1/pulse", headers=passed_on)).status == 200
+            assert (await caller("GET", "/v1/activity", headers=passed_on)).status == 200
         ann = Caller(caller.server, "dev:ann")
-        assert [(await ann("GET", "/v1/pulse")).status for _ in range(4)] == [200, 200, 200, 429]
+        assert [(await ann("GET", "/v1/activity")).status for _ in range(4)] == [200, 200, 200, 429]
 
 
 async def page(owner: object, request: Request) -> Response:

@@ -200,9 +200,9 @@ async def test_a_session_ends_with_its_time_and_with_its_key() -> None:
         made = (await browser("POST", "/v1/keys", {"name": "bob", "scopes": ["send:q"]})).json
         second = Browser(caller)
         assert (await second.enter(token=made["key"])).json["name"] == "bob"
-        assert (await second("GET", "/v1/pulse")).status == 200
+        assert (await second("GET", "/v1/activity")).status == 200
         assert (await browser("DELETE", f"/v1/keys/{made['id']}")).status == 200
-        over = await second("GET", "/v1/pulse")
+        over = await second("GET", "/v1/activity")
         assert over.verdict == (401, "no_credentials")
         assert "sign in again" in over.json["detail"]
         app = caller.app
@@ -426,7 +426,7 @@ async def test_sessions_are_listed_and_revoked_by_their_owner_or_by_who_may_do_a
         assert own["current"] == bobs["id"]
         assert (bobs["caller"], own["next"]) == ("key:bob", None)
         assert bobs["agent"].startswith("browser of bob")
-        assert bobs["until_ms"] == bobs["made_ms"] + limits.SESSION_MS
+        assert bobs["until_ms"] == bobs["created_ms"] + limits.SESSION_MS
         ann, eve = Caller(caller.server, keys["ann"]), Caller(caller.server, keys["eve"])
         assert (await eve("GET", "/v1/sessions?everyone=true")).verdict == (403, "not_allowed")
         place = f"/v1/sessions/{bobs['id']}"

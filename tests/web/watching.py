@@ -25,7 +25,7 @@ def growth(page: Any, updates: int, first: int = 10) -> dict[str, float]:
 def watch(page: Any, updates: int) -> None:
     """Wait for so many updates."""
     for _ in range(updates):
-        with page.expect_response(lambda answer: "/v1/pulse" in answer.url):
+        with page.expect_response(lambda answer: "/v1/activity" in answer.url):
             pass
 
 

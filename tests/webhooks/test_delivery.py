@@ -233,7 +233,7 @@ async def test_after_the_last_attempt_it_has_failed_and_can_be_sent_again() -> N
         await apps.sleep(600)
         assert (len(world.posts), await status(app, "t")) == (3, "failed")
         view = await app.timers.get("t")
-        await app.queues.redrive(view.timer.job)
+        await app.queues.retry(view.timer.job)
         await apps.sleep(10)
         assert (len(world.posts), await status(app, "t")) == (4, "success")
         assert len({post.id for post in world.posts}) == 1

@@ -66,7 +66,7 @@ async def test_an_attempt_that_fails_leaves_no_effects() -> None:
         raise ValueError("no")
 
     apps, job = await run_one(work, attempts_max=2)
-    assert (job.state, job.attempt, job.reason) == ("dead", 2, "ValueError: no")
+    assert (job.state, job.attempt, job.reason) == ("failed", 2, "ValueError: no")
     assert apps.value(EFFECT) is None
     assert not [key for key in apps.records if key[0].startswith("ready#")]
 
@@ -162,7 +162,7 @@ async def test_conflicts_without_end_fail_the_attempt_and_the_log_says_what_they
 
     async with app:
         job = await app.wait((await app.send("q", None)).id)
-    assert job.state == "dead"
+    assert job.state == "failed"
     assert "32 conflicts in a row" in job.reason
     [told] = [text for text in caplog.messages if "its handler has run 8 times" in text]
     assert str(EFFECT) in told
@@ -200,7 +200,7 @@ async def test_a_handler_may_say_when_it_wants_to_be_tried_again(way: str) -> No
         if job.attempt == 1:
             if way == "after_s":
                 raise Retry("later", after_s=123)
-            raise Retry(at_ms=job.made_ms + 123_000)
+            raise Retry(at_ms=job.created_ms + 123_000)
 
     _, job = await run_one(work)
     assert job.state == "done"
@@ -260,7 +260,7 @@ async def test_a_handler_may_give_a_job_up_whatever_attempts_are_left() -> None:
         raise Fail("there is no such customer")
 
     _, job = await run_one(work, attempts_max=10)
-    assert (job.state, job.attempt, job.reason) == ("dead", 1, "there is no such customer")
+    assert (job.state, job.attempt, job.reason) == ("failed", 1, "there is no such customer")
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ async def test_a_result_that_cannot_be_stored_fails_the_attempt(result: Any, rea
         return result
 
     apps, job = await run_one(work, attempts_max=1)
-    assert job.state == "dead"
+    assert job.state == "failed"
     assert reason in job.reason
     assert apps.value(EFFECT) is None
 
@@ -290,7 +290,7 @@ async def test_too_many_effects_for_one_commit_fail_the_attempt() -> None:
             job.tx.put(("effect", str(n)), n)
 
     apps, job = await run_one(work, attempts_max=1)
-    assert job.state == "dead"
+    assert job.state == "failed"
     assert "1 to 100 writes" in job.reason
     assert not [key for key in apps.own if key[0] == "effect"]
 
@@ -325,7 +325,7 @@ async def test_whatever_a_handler_raises_ends_the_attempt(
         raise error
 
     _, job = await run_one(work, attempts_max=2, within_s=10)
-    assert job.state == "dead"
+    assert job.state == "failed"
     assert job.reason.startswith(reason)
     assert job.attempt == (1 if reason == "for good" else 2)
 
@@ -344,7 +344,7 @@ async def test_the_largest_job_can_still_fail_as_often_as_it_may() -> None:
         options = {"order_key": "\1" * 256, "limit_key": "\1" * 256, "key": "\1" * 2_048}
         receipt = await app.send("q", body, **options)
         job = await app.wait(receipt.id, 100)
-    assert (job.state, job.attempt) == ("dead", 30)
+    assert (job.state, job.attempt) == ("failed", 30)
     assert job.history[-1].attempt == 30 or not job.history
 
 

@@ -72,7 +72,7 @@ async def test_a_member_can_be_failed_alone() -> None:
                 job.fail(Retry(after_s=100))
 
     apps, jobs = await run_batch(work, ["a", "b", "c", "d"])
-    assert [job.state for job in jobs] == ["done", "done", "dead", "done"]
+    assert [job.state for job in jobs] == ["done", "done", "failed", "done"]
     assert [job.attempt for job in jobs] == [1, 2, 1, 2]
     assert jobs[1].history[0].reason == "RuntimeError: not this time"
     assert jobs[2].reason == "never"
@@ -88,7 +88,7 @@ async def test_an_error_of_the_handler_is_everyones_but_each_retries_for_itself(
             raise ValueError("all of them")
 
     _, jobs = await run_batch(work, ["a", "b"])
-    assert [(job.state, job.attempt) for job in jobs] == [("dead", 1), ("done", 2)]
+    assert [(job.state, job.attempt) for job in jobs] == [("failed", 1), ("done", 2)]
     assert jobs[0].reason == "this one for good"
     assert jobs[1].history[0].reason == "ValueError: all of them"
 
@@ -107,7 +107,7 @@ async def test_the_error_of_a_members_step_is_its_own_and_the_others_go_on() -> 
         return [await job.step("act", act, job.body) for job in jobs]
 
     _, jobs = await run_batch(work, ["a", "b", "c"], attempts_max=1)
-    assert [job.state for job in jobs] == ["done", "dead", "done"]
+    assert [job.state for job in jobs] == ["done", "failed", "done"]
     assert [job.attempt for job in jobs] == [1, 1, 1]
     assert jobs[1].reason == "ValueError: b cannot"
     assert acted == ["a", "b", "c"], "each once: a's was recorded, c's had not begun"
@@ -127,7 +127,7 @@ async def test_members_whose_steps_run_side_by_side_fail_alone_too() -> None:
                 group.create_task(job.step("act", act, job.body))
 
     _, jobs = await run_batch(work, ["a", "b", "c", "d"], attempts_max=1)
-    assert [job.state for job in jobs] == ["done", "dead", "dead", "done"]
+    assert [job.state for job in jobs] == ["done", "failed", "failed", "done"]
     assert jobs[1].reason == "ValueError: b cannot"
 
 
@@ -222,7 +222,7 @@ async def test_results_that_are_not_one_for_each_member_are_refused(results: Any
         return results
 
     apps, jobs = await run_batch(work, ["a", "b"], attempts_max=1)
-    assert [job.state for job in jobs] == ["dead", "dead"]
+    assert [job.state for job in jobs] == ["failed", "failed"]
     assert "one result for each of its 2 jobs" in jobs[0].reason
     assert apps.value(effect("a")) is None
 
@@ -256,7 +256,7 @@ async def test_a_member_that_cannot_be_ended_spoils_nothing() -> None:
         return [object() if job.body == "a" else job.body for job in jobs]
 
     _, jobs = await run_batch(work, ["a", "b"], apps=apps, app=app, attempts_max=1)
-    assert [job.state for job in jobs] == ["dead", "done"]
+    assert [job.state for job in jobs] == ["failed", "done"]
 
 
 @virtual

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from onceward import limits
-from onceward.errors import AlreadyEnded, BadInput, NoSuchJob, NotDead, StaleToken
+from onceward.errors import AlreadyEnded, BadInput, NoSuchJob, NotFailed, StaleToken
 from onceward.schedule import Claim, QueueSettings, quota, spend
 from onceward.schedule.settings import retry_pause_ms
 from onceward.store.transaction import Transaction
@@ -217,8 +217,8 @@ async def test_a_last_attempt_after_one_that_was_cut_off_is_a_suspect() -> None:
         claim = await jobs.claimed(lease_ms=100)
         assert claim.suspect == suspect
         await jobs.pass_ms(100)
-    assert await jobs.state(id_) == "dead"
-    await jobs.store.run(lambda tx: jobs.schedule.redrive(tx, id_))
+    assert await jobs.state(id_) == "failed"
+    await jobs.store.run(lambda tx: jobs.schedule.retry(tx, id_))
     await jobs.claimed(lease_ms=100)
     await jobs.pass_ms(100)
     await jobs.fail(await jobs.claimed(), 0)
@@ -231,7 +231,7 @@ async def test_a_paused_queue_hands_out_nothing() -> None:
     assert await Desk(jobs).claim(10) == []
 
 
-@pytest.mark.parametrize("state", ["due", "ready", "leased", "waiting", "parked", "dead"])
+@pytest.mark.parametrize("state", ["due", "ready", "leased", "waiting", "parked", "failed"])
 async def test_a_job_can_be_cancelled_wherever_it_stands(state: str) -> None:
     jobs = await jobs_with(limit_per_key=1)
     if state in ("waiting", "parked"):
@@ -243,9 +243,9 @@ async def test_a_job_can_be_cancelled_wherever_it_stands(state: str) -> None:
         due_ms = jobs.clock.at_ms + 1_000 if state == "due" else 0
         id_ = await jobs.send("it", order_key="k", limit_key="l", due_ms=due_ms)
         after = await jobs.send("after", order_key="k", limit_key="l")
-    if state in ("leased", "dead"):
+    if state in ("leased", "failed"):
         claim = await jobs.claimed()
-        if state == "dead":
+        if state == "failed":
             await jobs.fail(claim, None)
     assert await jobs.state(id_) == state
     await jobs.store.run(lambda tx: jobs.schedule.cancel(tx, id_, "no longer wanted"))
@@ -272,6 +272,15 @@ async def test_what_has_ended_cannot_be_cancelled_and_what_is_not_there_neither(
         await jobs.store.run(lambda tx: jobs.schedule.cancel(tx, "nonsense"))
 
 
+async def test_to_cancel_a_cancelled_job_changes_nothing() -> None:
+    jobs = await jobs_with()
+    id_ = await jobs.send()
+    for reason in ("first", "second"):
+        await jobs.store.run(lambda tx, reason=reason: jobs.schedule.cancel(tx, id_, reason))  # type: ignore[misc]
+    job = await jobs.store.run(lambda tx: jobs.schedule.get(tx, id_))
+    assert (job.state, job.reason) == ("cancelled", "first")
+
+
 async def test_a_job_that_waits_can_be_moved_and_one_at_work_cannot() -> None:
     jobs = await jobs_with(limit_per_key=1)
     id_ = await jobs.send(limit_key="k")
@@ -289,13 +298,13 @@ async def test_a_job_that_waits_can_be_moved_and_one_at_work_cannot() -> None:
         await jobs.store.run(lambda tx: jobs.schedule.move(tx, parked, 0))
 
 
-async def test_a_dead_job_tells_why_and_what_was_tried() -> None:
+async def test_a_failed_job_tells_why_and_what_was_tried() -> None:
     jobs = await jobs_with(attempts_max=2)
     id_ = await jobs.send("it")
     await jobs.fail(await jobs.claimed(worker="ann"), 0, "first")
     await jobs.fail(await jobs.claimed(worker="bob"), 0, "second")
-    [letter] = await jobs.store.run(lambda tx: queue_part.dead_letters(tx, "q"))
-    assert (letter.id, letter.job.state, letter.job.reason) == (id_, "dead", "second")
+    [letter] = await jobs.store.run(lambda tx: queue_part.failed_jobs(tx, "q"))
+    assert (letter.id, letter.job.state, letter.job.reason) == (id_, "failed", "second")
     assert [(a.attempt, a.worker, a.reason) for a in letter.job.history] == [
         (1, "ann", "first"),
         (2, "bob", "second"),
@@ -307,31 +316,31 @@ async def test_a_redriven_job_has_all_its_attempts_again_and_joins_at_the_back()
     first = await jobs.send("first", order_key="k")
     await jobs.send("second", order_key="k")
     await jobs.fail(await jobs.claimed(), 0)
-    await jobs.store.run(lambda tx: jobs.schedule.redrive(tx, first))
+    await jobs.store.run(lambda tx: jobs.schedule.retry(tx, first))
     seen = []
     while claim := await jobs.claim():
         seen.append((claim.body, claim.attempt))
         await jobs.complete(claim)
     assert seen == [("second", 1), ("first", 1)]
-    assert await jobs.store.run(lambda tx: queue_part.dead_letters(tx, "q")) == []
-    with pytest.raises(NotDead, match="done"):
-        await jobs.store.run(lambda tx: jobs.schedule.redrive(tx, first))
+    assert await jobs.store.run(lambda tx: queue_part.failed_jobs(tx, "q")) == []
+    with pytest.raises(NotFailed, match="done"):
+        await jobs.store.run(lambda tx: jobs.schedule.retry(tx, first))
 
 
-async def test_a_dead_job_blocks_its_order_key_where_the_queue_says_so() -> None:
-    jobs = await jobs_with(attempts_max=1, dead_blocks=True)
+async def test_a_failed_job_blocks_its_order_key_where_the_queue_says_so() -> None:
+    jobs = await jobs_with(attempts_max=1, failed_blocks=True)
     first, second, third = [await jobs.send(n, order_key="k") for n in (1, 2, 3)]
     await jobs.fail(await jobs.claimed(), 0)
-    assert await states(jobs, [first, second, third]) == ["dead", "waiting", "waiting"]
-    await jobs.store.run(lambda tx: jobs.schedule.redrive(tx, first))
+    assert await states(jobs, [first, second, third]) == ["failed", "waiting", "waiting"]
+    await jobs.store.run(lambda tx: jobs.schedule.retry(tx, first))
     assert await states(jobs, [first, second]) == ["ready", "waiting"]
     await jobs.fail(await jobs.claimed(), 0)
     await jobs.store.run(lambda tx: jobs.schedule.cancel(tx, first))
     assert await states(jobs, [first, second, third]) == ["cancelled", "ready", "waiting"]
 
 
-async def test_another_queue_is_told_of_the_dead_in_the_same_commit() -> None:
-    jobs = await jobs_with(attempts_max=1, notice="alarm")
+async def test_another_queue_is_told_of_failed_jobs_in_the_same_commit() -> None:
+    jobs = await jobs_with(attempts_max=1, failure_queue="alarm")
     id_ = await jobs.send("it")
     await jobs.claimed(lease_ms=100)
     await jobs.pass_ms(100)
@@ -339,13 +348,13 @@ async def test_another_queue_is_told_of_the_dead_in_the_same_commit() -> None:
     assert notice.body == {
         "id": id_,
         "queue": "q",
-        "state": "dead",
+        "state": "failed",
         "reason": "the lease of w ran out",
         "attempts": 1,
     }
 
 
-async def test_many_dead_jobs_are_redriven_page_by_page_and_only_those_chosen() -> None:
+async def test_many_failed_jobs_are_redriven_page_by_page_and_only_those_chosen() -> None:
     jobs = await jobs_with(attempts_max=1)
     for number in range(250):
         await jobs.send(number)
@@ -354,7 +363,7 @@ async def test_many_dead_jobs_are_redriven_page_by_page_and_only_those_chosen() 
     redriven = pages = 0
     while start is not None:
         page = await jobs.store.run(
-            lambda tx, start=start: queue_part.redrive_dead(  # type: ignore[misc]
+            lambda tx, start=start: queue_part.redrive(  # type: ignore[misc]
                 tx, jobs.schedule, "q", start=start, chosen=lambda job: job.reason == "odd"
             )
         )
@@ -390,9 +399,9 @@ async def test_a_purge_cancels_what_waits_and_leaves_what_is_at_work() -> None:
 async def test_settings_are_changed_one_by_one() -> None:
     jobs = await jobs_with()
     configure = queue_part.configure
-    await jobs.store.run(lambda tx: configure(tx, "q", limit=3, notice="alarm"))
+    await jobs.store.run(lambda tx: configure(tx, "q", limit=3, failure_queue="alarm"))
     settings = await jobs.store.run(lambda tx: configure(tx, "q", paused=True))
-    assert (settings.limit, settings.notice, settings.paused) == (3, "alarm", True)
+    assert (settings.limit, settings.failure_queue, settings.paused) == (3, "alarm", True)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +416,7 @@ async def test_settings_are_changed_one_by_one() -> None:
         {"retry_first_ms": 0},
         {"retry_first_ms": 10, "retry_max_ms": 5},
         {"key_retention_ms": -1},
-        {"notice": "no such name"},
+        {"failure_queue": "no such name"},
         {"mismatch": "ignore"},
         {"paused": None},
     ],

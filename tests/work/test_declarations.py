@@ -46,7 +46,7 @@ BAD: dict[str, Any] = {
     "handler: concurrency in words": lambda app: app.handler("q", concurrency="two")(nothing),
     "handler: true batch": lambda app: app.handler("q", batch=True)(nothing),
     "handler: half a batch": lambda app: app.handler("q", batch=1.5)(nothing),
-    "handler: half a character": lambda app: app.handler("q", notice="\ud800")(nothing),
+    "handler: half a character": lambda app: app.handler("q", failure_queue="\ud800")(nothing),
     "outbox: no function": lambda app: app.outbox("q")("nothing"),
     "outbox: asks nothing": lambda app: app.outbox("q", policy="hold", ask=5)(nothing),
     "outbox: policy": lambda app: app.outbox("q", policy="never")(nothing),

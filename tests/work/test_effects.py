@@ -75,7 +75,7 @@ def test_what_belongs_to_the_rest_is_not_told_twice() -> None:
     "partition",
     [
         *("due#0001", "ready#0001#q", "line#0001#q#k", "order#0001", "limit#0f", "parked#q#k"),
-        *("permit#q", "rate", "dead#q", "inbox#00#q", "lock#0001", "ask#0001#A1", "ask#0001"),
+        *("permit#q", "rate", "failed#q", "inbox#00#q", "lock#0001", "ask#0001#A1", "ask#0001"),
         *("fence", "gate#07", "rooms", "roomsnap#r#e"),
     ],
 )

@@ -135,14 +135,14 @@ async def test_a_key_kept_for_ever_outlives_its_job() -> None:
     assert problems(inbox.engine) == []
 
 
-async def test_a_dead_job_keeps_its_key_until_it_is_redriven_and_done() -> None:
+async def test_a_failed_job_keeps_its_key_until_it_is_redriven_and_done() -> None:
     inbox = await letters(key_retention_ms=1_000)
     first = await inbox.accept("x", key="a", attempts_max=1)
     await inbox.fail(await inbox.claimed(), None)
     await inbox.pass_ms(100 * DAY_MS)
     again = await inbox.accept("x", key="a")
-    assert (again.id, again.state, again.reason) == (first.id, "dead", "why")
-    await inbox.store.run(lambda tx: inbox.schedule.redrive(tx, first.id))
+    assert (again.id, again.state, again.reason) == (first.id, "failed", "why")
+    await inbox.store.run(lambda tx: inbox.schedule.retry(tx, first.id))
     await inbox.complete(await inbox.claimed())
     await inbox.pass_ms(1_000)
     assert not (await inbox.accept("x", key="a")).duplicate

@@ -143,7 +143,7 @@ async def test_a_step_after_the_first_use_of_the_transaction_is_refused() -> Non
             await job.step("late", ran.append, use)
 
         job = await run_one(work, attempts_max=1)
-        assert job.state == "dead"
+        assert job.state == "failed"
         assert "comes after the first use of job.tx" in job.reason
     assert ran == []
 
@@ -167,7 +167,7 @@ async def test_the_transaction_cannot_be_used_inside_a_step() -> None:
         await job.step("s", act, job)
 
     job = await run_one(work, attempts_max=1)
-    assert job.state == "dead"
+    assert job.state == "failed"
     assert "inside a step" in job.reason
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onceward.app import App
-from onceward.errors import BadInput, InDoubt, NotDead, NotDone
+from onceward.errors import BadInput, InDoubt, NotDone, NotFailed
 from onceward.schedule import steps_key
 from onceward.work.job import Job
 from tests.schedule.cluster import virtual
@@ -56,18 +56,18 @@ async def test_what_is_done_at_most_once_is_in_doubt_after_a_crash_in_between() 
         assert (job.state, job.attempt) == ("doubt", 2)
         assert "attempt 1 was cut off in the step 'pay'" in job.reason
         assert len(payments.made) == 1
-        [letter] = await app.queues.dead("q")
+        [letter] = await app.queues.failed("q")
         assert (letter.id, letter.job.state) == (id_, "doubt")
 
         with pytest.raises(BadInput, match="no step 'other'"):
             await app.queues.settle(id_, "other", done=True)
-        await app.queues.redrive(id_)
+        await app.queues.retry(id_)
         assert (await app.wait(id_, 100)).state == "doubt", "trying again does not settle it"
 
         await app.queues.settle(id_, "pay", result="found by hand", done=True)
         assert (await app.wait(id_, 100)).result == "found by hand"
         assert len(payments.made) == 1
-        with pytest.raises(NotDead):
+        with pytest.raises(NotFailed):
             await app.queues.settle(id_, "pay", done=False)
     assert apps.problems == []
 
@@ -90,7 +90,7 @@ async def test_a_late_attempt_settles_its_own_doubt_and_no_other() -> None:
         await app.queues.settle(id_, "pay", done=False, token=tokens[0])
         assert (await app.wait(id_)).state == "doubt"
         # The first one heard only now that nothing was paid: that says nothing of the second.
-        with pytest.raises(NotDead, match="another attempt"):
+        with pytest.raises(NotFailed, match="another attempt"):
             await app.queues.settle(id_, "pay", done=False, token=tokens[0])
         assert (len(tokens), (await app.job(id_)).state) == (2, "doubt")
         await app.queues.settle(id_, "pay", done=True, result="paid", token=tokens[1])
@@ -128,7 +128,7 @@ async def test_only_a_step_that_has_a_result_can_be_put_in_doubt() -> None:
         await job.reopen("pya", "a slip of the pen")
 
     job = await run_one(work, attempts_max=1)
-    assert (job.state, job.reason) == ("dead", "the step 'pya' has no result that could be wrong")
+    assert (job.state, job.reason) == ("failed", "the step 'pya' has no result that could be wrong")
 
 
 @virtual

@@ -50,9 +50,9 @@ async def test_poison_that_kills_its_process_takes_nobody_with_it(batch: int) ->
             await processes[-1].spawn(app.start())
             await apps.sleep(15)
         jobs = {name: await sender.job(id_) for name, id_ in ids.items()}
-        dead = await sender.queues.dead("q")
-        assert [letter.job.body for letter in dead] == ["poison"]
-    assert (jobs["poison"].state, jobs["poison"].attempt) == ("dead", 3)
+        failed = await sender.queues.failed("q")
+        assert [letter.job.body for letter in failed] == ["poison"]
+    assert (jobs["poison"].state, jobs["poison"].attempt) == ("failed", 3)
     assert attempts["poison"] == [1, 2, 3]
     assert {jobs[name].state for name in "abcdefg"} == {"done"}
     assert apps.problems == []

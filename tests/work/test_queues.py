@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from onceward.errors import AlreadyEnded, BadInput, NoSuchJob, NotDead
+from onceward.errors import BadInput, NoSuchJob, NotFailed
 from onceward.schedule import Job as JobRecord
 from onceward.work.job import Job
 from tests.schedule.cluster import virtual
@@ -66,19 +66,19 @@ async def test_dead_letters_come_page_by_page() -> None:
     ids = await die(apps, 250)
     async with apps.make() as app:
         seen: list[str] = []
-        letters = await app.queues.dead("q", limit=100)
+        letters = await app.queues.failed("q", limit=100)
         while letters:
             seen += [letter.id for letter in letters]
-            letters = await app.queues.dead("q", start=letters[-1].place + "!", limit=100)
+            letters = await app.queues.failed("q", after=letters[-1].place, limit=100)
         assert sorted(seen) == sorted(ids)
-        assert len(await app.queues.dead("q", limit=1_000)) == 250
-        assert await app.queues.dead("other") == []
-        [first, *_] = await app.queues.dead("q")
+        assert len(await app.queues.failed("q", limit=1_000)) == 250
+        assert await app.queues.failed("other") == []
+        [first, *_] = await app.queues.failed("q")
         assert first.job.reason == f"number {first.job.body}"
 
 
 @virtual
-async def test_all_dead_jobs_can_be_redriven_or_those_chosen() -> None:
+async def test_all_failed_jobs_can_be_redriven_or_those_chosen() -> None:
     apps = Apps(shared=False)
     await die(apps, 250)
     async with apps.make() as app:
@@ -87,12 +87,12 @@ async def test_all_dead_jobs_can_be_redriven_or_those_chosen() -> None:
         def even(job: JobRecord) -> bool:
             return job.body % 2 == 0
 
-        assert await app.queues.redrive_all("q", where=even, progress=progress.append) == 125
+        assert await app.queues.redrive("q", where=even, progress=progress.append) == 125
         assert progress[-1] == 125
         assert progress == sorted(progress)
-        assert len(await app.queues.dead("q", limit=1_000)) == 125
-        assert await app.queues.redrive_all("q") == 125
-        assert await app.queues.redrive_all("q") == 0
+        assert len(await app.queues.failed("q", limit=1_000)) == 125
+        assert await app.queues.redrive("q") == 125
+        assert await app.queues.redrive("q") == 0
     assert apps.problems == []
 
 
@@ -102,22 +102,22 @@ async def test_what_others_redrive_or_forget_meanwhile_stops_nobody_who_redrives
     await die(apps, 4)
     async with apps.make() as app, apps.make() as other:
         await other.queues.configure("q", job_retention_s=0)
-        _, redriven, forgotten, _ = await app.queues.dead("q")
+        _, redriven, forgotten, _ = await app.queues.failed("q")
         apps.engines[-2].latency_s = 0.01
         scanned = len(apps.engines[-2].scans)
-        redriving = asyncio.create_task(app.queues.redrive_all("q"))
+        redriving = asyncio.create_task(app.queues.redrive("q"))
         while len(apps.engines[-2].scans) == scanned:
             await apps.sleep(0.001)
         await apps.sleep(0.01)
-        await other.queues.redrive(redriven.id)
+        await other.queues.retry(redriven.id)
         await other.cancel(forgotten.id)
         assert await redriving == 2
-        assert await app.queues.dead("q") == []
+        assert await app.queues.failed("q") == []
     assert apps.problems == []
 
 
 @virtual
-async def test_what_dies_again_while_all_are_redriven_stays_dead() -> None:
+async def test_what_dies_again_while_all_are_redriven_stays_failed() -> None:
     apps = Apps(shared=False)
     await die(apps, 100)
     app = apps.make()
@@ -128,9 +128,9 @@ async def test_what_dies_again_while_all_are_redriven_stays_dead() -> None:
 
     async with app:
         apps.engines[-1].latency_s = 0.01
-        assert await app.queues.redrive_all("q") == 100
+        assert await app.queues.redrive("q") == 100
         await apps.sleep(10)
-        assert len(await app.queues.dead("q", limit=1_000)) == 100
+        assert len(await app.queues.failed("q", limit=1_000)) == 100
 
 
 @virtual
@@ -174,23 +174,22 @@ async def test_what_is_not_there_or_not_so_is_refused() -> None:
         for call in (
             app.queues.configure("no such name", limit=1),
             app.queues.pause(""),
-            app.queues.dead("no such name"),
-            app.queues.dead("q", limit=0),
-            app.queues.redrive_all("no such name"),
+            app.queues.failed("no such name"),
+            app.queues.failed("q", limit=0),
+            app.queues.redrive("no such name"),
             app.queues.purge("no such name"),
         ):
             with pytest.raises(BadInput):
                 await call
         with pytest.raises(NoSuchJob):
-            await app.queues.redrive("nonsense")
-        with pytest.raises(NotDead):
-            await app.queues.redrive(id_)
-        with pytest.raises(NotDead):
+            await app.queues.retry("nonsense")
+        with pytest.raises(NotFailed):
+            await app.queues.retry(id_)
+        with pytest.raises(NotFailed):
             await app.queues.settle(id_, "step", done=True)
         with pytest.raises(NoSuchJob):
             await app.queues.settle("nonsense", "step", done=True)
-        await app.cancel(id_)
-        with pytest.raises(AlreadyEnded):
+        for _ in range(2):
             await app.cancel(id_)
 
 

@@ -32,7 +32,7 @@ async def test_all_who_wait_hear_of_the_end_at_once() -> None:
         assert app._results._waiting == {}
 
 
-@pytest.mark.parametrize("state", ["dead", "doubt", "cancelled"])
+@pytest.mark.parametrize("state", ["failed", "doubt", "cancelled"])
 @virtual
 async def test_every_end_is_an_end(state: str) -> None:
     apps = Apps(shared=False)
@@ -42,7 +42,7 @@ async def test_every_end_is_an_end(state: str) -> None:
         waiting = asyncio.create_task(app.wait(id_))
         await apps.sleep(1)
         assert not waiting.done()
-        if state == "dead":
+        if state == "failed":
             await app.fail(id_, claim.token, "no", final=True)
         elif state == "doubt":
             await app.store.run(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from onceward.errors import BadInput, NoSuchJob, NotDead, StaleToken, TooLarge
+from onceward.errors import BadInput, NoSuchJob, NotFailed, StaleToken, TooLarge
 from onceward.schedule import Claim, steps_key
 from onceward.work import steps as steps_part
 from onceward.work.steps import Step, Steps, done_step, result_of
@@ -68,7 +68,7 @@ async def test_whoever_does_not_hold_the_job_records_nothing() -> None:
     assert await load(jobs, late.id) == {}
 
 
-@pytest.mark.parametrize("end", ["complete", "cancel", "cancel when dead"])
+@pytest.mark.parametrize("end", ["complete", "cancel", "cancel when failed"])
 async def test_steps_go_when_their_job_has_ended_whoever_ends_it(end: str) -> None:
     jobs = await new_jobs()
     id_ = await jobs.send()
@@ -77,7 +77,7 @@ async def test_steps_go_when_their_job_has_ended_whoever_ends_it(end: str) -> No
     if end == "complete":
         await jobs.complete(claim)
     else:
-        if end == "cancel when dead":
+        if end == "cancel when failed":
             await jobs.fail(claim, None)
             assert steps_key(id_) in all_records(jobs.engine), "it may be redriven"
         await jobs.store.run(lambda tx: jobs.schedule.cancel(tx, id_))
@@ -90,7 +90,7 @@ async def test_a_redriven_job_goes_on_after_its_steps() -> None:
     claim = await jobs.claimed()
     await record(jobs, claim, "a", done_step(1))
     await jobs.fail(claim, None)
-    await jobs.store.run(lambda tx: jobs.schedule.redrive(tx, id_))
+    await jobs.store.run(lambda tx: jobs.schedule.retry(tx, id_))
     assert (await jobs.claimed()).stepped
     assert "a" in await load(jobs, id_)
 
@@ -129,7 +129,7 @@ async def test_a_last_attempt_that_was_cut_off_in_a_step_leaves_it_in_doubt(end:
         if states[-1] == "doubt":
             await settle(jobs, id_, "pay", done=True, result=7)
             await jobs.complete(await jobs.claimed())
-    assert states == ["doubt", "dead", "dead", "dead"]
+    assert states == ["doubt", "failed", "failed", "failed"]
     assert problems(jobs.engine) == []
 
 
@@ -143,7 +143,7 @@ async def test_only_a_step_in_doubt_can_be_settled() -> None:
         await settle(jobs, id_, "pay", done=True, result=object())
     assert await jobs.state(id_) == "doubt"
     ready = await jobs.send()
-    with pytest.raises(NotDead, match="ready"):
+    with pytest.raises(NotFailed, match="ready"):
         await settle(jobs, ready, "pay", done=True)
     with pytest.raises(NoSuchJob):
         await settle(jobs, "nonsense", "pay", done=True)

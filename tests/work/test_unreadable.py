@@ -7,7 +7,7 @@ import pytest
 
 from onceward.app import App
 from onceward.engine.base import DAMAGED, Put
-from onceward.errors import NotDead
+from onceward.errors import NotFailed
 from onceward.keys import Key
 from onceward.schedule import (
     Job,
@@ -18,7 +18,7 @@ from onceward.schedule import (
     slot_of,
 )
 from onceward.webhooks.timers import timer_partition
-from onceward.work.bulk import dead_letters
+from onceward.work.bulk import failed_jobs
 from tests.databases import corrupt
 from tests.schedule.cluster import Cluster, Member, virtual
 from tests.web.asgi import serving
@@ -38,8 +38,8 @@ async def spoil(member: Member, key: Key, value: bytes) -> None:
         await member.engine.commit([Put(key, value)], member.clock.now_ms())
 
 
-async def dead(member: Member, queue: str = "q") -> list[tuple[str, Job]]:
-    found = await member.run(lambda tx: dead_letters(tx, queue))
+async def failed(member: Member, queue: str = "q") -> list[tuple[str, Job]]:
+    found = await member.run(lambda tx: failed_jobs(tx, queue))
     return [(letter.id, letter.job) for letter in found]
 
 
@@ -55,17 +55,17 @@ async def test_a_ready_job_that_cannot_be_read_becomes_a_dead_letter(value: byte
         bodies += [claim.body for claim in claims]
     assert bodies == [0, 2, 3, 4]
     await cluster.until(lambda: member.store.alarms.get("damaged_records") is not None)
-    [(id_, job)] = await dead(member)
-    assert (id_, job.state, job.quarantined) == (ids[1], "dead", True)
+    [(id_, job)] = await failed(member)
+    assert (id_, job.state, job.quarantined) == (ids[1], "failed", True)
     assert "not what was expected" in job.reason
     alarm = member.store.alarms.get("damaged_records")
     assert alarm is not None
     assert ids[1] in alarm.message
     assert member.store.meters.total("quarantined") == 1
-    with pytest.raises(NotDead, match="could not be read"):
-        await member.run(lambda tx: member.node.schedule.redrive(tx, ids[1]))
+    with pytest.raises(NotFailed, match="could not be read"):
+        await member.run(lambda tx: member.node.schedule.retry(tx, ids[1]))
     await member.run(lambda tx: member.node.schedule.cancel(tx, ids[1]))
-    assert await dead(member) == []
+    assert await failed(member) == []
 
 
 @virtual
@@ -80,7 +80,7 @@ async def test_successors_of_an_order_key_go_on_after_one_that_cannot_be_read() 
         bodies.append(claims[0].body)
         await member.complete(claims[0])
     assert bodies == [0, 3, 4]
-    assert [id_ for id_, _ in await dead(member)] == ids[1:3]
+    assert [id_ for id_, _ in await failed(member)] == ids[1:3]
 
 
 @virtual
@@ -91,7 +91,7 @@ async def test_an_order_key_goes_on_when_its_head_cannot_be_read() -> None:
     await spoil(member, job_key(ids[0]), DAMAGED)
     [claim] = await member.claim(wait_s=60)
     assert claim.body == 1
-    [(id_, job)] = await dead(member)
+    [(id_, job)] = await failed(member)
     assert (id_, job.options.order_key) == (ids[0], "k")
 
 
@@ -140,7 +140,7 @@ async def test_a_delayed_job_that_cannot_be_read_becomes_a_dead_letter(value: by
     assert sorted(found) == [1, 2]
     await cluster.until(lambda: member.store.meters.total("quarantined") == 1)
     # If not even the queue can be read, it is listed under a name of its own.
-    assert [id_ for id_, _ in await dead(member, "damaged")] == ids[:1]
+    assert [id_ for id_, _ in await failed(member, "damaged")] == ids[:1]
 
 
 @virtual
@@ -153,7 +153,7 @@ async def test_a_leased_job_that_cannot_be_read_ends_with_its_lease() -> None:
     await spoil(member, job_key(id_), DAMAGED)
     [claim] = await member.claim(wait_s=60)
     assert claim.body == 2
-    assert [found for found, _ in await dead(member)] == [id_]
+    assert [found for found, _ in await failed(member)] == [id_]
 
 
 @virtual
@@ -203,7 +203,7 @@ async def test_readiness_and_metrics_show_records_that_cannot_be_read() -> None:
         text = (await caller("GET", "/metrics")).body.decode()
         assert 'onceward_alarm{code="damaged_records"} 1' in text
         assert 'onceward_quarantined_total{queue="q"} 1' in text
-        found = await caller.ok("GET", "/v1/queues/q/dead")
+        found = await caller.ok("GET", "/v1/queues/q/failed")
         assert [letter["id"] for letter in found["jobs"]] == [id_]
 
 
@@ -218,7 +218,7 @@ async def test_rot_in_a_file_costs_only_the_job_that_it_hits(tmp_path: Path) -> 
         while claims := await app.claim("q", "w", lease_s=60):
             bodies += [claim.body for claim in claims]
         assert bodies == ["first", "third"]
-        while not (letters := await app.queues.dead("q")):  # noqa: ASYNC110 - nobody tells
+        while not (letters := await app.queues.failed("q")):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
         assert len(letters) == 1
         assert app.alarms.get("damaged_records") is not None

@@ -10,7 +10,7 @@ import { Worker, keep } from "./work.js";
 // How long one request waits on the server before it is asked again.
 const WAIT_S = 20;
 const DAY_S = 24 * 3600;
-const ENDED = ["done", "dead", "doubt", "cancelled"];
+const ENDED = ["done", "failed", "doubt", "cancelled"];
 
 export class Client extends TableCalls {
   live({ token } = {}) {
@@ -28,7 +28,7 @@ export class Client extends TableCalls {
     const body = { messages: messages.map(({ body, ...options }) => ({ ...asked(options), body })) };
     const { results } = await this._call("POST", ["inbox", queue, "batch"], { body });
     return results.map(
-      ({ accepted, refused }) => accepted ?? problem(refused.status, JSON.stringify(refused)),
+      ({ accepted, rejected }) => accepted ?? problem(rejected.status, JSON.stringify(rejected)),
     );
   }
 
@@ -48,7 +48,7 @@ export class Client extends TableCalls {
 
   async extend(id, token, leaseS) {
     const body = asked({ token, leaseS });
-    return (await this._call("POST", ["jobs", id, "extend"], { body })).leaseUntil;
+    return (await this._call("POST", ["jobs", id, "extend"], { body })).leaseUntilMs;
   }
 
   job(id, { waitS } = {}) {
@@ -66,20 +66,16 @@ export class Client extends TableCalls {
   }
 
   async cancel(id) {
-    try {
-      await this._call("DELETE", ["jobs", id]);
-    } catch (error) {
-      if (error.code !== "already_ended" || error.details.state !== "cancelled") throw error;
-    }
+    await this._call("DELETE", ["jobs", id]);
   }
 
   async redrive(id) {
-    await this._once("not_dead", "POST", ["jobs", id, "redrive"]);
+    await this._once("not_failed", "POST", ["jobs", id, "retry"]);
   }
 
   async settle(id, step, { done, result = null, reason = "" }) {
     const body = { step, done, result, reason };
-    await this._once("not_dead", "POST", ["jobs", id, "settle"], { body });
+    await this._once("not_failed", "POST", ["jobs", id, "settle"], { body });
   }
 
   worker(queue, handler, options) {
@@ -119,7 +115,7 @@ export class Client extends TableCalls {
   }
 
   async dead(queue, { start, limit = 100 } = {}) {
-    const { jobs, next = null } = await this._call("GET", ["queues", queue, "dead"], { query: { start, limit } });
+    const { jobs, next = null } = await this._call("GET", ["queues", queue, "failed"], { query: { after: start, limit } });
     return [jobs, next];
   }
 
@@ -135,7 +131,7 @@ export class Client extends TableCalls {
     let done = 0;
     let held = 0;
     for (let start = ""; start !== null; ) {
-      const { jobs, inDoubt: more = 0, next = null } = await this._call("POST", path, { body: { ...chosen, start } });
+      const { jobs, inDoubt: more = 0, next = null } = await this._call("POST", path, { body: { ...chosen, after: start } });
       done += jobs;
       held += more;
       progress?.(done);
@@ -175,7 +171,7 @@ export class Client extends TableCalls {
 
   resend(id, options) {
     const call = { query: ofApp(options) };
-    return this._once("not_dead", "POST", ["timers", id, "resend"], call, () => this.timer(id, options));
+    return this._once("not_failed", "POST", ["timers", id, "resend"], call, () => this.timer(id, options));
   }
 
   makeEndpoint(url, { id = newId(), ...options } = {}) {
@@ -219,7 +215,7 @@ export class Client extends TableCalls {
   }
 
   async renew(id, leaseS) {
-    return (await this._call("POST", ["locks", "renew"], { body: asked({ id, leaseS }) })).leaseUntil;
+    return (await this._call("POST", ["locks", "renew"], { body: asked({ id, leaseS }) })).leaseUntilMs;
   }
 
   async release(id) {
@@ -296,7 +292,7 @@ export class Client extends TableCalls {
 
   async sayInRoom(id, event, value = null, { to } = {}) {
     const body = { ...asked({ event, to }), value };
-    return (await this._call("POST", ["rooms", id, "say"], { body })).members;
+    return (await this._call("POST", ["rooms", id, "broadcast"], { body })).members;
   }
 
   async roomMap(id, name) {

@@ -52,7 +52,7 @@ export class TableCalls extends Transport {
   }
 
   async alive(id, options) {
-    await this.#at(id, "alive", options);
+    await this.#at(id, "heartbeat", options);
   }
 
   async move(id, move, { user, key = newId() } = {}) {

@@ -8,7 +8,7 @@ const PAUSE_MS_MAX = 2000;
 // How long a request may take beyond the time that the server is asked to wait.
 const ANSWER_MS = 30_000;
 // After these, trying again may help, but is for the caller to decide.
-const TOLD = ["lock_held", "line_full", "storage_full", "conflict", "table_full", "table_paused"];
+const TOLD = ["lock_held", "too_many_waiters", "storage_full", "conflict", "table_full", "table_paused"];
 // Of proxies that stand in for a server for a while.
 const STAND_INS = [408, 425, 429, 502, 503, 504];
 // Members whose inside is the user's own, or has names for members …

@@ -139,7 +139,9 @@ class RoomCalls(Transport):
         """Say something to all who are in a room, or to one member; says to how many. If the
         answer is lost it may be said twice: it is not kept."""
         asked = {"event": event, "value": value, **({"to": to} if to else {})}
-        return (await self.call("POST", "v1", "rooms", id_, "say", type=Spoken, body=asked)).members
+        return (
+            await self.call("POST", "v1", "rooms", id_, "broadcast", type=Spoken, body=asked)
+        ).members
 
     # Whole maps, lists and presences.
 

@@ -16,7 +16,7 @@ class RoomInfo(msgspec.Struct):
     """Of its log up to `seq`."""
     floor: int
     """From here on it can be seen as it was."""
-    made_ms: int
+    created_ms: int
     by: str
     meta: dict[str, Any]
     schemas: dict[str, Any]
@@ -32,7 +32,7 @@ class ListedRoom(msgspec.Struct):
 
     id: str
     epoch: str
-    made_ms: int
+    created_ms: int
     by: str
     meta: dict[str, Any]
 

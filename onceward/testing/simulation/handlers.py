@@ -3,7 +3,7 @@
 Derive from `Handlers`, declare your handlers on the application of each node, say what
 clients send, and judge what came of it. Nodes crash, stand still and start again, messages
 come several times, commits conflict; and every message that was accepted must be done in
-the end, or dead, or in doubt.
+the end, or failed, or in doubt.
 
     class Payments(Handlers):
         def declare(self, app, outside):
@@ -41,7 +41,7 @@ from onceward.testing.simulation.network import Client, Message
 from onceward.testing.simulation.scenario import Scenario
 from onceward.testing.simulation.world import Node
 
-_ENDED = ("done", "dead", "doubt", "cancelled")
+_ENDED = ("done", "failed", "doubt", "cancelled")
 _RETRY_S = 0.5
 
 

@@ -68,7 +68,7 @@ class Work(Handlers):
 
     def ends(self, id_: str, what: str) -> tuple[str, ...]:
         """How a message may end."""
-        ends = {"poison": ("dead",), "fail": ("dead",), "hold": ("done", "doubt")}
+        ends = {"poison": ("failed",), "fail": ("failed",), "hold": ("done", "doubt")}
         return ends.get(what, ("done",))
 
     def judge_outcome(self, outcome: Outcome) -> None:

@@ -232,7 +232,7 @@ def shown(id_: str, endpoint: Endpoint, secrets_at_ms: int | None = None) -> api
     """What its owner is shown of an endpoint, with the secrets that count at a time if one is
     given."""
     found = api.Endpoint(
-        id_, endpoint.url, endpoint.made_ms, endpoint.disabled, _health(endpoint.health)
+        id_, endpoint.url, endpoint.created_ms, endpoint.disabled, _health(endpoint.health)
     )
     found.description = endpoint.description
     found.suspended = endpoint.suspended

@@ -100,4 +100,4 @@ def _verdict(verdict: Receipt | OncewardError) -> api.MessageVerdict:
     if isinstance(verdict, Receipt):
         return api.MessageVerdict(accepted=_receipt(verdict))
     status = verdict.kind.status
-    return api.MessageVerdict(refused=api.RejectedMessage(verdict.code, verdict.message, status))
+    return api.MessageVerdict(rejected=api.RejectedMessage(verdict.code, verdict.message, status))

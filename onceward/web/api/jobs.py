@@ -44,7 +44,7 @@ def view(id_: str, job: Job) -> api.Job:
         job.queue,
         job.state,
         job.body,
-        job.made_ms,
+        job.created_ms,
         job.due_ms,
         job.attempt,
         job.attempts_max,
@@ -150,7 +150,7 @@ async def retry(call: Call, id_: str) -> api.JobOutcome:
         job = await _managed(call, tx, id_)
         held = await steps.in_doubt(tx, id_) if job.state == "doubt" else []
         schedule = call.app.node.schedule
-        await schedule.redrive(tx, id_)
+        await schedule.retry(tx, id_)
         return api.JobOutcome(id_, (await schedule.get(tx, id_)).state, held)
 
     return await call.app.store.run(fn)
@@ -179,20 +179,20 @@ async def settle(call: Call, id_: str, asked: api.SettleJob) -> api.JobOutcome:
 @answers(api.LIST)
 async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
     caller, queue = call.caller, asked.queue
-    before = call.unseal("before", asked.before) or None
+    before = call.unseal("after", asked.after) or None
     if not caller.grants.for_any("manage") or (
         queue is not UNSET and not caller.may("manage", queue)
     ):
         return api.JobPage([], 0, None)
     if asked.key is not UNSET:
         return await _by_key(call, asked.key, queue)
-    looked = 0
+    scanned = 0
 
     def fits(id_: str, line: Line) -> bool:
-        nonlocal looked
+        nonlocal scanned
         if not caller.may("manage", line.queue):
             return False
-        looked += 1  # jobs that the caller may not see are not counted
+        scanned += 1  # jobs that the caller may not see are not counted
         return (
             queue in (UNSET, line.queue)
             and asked.state in (UNSET, line.state)
@@ -210,7 +210,7 @@ async def list_(call: Call, asked: api.FindJobs) -> api.JobPage:
     )
     await store.run(_nothing)  # what was seen is durable when this has returned
     found = [_summary(id_, line) for id_, line in page.found]
-    return api.JobPage(found, looked, call.seal(page.next))
+    return api.JobPage(found, scanned, call.seal(page.next))
 
 
 @answers(api.HISTORY)
@@ -275,7 +275,7 @@ def _claimed(claim: Claim) -> api.ClaimedJob:
         claim.token,
         claim.lease_until_ms,
         claim.options.order_key,
-        claim.made_ms,
+        claim.created_ms,
         claim.reason,
     )
 
@@ -339,7 +339,7 @@ def _summary(id_: str, line: Line) -> api.JobSummary:
         line.key,
         line.options.order_key,
         line.caller,
-        line.made_ms,
+        line.created_ms,
         line.due_ms,
         line.ended_ms,
         line.attempt,

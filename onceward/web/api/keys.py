@@ -14,9 +14,9 @@ answers = binder(ROUTES)
 async def list_(call: Call) -> api.KeyList:
     keyring = call.server.keyring
     await keyring.load()
-    found = sorted(keyring.keys.items(), key=lambda item: item[1].made_ms)
+    found = sorted(keyring.keys.items(), key=lambda item: item[1].created_ms)
     return api.KeyList(
-        [api.ApiKeySummary(id_, k.name, list(k.scopes), k.made_ms, k.by) for id_, k in found]
+        [api.ApiKeySummary(id_, k.name, list(k.scopes), k.created_ms, k.by) for id_, k in found]
     )
 
 
@@ -26,7 +26,9 @@ async def create(call: Call, asked: api.CreateKey) -> api.CreatedKey:
     key, id_ = await keyring.make(asked.name, tuple(asked.scopes), call.caller.id)
     stored = keyring.keys[id_]
     await call.app.timers.resume(Caller("key", "", asked.name).id)
-    return api.CreatedKey(id_, stored.name, list(stored.scopes), stored.made_ms, stored.by, key=key)
+    return api.CreatedKey(
+        id_, stored.name, list(stored.scopes), stored.created_ms, stored.by, key=key
+    )
 
 
 @answers(api.DELETE)

@@ -28,7 +28,7 @@ async def activity(call: Call, asked: api.SamplesQuery) -> api.Activity:
     samples = call.server.samples
     return api.Activity(
         call.app.store.clock.now_ms(),
-        int(limits.PULSE_S * 1_000),
+        int(limits.ACTIVITY_S * 1_000),
         samples.last,
         samples.since(asked.after),
         samples.totals(),
@@ -67,7 +67,7 @@ async def senders(call: Call, asked: api.SendersQuery) -> api.SenderList:
             name,
             sender.first,
             sender.repeats,
-            sender.refused,
+            sender.rejected,
             sender.last_ms,
             _ms(sender.ack_s(0.5)),
             _ms(sender.ack_s(0.99)),
@@ -145,7 +145,7 @@ def _attention(
             found.append(api.Attention("alarm", alarm.code, 0, alarm.since_ms, alarm.message))
     if clock.jump_ms:
         found.append(api.Attention("clock", "", clock.jump_ms))
-    for kind in ("doubt", "dead"):
+    for kind in ("doubt", "failed"):
         found += [api.Attention(kind, q.name, q.jobs[kind]) for q in queues if q.jobs.get(kind)]
     now_ms = clock.now_ms()
     for queue in queues:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from onceward import keys, limits
+from onceward import limits
 from onceward.api import queues as api
 from onceward.errors import BadInput, OncewardError
 from onceward.schedule import Job, admit_queue
@@ -50,9 +50,9 @@ async def configure(call: Call, queue: str, settings: api.QueueSettings) -> api.
                 f"{name} of {queue!r} is set by the application's code: app.queue(…)",
                 code="not_allowed",
             )
-    if settings.notice and settings.notice != before.notice:
+    if settings.failure_queue and settings.failure_queue != before.failure_queue:
         # A failed job of this queue sends to that one.
-        insist_on_entry(call.server, call.caller, "send", settings.notice)
+        insist_on_entry(call.server, call.caller, "send", settings.failure_queue)
     await call.app.queues.change(queue, changes)
     return _view(call, queue)
 
@@ -72,22 +72,22 @@ async def resume(call: Call, queue: str) -> api.Queue:
 @answers(api.FAILED)
 async def failed(call: Call, queue: str, asked: api.FailedJobsQuery) -> api.FailedJobs:
     admit_queue(queue)
-    start: str | None = _admit_start(asked.start)
+    after: str | None = _admit_cursor(asked.after)
     page, page_bytes = api.FailedJobs([], None), 0
     # Large jobs make a short page.
-    while start is not None and len(page.jobs) < asked.limit and page_bytes < limits.PAGE_BYTES_MAX:
+    while after is not None and len(page.jobs) < asked.limit and page_bytes < limits.PAGE_BYTES_MAX:
         most = min(asked.limit - len(page.jobs), limits.PAGE_JOBS)
-        letters = await call.app.queues.dead(queue, start=start, limit=most)
-        start = None
-        for letter in letters:
-            shown = view(letter.id, letter.job)
+        found = await call.app.queues.failed(queue, after=after, limit=most)
+        after = None
+        for one in found:
+            shown = view(one.id, one.job)
             page.jobs.append(shown)
             page_bytes += len(msgspec.json.encode(shown))
-            if page_bytes >= limits.PAGE_BYTES_MAX or len(letters) == most:
-                start = keys.after(letter.place)
+            if page_bytes >= limits.PAGE_BYTES_MAX or len(found) == most:
+                after = one.place
             if page_bytes >= limits.PAGE_BYTES_MAX:
                 break
-    page.next = start
+    page.next = after
     return page
 
 
@@ -103,14 +103,14 @@ async def redrive(call: Call, queue: str, asked: api.RedriveJobs) -> api.Changed
         )
 
     # Jobs that fail again meanwhile are left out, so that a redrive ends.
-    before, _, start = asked.start.partition("/")
+    before, _, start = asked.after.partition("/")
     if before and not (before.isascii() and before.isdigit() and len(before) <= 16):
-        raise _bad_start()
+        raise _bad_cursor()
     before_ms = int(before) if before else call.app.store.clock.now_ms() + 1
     changed = await _for_a_while(
         call,
         start,
-        lambda start, tx: bulk.redrive_dead(
+        lambda start, tx: bulk.redrive(
             tx, call.app.node.schedule, queue, start=start, before_ms=before_ms, chosen=fits
         ),
     )
@@ -122,12 +122,12 @@ async def redrive(call: Call, queue: str, asked: api.RedriveJobs) -> api.Changed
 @answers(api.PURGE)
 async def purge(call: Call, queue: str, asked: api.PurgeJobs) -> api.ChangedJobs:
     admit_queue(queue)
-    slot = asked.start.partition("/")[0]
-    if asked.start and not (slot.isascii() and slot.isdigit() and len(slot) <= 4):
-        raise _bad_start()
+    slot = asked.after.partition("/")[0]
+    if asked.after and not (slot.isascii() and slot.isdigit() and len(slot) <= 4):
+        raise _bad_cursor()
     return await _for_a_while(
         call,
-        asked.start,
+        asked.after,
         lambda start, tx: bulk.purge(tx, call.app.node.schedule, queue, start=start),
     )
 
@@ -136,7 +136,7 @@ async def _for_a_while(
     call: Call, start: str, page: Callable[[str, Transaction], Awaitable[Page]]
 ) -> api.ChangedJobs:
     """Make as many commits of a long change as fit into one request, and at least one."""
-    clock, changed, next_ = call.app.store.clock, api.ChangedJobs(0, None), _admit_start(start)
+    clock, changed, next_ = call.app.store.clock, api.ChangedJobs(0, None), _admit_cursor(start)
     until_ns = clock.elapsed_ns() + limits.PAGE_MS * 1_000_000
     while True:
         found = await call.app.store.run(partial(page, next_))
@@ -148,14 +148,17 @@ async def _for_a_while(
         next_ = found.next
 
 
-def _admit_start(start: str) -> str:
-    if len(start.encode()) > limits.SORT_BYTES_MAX or "\x00" in start:
-        raise _bad_start()
-    return start
+def _admit_cursor(after: str) -> str:
+    if len(after.encode()) > limits.SORT_BYTES_MAX or "\x00" in after:
+        raise _bad_cursor()
+    return after
 
 
-def _bad_start() -> BadInput:
-    return BadInput("start is the member next of the last response", code="bad_parameter")
+def _bad_cursor() -> BadInput:
+    return BadInput(
+        "after is not a cursor of this queue; use the member `next` of the last response",
+        code="bad_parameter",
+    )
 
 
 def _view(call: Call, queue: str) -> api.Queue:

@@ -59,7 +59,7 @@ async def list_(call: Call, asked: api.RoomsQuery) -> api.RoomPage:
 
     rooms, more = await _readable(call, asked.prefix, meta, after, asked.limit)
     listed = [
-        api.ListedRoom(id_, room.epoch, room.made_ms, room.by, room.meta, _members(call, id_))
+        api.ListedRoom(id_, room.epoch, room.created_ms, room.by, room.meta, _members(call, id_))
         for id_, room in rooms
     ]
     return api.RoomPage(listed, call.seal(listed[-1].id) if more else None)
@@ -186,7 +186,7 @@ async def apply(call: Call, id_: str, asked: api.ApplyStep) -> api.AppliedStep:
 async def broadcast(call: Call, id_: str, asked: api.Broadcast) -> api.BroadcastReceipt | Response:
     admit_said(asked.event, asked.value)
     await _info(call, id_)
-    answer = await elsewhere(call.server, call.request, id_, "say", body=call.raw)
+    answer = await elsewhere(call.server, call.request, id_, "broadcast", body=call.raw)
     if answer is not None:
         return answer
     by, direct = call.caller.name, bool(asked.to)
@@ -331,7 +331,7 @@ def _view(id_: str, info: Info, head: Head) -> api.Room:
         head.seq,
         head.digest,
         head.floor,
-        info.made_ms,
+        info.created_ms,
         info.by,
         info.meta,
         info.schemas,

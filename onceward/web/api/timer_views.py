@@ -31,7 +31,7 @@ def shown(view: View, now_ms: int, viewer: str, times: int = _TIMES) -> api.Time
         moment(timer.due_ms),
         timer.due_ms,
         max(timer.due_ms - now_ms, 0) if active else 0,
-        timer.made_ms,
+        timer.created_ms,
         timer.fired,
         catch_up=timer.spec.catch_up,
     )

@@ -15,7 +15,7 @@ from msgspec.json import encode
 from onceward import limits
 from onceward.api import timers as api
 from onceward.callers import APPLICATION, Caller
-from onceward.errors import BadInput, NoSuchTimer, NotDead
+from onceward.errors import BadInput, NoSuchTimer, NotFailed
 from onceward.job_options import OPTION_NAMES, job_options
 from onceward.observe.paging import page_of
 from onceward.recurrence import Cron, Interval, Repeat
@@ -156,10 +156,10 @@ async def resend(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
         if isinstance(target, Send) and view.caller:
             insist_on_entry(call.server, call.caller, "send", target.queue)
         if view.job is None:
-            raise NotDead(
+            raise NotFailed(
                 f"the timer {view.id[:200]!r} has no firing that failed", id=view.id[:200]
             )
-        await call.app.node.schedule.redrive(tx, view.timer.job)
+        await call.app.node.schedule.retry(tx, view.timer.job)
         return await call.app.timers.get(view.id, caller=Caller.parse(view.caller), tx=tx)
 
     return await _on_one(call, id_, asked, redriven)

@@ -5,7 +5,7 @@ import { ask, doing, h, put, tell } from "./dom.js";
 import { exactly, plural, pretty, span } from "./format.js";
 import { STATES, chip } from "./joblist.js";
 
-const ENDED = ["done", "dead", "doubt", "cancelled"];
+const ENDED = ["done", "failed", "doubt", "cancelled"];
 
 export function page({ rest: [id], trouble }) {
   const path = `v1/jobs/${part(id)}`;
@@ -17,7 +17,7 @@ export function page({ rest: [id], trouble }) {
   const live = repeat(async () => {
     let story;
     try {
-      story = await get(`${path}/story`);
+      story = await get(`${path}/history`);
     } catch (error) {
       if (error.status !== 404) throw error;
       put(wrong, `${error.message}: it is not known, or was forgotten some time after its end.`);
@@ -53,8 +53,8 @@ export function page({ rest: [id], trouble }) {
   }
 
   function actions(job) {
-    const redrive = doing("Redrive", async () => {
-      await post(`${path}/redrive`);
+    const retry = doing("Retry", async () => {
+      await post(`${path}/retry`);
       tell("It tries again.");
       await live.now();
     }, "main");
@@ -63,7 +63,7 @@ export function page({ rest: [id], trouble }) {
       await remove(path);
       await live.now();
     });
-    return [job.state === "dead" && redrive, !["done", "cancelled"].includes(job.state) && cancel].filter(Boolean);
+    return [job.state === "failed" && retry, !["done", "cancelled"].includes(job.state) && cancel].filter(Boolean);
   }
 
   function doubt(step) {
@@ -101,7 +101,7 @@ export function page({ rest: [id], trouble }) {
 function events(story) {
   const job = story.job, found = [];
   if (story.cause) found.push(["cause", "Caused by", 0, link(story.cause)]);
-  found.push(["first", job.key ? "Accepted, and on disk" : "Sent, and on disk", job.made_ms,
+  found.push(["first", job.key ? "Accepted, and on disk" : "Sent, and on disk", job.created_ms,
     h("p.faint", story.caller ? `from ${story.caller}` : "from the application")]);
   const past = job.history ?? [];
   if (past.length && past[0].attempt > 1) {
@@ -123,7 +123,7 @@ function events(story) {
   } else if (job.state === "done") {
     const effects = story.effects.filter((one) => one.kind !== "step");
     found.push(["good", `Done in attempt ${job.attempt}`, job.ended_ms,
-      h("p.faint", `by ${job.worker}, ${span(job.ended_ms - job.made_ms)} after it was sent`),
+      h("p.faint", `by ${job.worker}, ${span(job.ended_ms - job.created_ms)} after it was sent`),
       effects.length ? h("p.faint", "In the same commit:") : null,
       effects.length ? h("ul.effects", effects.map((one) => h("li", link(one)))) : null]);
   } else if (ENDED.includes(job.state)) {

@@ -6,9 +6,9 @@ import { time } from "./format.js";
 
 export const STATES = {
   ready: "ready", leased: "running", due: "later", waiting: "blocked", parked: "parked",
-  done: "done", dead: "dead", doubt: "in doubt", cancelled: "cancelled", gone: "forgotten",
+  done: "done", failed: "failed", doubt: "in doubt", cancelled: "cancelled", gone: "forgotten",
 };
-const KINDS = { dead: "bad", doubt: "warn", done: "good", leased: "live" };
+const KINDS = { failed: "bad", doubt: "warn", done: "good", leased: "live" };
 
 /** A state as a small label. */
 export function chip(state) {
@@ -35,7 +35,7 @@ export function jobTable(label, { queue = true } = {}) {
       cell.append(label);
       return (now) => label.change(now.state);
     }) },
-    { name: "Sent", kind: "number", show: (job) => time(job.made_ms) },
+    { name: "Sent", kind: "number", show: (job) => time(job.created_ms) },
     { name: "Attempt", kind: "number", show: (job) => (job.attempts_max ? `${job.attempt} of ${job.attempts_max}` : job.attempt) },
     { name: "Last error", kind: "wide", show: (job) => job.reason ?? "" },
   ], (job) => job.id, "No jobs.");

@@ -49,14 +49,14 @@ export function page({ trouble }) {
     { name: "Oldest", kind: "number", show: (q) => (q.oldest ? span(q.oldest) : "–") },
     { name: "Running", kind: "number", show: (q) => count(q.jobs.leased ?? 0) },
     { name: "Repeats", kind: "number", show: (q) => count(q.repeats) },
-    { name: "Dead", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.dead ?? 0)), "bad", q.jobs.dead) },
+    { name: "Failed", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.failed ?? 0)), "bad", q.jobs.failed) },
     { name: "In doubt", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.doubt ?? 0)), "warn", q.jobs.doubt) },
   ], (q) => q.name, "No queue has had a message yet. Send the first one: onceward send orders '{}' --key order-1");
 
   let samples = [], after = 0, totals = [], last = null, before = null;
 
   const live = repeat(async () => {
-    const found = await get(`v1/pulse?after=${after}`);
+    const found = await get(`v1/activity?after=${after}`);
     if (found.last < after) samples = []; // the server has begun anew
     after = found.last;
     samples = samples.concat(found.samples).slice(-KEPT);
@@ -147,7 +147,7 @@ export function page({ trouble }) {
 
 function words(one, now) {
   switch (one.kind) {
-    case "dead": return `${plural(one.count, "dead letter")} in ${one.name}`;
+    case "failed": return `${plural(one.count, "failed job")} in ${one.name}`;
     case "doubt": return `${plural(one.count, "job")} of ${one.name} in doubt: settle ${one.count === 1 ? "it" : "them"}`;
     case "stuck": return `No worker takes the jobs of ${one.name}: ${count(one.count)} ready, the oldest for ${span(now - one.since_ms)}`;
     case "endpoint": return `Endpoint ${one.name}${one.caller ? ` of ${one.caller}` : ""} has been failing for ${span(now - one.since_ms)}: ${one.said}`;
@@ -160,8 +160,8 @@ function words(one, now) {
 }
 
 function where(one) {
-  if (one.kind === "dead" || one.kind === "doubt" || one.kind === "stuck") {
-    return `#/queues/${part(one.name)}${one.kind === "stuck" ? "" : "?tab=dead"}`;
+  if (one.kind === "failed" || one.kind === "doubt" || one.kind === "stuck") {
+    return `#/queues/${part(one.name)}${one.kind === "stuck" ? "" : "?tab=failed"}`;
   }
   return one.kind === "endpoint" || one.kind === "receiver" ? "#/endpoints" : null;
 }

@@ -6,13 +6,13 @@ import { count, plural, span, time } from "./format.js";
 import { chip, jobTable, nameOf } from "./joblist.js";
 import { SENDERS_NOTE, senderTable } from "./queues.js";
 
-const TABS = { jobs: "Jobs", dead: "Dead and in doubt", senders: "Senders", settings: "Settings" };
+const TABS = { jobs: "Jobs", failed: "Failed and in doubt", senders: "Senders", settings: "Settings" };
 
 export function page({ rest: [name], query, trouble }) {
   const path = `v1/queues/${part(name)}`;
-  const figures = ["ready", "leased", "due", "waiting", "parked", "done", "dead", "doubt"];
+  const figures = ["ready", "leased", "due", "waiting", "parked", "done", "failed", "doubt"];
   const shownAs = { ready: "Ready", leased: "Running", due: "Later", waiting: "Blocked", parked: "Parked",
-    done: "Done", dead: "Dead", doubt: "In doubt" };
+    done: "Done", failed: "Failed", doubt: "In doubt" };
   const values = figures.map(() => h("dd"));
   const oldest = h("dd");
   const paused = h("span.chip.warn", { hidden: true }, "paused");
@@ -24,14 +24,14 @@ export function page({ rest: [name], query, trouble }) {
   const tabs = h("nav.tabs", { "aria-label": "Parts" }, Object.entries(TABS).map(([tab, label]) =>
     h("a", { href: ask(`#/queues/${part(name)}`, { tab: tab === "jobs" ? "" : tab }),
       "aria-current": tab === chosen ? "page" : null }, label)));
-  const inner = { jobs: jobsOf, dead: deadOf, senders: sendersOf, settings: settingsOf }[chosen](name, path);
+  const inner = { jobs: jobsOf, failed: failedOf, senders: sendersOf, settings: settingsOf }[chosen](name, path);
   let state = null;
 
   function take(found) {
     state = found;
     figures.forEach((figure, number) => {
       put(values[number], count(found.jobs[figure] ?? 0));
-      if (figure === "dead") mark(values[number], "bad", found.jobs.dead);
+      if (figure === "failed") mark(values[number], "bad", found.jobs.failed);
       if (figure === "doubt") mark(values[number], "warn", found.jobs.doubt);
     });
     put(oldest, found.oldest_ready_ms ? span(Math.max(Date.now() - found.oldest_ready_ms, 0)) : "–");
@@ -57,7 +57,7 @@ function jobsOf(name) {
   const jobs = jobTable(`Jobs of ${name}`, { queue: false });
   const states = h("select", { id: "state", onchange: () => { before = null; refresh(); } },
     h("option", { value: "" }, "any state"),
-    ["ready", "leased", "due", "waiting", "parked", "done", "dead", "doubt", "cancelled"].map((state) =>
+    ["ready", "leased", "due", "waiting", "parked", "done", "failed", "doubt", "cancelled"].map((state) =>
       h("option", { value: state }, chip(state).textContent)));
   const said = h("p.faint", { role: "status" });
   const more = doing("Older ones", async () => {
@@ -67,7 +67,7 @@ function jobsOf(name) {
     draw();
   });
   let newest = [], older = [], before = null, next = null;
-  const look = (from) => get(ask("v1/jobs", { queue: name, state: states.value, before: from, limit: 50 }));
+  const look = (from) => get(ask("v1/jobs", { queue: name, state: states.value, after: from, limit: 50 }));
   async function refresh() {
     if (older.length && before !== null) return; // who reads on is not disturbed
     const page = await look();
@@ -85,8 +85,8 @@ function jobsOf(name) {
     jobs.element, more), refresh };
 }
 
-function deadOf(name, path) {
-  const list = h("ul.cards"), none = h("p.none", { hidden: true }, "No dead letters, and nothing in doubt.");
+function failedOf(name, path) {
+  const list = h("ul.cards"), none = h("p.none", { hidden: true }, "No failed jobs, and none in doubt.");
   const bar = h("progress", { hidden: true, max: 1, value: 0, "aria-label": "Redriven" });
   const said = h("span.faint", { role: "status" });
   const more = h("p.faint", { hidden: true }, "There are more behind these.");
@@ -94,43 +94,43 @@ function deadOf(name, path) {
   let total = 0;
   const all = doing("Redrive all", async () => {
     const reason = why.value.trim();
-    if (!await confirm(`Redrive the dead letters of ${name}?`,
+    if (!await confirm(`Retry the failed jobs of ${name}?`,
       reason ? `All whose last attempt failed with “${reason}” try again from their first attempt on.`
         : `All ${count(total)} try again from their first attempt on. Steps that were done are not done again.`,
       "Redrive", { danger: false })) return;
-    let start = "", done = 0;
+    let after = "", done = 0;
     const most = Math.max(total, 1);
     bar.hidden = false;
     bar.max = most;
     do { // each request does a part, and says where to go on
-      const answer = await post(`${path}/redrive`, { start, ...(reason ? { reason } : {}) });
+      const answer = await post(`${path}/redrive`, { after, ...(reason ? { reason } : {}) });
       done += answer.jobs;
-      start = answer.next;
+      after = answer.next;
       bar.value = Math.min(done, most);
       put(said, `${plural(done, "job")} redriven`);
-    } while (start);
+    } while (after);
     bar.value = most;
     tell(`${plural(done, "job")} of ${name} redriven.`);
     await refresh();
   }, "main");
 
   async function refresh() {
-    const page = await get(`${path}/dead?limit=50`);
+    const page = await get(`${path}/failed?limit=50`);
     none.hidden = page.jobs.length > 0;
     more.hidden = page.next === null;
     keyed(list, page.jobs, (job) => job.id, (job) => card(job, refresh));
   }
   const tools = h("div.row", h("label", { for: "reason" }, "Reason contains"), why, all, bar, said);
   return { element: h("section", tools, none, list, more), refresh, take: (found) => {
-    total = (found.jobs.dead ?? 0) + (found.jobs.doubt ?? 0);
+    total = (found.jobs.failed ?? 0) + (found.jobs.doubt ?? 0);
     tools.hidden = total === 0 && none.hidden === false && bar.hidden;
   } };
 }
 
 function card(job, refresh) {
   const doubt = job.state === "doubt";
-  const again = doing("Redrive", async () => {
-    await post(`v1/jobs/${part(job.id)}/redrive`);
+  const again = doing("Retry", async () => {
+    await post(`v1/jobs/${part(job.id)}/retry`);
     tell(`${nameOf(job)} tries again.`);
     await refresh();
   });

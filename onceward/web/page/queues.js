@@ -35,7 +35,7 @@ function all({ query, trouble }) {
     { name: "Later", kind: "number", show: (q) => count((q.jobs.due ?? 0) + (q.jobs.waiting ?? 0) + (q.jobs.parked ?? 0)) },
     { name: "Running", kind: "number", show: (q) => count(q.jobs.leased ?? 0) },
     { name: "Done", kind: "number", show: (q) => count(q.jobs.done ?? 0) },
-    { name: "Dead", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.dead ?? 0)), "bad", q.jobs.dead) },
+    { name: "Failed", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.failed ?? 0)), "bad", q.jobs.failed) },
     { name: "In doubt", kind: "number", update: (cell, q) => mark(put(cell, count(q.jobs.doubt ?? 0)), "warn", q.jobs.doubt) },
   ], (q) => q.name, "No queue has had a message yet.");
   const senders = senderTable();
@@ -50,7 +50,7 @@ function all({ query, trouble }) {
       // A key is found at once, however many jobs there are; what it contains is looked for.
       let page = text && !before ? await get(ask("v1/jobs", { key: text })) : null;
       const exact = page?.jobs.length > 0;
-      if (!exact) page = await get(ask("v1/jobs", { text, before, limit: 50 }));
+      if (!exact) page = await get(ask("v1/jobs", { text, after: before, limit: 50 }));
       if (mine !== turn) return;
       const found = kept.concat(page.jobs);
       jobs.update(found);
@@ -84,7 +84,7 @@ export function senderTable({ queue = true } = {}) {
     ...(queue ? [{ name: "Queue", show: (s) => s.queue }] : []),
     { name: "Accepted", kind: "number", show: (s) => count(s.accepted) },
     { name: "Repeats", kind: "number", show: (s) => count(s.repeats) },
-    { name: "Key reused", kind: "number", update: (cell, s) => mark(put(cell, count(s.refused)), "warn", s.refused) },
+    { name: "Key reused", kind: "number", update: (cell, s) => mark(put(cell, count(s.rejected)), "warn", s.rejected) },
     { name: "Ack p50", kind: "number", show: (s) => span(s.ack_ms) },
     { name: "Ack p99", kind: "number", show: (s) => span(s.ack_99_ms) },
     { name: "Ack max", kind: "number", show: (s) => span(s.ack_max_ms) },

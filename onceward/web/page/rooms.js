@@ -18,7 +18,7 @@ function all({ query }) {
       cell.append(h("a", { href: `#/rooms/${part(room.id)}` }, room.id));
     }) },
     { name: "Here", kind: "number", show: (room) => room.members || "–" },
-    { name: "Made", kind: "number", show: (room) => time(room.made_ms) },
+    { name: "Made", kind: "number", show: (room) => time(room.created_ms) },
     { name: "By", show: (room) => room.by || "the application" },
     { name: "Metadata", kind: "wide", show: (room) => (Object.keys(room.meta).length ? brief(room.meta) : "") },
   ], (room) => room.id, "No rooms.");
@@ -78,7 +78,7 @@ function one({ rest: [id], trouble }) {
       slider.min = floor;
       slider.max = seq;
       if (past === null) slider.value = seq;
-      facts.replaceChildren(...[["Steps", count(seq)], ["Made", exactly(room.made_ms)], ["By", room.by || "the application"],
+      facts.replaceChildren(...[["Steps", count(seq)], ["Made", exactly(room.created_ms)], ["By", room.by || "the application"],
         ["Capacity", `${count(room.capacity)} users, ${count(room.per_user)} connections each`], ["Metadata", Object.keys(room.meta).length ? brief(room.meta) : null]]
         .filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), h("dd", value))));
       if (past === null) await look();

@@ -18,7 +18,7 @@ export function page() {
 function sessions() {
   const list = table("Sessions", [
     { name: "Caller", kind: "name", show: (one) => one.caller },
-    { name: "Since", kind: "number", show: (one) => time(one.made_ms) },
+    { name: "Since", kind: "number", show: (one) => time(one.created_ms) },
     { name: "Until", kind: "number", show: (one) => time(one.until_ms) },
     { name: "Browser", kind: "wide", show: (one) => one.current ? `${one.agent} (this one)` : one.agent },
     { name: "", update: once((cell, one) => {
@@ -41,7 +41,7 @@ function keys() {
   const list = table("API keys", [
     { name: "Caller", kind: "name", show: (key) => key.name },
     { name: "Scopes", kind: "wide", show: (key) => key.scopes.join(", ") },
-    { name: "Made", kind: "number", show: (key) => time(key.made_ms) },
+    { name: "Made", kind: "number", show: (key) => time(key.created_ms) },
     { name: "By", show: (key) => key.by },
     { name: "Digest", update: once((cell, key) => { cell.append(h("code", key.id.slice(0, 10))); }) },
     { name: "", update: once((cell, key) => {

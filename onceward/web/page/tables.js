@@ -28,7 +28,7 @@ function all({ trouble }) {
     { name: "Waiting", kind: "number", show: (one) => count(one.waiting) },
     { name: "Watching", kind: "number", show: (one) => count(one.spectators) },
     { name: "Games", kind: "number", show: (one) => count(one.number) },
-    { name: "Made", kind: "number", show: (one) => time(one.made_ms) },
+    { name: "Made", kind: "number", show: (one) => time(one.created_ms) },
   ], (one) => one.id, "No tables. An application makes them, or POST /v1/tables.");
   const live = repeat(async () => list.update((await get("v1/tables?limit=200")).tables), 1000, trouble);
   const element = h("div.page", h("div.head", h("h1", { tabindex: "-1" }, "Tables")), list.element);

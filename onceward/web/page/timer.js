@@ -57,7 +57,7 @@ export function page({ rest: [id], query, trouble }) {
       ["Left", countdown], ["Due", exactly(timer.due_ms)], ["Does", targetOf(timer)],
       ["Repeats", timer.cron ? `${timer.cron} (${timer.zone})` : timer.every_ms ? `every ${span(timer.every_ms)}` : null],
       ["Times missed", timer.catch_up === "all" || !timer.catch_up ? null : timer.catch_up],
-      ["Fired", String(timer.fired)], ["Whose", whose || "the application"], ["Set", exactly(timer.made_ms)],
+      ["Fired", String(timer.fired)], ["Whose", whose || "the application"], ["Set", exactly(timer.created_ms)],
       ["Next", timer.next?.length ? timer.next.map((one) => exactly(Date.parse(one))).join(", ") : null],
     ].filter(([, value]) => value).map(([name, value]) => h("div", h("dt", name), value instanceof Node ? value : h("dd", value))));
     put(body, timer.body === undefined ? "none of its own" : pretty(timer.body));
@@ -80,7 +80,7 @@ export function page({ rest: [id], query, trouble }) {
         }, "danger"),
       ];
     }
-    return timer.last && ["dead", "doubt"].includes(timer.last.state)
+    return timer.last && ["failed", "doubt"].includes(timer.last.state)
       ? [act("Resend", async () => {
         await post(path("/resend"));
         tell("It is sent again, with the same id.");

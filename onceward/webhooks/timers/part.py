@@ -403,7 +403,7 @@ def _counts(timer: Timer, repeat: Repeat | None, now_ms: int) -> int | None:
         return times[0] if times else None
     late = timer.due_ms < now_ms - limits.RECUR_GRACE_MS
     # One that was set late is not missed: it was never meant to come in time.
-    if policy == "none" and late and timer.due_ms >= timer.made_ms:
+    if policy == "none" and late and timer.due_ms >= timer.created_ms:
         return None
     return timer.due_ms
 
@@ -413,7 +413,7 @@ def _status(timer: Timer, job: Job | None) -> Status:
         return timer.state
     if isinstance(timer.spec.target, Send) or job is None or job.state == "done":
         return "success"  # a job that is known no more has ended well
-    if job.state in ("dead", "doubt"):
+    if job.state in ("failed", "doubt"):
         return "failed"
     return "cancelled" if job.state == "cancelled" else "firing"
 

@@ -85,7 +85,7 @@ class Timer(msgspec.Struct, omit_defaults=True):
     spec: Spec
     due_ms: int
     """When it is due, or was."""
-    made_ms: int
+    created_ms: int
     mark: str
     """Of what it was made from: the same again is known to be the same."""
     state: State = "active"

@@ -167,7 +167,7 @@ async def test_without_keys_a_pull_that_was_cut_off_waits_for_a_person(
         await take(credit, 1)
         await apps.sleep(100)
         assert len(world.pulls) == 1, "nothing pulls again by itself"
-        [case] = await credit.app.queues.dead(PULLS)
+        [case] = await credit.app.queues.failed(PULLS)
         assert case.id == id_
         with pytest.raises(AlreadyEnded, match="doubt"):
             await credit.pull_again(ORGANISATION, FIRST, reason="r", by="ann", key="k")
@@ -360,10 +360,10 @@ async def test_a_bureau_that_refuses_for_good_is_not_asked_again(
     world.errors = [Refused("no such person"), Refused("still not")]
     async with open_office(bureau_keys=keys) as (_, credit):
         pull, job = await pulled(credit)
-        assert (job.state, job.reason, len(world.pulls)) == ("dead", "no such person", 1)
-        await credit.app.queues.redrive(pull.job)
+        assert (job.state, job.reason, len(world.pulls)) == ("failed", "no such person", 1)
+        await credit.app.queues.retry(pull.job)
         job = await ended(credit.app, pull.job)
-        assert (job.state, job.reason, len(world.pulls)) == ("dead", "still not", 2)
+        assert (job.state, job.reason, len(world.pulls)) == ("failed", "still not", 2)
         # On purpose it may be asked again.
         await credit.pull_again(ORGANISATION, FIRST, reason="it was a typo", by="ann", key="k")
         again = (await credit.find(ORGANISATION, FIRST)).pulls[1]
@@ -421,7 +421,7 @@ async def test_a_job_that_no_application_asks_for_pulls_nothing(
         await pulled(credit)
         receipt = await credit.app.send(PULLS, body, key="forged")
         job = await ended(credit.app, receipt.id)
-        assert job.state == "dead"
+        assert job.state == "failed"
         assert len(world.pulls) == 1
 
 

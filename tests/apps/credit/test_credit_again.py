@@ -14,7 +14,7 @@ from onceward.errors import (
     BadInput,
     KeyReused,
     NoSuchJob,
-    NotDead,
+    NotFailed,
     Retry,
     TooLarge,
 )
@@ -125,7 +125,7 @@ async def test_a_pull_on_purpose_is_on_the_record_and_happens_once(
 
 
 @virtual
-async def test_a_dead_pull_is_given_up_when_another_one_is_asked_for_in_its_place(
+async def test_a_failed_pull_is_given_up_when_another_one_is_asked_for_in_its_place(
     patched: pytest.MonkeyPatch,
 ) -> None:
     world = World(patched)
@@ -133,13 +133,13 @@ async def test_a_dead_pull_is_given_up_when_another_one_is_asked_for_in_its_plac
     async with open_office() as (apps, credit):
         await take(credit, 1)
         first = (await credit.find(ORGANISATION, FIRST)).pulls[0]
-        assert (await ended(credit.app, first.job)).state == "dead"
+        assert (await ended(credit.app, first.job)).state == "failed"
         again = await credit.pull_again(ORGANISATION, FIRST, reason="a typo", by="ann", key="k")
         assert (await ended(credit.app, again.job)).state == "done"
-        # Who lets all that is dead try again means others.
-        assert await credit.app.queues.redrive_all(PULLS) == 0
-        with pytest.raises(NotDead):
-            await credit.app.queues.redrive(first.job)
+        # Who retries all failed pulls means others.
+        assert await credit.app.queues.redrive(PULLS) == 0
+        with pytest.raises(NotFailed):
+            await credit.app.queues.retry(first.job)
         await apps.sleep(100)
         given_up = await credit.app.job(first.job)
         assert (given_up.state, given_up.reason) == ("cancelled", "pulled again: a typo")
@@ -230,7 +230,7 @@ async def test_a_report_that_was_entered_wrongly_can_be_corrected(
         job = await ended(credit.app, id_)
         assert (job.state, job.attempt) == ("doubt", 1)
         assert "settled anew: what was said to be its report is none" in job.reason
-        await credit.app.queues.redrive(id_)
+        await credit.app.queues.retry(id_)
         assert (await ended(credit.app, id_)).state == "doubt"
         await credit.app.queues.settle(id_, "pull", done=True, result=REPORT)
         assert (await ended(credit.app, id_)).result["report"] == "B7"

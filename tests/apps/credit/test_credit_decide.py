@@ -88,10 +88,10 @@ async def test_what_is_no_decision_fails_the_pull_with_the_reason(
     credit = Credit(SETTINGS, apps.make(), decide=lambda report, fields: answers.pop(0))
     async with credit.app:
         job = await pulled(credit)
-        assert job.state == "dead"
+        assert job.state == "failed"
         assert "apps.credit.decision:decide" in job.reason
         # Once it is mended, the job goes on with the report that it has.
         id_ = (await credit.find(ORGANISATION, FIRST)).pulls[0].job
-        await credit.app.queues.redrive(id_)
+        await credit.app.queues.retry(id_)
         job = await ended(credit.app, id_)
         assert (job.state, job.result["outcome"], len(world.pulls)) == ("done", "approved", 1)

@@ -8,7 +8,7 @@ import pytest
 from apps.credit.bureau import make_report
 from apps.credit.calls import Refused
 from apps.credit.credit import NOTICES, STEP, Credit
-from onceward.errors import BadInput, NotDead, NotDone, Retry
+from onceward.errors import BadInput, NotDone, NotFailed, Retry
 from tests.apps.credit.envelopes import ORGANISATION, opportunity
 from tests.apps.credit.office import World, ended, open_office, take
 from tests.schedule.cluster import virtual
@@ -52,7 +52,7 @@ async def test_a_refused_pull_is_reported_with_its_reason(monkeypatch: pytest.Mo
         pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
         assert (pull.status, pull.why) == ("failed", reason)
         # Redriven, it succeeds: the results come after the status.
-        await credit.app.queues.redrive(pull.job)
+        await credit.app.queues.retry(pull.job)
         await until_told(apps, world, 5)
         assert [kind for kind, _ in told(world)[2:]] == ["decision", "tradelines", "verification"]
         pull = (await credit.find(ORGANISATION, FIRST)).pulls[0]
@@ -86,7 +86,7 @@ async def test_a_pull_in_doubt_is_reported_and_redriving_tells_what_happened(
         assert told(world) == [("status", {"state": "in_doubt", "reason": reason})]
         id_ = await last_job(credit)
         # Nobody was cut off: the reason stays what it was, and is not reported twice.
-        await credit.app.queues.redrive(id_)
+        await credit.app.queues.retry(id_)
         job = await ended(credit.app, id_)
         assert (job.state, job.reason, len(world.pulls)) == ("doubt", reason, 1)
         await until_told(apps, world, 1)
@@ -116,7 +116,7 @@ async def test_a_settlement_has_who_when_and_why(monkeypatch: pytest.MonkeyPatch
             (STEP, True, "key:bob", "ticket 7"),
         ]
         assert job.settled[1].settled_ms >= settled_ms > job.settled[0].settled_ms
-        with pytest.raises(NotDead):
+        with pytest.raises(NotFailed):
             await credit.settle(*place, done=False, by="key:ann", reason="again")
         await until_told(apps, world, 5)
 
@@ -158,5 +158,5 @@ async def test_a_forged_job_is_reported_to_nobody(monkeypatch: pytest.MonkeyPatc
     async with open_office() as (apps, credit):
         for body in ("nonsense", {"organisation": ORGANISATION, "opportunity": FIRST}):
             receipt = await credit.app.send("credit", body, key=f"{body}")
-            assert (await ended(credit.app, receipt.id)).state == "dead"
+            assert (await ended(credit.app, receipt.id)).state == "failed"
         await until_told(apps, world, 0)

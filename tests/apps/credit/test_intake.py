@@ -23,7 +23,7 @@ XML = [("Content-Type", "text/xml; charset=utf-8")]
 PLACE = f"/credit/applications/{ORGANISATION}/{opportunity(1)}"
 CERTIFICATE = "X-Client-Certificate-SHA256"
 PROXY = ("10.0.0.7", 5)
-KEPT = ("inbox#", "job#", "ready#", "due#", "credit", "dead#")
+KEPT = ("inbox#", "job#", "ready#", "due#", "credit", "failed#")
 
 
 @asynccontextmanager

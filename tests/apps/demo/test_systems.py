@@ -57,5 +57,5 @@ async def test_a_pull_is_one_job_for_its_key_and_what_is_given_up_was_not_done()
         given_up = asyncio.create_task(pullers.pull("", "r-2", {}, **{**ASK, "key": "job-2"}))
         [claim] = await app.claim(PULLS, "worker", lease_s=1.0, wait_s=5.0)
         await app.fail(claim.id, claim.token, "no such person", final=True)
-        with pytest.raises(NotDone, match="dead: no such person"):
+        with pytest.raises(NotDone, match="failed: no such person"):
             await given_up

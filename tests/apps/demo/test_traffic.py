@@ -60,11 +60,11 @@ async def ask_once(traffic: Traffic, server: Server) -> None:
 async def test_what_the_server_does_not_know_or_has_given_up_is_lost() -> None:
     lost = {
         "forgotten": {},
-        "given up": {"given up": "dead"},
+        "given up": {"given up": "failed"},
         "without a parcel": {"without a parcel": "done"},
         "its parcel given up": {
             "its parcel given up": "done",
-            "its parcel given up parcel": "dead",
+            "its parcel given up parcel": "failed",
         },
         "said to be brought": {"said to be brought": "done", "said to be brought parcel": "done"},
     }

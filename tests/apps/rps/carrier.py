@@ -32,7 +32,7 @@ class Carrier(Provider):
         self.sent.append((id_, reply))
         return {"number": len(self.sent)}
 
-    async def ask(self, id_: str, reply: Reply, made_ms: int) -> Any:
+    async def ask(self, id_: str, reply: Reply, created_ms: int) -> Any:
         if id_ not in [sent for sent, _ in self.sent]:
             raise NotDone("it was not sent")
         return {"settled": True}
@@ -71,7 +71,7 @@ class Table:
     async def _busy(self, tx: Any) -> bool:
         rows = [row for slot in range(4) for row in await tx.scan(f"job#{slot:04d}")]
         states = [row.value["state"] for row in rows if row.key[1].endswith("#job")]
-        return any(state not in ("done", "dead", "doubt", "cancelled") for state in states)
+        return any(state not in ("done", "failed", "doubt", "cancelled") for state in states)
 
     async def play(self, *lines: str) -> dict[str, list[str]]:
         """Texts such as `Ann: throw rock Bob`; returns what comes of the last."""

@@ -193,13 +193,13 @@ async def test_a_poison_text_holds_up_nobody_else_and_its_sender_only_for_a_whil
         behind = await game.game.accept("carrier", "behind", NUMBERS["Ann"], "t r Bob")
         other = await game.game.accept("carrier", "other", NUMBERS["Bob"], "games")
         assert (await game.app.wait(other.id, 1)).state == "done"
-        assert (await game.app.job(poison.id)).state != "dead"
+        assert (await game.app.job(poison.id)).state != "failed"
         assert (await game.app.wait(behind.id, 60)).state == "done", "not before the poison"
-        assert (await game.app.job(poison.id)).state == "dead"
-        [letter] = await game.app.queues.dead(TEXTS)
+        assert (await game.app.job(poison.id)).state == "failed"
+        [letter] = await game.app.queues.failed(TEXTS)
         assert "a bug in the rules" in letter.job.reason
         monkeypatch.setattr(rules, "read", lambda text: read("help"))
-        await game.app.queues.redrive(poison.id)
+        await game.app.queues.retry(poison.id)
         assert (await game.app.wait(poison.id, 60)).state == "done"
 
 

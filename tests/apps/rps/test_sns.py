@@ -231,7 +231,7 @@ async def test_a_topic_is_confirmed_however_often_that_fails() -> None:
         assert (await deliver(caller, gone)).status == 200
         await caller.app.store.clock.sleep(60)
         assert internet.fetched.count(SUBSCRIBE) == 3, "who unsubscribes is not asked back"
-        assert await caller.app.queues.dead(CONFIRMATIONS) == []
+        assert await caller.app.queues.failed(CONFIRMATIONS) == []
 
 
 @virtual
@@ -311,7 +311,7 @@ async def test_what_sns_answers_decides_what_becomes_of_a_reply() -> None:
                 before = len(sns.requests)
                 job = await reply_to(app, game, f"doubt {answer}")
                 assert (job.state, len(sns.requests) - before) == ("doubt", 1)
-            [first, _] = await app.queues.dead("rps-replies-sns")
+            [first, _] = await app.queues.failed("rps-replies-sns")
             await app.queues.settle(first.id, "call", done=True, result={"id": "seen on a phone"})
             assert (await app.wait(first.id)).result == {"id": "seen on a phone"}
 

@@ -105,7 +105,7 @@ async def test_a_reply_that_nobody_can_tell_of_is_in_doubt(monkeypatch: pytest.M
         assert job.state == "doubt"
         assert "could not be found out" in job.reason
         assert twilio.messages == []
-        [letter] = await app.queues.dead("rps-replies-twilio")
+        [letter] = await app.queues.failed("rps-replies-twilio")
         await app.queues.settle(letter.id, "call", done=False)
         assert (await app.wait(letter.id, 30)).state == "done"
         assert len(twilio.messages) == 1
@@ -155,7 +155,7 @@ async def test_a_message_that_may_be_another_reply_counts_for_neither(
         assert (second.state, len(twilio.messages)) == ("doubt", 1)
         assert "may be another reply" in second.reason
         # Someone says what became of both. The message is still not told from a third one.
-        sent, lost = sorted(letter.id for letter in await app.queues.dead("rps-replies-twilio"))
+        sent, lost = sorted(letter.id for letter in await app.queues.failed("rps-replies-twilio"))
         await app.queues.settle(sent, "call", done=True)
         await app.queues.settle(lost, "call", done=False)
         assert (await app.wait(lost, 30)).result == {"sid": twilio.messages[1]["sid"]}

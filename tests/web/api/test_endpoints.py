@@ -39,7 +39,7 @@ async def test_an_endpoint_is_made_once_and_tells_its_secret() -> None:
         found = await caller.ok("GET", "/v1/endpoints/shop")
         assert found == {
             **asked,
-            "made_ms": found["made_ms"],
+            "created_ms": found["created_ms"],
             "disabled": False,
             "health": {"failing": False},
         }
@@ -131,7 +131,7 @@ async def test_a_test_is_a_call_that_is_tried_once() -> None:
         assert (answer.json["endpoint"], answer.json["attempts_max"]) == ("shop", 1)
         [claim] = await caller.app.claim(WEBHOOKS, "w", lease_s=10, wait_s=10)
         assert claim.body["call"]["body"] == {"type": "test", "endpoint": "shop"}
-        assert await caller.app.fail(claim.id, claim.token, "404 Not Found") == "dead"
+        assert await caller.app.fail(claim.id, claim.token, "404 Not Found") == "failed"
         found = await caller.ok("GET", f"/v1/timers/{answer.json['id']}")
         assert (found["state"], found["last"]["attempts"][0]["said"]) == ("failed", "404 Not Found")
 

@@ -17,7 +17,7 @@ SEND = ("POST", "/v1/inbox/q")
 async def refused_keys(caller: Caller, *keys: str) -> list[str]:
     messages = [{"body": 1, "key": key} for key in keys]
     found = await caller.ok("POST", "/v1/inbox/q/batch", {"messages": messages})
-    return [verdict.get("refused", {}).get("code", "") for verdict in found["results"]]
+    return [verdict.get("rejected", {}).get("code", "") for verdict in found["results"]]
 
 
 @virtual
@@ -96,7 +96,7 @@ async def test_who_waits_gets_the_result() -> None:
         assert "result" not in short
         message = {"body": "bad", "key": "c", "attempts_max": 1}
         failed = await caller.ok("POST", "/v1/inbox/q?wait_ms=60000", message)
-        assert failed["state"] == "dead"
+        assert failed["state"] == "failed"
         assert "so bad" in failed["reason"]
         assert (await caller.ok(*SEND, message))["reason"] == failed["reason"]
 
@@ -124,9 +124,9 @@ async def test_messages_have_their_options() -> None:
         found = await caller.ok(*SEND, {"body": 1, "key": "a", **options})
         assert found["state"] == "due"
         job = await caller.ok("GET", f"/v1/jobs/{found['id']}")
-        assert job["due_ms"] - job["made_ms"] == 5_000
+        assert job["due_ms"] - job["created_ms"] == 5_000
         assert (job["priority"], job["order_key"], job["attempts_max"]) == (1, "o", 7)
-        later_ms = job["made_ms"] + 60_000
+        later_ms = job["created_ms"] + 60_000
         other = await caller.ok(*SEND, {"body": 1, "key": "b", "due_ms": later_ms})
         assert (await caller.ok("GET", f"/v1/jobs/{other['id']}"))["due_ms"] == later_ms
 
@@ -186,14 +186,14 @@ async def test_a_batch_has_a_verdict_for_each_message() -> None:
         told = [
             verdict["accepted"]["duplicate"]
             if "accepted" in verdict
-            else verdict["refused"]["code"]
+            else verdict["rejected"]["code"]
             for verdict in found["results"]
         ]
         assert told == [
             *(True, False, "key_reused", "missing_key"),
             *("bad_key", True, "value_too_large", "bad_key"),
         ]
-        assert found["results"][2]["refused"]["status"] == 422
+        assert found["results"][2]["rejected"]["status"] == 422
         assert len(apps.commits) == before + 1
 
 

@@ -37,9 +37,9 @@ async def test_jobs_are_claimed_with_all_that_a_worker_needs() -> None:
             "key": "0",
             "body": 0,
             "attempt": 1,
-            "lease_until": now_ms + 5_000,
+            "lease_until_ms": now_ms + 5_000,
             "order_key": "o",
-            "made_ms": now_ms,
+            "created_ms": now_ms,
             "reason": "",
         }
         assert await claim(caller) == []
@@ -91,7 +91,7 @@ async def test_a_job_is_completed_once_and_whoever_asks_again_hears_the_same() -
         ({}, "due", 1),
         ({"retry_after_ms": 30_000}, "due", 30),
         ({"not_before_ms": 20_000}, "due", 20),
-        ({"final": True}, "dead", None),
+        ({"final": True}, "failed", None),
     ],
 )
 @virtual
@@ -143,7 +143,7 @@ async def test_a_lease_is_extended() -> None:
         await apps.sleep(8)
         said = {"token": job["token"], "lease_ms": 10_000}
         found = await caller.ok("POST", f"/v1/jobs/{id_}/extend", said)
-        assert found == {"lease_until": job["lease_until"] + 8_000}
+        assert found == {"lease_until_ms": job["lease_until_ms"] + 8_000}
         await apps.sleep(8)
         await caller.ok("POST", f"/v1/jobs/{id_}/complete", {"token": job["token"]})
 
@@ -171,8 +171,18 @@ async def test_a_job_is_cancelled_by_its_sender() -> None:
         assert await caller.ok("DELETE", f"/v1/jobs/{id_}") == {"id": id_, "state": "cancelled"}
         view = await caller.ok("GET", f"/v1/jobs/{id_}")
         assert (view["state"], view["reason"]) == ("cancelled", "cancelled by developer")
-        assert (await caller("DELETE", f"/v1/jobs/{id_}")).verdict == (409, "already_ended")
         assert await claim(caller) == []
+
+
+@virtual
+async def test_to_cancel_a_cancelled_job_succeeds() -> None:
+    async with serving_to(ann="send:q", op="manage:q") as callers:
+        [id_] = await send(callers["ann"])
+        for name in ("ann", "op", "ann"):
+            told = await callers[name].ok("DELETE", f"/v1/jobs/{id_}")
+            assert told == {"id": id_, "state": "cancelled"}
+        view = await callers["ann"].ok("GET", f"/v1/jobs/{id_}")
+        assert view["reason"] == "cancelled by key:ann"
 
 
 @virtual
@@ -206,16 +216,16 @@ async def test_a_step_in_doubt_is_settled() -> None:
         await caller.ok("POST", f"{path}/settle", said)
         job = await caller.ok("GET", f"{path}?wait_ms=60000")
         assert (job["state"], job["result"], len(done)) == ("done", {"paid": 7}, 2)
-        assert (await caller("POST", f"{path}/settle", said)).verdict == (409, "not_dead")
+        assert (await caller("POST", f"{path}/settle", said)).verdict == (409, "not_failed")
         assert (await caller("POST", "/v1/jobs/x/settle", said)).verdict == (404, "no_such_job")
 
 
 @virtual
-async def test_a_dead_job_is_redriven() -> None:
+async def test_a_failed_job_is_redriven() -> None:
     async with serving() as caller:
         [id_] = await send(caller)
-        path = f"/v1/jobs/{id_}/redrive"
-        assert (await caller("POST", path)).verdict == (409, "not_dead")
+        path = f"/v1/jobs/{id_}/retry"
+        assert (await caller("POST", path)).verdict == (409, "not_failed")
         [job] = await claim(caller)
         said = {"token": job["token"], "reason": "x", "final": True}
         await caller.ok("POST", f"/v1/jobs/{id_}/fail", said)
@@ -240,7 +250,7 @@ MAY: dict[str, tuple[set[str], dict[str, int]]] = {
     "extend": ({"worker"}, dict.fromkeys(SCOPES, 404)),
     "cancel": ({"sender", "manager"}, {**dict.fromkeys(SCOPES, 404), "worker": 403}),
     "settle": ({"manager"}, {"other": 404, "nobody": 404, "sender": 403, "worker": 403}),
-    "redrive": ({"manager"}, {"other": 404, "nobody": 404, "sender": 403, "worker": 403}),
+    "retry": ({"manager"}, {"other": 404, "nobody": 404, "sender": 403, "worker": 403}),
 }
 
 
@@ -254,7 +264,7 @@ async def test_everyone_may_do_what_their_scopes_say(action: str, name: str) -> 
         if action not in ("claim", "cancel"):
             [held] = await claim(callers["worker"])
         token = {"token": held["token"]}
-        if action == "redrive":
+        if action == "retry":
             said = {**token, "reason": "x", "final": True}
             await callers["worker"].ok("POST", f"/v1/jobs/{id_}/fail", said)
         request: tuple[Any, ...] = {
@@ -265,7 +275,7 @@ async def test_everyone_may_do_what_their_scopes_say(action: str, name: str) -> 
             "extend": ("POST", f"/v1/jobs/{id_}/extend", {**token, "lease_ms": 10}),
             "cancel": ("DELETE", f"/v1/jobs/{id_}"),
             "settle": ("POST", f"/v1/jobs/{id_}/settle", {"step": "s", "done": False}),
-            "redrive": ("POST", f"/v1/jobs/{id_}/redrive"),
+            "retry": ("POST", f"/v1/jobs/{id_}/retry"),
         }[action]
         answer = await callers[name](*request)
         allowed, told = MAY[action]

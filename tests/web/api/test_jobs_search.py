@@ -24,7 +24,7 @@ async def test_jobs_are_found_by_queue_state_and_text_the_newest_first() -> None
         page = await caller.ok("GET", "/v1/jobs?limit=5")
         assert names(page) == [f"order-{number}" for number in range(29, 24, -1)]
         assert "body" not in page["jobs"][0]
-        page = await caller.ok("GET", f"/v1/jobs?limit=5&before={page['next']}")
+        page = await caller.ok("GET", f"/v1/jobs?limit=5&after={page['next']}")
         assert names(page)[0] == "order-24"
         assert len(names(await caller.ok("GET", "/v1/jobs?queue=a"))) == 15
         found = await caller.ok("GET", "/v1/jobs?queue=a&text=order-0")
@@ -59,7 +59,7 @@ async def test_what_cannot_be_asked_for_is_refused() -> None:
             ("state=alive", "bad_parameter"),
             ("limit=0", "bad_parameter"),
             (f"limit={limits.LIST_MAX + 1}", "bad_parameter"),
-            ("before=a/b", "bad_parameter"),
+            ("after=a/b", "bad_parameter"),
             ("other=1", "bad_parameter"),
             ("key=", "bad_key"),
             ("key=a%00", "bad_key"),
@@ -84,7 +84,7 @@ async def test_a_story_tells_what_was_tried_and_caused() -> None:
 
     async with serving(app) as caller:
         sent = await caller.ok("POST", "/v1/inbox/orders?wait_ms=60000", {"body": 1, "key": "k"})
-        story = await caller.ok("GET", f"/v1/jobs/{sent['id']}/story")
+        story = await caller.ok("GET", f"/v1/jobs/{sent['id']}/history")
         assert story["caller"] == "user:developer"
         assert story["job"]["result"] == "sent"
         [failed] = story["job"]["history"]
@@ -95,7 +95,7 @@ async def test_a_story_tells_what_was_tried_and_caused() -> None:
         ]
         [mail] = [one for one in story["effects"] if one["kind"] == "job"]
         assert (mail["queue"], mail["state"]) == ("mail", "ready")
-        told = await caller.ok("GET", f"/v1/jobs/{mail['name']}/story")
+        told = await caller.ok("GET", f"/v1/jobs/{mail['name']}/history")
         assert (told["cause"]["kind"], told["cause"]["name"]) == ("job", sent["id"])
         assert told["cause"]["queue"] == "orders"
 
@@ -113,19 +113,19 @@ async def test_a_story_tells_of_a_lease_and_of_steps_in_doubt() -> None:
     async with serving(app) as caller:
         sent = await caller.ok("POST", "/v1/inbox/pay?wait_ms=60000", {"body": 1, "key": "k"})
         assert sent["state"] == "doubt"
-        story = await caller.ok("GET", f"/v1/jobs/{sent['id']}/story")
+        story = await caller.ok("GET", f"/v1/jobs/{sent['id']}/history")
         assert [(one["name"], one["state"]) for one in story["steps"]] == [
             ("look", "done"),
             ("charge", "intended"),
         ]
         other = await caller.ok("POST", "/v1/inbox/q", {"body": 1, "key": "k"})
         [claim] = (await caller.ok("POST", "/v1/queues/q/claim", {"lease_ms": 5_000}))["jobs"]
-        story = await caller.ok("GET", f"/v1/jobs/{other['id']}/story")
-        assert story["lease_until_ms"] == claim["lease_until"]
+        story = await caller.ok("GET", f"/v1/jobs/{other['id']}/history")
+        assert story["lease_until_ms"] == claim["lease_until_ms"]
         longer = {"token": claim["token"], "lease_ms": 60_000}
         until = await caller.ok("POST", f"/v1/jobs/{other['id']}/extend", longer)
-        story = await caller.ok("GET", f"/v1/jobs/{other['id']}/story")
-        assert story["lease_until_ms"] == until["lease_until"]
+        story = await caller.ok("GET", f"/v1/jobs/{other['id']}/history")
+        assert story["lease_until_ms"] == until["lease_until_ms"]
 
 
 def _lost() -> None:
@@ -144,9 +144,9 @@ async def test_stories_are_for_those_who_may_see_the_job_and_tell_senders_less()
     async with serving(app, auth) as caller:
         ann, bob, op = (Caller(caller.server, keys[name]) for name in ("ann", "bob", "op"))
         sent = await ann.ok("POST", "/v1/inbox/q?wait_ms=60000", {"body": 1, "key": "k"})
-        path = f"/v1/jobs/{sent['id']}/story"
+        path = f"/v1/jobs/{sent['id']}/history"
         assert (await bob("GET", path)).verdict == (404, "no_such_job")
         assert (await ann.ok("GET", path))["effects"] == []
         [effect] = (await op.ok("GET", path))["effects"]
         assert (effect["kind"], effect["name"]) == ("record", "secret record")
-        assert (await op("GET", "/v1/jobs/nothing/story")).verdict == (404, "no_such_job")
+        assert (await op("GET", "/v1/jobs/nothing/history")).verdict == (404, "no_such_job")

@@ -24,16 +24,16 @@ async def test_a_lock_is_held_renewed_and_released() -> None:
         now_ms = caller.app.store.clock.now_ms()
         held = await acquire(caller, "a", lease_ms=10_000)
         assert (held["token"], held["tokens"]) == (1, {"a": 1})
-        assert held["lease_until"] == now_ms + 10_000
+        assert held["lease_until_ms"] == now_ms + 10_000
         again = await caller("POST", "/v1/locks/acquire", {"names": ["a"]})
         assert again.verdict == (423, "lock_held")
         assert (again.json["retry"], again.json["names"]) == (True, ["a"])
         await apps.sleep(8)
         renewed = await caller.ok("POST", "/v1/locks/renew", {"id": held["id"]})
-        assert renewed == {"lease_until": now_ms + 18_000}
+        assert renewed == {"lease_until_ms": now_ms + 18_000}
         longer = {"id": held["id"], "lease_ms": 60_000}
         assert (await caller.ok("POST", "/v1/locks/renew", longer))[
-            "lease_until"
+            "lease_until_ms"
         ] == now_ms + 68_000
         for released in (True, False):
             found = await caller.ok("POST", "/v1/locks/release", {"id": held["id"]})
@@ -153,7 +153,7 @@ async def test_a_line_that_is_full_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         waiting = asyncio.create_task(caller("POST", "/v1/locks/acquire", ask))
         await apps.sleep(1)
         full = await caller("POST", "/v1/locks/acquire", ask)
-        assert full.verdict == (429, "line_full")
+        assert full.verdict == (429, "too_many_waiters")
         assert full.headers["retry-after"] == "1"
         assert (await waiting).verdict == (423, "lock_held")
 

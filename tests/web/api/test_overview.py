@@ -19,23 +19,23 @@ async def send(caller: Caller, queue: str, *keys: str) -> None:
 
 
 @virtual
-async def test_the_pulse_tells_of_the_last_seconds_once_each() -> None:
+async def test_the_activity_tells_of_the_last_seconds_once_each() -> None:
     apps = Apps(shared=False)
     async with serving(apps.make()) as caller:
         await send(caller, "q", "a", "b", "a")
         await apps.sleep(2.5)
-        first = await caller.ok("GET", "/v1/pulse")
+        first = await caller.ok("GET", "/v1/activity")
         assert first["every_ms"] == 1_000
         assert first["totals"]["accepted"] == 2
         assert first["totals"]["repeats"] == 1
         assert [sample[1:3] for sample in first["samples"]] == [[2, 1], [0, 0]]
         await apps.sleep(1)
         after = first["last"]
-        [sample] = (await caller.ok("GET", f"/v1/pulse?after={after}"))["samples"]
+        [sample] = (await caller.ok("GET", f"/v1/activity?after={after}"))["samples"]
         assert sample[0] > first["samples"][-1][0]
-        assert (await caller.ok("GET", f"/v1/pulse?after={after + 1}"))["samples"] == []
+        assert (await caller.ok("GET", f"/v1/activity?after={after + 1}"))["samples"] == []
         for after_ in ("x", "-1", "1.5"):
-            answer = await caller("GET", f"/v1/pulse?after={after_}")
+            answer = await caller("GET", f"/v1/activity?after={after_}")
             assert answer.verdict == (422, "bad_parameter")
 
 
@@ -58,7 +58,7 @@ async def test_the_overview_tells_of_queues_and_what_needs_attention() -> None:
         await apps.sleep(limits.CENSUS_S * limits.CENSUS_OTHERS + 70)
         found = await caller.ok("GET", "/v1/overview")
         assert (found["node"], found["dev"]) == (caller.app.name, True)
-        assert found["jobs"] == {"ready": 1, "dead": 1}
+        assert found["jobs"] == {"ready": 1, "failed": 1}
         queue, idle = found["queues"]
         assert (queue["name"], queue["accepted"], queue["repeats"], queue["failed"]) == (
             "q",
@@ -68,12 +68,12 @@ async def test_the_overview_tells_of_queues_and_what_needs_attention() -> None:
         )
         assert (idle["name"], idle["paused"]) == ("idle", True)
         kinds = {one["kind"]: one for one in found["attention"]}
-        assert set(kinds) == {"dead", "stuck", "endpoint"}
-        assert kinds["dead"]["count"] == 1
+        assert set(kinds) == {"failed", "stuck", "endpoint"}
+        assert kinds["failed"]["count"] == 1
         assert (kinds["endpoint"]["name"], kinds["endpoint"]["caller"]) == ("e", "bob")
         await caller.ok("POST", "/v1/queues/q/pause")  # on purpose: nobody need look
         kinds = {one["kind"] for one in (await caller.ok("GET", "/v1/overview"))["attention"]}
-        assert kinds == {"dead", "endpoint"}
+        assert kinds == {"failed", "endpoint"}
 
 
 @virtual
@@ -109,7 +109,7 @@ async def test_each_sees_what_its_scopes_allow() -> None:
         assert len((await bob.ok("GET", "/v1/senders?queue=b"))["senders"]) == 1
         assert (await eve.ok("GET", "/v1/senders"))["senders"] == []
         anyone = Caller(caller.server)
-        for path in ("pulse", "overview", "senders"):
+        for path in ("activity", "overview", "senders"):
             assert (await anyone("GET", f"/v1/{path}")).verdict == (401, "no_credentials")
 
 
@@ -121,7 +121,7 @@ async def test_another_body_under_a_key_is_told_of_its_sender() -> None:
         refused = await ann("POST", "/v1/inbox/q", {"body": 2, "key": "k"})
         assert refused.code == "key_reused"
         [sender] = (await ann.ok("GET", "/v1/senders"))["senders"]
-        assert (sender["accepted"], sender["refused"]) == (1, 1)
+        assert (sender["accepted"], sender["rejected"]) == (1, 1)
 
 
 async def receivers(caller: Caller) -> list[Any]:

@@ -21,8 +21,8 @@ async def die(caller: Caller, *keys: str, reason: str = "x", body: Any = 1, **op
         await caller.app.store.clock.sleep(1)
 
 
-async def dead_keys(caller: Caller, query: str = "") -> list[str]:
-    page = await caller.ok("GET", f"/v1/queues/q/dead{query}")
+async def failed_keys(caller: Caller, query: str = "") -> list[str]:
+    page = await caller.ok("GET", f"/v1/queues/q/failed{query}")
     return [job["key"] for job in page["jobs"]]
 
 
@@ -80,21 +80,21 @@ async def test_a_paused_queue_hands_out_nothing_until_it_is_resumed() -> None:
 
 
 @virtual
-async def test_dead_jobs_are_listed_page_by_page() -> None:
+async def test_failed_jobs_are_listed_page_by_page() -> None:
     async with serving() as caller:
         keys = [f"k{n}" for n in range(7)]
         await die(caller, *keys)
-        assert await dead_keys(caller) == keys
+        assert await failed_keys(caller) == keys
         seen: list[str] = []
         start = ""
         for size in (3, 3, 1):
-            page = await caller.ok("GET", f"/v1/queues/q/dead?limit=3&start={start}")
+            page = await caller.ok("GET", f"/v1/queues/q/failed?limit=3&after={start}")
             assert len(page["jobs"]) == size
             seen += [job["key"] for job in page["jobs"]]
             start = page["next"]
         assert (seen, start) == (keys, None)
-        assert await dead_keys(caller, "?limit=1000") == keys
-        exactly = await caller.ok("GET", "/v1/queues/q/dead?limit=7")
+        assert await failed_keys(caller, "?limit=1000") == keys
+        exactly = await caller.ok("GET", "/v1/queues/q/failed?limit=7")
         assert len(exactly["jobs"]) == 7
 
 
@@ -109,7 +109,7 @@ async def test_a_page_of_large_jobs_is_shorter(monkeypatch: pytest.MonkeyPatch) 
         start: str | None = ""
         pages = 0
         while start is not None:
-            page = await caller.ok("GET", f"/v1/queues/q/dead?start={start}")
+            page = await caller.ok("GET", f"/v1/queues/q/failed?after={start}")
             assert len(page["jobs"]) <= 3
             seen += [job["key"] for job in page["jobs"]]
             start, pages = page["next"], pages + 1
@@ -117,7 +117,7 @@ async def test_a_page_of_large_jobs_is_shorter(monkeypatch: pytest.MonkeyPatch) 
 
 
 @virtual
-async def test_dead_jobs_are_redriven_as_chosen() -> None:
+async def test_failed_jobs_are_redriven_as_chosen() -> None:
     async with serving() as caller:
         path = "/v1/queues/q/redrive"
         await die(caller, "a", reason="timeout in step 1")
@@ -125,12 +125,12 @@ async def test_dead_jobs_are_redriven_as_chosen() -> None:
         since_ms = caller.app.store.clock.now_ms()
         await die(caller, "c", reason="refused")
         assert await caller.ok("POST", path, {"reason": "timeout"}) == {"jobs": 1, "next": None}
-        assert await dead_keys(caller) == ["b", "c"]
+        assert await failed_keys(caller) == ["b", "c"]
         assert (await caller.ok("POST", path, {"order_key": "other"}))["jobs"] == 0
         assert (await caller.ok("POST", path, {"order_key": "o"}))["jobs"] == 1
         assert (await caller.ok("POST", path, {"since_ms": since_ms + 10_000}))["jobs"] == 0
         assert (await caller.ok("POST", path, {"since_ms": since_ms}))["jobs"] == 1
-        assert await dead_keys(caller) == []
+        assert await failed_keys(caller) == []
         assert await caller.ok("POST", path) == {"jobs": 0, "next": None}
 
 
@@ -165,7 +165,7 @@ async def test_long_work_is_done_in_pieces_that_go_on_where_the_last_one_ended(v
             counts.append(found["jobs"])
             if found["next"] is None:
                 break
-            body = {"start": found["next"]}
+            body = {"after": found["next"]}
         assert sum(counts) == 60
         assert len(counts) > 2
 
@@ -180,7 +180,7 @@ async def test_a_search_that_finds_nothing_does_not_take_long_either() -> None:
         assert found["jobs"] == 0
         assert found["next"] is not None
         again = await caller.ok(
-            "POST", "/v1/queues/q/redrive", {"reason": "nowhere", "start": found["next"]}
+            "POST", "/v1/queues/q/redrive", {"reason": "nowhere", "after": found["next"]}
         )
         assert again == {"jobs": 0, "next": None}
 
@@ -190,7 +190,7 @@ ROUTES = [
     ("PUT", "/v1/queues/q"),
     ("POST", "/v1/queues/q/pause"),
     ("POST", "/v1/queues/q/resume"),
-    ("GET", "/v1/queues/q/dead"),
+    ("GET", "/v1/queues/q/failed"),
     ("POST", "/v1/queues/q/redrive"),
     ("POST", "/v1/queues/q/purge"),
 ]
@@ -223,14 +223,14 @@ async def test_everyone_sees_the_queues_they_manage() -> None:
 @virtual
 async def test_notices_go_where_whoever_asks_for_them_may_send() -> None:
     async with serving_to(ann="manage:q", bob="manage:q send:told", root="all") as callers:
-        told = {"notice": "told"}
+        told = {"failure_queue": "told"}
         for name, notice in (("ann", "told"), ("bob", "other"), ("root", "onceward.webhooks")):
-            answer = await callers[name]("PUT", "/v1/queues/q", {"notice": notice})
+            answer = await callers[name]("PUT", "/v1/queues/q", {"failure_queue": notice})
             assert answer.verdict == (403, "not_allowed")
         assert (await callers["bob"].ok("PUT", "/v1/queues/q", told))["settings"] == told
         # What is so already, and none at all, can be said by who manages the queue.
         changed = await callers["ann"].ok("PUT", "/v1/queues/q", {**told, "limit": 2})
         assert changed["settings"] == {**told, "limit": 2}
-        assert (await callers["ann"].ok("PUT", "/v1/queues/q", {"notice": ""}))["settings"] == {
-            "limit": 2
-        }
+        assert (await callers["ann"].ok("PUT", "/v1/queues/q", {"failure_queue": ""}))[
+            "settings"
+        ] == {"limit": 2}

@@ -137,7 +137,7 @@ async def test_whole_maps_lists_and_presences_come_and_go() -> None:
         seen = await caller.ok("GET", "/v1/rooms/r/presences/cursor")
         assert seen == {"name": "cursor", "values": {}}
         assert await caller.ok("DELETE", "/v1/rooms/r/presences/cursor") == {"dropped": False}
-        assert await caller.ok("POST", "/v1/rooms/r/say", {"event": "e"}) == {"members": 0}
+        assert await caller.ok("POST", "/v1/rooms/r/broadcast", {"event": "e"}) == {"members": 0}
 
 
 @virtual
@@ -214,10 +214,10 @@ BAD = [
     ("POST", "/v1/rooms/r/ops", {"ops": [map_set("k", 1)], "client": "c"}, 422, "wrong_type"),
     ("POST", "/v1/rooms/r/ops", {"ops": [map_set("k", [2**53])]}, 422, "bad_value"),
     ("POST", "/v1/rooms/r/ops", {"ops": [map_set("k", {"a": 1e16})]}, 422, "bad_value"),
-    ("POST", "/v1/rooms/r/say", {"event": "e", "value": 2**64}, 422, "bad_value"),
+    ("POST", "/v1/rooms/r/broadcast", {"event": "e", "value": 2**64}, 422, "bad_value"),
     ("POST", "/v1/rooms", {"id": "s", "meta": {"n": 2**53}}, 422, "bad_value"),
-    ("POST", "/v1/rooms/r/say", {"event": ""}, 422, "bad_name"),
-    ("POST", "/v1/rooms/r/say", {"event": "e", "to": "nobody"}, 404, "no_such_member"),
+    ("POST", "/v1/rooms/r/broadcast", {"event": ""}, 422, "bad_name"),
+    ("POST", "/v1/rooms/r/broadcast", {"event": "e", "to": "nobody"}, 404, "no_such_member"),
     ("PUT", "/v1/rooms/r/maps/m", {"schema": {"type": "x"}}, 422, "bad_schema"),
     ("PUT", "/v1/rooms/none/maps/m", None, 404, "no_such_room"),
     ("GET", "/v1/rooms/none/presences/p", None, 404, "no_such_room"),

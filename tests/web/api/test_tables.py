@@ -62,7 +62,7 @@ async def test_people_sit_down_play_and_wait() -> None:
         left = await caller.ok("POST", f"{path}/leave", {"user": "cas"})
         assert left["role"] == ""
         assert (await caller.ok("POST", f"{path}/watch", {"user": "cas"}))["role"] == "watching"
-        assert (await caller.ok("POST", f"{path}/alive", {"user": "cas"}))["user"] == "cas"
+        assert (await caller.ok("POST", f"{path}/heartbeat", {"user": "cas"}))["user"] == "cas"
         await caller.ok("POST", f"{path}/pause")
         refused = await caller("POST", f"{path}/move", {"user": "ann", "move": 1})
         assert refused.verdict == (409, "table_paused")

@@ -94,7 +94,7 @@ def test_what_is_not_said_is_not_shown() -> None:
         "due": "1970-01-01T00:00:00.005Z",
         "due_ms": 5,
         "left_ms": 0,
-        "made_ms": 0,
+        "created_ms": 0,
         "fired": 0,
         "url": "https://a.example",
     }
@@ -193,8 +193,8 @@ def test_a_call_is_shown_with_its_attempts_and_when_it_is_tried_again() -> None:
         Attempt(2, "1970-01-01T00:00:02.500Z", 2_500, "failed", "no answer"),
     ]
     assert last(job) == Firing("job-1", 2, 6, "due", log, 5, 4_000)
-    job = webhook("dead", due_ms=4_000, attempt=2, history=past)
-    assert last(job) == Firing("job-1", 2, 6, "dead", log, 5)
+    job = webhook("failed", due_ms=4_000, attempt=2, history=past)
+    assert last(job) == Firing("job-1", 2, 6, "failed", log, 5)
 
 
 def test_the_attempt_that_went_well_comes_last_with_what_was_answered() -> None:

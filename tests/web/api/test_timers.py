@@ -161,8 +161,8 @@ async def test_what_failed_is_told_of_attempt_by_attempt_and_sent_again_with_its
         assert waiting["state"] == "firing"
         assert waiting["last"]["next_attempt_ms"] > waiting["last"]["fired_ms"]
         early = await caller("POST", "/v1/timers/a/resend")
-        assert early.verdict == (409, "not_dead")
-        assert await fail(caller, "500 Internal Server Error", final=True) == "dead"
+        assert early.verdict == (409, "not_failed")
+        assert await fail(caller, "500 Internal Server Error", final=True) == "failed"
         failed = await caller.ok("GET", "/v1/timers/a")
         assert failed["state"] == "failed"
         log = [(a["attempt"], a["outcome"], a["said"]) for a in failed["last"]["attempts"]]
@@ -184,7 +184,7 @@ async def test_what_failed_is_told_of_attempt_by_attempt_and_sent_again_with_its
 async def test_a_timer_that_has_not_fired_cannot_be_sent_again() -> None:
     async with serving() as caller:
         await caller.ok("POST", "/v1/timers", {"id": "a", **LATER})
-        assert (await caller("POST", "/v1/timers/a/resend")).verdict == (409, "not_dead")
+        assert (await caller("POST", "/v1/timers/a/resend")).verdict == (409, "not_failed")
 
 
 @virtual
@@ -277,7 +277,7 @@ async def test_timers_of_the_application_are_looked_after_by_who_manages_their_q
         moved = await ann.ok("PATCH", f"{one}?app=true", {"delay_ms": 1_000})
         assert moved["left_ms"] == 1_000
         [claim] = await app.claim("clean-up", "w", lease_s=10, wait_s=60)
-        assert await app.fail(claim.id, claim.token, "no", final=True) == "dead"
+        assert await app.fail(claim.id, claim.token, "no", final=True) == "failed"
         again = await ann.ok("POST", f"{one}/resend?app=true")
         assert again["last"]["id"] == claim.id
         assert (await ann.ok("DELETE", f"{one}?app=true"))["state"] == "cancelled"

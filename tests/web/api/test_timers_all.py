@@ -78,7 +78,7 @@ async def test_operators_look_after_timers_of_others_and_nobody_else_does() -> N
         assert (await op.ok("PATCH", path, {"delay_ms": 5_000}))["left_ms"] <= 5_000
         assert (await op.ok("DELETE", path))["state"] == "cancelled"
         missing = await op("POST", "/v1/timers/t/resend?caller=key:ann")
-        assert missing.verdict == (409, "not_dead")
+        assert missing.verdict == (409, "not_failed")
         assert (await op("GET", "/v1/timers/t")).verdict == (403, "not_allowed")
 
 

@@ -15,7 +15,7 @@ ENTRY: Key = ("due#0003", "0000000000000050#ann#daily#0000000000000002#timer")
 
 def timer(**changes: Any) -> dict[str, Any]:
     spec = {"target": {"type": "queue", "queue": "q"}, "due_ms": 50}
-    sound = {"spec": spec, "due_ms": 50, "made_ms": 1, "mark": "m", "generation": 2}
+    sound = {"spec": spec, "due_ms": 50, "created_ms": 1, "mark": "m", "generation": 2}
     return {**sound, **changes}
 
 

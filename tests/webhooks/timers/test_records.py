@@ -46,7 +46,7 @@ def refused(message: str, call: Any, *args: Any, code: str = "bad_request") -> N
 
 
 def test_what_a_record_does_not_say_is_what_it_was_when_it_was_written() -> None:
-    text = b'{"spec":{"target":{"type":"queue","queue":"q"}},"due_ms":5,"made_ms":1,"mark":"m"}'
+    text = b'{"spec":{"target":{"type":"queue","queue":"q"}},"due_ms":5,"created_ms":1,"mark":"m"}'
     timer = msgspec.json.decode(text, type=Timer)
     spec = Spec(Send("q", None, JobOptions()), None, None, None, "all")
     assert timer == Timer(spec, 5, 1, "m", "active", 0, 0, "", 0)

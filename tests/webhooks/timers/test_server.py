@@ -122,7 +122,7 @@ async def test_a_timer_is_part_of_the_transaction_that_sets_it() -> None:
             await app.timers.get("late")
         while apps.value(("order", "1")) is None:
             await apps.sleep(0.1)
-        taken_ms = (await app.timers.get("late")).timer.made_ms
+        taken_ms = (await app.timers.get("late")).timer.created_ms
         await apps.sleep(120)
     assert fired == [60_000]
 

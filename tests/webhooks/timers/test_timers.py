@@ -262,7 +262,7 @@ async def test_a_url_is_called_by_a_job_and_how_that_ends_is_the_timers_status()
     await timers.jobs.fail(claim, None, "410 Gone")
     view = await timers.get(caller="ann")
     assert (view.status, view.job and view.job.reason) == ("failed", "410 Gone")
-    await timers.jobs.store.run(lambda tx: timers.jobs.schedule.redrive(tx, claim.id))
+    await timers.jobs.store.run(lambda tx: timers.jobs.schedule.retry(tx, claim.id))
     assert (await timers.get(caller="ann")).status == "firing"
     again = await timers.jobs.claimed(queue=WEBHOOKS)
     assert again.id == claim.id, "sent again under the same id"

@@ -55,7 +55,7 @@ class Jobs(Scenario):
         "claim given back",
         "job released",
         "job retried",
-        "job dead",
+        "job failed",
         "job given up",
         "head retried while others waited",
         "slot taken over",
@@ -196,7 +196,7 @@ async def _wait(node: Node, schedule: Schedule, ids: list[str]) -> str:
     async def ended(tx: Transaction) -> bool:
         left = list(ids)
         for id_ in left:
-            if (await schedule.get(tx, id_)).state not in ("done", "dead"):
+            if (await schedule.get(tx, id_)).state not in ("done", "failed"):
                 return False
             left += [e["follow"] for e in await tx.get(("effect", id_)) or [] if e["follow"]]
         return True

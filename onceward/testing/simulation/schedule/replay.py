@@ -14,7 +14,7 @@ from onceward.engine.base import Put
 from onceward.testing.clock import EPOCH_MS
 from onceward.testing.simulation.history import NEVER_NS, Applied, History, violated
 
-ENDS: Final = ("done", "dead")
+ENDS: Final = ("done", "failed")
 _LOOSE: Final = ("due", "ready")
 # What may happen to a job that nobody holds, besides a claim.
 _QUIET: Final = {
@@ -197,15 +197,15 @@ class Replay:
             violated("torn", f"{act} has changed {job} to {record}")
 
     def _over(self, job: Job, record: dict[str, Any], *, given_up: bool) -> None:
-        """An attempt has ended badly: is the job dead if it must be, and only then?"""
+        """An attempt has ended badly: is the job failed if it must be, and only then?"""
         used_up = 0 < job.attempts_max <= job.attempts
-        if record["state"] == "dead":
+        if record["state"] == "failed":
             if not used_up and not given_up:
-                violated("dead", f"{job} is dead, and has attempts left")
-            self.seen["job given up" if given_up and not used_up else "job dead"] += 1
+                violated("failed", f"{job} has failed, and has attempts left")
+            self.seen["job given up" if given_up and not used_up else "job failed"] += 1
             return
         if used_up or given_up:
-            violated("miscounted", f"{job} should be dead, and is {record}")
+            violated("miscounted", f"{job} should have failed, and is {record}")
         self._check_loose(job, record)
         self.seen["job retried"] += 1
         if job.line is not None:

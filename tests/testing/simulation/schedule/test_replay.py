@@ -34,7 +34,7 @@ def test_who_let_a_lease_run_out_and_who_completed_a_job_is_known(story):
     story.send("j", attempts_max=1)
     story.claim("j", lease_s=5)
     story.at_s += 5
-    story.change("j", "dead", 1)
+    story.change("j", "failed", 1)
     followed = replay(story.history)
     assert followed.attempts["j:1"].ran_out
     assert followed.attempts["j:1"].ended_ns == 8 * 10**9
@@ -56,17 +56,17 @@ def test_all_that_can_happen_to_a_job_is_counted(story):
     story.at_s += 5
     story.change("j", "ready", 2)
     story.claim("j", 3)
-    story.act("fail", "j", "dead", 3, due_ms=0)
+    story.act("fail", "j", "failed", 3, due_ms=0)
     story.send("k", message="c0-2")
     story.claim("k")
-    story.act("give up", "k", "dead", due_ms=0)
+    story.act("give up", "k", "failed", due_ms=0)
     assert judged(story) == {
         "lease renewed": 1,
         "lease ran out": 1,
         "job released": 1,
         "claim given back": 1,
         "job retried": 2,
-        "job dead": 1,
+        "job failed": 1,
         "job given up": 1,
     }
 
@@ -89,8 +89,8 @@ def test_a_head_that_is_retried_alone_is_not_counted_as_in_the_way(story):
 def test_who_gives_up_at_the_last_attempt_has_used_them_up(story):
     story.send("j", attempts_max=1)
     story.claim("j")
-    story.act("give up", "j", "dead", due_ms=0)
-    assert judged(story) == {"job dead": 1}
+    story.act("give up", "j", "failed", due_ms=0)
+    assert judged(story) == {"job failed": 1}
 
 
 def test_a_job_that_nobody_sent_is_found(story):
@@ -158,7 +158,7 @@ def test_an_act_that_leaves_its_job_as_it_was_is_torn(story):
 
 
 @pytest.mark.parametrize(
-    ("what", "state"), [("complete", "ready"), ("release", "dead"), ("fail", "waiting")]
+    ("what", "state"), [("complete", "ready"), ("release", "failed"), ("fail", "waiting")]
 )
 def test_an_act_with_another_end_is_torn(story, what, state):
     story.send("j")
@@ -179,7 +179,7 @@ def test_a_job_that_moves_by_itself_is_torn_whatever_else_its_commit_does(story)
     wrong(story, "torn", "nobody did that")
 
 
-@pytest.mark.parametrize("state", ["due", "ready", "done", "dead"])
+@pytest.mark.parametrize("state", ["due", "ready", "done", "failed"])
 def test_a_token_that_stays_is_torn(story, state):
     story.send("j")
     story.change("j", state, token="left")
@@ -228,14 +228,14 @@ def test_a_job_that_overtakes_another_of_its_key_is_found(story):
     wrong(story, "out of order")
 
 
-def test_the_next_may_be_claimed_when_the_head_is_dead(story):
+def test_the_next_may_be_claimed_when_the_head_has_failed(story):
     story.send("j", line="q/k", attempts_max=1)
     story.send("k", line="q/k", state="waiting", message="c0-2")
     story.claim("j")
-    story.act("fail", "j", "dead", due_ms=0)
+    story.act("fail", "j", "failed", due_ms=0)
     story.change("k", "ready")
     story.claim("k")
-    assert judged(story) == {"job dead": 1}
+    assert judged(story) == {"job failed": 1}
 
 
 def test_the_next_may_be_claimed_when_the_head_is_done(story):
@@ -260,14 +260,14 @@ def test_an_attempt_too_many_is_miscounted(story):
     story.act("release", "j", "ready")
     story.claim("j", token="x")
     story.act("fail", "j", "ready", token="x", due_ms=0)
-    wrong(story, "miscounted", "should be dead")
+    wrong(story, "miscounted", "should have failed")
 
 
 def test_a_job_that_dies_with_attempts_left_is_found(story):
     story.send("j", attempts_max=2)
     story.claim("j")
-    story.act("fail", "j", "dead", due_ms=0)
-    wrong(story, "dead")
+    story.act("fail", "j", "failed", due_ms=0)
+    wrong(story, "failed")
 
 
 @pytest.mark.parametrize("early_s", [0.201, 0.202])
@@ -306,7 +306,7 @@ def test_a_claim_that_nobody_received_is_given_back_and_does_not_count(story):
     assert judged(story) == {"claim given back": 1}
 
 
-@pytest.mark.parametrize("state", ["waiting", "done", "dead"])
+@pytest.mark.parametrize("state", ["waiting", "done", "failed"])
 def test_a_claim_that_nobody_received_can_be_given_back_in_no_other_way(story, state):
     story.send("j")
     story.claim("j", told=False)

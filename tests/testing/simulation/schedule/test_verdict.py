@@ -111,11 +111,11 @@ def test_a_log_in_another_order_is_found(story, wrong):
     wrong("out of order")
 
 
-def test_the_dead_are_left_out_of_the_log(story, monkeypatch):
+def test_failed_jobs_are_left_out_of_the_log(story, monkeypatch):
     story.send("d", line="q/k", attempts_max=1, message="c0-2")
     story.claim("d")
-    story.act("fail", "d", "dead", due_ms=0)
-    assert story.judge(monkeypatch)["job dead"] == 1
+    story.act("fail", "d", "failed", due_ms=0)
+    assert story.judge(monkeypatch)["job failed"] == 1
 
 
 def test_a_claim_that_was_told_and_is_not_there_is_found(story, wrong):
@@ -149,7 +149,7 @@ def test_a_worker_is_late_if_it_is_at_work_after_its_lease_ran_out(story, monkey
     story.send("k", attempts_max=1, message="c0-2")
     story.claim("k")
     story.at_s += 20
-    story.change("k", "dead", 1)
+    story.change("k", "failed", 1)
     if late_s is not None:
         story.at_s += late_s
         story.tell("refused", ["act 9", "extend", "k:1"])
