@@ -4,7 +4,7 @@ The scope `room` includes `write`, and `write` includes `read`. The room of a ta
 the scopes `play` and `table` of the table include `read`.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -17,13 +17,19 @@ Capacity = Annotated[int, Meta(ge=1, le=limits.ROOM_MEMBERS_MAX)]
 Keep = Annotated[int, Meta(ge=1, le=limits.ROOM_KEEP_STEPS_MAX)]
 SequenceNumber = Annotated[int, Meta(ge=0, le=limits.ROOM_NUMBER_MAX)]
 
+R = TypeVar("R")
 
-class Schemas(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The schemas of a room for the values of maps, lists and presences, by name."""
+
+class SchemasView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The schemas of a room, as responses have them."""
 
     maps: dict[str, dict[str, Any]] = {}
     lists: dict[str, dict[str, Any]] = {}
     presences: dict[str, dict[str, Any]] = {}
+
+
+class Schemas(SchemasView, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The schemas of a room for the values of maps, lists and presences, by name."""
 
 
 class CreateRoom(Body):
@@ -69,7 +75,7 @@ class Room(msgspec.Struct):
     created_ms: int
     by: str
     meta: dict[str, Any]
-    schemas: Schemas
+    schemas: SchemasView
     capacity: int
     per_user: int
     keep: int
@@ -165,7 +171,8 @@ class RoomEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A step in the log of a room."""
 
     seq: int
-    ops: list[RoomOperation]
+    ops: list[dict[str, Any]]
+    """The operations, as they were sent: the kind is the member `op`."""
     by: str = ""
     """The caller."""
     client: str = ""
@@ -382,100 +389,59 @@ BROADCAST = Operation(
     returns="members",
 )
 
-GET_MAP = Operation(
-    name="rooms.get_map",
-    method="GET",
-    path="/v1/rooms/{id}/maps/{name}",
-    summary="Show a map",
-    scope="read:{id}",
-    response=MapContents,
-    errors=(*_CONTENTS, "not_found"),
-)
 
-PUT_MAP = Operation(
-    name="rooms.put_map",
-    method="PUT",
-    path="/v1/rooms/{id}/maps/{name}",
-    summary="Create a map, or set its schema",
-    scope="write:{id}",
-    body=ValueSchema,
-    body_optional=True,
-    response=MapContents,
-    errors=(*_STEP, "bad_schema"),
-)
+def _contents(
+    what: str, response: type[R], put: str, delete: str, *, stored: bool = True
+) -> tuple[Operation[R], Operation[R], Operation[DroppedContents]]:
+    """The operations that show, create and delete a map, a list or a presence. A presence is not
+    stored: it always exists, and only its schema is created."""
+    path = f"/v1/rooms/{{id}}/{what}s/{{name}}"
+    errors = _STEP if stored else _CONTENTS
+    return (
+        Operation(
+            name=f"rooms.get_{what}",
+            method="GET",
+            path=path,
+            summary=f"Show a {what}",
+            scope="read:{id}",
+            response=response,
+            errors=(*_CONTENTS, "not_found") if stored else _CONTENTS,
+        ),
+        Operation(
+            name=f"rooms.put_{what}",
+            method="PUT",
+            path=path,
+            summary=put,
+            scope="write:{id}",
+            body=ValueSchema,
+            body_optional=True,
+            response=response,
+            errors=(*errors, "bad_schema"),
+        ),
+        Operation(
+            name=f"rooms.delete_{what}",
+            method="DELETE",
+            path=path,
+            summary=delete,
+            scope="write:{id}" if stored else "room:{id}",
+            response=DroppedContents,
+            errors=errors,
+        ),
+    )
 
-DELETE_MAP = Operation(
-    name="rooms.delete_map",
-    method="DELETE",
-    path="/v1/rooms/{id}/maps/{name}",
-    summary="Delete a map",
-    scope="write:{id}",
-    response=DroppedContents,
-    errors=_STEP,
-)
 
-GET_LIST = Operation(
-    name="rooms.get_list",
-    method="GET",
-    path="/v1/rooms/{id}/lists/{name}",
-    summary="Show a list",
-    scope="read:{id}",
-    response=ListContents,
-    errors=(*_CONTENTS, "not_found"),
+GET_MAP, PUT_MAP, DELETE_MAP = _contents(
+    "map", MapContents, "Create a map, or set its schema", "Delete a map"
 )
-
-PUT_LIST = Operation(
-    name="rooms.put_list",
-    method="PUT",
-    path="/v1/rooms/{id}/lists/{name}",
-    summary="Create a list, or set its schema",
-    scope="write:{id}",
-    body=ValueSchema,
-    body_optional=True,
-    response=ListContents,
-    errors=(*_STEP, "bad_schema"),
+GET_LIST, PUT_LIST, DELETE_LIST = _contents(
+    "list", ListContents, "Create a list, or set its schema", "Delete a list"
 )
-
-DELETE_LIST = Operation(
-    name="rooms.delete_list",
-    method="DELETE",
-    path="/v1/rooms/{id}/lists/{name}",
-    summary="Delete a list",
-    scope="write:{id}",
-    response=DroppedContents,
-    errors=_STEP,
-)
-
-GET_PRESENCE = Operation(
-    name="rooms.get_presence",
-    method="GET",
-    path="/v1/rooms/{id}/presences/{name}",
-    summary="Show a presence",
-    scope="read:{id}",
-    response=PresenceContents,
-    errors=_CONTENTS,
-)
-
-PUT_PRESENCE = Operation(
-    name="rooms.put_presence",
-    method="PUT",
-    path="/v1/rooms/{id}/presences/{name}",
-    summary="Set the schema of a presence",
-    scope="write:{id}",
-    body=ValueSchema,
-    body_optional=True,
-    response=PresenceContents,
-    errors=(*_CONTENTS, "bad_schema"),
-)
-
-DELETE_PRESENCE = Operation(
-    name="rooms.delete_presence",
-    method="DELETE",
-    path="/v1/rooms/{id}/presences/{name}",
-    summary="Delete the entries of a presence",
-    scope="room:{id}",
-    response=DroppedContents,
-    errors=_CONTENTS,
+GET_PRESENCE, PUT_PRESENCE, DELETE_PRESENCE = _contents(
+    "presence",
+    PresenceContents,
+    "Set the schema of a presence",
+    "Delete the entries of a presence",
+    stored=False,
 )
 
 CONNECT: Operation[None] = Operation(

@@ -118,8 +118,11 @@ LEAVE = Operation(
     method="DELETE",
     path="/v1/session",
     summary="Sign out of the console",
+    description="It succeeds without a session. Pages of other origins are rejected.",
     response=SignedOut,
+    errors=("no_credentials",),
     kind="page",
+    public=True,
 )
 
 LINK = Operation(
