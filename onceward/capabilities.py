@@ -18,6 +18,8 @@ class Scope(NamedTuple):
     """What it allows, after "may"."""
     operators: bool = False
     """Whether tokens have it only if the ceiling of their issuer lists it."""
+    included_in: tuple[str, ...] = ()
+    """The actions that allow this one as well, on the same names."""
 
 
 class Capability(NamedTuple):
@@ -66,15 +68,27 @@ CAPABILITIES = (
     Capability(
         "rooms",
         (
-            Scope("read", "join rooms whose ids match, see their contents, and be seen there"),
-            Scope("write", "change maps and lists of such rooms, send events, and create rooms"),
+            Scope(
+                "read",
+                "join rooms whose ids match, see their contents, and be seen there",
+                included_in=("write", "room"),
+            ),
+            Scope(
+                "write",
+                "change maps and lists of such rooms, send events, and create rooms",
+                included_in=("room",),
+            ),
             Scope("room", "do all that, change settings of such rooms, and delete them"),
         ),
     ),
     Capability(
         "tables",
         (
-            Scope("play", "see tables whose ids match, join, leave, move and watch for itself"),
+            Scope(
+                "play",
+                "see tables whose ids match, join, leave, move and watch for itself",
+                included_in=("table",),
+            ),
             Scope("lane", "wait in lanes whose names match, as TABLE/LANE, for itself"),
             Scope(
                 "table",

@@ -44,6 +44,18 @@ class Kind(NamedTuple):
         return keys.kind_of(self.partition)
 
 
+class Attribute(NamedTuple):
+    """The attribute of applications that holds the object of a part: `app.rooms`."""
+
+    name: str
+    type: type
+    """The class of the object."""
+
+
+Guard = Callable[[Any, Any, Any, str], None]
+"""`guard(node, caller, action, name)` raises `not_allowed` for a remote caller that may not."""
+
+
 class Due(NamedTuple):
     """A kind of due entries, and the methods of the part's object that act on them."""
 
@@ -82,8 +94,12 @@ class Part(NamedTuple):
     """What must hold between records. A kind without a rule is checked for its type."""
     due: tuple[Due, ...] = ()
     make: Callable[[Made], Any] | None = None
-    """Makes the object whose methods act on its due entries. None if there are none, or if the
-    dispatcher has them from the start (those of jobs)."""
+    """Makes the object with the functions of the part, which act on its due entries as well. None
+    if there is none, or if the dispatcher has it from the start (that of jobs)."""
+    attribute: Attribute | None = None
+    """Where applications find that object."""
+    guard: Guard | None = None
+    """Checks the scopes of the capability for remote callers. None: the scope suffices."""
 
 
 @cache
@@ -91,6 +107,22 @@ def load() -> dict[str, Part]:
     """All parts by folder."""
     return {
         one.folder: import_module(f"onceward.{one.folder}.register").PART for one in CAPABILITIES
+    }
+
+
+def attributes() -> list[Attribute]:
+    """The attributes that parts give to applications."""
+    return [part.attribute for part in load().values() if part.attribute is not None]
+
+
+@cache
+def guards() -> dict[str, Guard]:
+    """The guards of parts by action."""
+    return {
+        scope.action: guard
+        for one in CAPABILITIES
+        if (guard := load()[one.folder].guard) is not None
+        for scope in one.scopes
     }
 
 

@@ -4,6 +4,7 @@ An operation is declared once. The server binds it to a function; routes, the Op
 clients, commands and the tests of scopes are made from the declaration.
 """
 
+import re
 import types
 from typing import (
     Annotated,
@@ -19,6 +20,8 @@ from typing import (
 
 import msgspec
 from msgspec import Meta
+
+from onceward.capabilities import SCOPES
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -52,7 +55,8 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     scope: str = ""
     """The scope that a caller needs. The server checks `all`, `operate:*` (all names) and
     `manage:{queue}` (a parameter of the path) before the function runs. With alternatives (` | `)
-    or other names, the function checks it. Empty: any caller with credentials."""
+    or other names, the function checks it; a caller without any of its actions is rejected before
+    the body is read. Empty: any caller with credentials."""
     body: Any = None
     """The struct of the request body."""
     body_optional: bool = False
@@ -68,7 +72,9 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     """The struct of the query parameters."""
     headers: tuple[str, ...] = ()
     response: type[R] | None = None
-    """The struct of the response body."""
+    """The struct of the response body. Clients accept the responses of newer servers: no struct in
+    it rejects unknown members, and no member has a fixed set of values (`Literal`). A request that
+    shares a struct with it has a strict subclass (`RetryPolicy` of `RetryPolicyView`)."""
     media_type: str = ""
     """The media type of a response that is not JSON."""
     statuses: tuple[int, ...] = (200,)
@@ -123,6 +129,14 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
         if " | " in self.scope or not name.startswith("{") or name[1:-1] not in self.parameters:
             return None
         return action, name[1:-1]
+
+    @property
+    def actions(self) -> frozenset[str]:
+        """The actions of which a caller needs one; empty if the scope is not a list of actions."""
+        needed = {re.split("[: ]", one)[0] for one in self.scope.split(" | ")}
+        if not needed <= SCOPES.keys():
+            return frozenset()
+        return frozenset(needed.union(*[SCOPES[one].included_in for one in needed]))
 
 
 def _can_be_none(type_: Any) -> bool:

@@ -1,11 +1,12 @@
 """Declaration of rooms: kinds of records and due entries of deleted rooms."""
 
-from onceward.parts import Due, Kind, Part
+from onceward.parts import Attribute, Due, Kind, Part
 from onceward.rooms.invariants import RULES
 from onceward.rooms.owners import Address
 from onceward.rooms.part import Rooms
 from onceward.rooms.records import PURGE_WRITES, ROOM_DUE, Head, Info, Listed
 from onceward.rooms.room import Entry, Piece
+from onceward.rooms.session import insist
 
 PART = Part(
     kinds=(
@@ -24,4 +25,6 @@ PART = Part(
     rules=RULES,
     due=(Due(ROOM_DUE, Rooms.purge, PURGE_WRITES),),
     make=lambda made: Rooms(made.ids, made.slots),
+    attribute=Attribute("rooms", Rooms),
+    guard=lambda node, caller, action, id_: insist(caller, action, id_),
 )

@@ -42,17 +42,17 @@ class Visitor(Protocol):
     def until_ms(self) -> int | None:
         """When its credentials expire."""
 
-    def may(self, action: RoomAction, name: str) -> bool: ...
+    def may(self, action: RoomAction, name: str) -> bool:
+        """Whether it has the scope, or one that includes it."""
 
 
 def allowed(visitor: Visitor, deed: RoomAction, id_: str) -> bool:
-    """Whether someone may read, write or manage a room: who may do more may do less. Rooms that
-    show tables are written by tables alone, and read by all who may play there, too."""
+    """Whether a caller may read, write or manage a room. The rooms of tables are read-only, and
+    readable with the scope `play` of the table."""
     may = visitor.may
     if id_.startswith(TABLE_ROOMS):
-        table = id_.removeprefix(TABLE_ROOMS)
-        return deed == "read" and (may("read", id_) or may("play", table) or may("table", table))
-    return may(deed, id_) or may("room", id_) or (deed == "read" and may("write", id_))
+        return deed == "read" and (may("read", id_) or may("play", id_.removeprefix(TABLE_ROOMS)))
+    return may(deed, id_)
 
 
 def insist(visitor: Visitor, deed: RoomAction, id_: str) -> None:

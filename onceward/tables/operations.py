@@ -5,7 +5,7 @@ its operation declares them. Callers check the scope of the operation first, by 
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -42,14 +42,9 @@ def answers(operation: Operation[Any]) -> Callable[[F], F]:
     return add
 
 
-def may_play(visitor: Visitor, table: str) -> bool:
-    return visitor.may("play", table) or visitor.may("table", table)
-
-
-def insist_on(visitor: Visitor, action: str, table: str) -> None:
-    """Raise `not_allowed` for a caller without the scope `play` or `table`. The latter includes
-    the former."""
-    if not (may_play(visitor, table) if action == "play" else visitor.may("table", table)):
+def insist_on(visitor: Visitor, action: Literal["play", "table"], table: str) -> None:
+    """Raise `not_allowed` for a caller without the scope `play` or `table`."""
+    if not visitor.may(action, table):
         raise OncewardError(
             f"{visitor.name!r} lacks the scope {action}:{table[:100]}", code="not_allowed"
         )
@@ -93,7 +88,7 @@ async def list_(tables: Tables, visitor: Visitor, asked: api.TablesQuery) -> api
         *await page_of(
             tables.clock,
             read,
-            lambda one: may_play(visitor, one.id),
+            lambda one: visitor.may("play", one.id),
             lambda one: asked.game in (UNSET, one.game) and asked.phase in (UNSET, one.phase),
             after=asked.after,
             limit=asked.limit,
@@ -220,7 +215,7 @@ class _Call(NamedTuple):
     async def run(self, tables: Tables, visitor: Visitor, asked: Act) -> Any:
         operation = self.operation
         if operation.enforced is not None:
-            insist_on(visitor, operation.enforced[0], asked.table)
+            insist_on(visitor, operation.enforced[0], asked.table)  # type: ignore[arg-type]
         body = parse(msgspec.json.encode(asked.body), self.body)
         arguments: list[Any] = [
             asked.table if name == "id" else getattr(body, name) for name in operation.parameters

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from onceward import limits
+from onceward.api.operation import Operation
 from onceward.callers import Caller, admit_label, admit_name
 from onceward.capabilities import SCOPES
 from onceward.errors import BadInput, OncewardError
@@ -53,12 +54,13 @@ class Access:
         return self.caller.user
 
     def may(self, action: str, name: str) -> bool:
-        """Whether a grant covers an action on a name."""
+        """Whether a grant covers an action on a name, or one that includes it."""
         asked = (action, name)
         allowed = self._known.get(asked)
         if allowed is None:
             assert action in SCOPES, f"no capability declares the scope {action!r}"
-            allowed = self.grants.cover(action, name)
+            actions = (action, *SCOPES[action].included_in)
+            allowed = any(self.grants.cover(one, name) for one in actions)
             if len(self._known) < limits.SCOPES_KNOWN_MAX:
                 self._known[asked] = allowed
         return allowed
@@ -72,6 +74,19 @@ class Access:
             else:
                 why = f"{self.name!r} lacks the scope {asked}"
             raise OncewardError(why, code="not_allowed")
+
+    def insist_any(self, operation: Operation[Any]) -> None:
+        """Raise `not_allowed` if no grant is for an action of an operation, on any name."""
+        asked = (operation.name, "")
+        allowed = self._known.get(asked)
+        if allowed is None:
+            actions = operation.actions
+            allowed = not actions or self.grants.for_any(*actions)
+            self._known[asked] = allowed  # there are few operations
+        if not allowed:
+            raise OncewardError(
+                f"{self.name!r} lacks the scope {operation.scope}", code="not_allowed"
+            )
 
     def insist_all(self) -> None:
         """Raise `not_allowed` for who may not do everything."""

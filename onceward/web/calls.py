@@ -6,7 +6,7 @@ that its operation declares. It returns a struct, or a whole response.
 
 from collections.abc import Awaitable, Callable, Coroutine
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -14,13 +14,11 @@ from onceward import limits
 from onceward.api.operation import Operation
 from onceward.app import App
 from onceward.errors import BadInput
-from onceward.rooms.session import insist as insist_on_room
+from onceward.parts import guards
 from onceward.strict_json import decoder, parse_by
-from onceward.tables.operations import insist_on
 from onceward.web.auth import Access
 from onceward.web.cursors import seal, unseal
 from onceward.web.http import Request, Response, truth, whole
-from onceward.web.internal_queues import insist_on_entry
 from onceward.web.routes import Handle, Route
 
 if TYPE_CHECKING:
@@ -35,12 +33,12 @@ class Call:
 
     __slots__ = ("app", "caller", "raw", "request", "server")
 
-    def __init__(self, server: "Server", request: Request, caller: Access, raw: bytes) -> None:
+    def __init__(self, server: "Server", request: Request, caller: Access) -> None:
         self.server = server
         self.app: App = server.app
         self.request = request
         self.caller = caller
-        self.raw = raw
+        self.raw = b""
         """The body as it was sent."""
 
     async def patiently(self, work: Coroutine[Any, Any, T]) -> T | None:
@@ -56,12 +54,23 @@ class Call:
         return unseal(self.server, self.request, name, cursor)
 
 
-def binder(routes: list[Route]) -> Callable[[Operation[Any]], Callable[[F], F]]:
-    """A decorator that binds a function to an operation, and adds its route to a list."""
+class Binder(Protocol):
+    """A decorator that binds a function to an operation. `check` gets the call, the parameters of
+    the path and the query before the body is read; it raises `not_allowed`."""
 
-    def binds(operation: Operation[Any]) -> Callable[[F], F]:
+    def __call__(
+        self, operation: Operation[Any], *, check: Callable[..., Any] | None = None
+    ) -> Callable[[F], F]: ...
+
+
+def binder(routes: list[Route]) -> Binder:
+    """A decorator that adds the routes of functions to a list."""
+
+    def binds(
+        operation: Operation[Any], *, check: Callable[..., Any] | None = None
+    ) -> Callable[[F], F]:
         def bind(function: F) -> F:
-            routes.append(Route.of(operation, _handle(operation, function)))
+            routes.append(Route.of(operation, _handle(operation, function, check)))
             return function
 
         return bind
@@ -69,7 +78,11 @@ def binder(routes: list[Route]) -> Callable[[Operation[Any]], Callable[[F], F]]:
     return binds
 
 
-def _handle(operation: Operation[Any], function: Callable[..., Awaitable[Any]]) -> Handle:
+def _handle(
+    operation: Operation[Any],
+    function: Callable[..., Awaitable[Any]],
+    check: Callable[..., Any] | None,
+) -> Handle:
     body, optional = operation.body, operation.body_optional
     decode = decoder(body) if body is not None else None
     most_bytes = operation.body_bytes_max or limits.REQUEST_BYTES_MAX
@@ -83,31 +96,31 @@ def _handle(operation: Operation[Any], function: Callable[..., Awaitable[Any]]) 
         parameters = request.parameters
         if enforced is not None:
             _insist(server, caller, enforced[0], parameters.get(enforced[1], ""))
+        elif decode is not None:
+            caller.insist_any(operation)
         arguments: list[Any] = [*parameters.values()]
         if query is not None:
             arguments.append(_query(request.query(readers), readers, query))
         elif reads:
             request.query(())  # a parameter that nobody reads is a mistake
-        raw = b""
+        call = Call(server, request, caller)
+        if check is not None:
+            check(call, *arguments)
         if decode is not None:
-            raw = await request.body(most_bytes)
+            call.raw = raw = await request.body(most_bytes)
             arguments.append(body() if optional and not raw else parse_by(decode, raw))
-        found = await function(Call(server, request, caller, raw), *arguments)
+        found = await function(call, *arguments)
         return found if type(found) is Response else Response.of(found)
 
     return handle
 
 
 def _insist(server: "Server", caller: Access, action: Any, name: str) -> None:
-    """Raise `not_allowed` for a caller without a scope. Internal queues are closed to callers."""
+    """Raise `not_allowed` for a caller without a scope, or that the guard of its part rejects."""
     if action == "all":
         caller.insist_all()
-    elif action in ("send", "work"):
-        insist_on_entry(server, caller, action, name)
-    elif action in ("read", "write", "room"):
-        insist_on_room(caller, action, name)
-    elif action == "play":
-        insist_on(caller, action, name)
+    elif (guard := guards().get(action)) is not None:
+        guard(server.app.node, caller, action, name)
     else:
         caller.insist(action, name)
 

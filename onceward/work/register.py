@@ -2,6 +2,7 @@
 
 from onceward.parts import Kind, Part
 from onceward.schedule import Accepted
+from onceward.work.internal_queues import insist_on_entry
 from onceward.work.steps import RULES, Steps
 
 PART = Part(
@@ -10,4 +11,5 @@ PART = Part(
         Kind("job#{slot}", "{id}#steps", Steps, "the steps that attempts of a job have recorded"),
     ),
     rules=RULES,
+    guard=insist_on_entry,
 )

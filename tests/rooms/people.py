@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from onceward import limits
+from onceward.capabilities import SCOPES
 from onceward.engine.memory import MemoryEngine
 from onceward.errors import TABLE, BadInput
 from onceward.rooms.hub import Hub
@@ -28,7 +29,8 @@ class Badge:
         self._may = may
 
     def may(self, action: str, name: str) -> bool:
-        return not self._may or (action, name) in self._may
+        actions = (action, *SCOPES[action].included_in)
+        return not self._may or any((one, name) in self._may for one in actions)
 
 
 class Person:

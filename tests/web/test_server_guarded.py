@@ -10,6 +10,7 @@ import pytest
 from onceward import limits
 from onceward.api import OPERATIONS
 from onceward.api.operation import Operation
+from onceward.capabilities import SCOPES
 from onceward.tokens import ACTIONS
 from onceward.web.api import ROUTES
 from tests.schedule.cluster import virtual
@@ -17,13 +18,9 @@ from tests.web.asgi import Answer, Caller, serving_to
 
 # Those of the routes: with the scripts, which are not declared one by one.
 SERVED = [route.operation for route in ROUTES if route.operation is not None]
-# The body of a sign-in has the credentials, and signing out removes a cookie of any browser.
-OPEN = ("session.sign_in", "session.sign_out")
-GUARDED = [one for one in OPERATIONS.values() if not (one.public or one.name in OPEN)]
+GUARDED = [one for one in OPERATIONS.values() if not (one.public or one.signs_in)]
 PUBLIC = [one for one in SERVED if one.public]
 ENFORCED = {one: one.enforced for one in OPERATIONS.values() if one.enforced is not None}
-# The scopes that include another one.
-INCLUDING = {"read": {"write", "room"}, "write": {"room"}, "play": {"table"}}
 # The names that are planted for the nouns of operations.
 _NAMES = {
     "messages": "queue",
@@ -149,7 +146,7 @@ async def test_a_key_with_just_the_scope_of_an_operation_is_let_in(operation: Op
 
 
 def _that_include(action: str) -> set[str]:
-    return {action, *INCLUDING.get(action, ())}
+    return {action, *(SCOPES[action].included_in if action in SCOPES else ())}
 
 
 @virtual
@@ -196,6 +193,27 @@ async def test_a_scope_is_checked_before_the_query_and_the_body() -> None:
             answer = await callers["eve"](operation.method, f"{path}?none=1", {"none": 1})
             assert answer.verdict == (403, "not_allowed"), operation.name
         assert {"rooms.apply", "tables.join", "queues.pause"} < {one.name for one in ENFORCED}
+
+
+@virtual
+async def test_a_caller_without_the_action_is_rejected_before_the_body() -> None:
+    asked = [one for one in OPERATIONS.values() if one.body is not None and one.scope]
+    async with serving_to(eve="", other="timer:other") as callers:
+        for operation in asked:
+            path = re.sub(r"{\w+}", MARK, operation.path)
+            answer = await callers["eve"](operation.method, path, raw=b"not JSON")
+            assert answer.verdict == (403, "not_allowed"), operation.name
+        # The name is in the path: the scope for another name does not suffice.
+        for query in ("", "?caller=key:ann"):
+            answer = await callers["other"]("PATCH", f"/v1/timers/{MARK}{query}", raw=b"not JSON")
+            assert answer.verdict == (403, "not_allowed"), query
+    assert {"timers.move", "timers.create", "jobs.settle"} < {one.name for one in asked}
+
+
+def test_scopes_with_alternatives_name_their_actions() -> None:
+    assert OPERATIONS["timers.move"].actions == {"timer", "manage", "operate"}
+    assert OPERATIONS["rooms.create"].actions == {"write", "room"}
+    assert OPERATIONS["sessions.revoke"].actions == set()
 
 
 @virtual

@@ -17,10 +17,10 @@ from onceward.schedule.records import Lease, due_ms_of
 from onceward.schedule.transitions import AFTER_PAUSE, RetryAt
 from onceward.store import Transaction
 from onceward.web.calls import Call, binder
-from onceward.web.internal_queues import may_enter
 from onceward.web.routes import Route
 from onceward.work import steps
 from onceward.work.inbox import admit_key, dedupe_key
+from onceward.work.internal_queues import may_enter
 from onceward.work.job import later_ms
 
 _REASON_CHARS = 300
@@ -240,7 +240,7 @@ async def history(call: Call, id_: str) -> api.JobHistory:
 async def _visible(call: Call, tx: Transaction, id_: str) -> Job:
     """A job that the caller may see. Raises `NoSuchJob`."""
     job = await call.app.node.schedule.get(tx, id_)
-    own = job.caller == call.caller.id and may_enter(call.server, call.caller, "send", job.queue)
+    own = job.caller == call.caller.id and may_enter(call.app.node, call.caller, "send", job.queue)
     if own or _works(call, job.queue):
         return job
     raise NoSuchJob(f"there is no job {id_}", id=id_)
@@ -256,14 +256,14 @@ async def _managed(call: Call, tx: Transaction, id_: str) -> Job:
 async def _workable(call: Call, tx: Transaction, id_: str) -> Job:
     """A job that the caller may work on. Raises `NoSuchJob`."""
     job = await call.app.node.schedule.get(tx, id_)
-    if not may_enter(call.server, call.caller, "work", job.queue):
+    if not may_enter(call.app.node, call.caller, "work", job.queue):
         raise NoSuchJob(f"there is no job {id_}", id=id_)
     return job
 
 
 def _works(call: Call, queue: str) -> bool:
     """Whether the caller may work on a queue or manage it."""
-    return call.caller.may("manage", queue) or may_enter(call.server, call.caller, "work", queue)
+    return call.caller.may("manage", queue) or may_enter(call.app.node, call.caller, "work", queue)
 
 
 def _claimed(claim: Claim) -> api.ClaimedJob:

@@ -14,10 +14,10 @@ from onceward.store import Transaction
 from onceward.strict_json import parse
 from onceward.web.api.jobs import view
 from onceward.web.calls import Call, binder
-from onceward.web.internal_queues import insist_on_entry
 from onceward.web.routes import Route
 from onceward.work import bulk
 from onceward.work.bulk import Page
+from onceward.work.internal_queues import insist_on_entry
 
 # Settings that callers cannot change: they would open a queue of the application to callers.
 _OF_THE_APPLICATION = {"internal", "remote_work"}
@@ -52,7 +52,7 @@ async def configure(call: Call, queue: str, settings: api.QueueSettings) -> api.
             )
     if settings.failure_queue and settings.failure_queue != before.failure_queue:
         # A failed job of this queue sends to that one.
-        insist_on_entry(call.server, call.caller, "send", settings.failure_queue)
+        insist_on_entry(call.app.node, call.caller, "send", settings.failure_queue)
     await call.app.queues.change(queue, changes)
     return _view(call, queue)
 

@@ -16,7 +16,7 @@ from onceward import limits
 from onceward.api import timers as api
 from onceward.callers import APPLICATION, Caller
 from onceward.errors import BadInput, NoSuchTimer, NotFailed
-from onceward.job_options import OPTION_NAMES, job_options
+from onceward.job_options import OPTION_NAMES
 from onceward.observe.paging import page_of
 from onceward.recurrence import Cron, Interval, Repeat
 from onceward.store import Transaction
@@ -26,12 +26,12 @@ from onceward.web.api.timer_views import shown
 from onceward.web.auth import Access
 from onceward.web.calls import Call, binder
 from onceward.web.http import Request, Response
-from onceward.web.internal_queues import insist_on_entry
 from onceward.web.routes import FORM, Route
 from onceward.webhooks import endpoints
 from onceward.webhooks.timers import WEBHOOKS, Send, Spec, Target, View
 from onceward.webhooks.timers import Call as TimerCall
 from onceward.webhooks.timers.server import target_of
+from onceward.work.internal_queues import insist_on_entry
 
 if TYPE_CHECKING:
     from onceward.web.server import Server
@@ -72,6 +72,21 @@ async def _add(call: Call, spec: Spec, id_: str | None, key: str | None) -> tupl
     view, duplicate = await timers.add(spec, id_, key=key, caller=caller.caller)
     call.app.store.meters.count("timers_set", duplicate="yes" if duplicate else "no")
     return view, duplicate
+
+
+def _whose(call: Call, id_: str, asked: api.WhoseTimer) -> Caller:
+    """The owner of a timer. Raises `not_allowed`."""
+    caller = call.caller
+    whose = caller.caller
+    if asked.app:
+        whose = APPLICATION
+    elif asked.caller is not UNSET:
+        whose = Caller.parse(asked.caller)
+    if whose == caller.caller:
+        caller.insist("timer", id_)
+    elif asked.caller is not UNSET:
+        caller.insist("operate", id_)
+    return whose
 
 
 @answers(api.GET)
@@ -125,7 +140,7 @@ async def list_(call: Call, asked: api.FindTimers) -> api.TimerPage:
             return page
 
 
-@answers(api.MOVE)
+@answers(api.MOVE, check=_whose)
 async def move(call: Call, id_: str, whose: api.WhoseTimer, asked: api.MoveTimer) -> api.Timer:
     with refused_as("bad_timer"):
         if (asked.at is None) == (asked.delay_ms is None):
@@ -154,7 +169,7 @@ async def resend(call: Call, id_: str, asked: api.WhoseTimer) -> api.Timer:
     async def redriven(tx: Transaction, view: View) -> View:
         target = view.timer.spec.target
         if isinstance(target, Send) and view.caller:
-            insist_on_entry(call.server, call.caller, "send", target.queue)
+            insist_on_entry(call.app.node, call.caller, "send", target.queue)
         if view.job is None:
             raise NotFailed(
                 f"the timer {view.id[:200]!r} has no firing that failed", id=view.id[:200]
@@ -173,16 +188,7 @@ async def _on_one(
 ) -> api.Timer:
     """Act on a timer, and show it. Raises `NoSuchTimer` also for one that the caller may not
     see."""
-    caller = call.caller
-    whose = caller.caller
-    if asked.app:
-        whose = APPLICATION
-    elif asked.caller is not UNSET:
-        whose = Caller.parse(asked.caller)
-    if whose == caller.caller:
-        caller.insist("timer", id_)
-    elif asked.caller is not UNSET:
-        caller.insist("operate", id_)
+    caller, whose = call.caller, _whose(call, id_, asked)
 
     async def fn(tx: Transaction) -> View:
         view = await call.app.timers.get(id_, caller=whose, tx=tx)
@@ -231,10 +237,10 @@ def _target(call: Call, asked: api.CreateTimer) -> Target:
         headers=asked.headers,
         append_id=asked.append_id,
         retry=asked.retry,
-        options=job_options({name: getattr(asked, name) for name in OPTION_NAMES}),
+        options={name: getattr(asked, name) for name in OPTION_NAMES},
     )
     if isinstance(target, Send):
-        insist_on_entry(call.server, call.caller, "send", target.queue)
+        insist_on_entry(call.app.node, call.caller, "send", target.queue)
     return target
 
 
@@ -313,7 +319,7 @@ def _now_ms(call: Call) -> int:
 
 # The simple form: hours, minutes, seconds and a URL.
 
-_STATUSES: dict[str, api.SimpleStatus] = {
+_STATUSES: dict[str, str] = {
     "active": "ACTIVE",
     "suspended": "ACTIVE",
     "firing": "ACTIVE",
@@ -326,7 +332,8 @@ _STATUSES: dict[str, api.SimpleStatus] = {
 
 
 async def create_plain(server: "Server", request: Request) -> Response:
-    call = Call(server, request, server.caller(request), b"")
+    call = Call(server, request, server.caller(request))
+    call.caller.insist_any(api.CREATE_PLAIN)
     raw = await _json_of(request)
     try:
         asked = parse(raw, api.PlainTimer)

@@ -9,7 +9,7 @@ from onceward.api.retries import RetryPolicy
 from onceward.api.timers import CatchUp
 from onceward.callers import Caller, caller_id
 from onceward.errors import AddressRefused, AlreadyEnded, BadInput, NoSuchTimer
-from onceward.job_options import OPTION_NAMES, JobKeywords, JobOptions, job_options
+from onceward.job_options import OPTION_NAMES, JobKeywords, job_options
 from onceward.maintenance.key_source import KeySource
 from onceward.recurrence import Cron, Interval, Repeat
 from onceward.schedule import is_whole, milliseconds
@@ -89,7 +89,7 @@ class Timers:
             headers=dict(headers or {}),
             append_id=append_id,
             retry=read_policy(retry),
-            options=job_options(options),
+            options=options,
         )
         delay_ms = None if delay_s is None else milliseconds(delay_s, "a delay")
         repeat = _repeat(every_s, cron, zone)
@@ -309,20 +309,24 @@ def target_of(
     headers: dict[str, str],
     append_id: bool,
     retry: RetryPolicy | None,
-    options: JobOptions,
+    options: Mapping[str, Any],
 ) -> Target:
-    """What a timer is to do. Raises `BadInput` for what does not go together."""
+    """What a timer is to do. `options` are those of its job by name; None means "not specified".
+    Raises `BadInput` for what does not go together."""
     if queue is None:
-        attempts_max = options.attempts_max
-        if options != JobOptions(attempts_max=attempts_max):
-            names = ", ".join(sorted(OPTION_NAMES - {"attempts_max"}))
-            raise BadInput(f"{names} are for timers that send to a queue")
+        # By what was given, not by the resulting options: those do not show a given default.
+        for name in sorted(OPTION_NAMES - {"attempts_max"}):
+            if options.get(name) is not None:
+                raise BadInput(
+                    f"{name} is for timers that send to a queue; this one calls a url or endpoint"
+                )
+        attempts_max = options.get("attempts_max")
         return Call(url or "", endpoint or "", headers, body, append_id, attempts_max, retry)
     if url is not None or endpoint is not None:
         raise BadInput("a timer sends to a queue or calls a url or endpoint, one of them")
     if headers or append_id or retry is not None:
         raise BadInput("headers, append_id and retry are for timers that call a url or endpoint")
-    return Send(queue, body, options)
+    return Send(queue, body, job_options(options))
 
 
 def _repeat(every_s: float | None, cron: str | None, zone: str) -> Repeat | None:

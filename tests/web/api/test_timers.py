@@ -333,6 +333,7 @@ async def test_a_caller_needs_a_scope_for_the_id_and_for_the_queue() -> None:
         ({"headers": {"Host": "a"}}, "bad_timer"),
         ({"headers": {"a": 1}}, "wrong_type"),
         ({"order_key": "o"}, "bad_timer"),
+        ({"priority": 5}, "bad_timer"),  # the default
         ({"url": None, "queue": "q", "headers": {"a": "b"}}, "bad_timer"),
         ({"url": None, "queue": "q", "append_id": True}, "bad_timer"),
         ({"url": None, "queue": "no queue"}, "bad_name"),

@@ -179,6 +179,7 @@ BAD: list[dict[str, Any]] = [
     {"queue": "q", "headers": {"a": "b"}, "delay_s": 1},
     {"queue": "q", "append_id": True, "delay_s": 1},
     {"url": "https://example.com", "priority": 1, "delay_s": 1},
+    {"url": "https://example.com", "priority": 5, "delay_s": 1},  # the default
     {"url": "https://example.com", "endpoint": "e", "delay_s": 1},
     {"queue": "q", "delay_s": 1, "key": ""},
     {"queue": "q", "delay_s": 1, "key": "k", "id_": "t"},
