@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
 from onceward.api.operation import Body, Operation, Query
-from onceward.api.retries import RetryPolicy
+from onceward.api.retries import RetryPolicy, RetryPolicyView
 from onceward.api.timers import ReceiverPause, Timer
 
 _OVERLAP_MS = 24 * 3_600_000
@@ -91,7 +91,7 @@ class Endpoint(msgspec.Struct, omit_defaults=True):
     health: EndpointHealth
     description: str = ""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
-    retry: RetryPolicy | None = None
+    retry: RetryPolicyView | None = None
     secrets: list[EndpointSecret] | None = None
     """The valid secrets, the newest first; only with the parameter `secret`."""
     suspended: bool = False

@@ -95,7 +95,12 @@ class MatchLog(msgspec.Struct):
     """The events of a match, from its start to its end."""
 
     match: str
-    entries: list[MatchEntry]
+    entries: list[dict[str, Any]]
+    """Each has a member `type`. `begun`: `id`, `game`, `players` (the users by seat), `seed`,
+    `at_ms`, `turn_ms`, `place`. `moved`: `seat`, `move`, `at_ms`. `late`, a timeout: `seats` (those
+    that lost by it; none: all that had to move), `at_ms`. `left`: `seat`, `others` (seats that left
+    at the same time), `at_ms`. `stopped`, by a server: `winners` (none: the match does not count),
+    `at_ms`."""
 
 
 class MatchReplay(msgspec.Struct):

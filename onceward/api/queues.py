@@ -37,8 +37,9 @@ class QueueSettingsView(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fields of the body that form the idempotency key of messages without one."""
     fingerprint: tuple[str, ...] | None = None
     """The fields that must be equal in messages with the same key; None: the whole body."""
-    mismatch: Literal["reject", "record"] = "reject"
-    """Whether a message with a known key and another body is rejected, or only counted."""
+    mismatch: str = "reject"
+    """Whether a message with a known key and another body is rejected (`reject`), or only counted
+    (`record`)."""
     key_retention_ms: int | None = 7 * DAY_MS
     """How long an idempotency key is kept after the end of its job; None: forever."""
     job_retention_ms: int | None = 7 * DAY_MS
@@ -58,6 +59,9 @@ class QueueSettingsView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class QueueSettings(QueueSettingsView, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The settings of a queue."""
+
+    mismatch: Literal["reject", "record"] = "reject"
+    """Whether a message with a known key and another body is rejected, or only counted."""
 
 
 class Queue(msgspec.Struct):

@@ -8,8 +8,8 @@ from onceward import limits
 _JITTER = 0.2
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """When a call that failed is attempted again. Members that are None are not specified."""
+class RetryPolicyView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The retry policy of a timer or an endpoint, as responses have it."""
 
     pauses_ms: tuple[int, ...] | None = None
     """The pause after each failed attempt. The last one repeats if there are more attempts."""
@@ -17,6 +17,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """How many attempts there are; 0: no limit. By default one more than there are pauses."""
     timeout_ms: int | None = None
     """How long an attempt may take, the connection included."""
+
+
+class RetryPolicy(RetryPolicyView, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """When a call that failed is attempted again. Members that are None are not specified."""
 
     @property
     def attempts(self) -> int | None:

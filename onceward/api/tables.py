@@ -23,23 +23,24 @@ Reason = Literal["result", "left", "idle", "lost", "void"]
 Limit = Annotated[int, Meta(ge=1, le=limits.LIST_MAX)]
 
 
-class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The rules of a table. Times are in milliseconds; 0 disables a rule."""
+class PolicyView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The rules of a table, as responses have them. Times are in milliseconds; 0: no such rule."""
 
-    kind: Kind = "classic"
-    """The preset that the other rules start from."""
+    kind: str = "classic"
+    """The preset that the other rules start from: `classic`, `speed` or `ranked`."""
     seats: tuple[str, ...] = ("X", "O")
     """The markers. A user gets the first free one."""
     max_wins: int = 5
     """After so many wins in a row, the winner also goes to the end of the waitlist."""
-    draw: Draw = "swap"
+    draw: str = "swap"
     """After a draw, `swap`: all stay and swap markers; `stay`: all stay; `back`: all go to the
     end of the waitlist, if anyone waits."""
     max_draws: int = 0
     """After so many draws in a row, all go to the end of the waitlist, if anyone waits."""
-    loser: Then = "back"
-    """Where the loser goes, if anyone waits: to the end of the waitlist, or away."""
-    idle: Then = "back"
+    loser: str = "back"
+    """Where the loser goes, if anyone waits: to the end of the waitlist (`back`), or away
+    (`leave`)."""
+    idle: str = "back"
     """The same for a player whose time ran out."""
     lanes: tuple[str, ...] = ("main",)
     """The lanes of the waitlist by priority, the highest first. The last one is the default."""
@@ -90,6 +91,20 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """The expected length of a game, for the first estimates of a wait."""
 
 
+class Policy(PolicyView, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The rules of a table. Times are in milliseconds; 0 disables a rule."""
+
+    kind: Kind = "classic"
+    """The preset that the other rules start from."""
+    draw: Draw = "swap"
+    """After a draw, `swap`: all stay and swap markers; `stay`: all stay; `back`: all go to the
+    end of the waitlist, if anyone waits."""
+    loser: Then = "back"
+    """Where the loser goes, if anyone waits: to the end of the waitlist, or away."""
+    idle: Then = "back"
+    """The same for a player whose time ran out."""
+
+
 class Seat(msgspec.Struct, omit_defaults=True):
     """A taken seat."""
 
@@ -119,7 +134,8 @@ class Table(msgspec.Struct, omit_defaults=True):
     """A table: its seats, its policy, and the size of its waitlist."""
 
     id: str
-    phase: Phase
+    phase: str
+    """`waiting`, `ready`, `playing` or `closed`."""
     number: int
     """The number of the current or last game."""
     seats: dict[str, Seat | None]
@@ -127,7 +143,7 @@ class Table(msgspec.Struct, omit_defaults=True):
     waiting: int
     """The number of users in the waitlist."""
     spectators: int
-    policy: Policy
+    policy: PolicyView
     game: str = ""
     """The referee; empty: a server ends the games."""
     created_ms: int = 0
@@ -171,9 +187,10 @@ class Place(msgspec.Struct, omit_defaults=True):
 
     table: str
     user: str
-    role: Role
-    """Empty: the user is not at the table."""
-    phase: Phase
+    role: str
+    """`seated`, `waiting` or `watching`; empty: the user is not at the table."""
+    phase: str
+    """`waiting`, `ready`, `playing` or `closed`."""
     game: int = 0
     """The number of the current or last game."""
     marker: str = ""
@@ -228,7 +245,8 @@ class Ending(msgspec.Struct, omit_defaults=True):
     """The users by marker."""
     winners: tuple[str, ...]
     """The users who won; empty: a draw, or the game does not count."""
-    reason: Reason
+    reason: str
+    """`result`, `left`, `idle`, `lost` or `void`."""
     ratings: dict[str, int] = {}
     """The new ratings, if the table is rated."""
 

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from onceward import limits
 from onceward.api.messages import Milliseconds
 from onceward.api.operation import Body, Ignored, Operation, Query
-from onceward.api.retries import RetryPolicy
+from onceward.api.retries import RetryPolicy, RetryPolicyView
 
 CatchUp = Literal["all", "last", "none"]
 """Of the times that were missed: each of them, the latest, or none."""
@@ -18,7 +18,6 @@ TimerState = Literal[
 ]
 Moment = Annotated[datetime, Meta(tz=True)]
 Whole = Annotated[int, Meta(ge=0)]
-SimpleStatus = Literal["ACTIVE", "SUCCESS", "FAILED", "CANCELLED"]
 
 
 class CreateTimer(Body):
@@ -72,7 +71,8 @@ class TimerAttempt(msgspec.Struct):
     at: str
     """When it ended."""
     at_ms: int
-    outcome: Literal["done", "failed"]
+    outcome: str
+    """`done` or `failed`."""
     said: str
     """The response, or the error."""
 
@@ -124,14 +124,15 @@ class Timer(msgspec.Struct, omit_defaults=True):
     body: Any = None
     append_id: bool = False
     attempts_max: int | None = None
-    retry: RetryPolicy | None = None
+    retry: RetryPolicyView | None = None
     order_key: str | None = None
     limit_key: str | None = None
     priority: int | None = None
     every_ms: int | None = None
     cron: str | None = None
     zone: str | None = None
-    catch_up: CatchUp = "all"
+    catch_up: str = "all"
+    """`all`, `last` or `none`."""
     next: list[str] = []
     """The next times of a recurring timer."""
     last: Firing | None = None
@@ -243,7 +244,8 @@ class PlainTimerStatus(msgspec.Struct):
     id: str
     time_left: int
     """In whole seconds; 0 once it is due."""
-    status: SimpleStatus
+    status: str
+    """`ACTIVE`, `SUCCESS`, `FAILED` or `CANCELLED`."""
 
 
 _OWN = ("no_such_timer", "bad_name")

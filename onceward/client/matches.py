@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import msgspec
-
 from onceward.api import matches as api
 from onceward.api.matches import MatchView
 from onceward.client.transport import Transport
@@ -18,8 +16,7 @@ class MatchCalls(Transport):
 
     async def match_log(self, id_: str) -> list[dict[str, Any]]:
         """The entries of the log of a finished match. Raises `match_on`."""
-        found: list[dict[str, Any]] = msgspec.to_builtins((await self.run(api.LOG, id_)).entries)
-        return found
+        return (await self.run(api.LOG, id_)).entries
 
     async def match_replay(self, id_: str) -> list[MatchView]:
         """A finished match, move by move. Raises `match_on`."""

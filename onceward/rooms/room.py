@@ -32,6 +32,8 @@ _encode = msgspec.json.Encoder().encode
 class Entry(RoomEntry, frozen=True):
     """A step in the log, as it is stored."""
 
+    ops: list[RoomOperation]  # type: ignore[assignment]
+
     def change(self, room: str) -> Change:
         """What others are told."""
         return Change(room, self.seq, self.ops, self.by, self.client, self.n, self.digest)

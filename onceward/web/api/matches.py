@@ -1,5 +1,7 @@
 """HTTP functions for matches: the view of a caller, and the log of finished ones."""
 
+import msgspec
+
 from onceward.api import matches as api
 from onceward.errors import OncewardError
 from onceward.store.transaction import Transaction
@@ -24,7 +26,7 @@ async def get(call: Call, id_: str) -> api.MatchView:
 async def log(call: Call, id_: str) -> api.MatchLog:
     async def fn(tx: Transaction) -> api.MatchLog:
         await _visible(call, tx, id_)
-        return api.MatchLog(id_, await call.app.games.log(tx, id_))
+        return api.MatchLog(id_, msgspec.to_builtins(await call.app.games.log(tx, id_)))
 
     return await call.app.store.run(fn)
 
@@ -44,7 +46,7 @@ async def _visible(call: Call, tx: Transaction, id_: str) -> Match:
     caller = call.caller
     match = await call.app.games.get(tx, id_)
     table = table_of(match.begun.place)
-    seen = table is not None and (caller.may("play", table) or caller.may("table", table))
+    seen = table is not None and caller.may("play", table)
     plays = caller.user in match.begun.players.values()
     if not (seen or plays or caller.grants.everything):
         raise OncewardError(f"{caller.name!r} may not see this match", code="not_allowed")
