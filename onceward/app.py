@@ -48,6 +48,8 @@ from onceward.maintenance.reencryption import Reencryption
 from onceward.meters import Meters
 from onceward.node import Node
 from onceward.observe.senders import Senders
+from onceward.parts import attributes
+from onceward.rate_limits import RateLimits
 from onceward.recurrence import Cron, Interval, Repeat
 from onceward.rooms.hub import Hub
 from onceward.rooms.part import Rooms
@@ -182,11 +184,18 @@ class App:
         self.mounted: dict[str, Callable[..., Awaitable[None]]] = {}
         """ASGI applications by their prefixes."""
 
+    # For type checkers. Below `__init__`, whose defaults use the module of this name.
+    limits: RateLimits
+    """Rate limits, each call in a transaction."""
+
     if not TYPE_CHECKING:  # else nothing would be known of any attribute
 
         def __getattr__(self, name: str) -> Any:
             # Only for what is not there: `app.timers` and the like come with the start.
-            if any(name in vars(kind).get("__annotations__", ()) for kind in type(self).__mro__):
+            known = {attribute.name for attribute in attributes()}
+            if name in known.union(
+                *[vars(k).get("__annotations__", ()) for k in type(self).__mro__]
+            ):
                 raise _not_running()
             raise AttributeError(f"an application has no attribute {name!r}")
 
@@ -379,6 +388,8 @@ class App:
         self.node = await node.start()
         stack.push_async_callback(node.stop)
         stack.push_async_callback(node.sharing.finish)
+        for attribute in attributes():
+            setattr(self, attribute.name, node.parts.get(attribute.type))
         path = str(getattr(self._engine, "path", ""))
         self.key_source = KeySource(self.store, self.server_key, path=path)
         if self.outward is None:
@@ -394,7 +405,6 @@ class App:
         stack.callback(self._results.close)
         self.locks = Locks(self.store, node.parts.get(LockTable))
         stack.push_async_callback(self.locks.close)
-        self.rooms = node.parts.get(Rooms)
         self.hub = Hub(self.store, self.rooms, node.placement)
         stack.push_async_callback(self.hub.close)
         table_runtime = TableRuntime(node, self.hub, self._referees, self._games)

@@ -51,6 +51,7 @@ CAPABILITIES = (
         "locks",
         (Scope("lock", "acquire locks whose names match, and see who holds them"),),
     ),
+    Capability("rate_limits"),
     Capability(
         "webhooks.timers",
         (

@@ -24,6 +24,7 @@ from onceward import errors as error_table
 from onceward import limits as limit_table
 from onceward.capabilities import CAPABILITIES
 from onceward.cli import _parser
+from onceward.parts import attributes
 from onceward.parts import load as load_parts
 from onceward.web.api import ROUTES
 from onceward.web.openapi import document
@@ -50,6 +51,13 @@ MODULES = {
     "onceward.api.matches": "Matches as a player sees them.",
     "onceward.store.transaction": "What `tx.scan` returns.",
     "onceward.testing.simulation": "The simulator.",
+}
+# Those of parts that need no more words.
+MODULES |= {
+    one.type.__module__: f"`app.{one.name}`: "
+    + (inspect.getdoc(sys.modules[one.type.__module__]) or "").partition("\n")[0]
+    for one in attributes()
+    if one.type.__module__ not in MODULES
 }
 # Of modules that have more in them than users need.
 ONLY = {

@@ -101,7 +101,7 @@ def test_records_of_no_kind_are_reported() -> None:
     assert problems(entry) == ["no part has entries of the kind 'odd'"]
 
 
-class Bucket:
+class Well:
     """The object of a small part: due entries refill it."""
 
     def __init__(self) -> None:
@@ -114,17 +114,17 @@ class Bucket:
 
 def too_full(record: Record, get: Lookup) -> Iterator[str]:
     if msgspec.json.decode(record.value) > 10:
-        yield "the bucket is too full"
+        yield "the well is too full"
 
 
 async def test_a_new_part_is_acted_on_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     part = Part(
-        kinds=(Kind("bucket", "{name}", int, "a bucket of a rate limiter"),),
-        rules=[Rule("bucket", too_full)],
-        due=(Due("refill", Bucket.refill, writes=1),),
-        make=lambda made: Bucket(),
+        kinds=(Kind("well", "{name}", int, "a well"),),
+        rules=[Rule("well", too_full)],
+        due=(Due("refill", Well.refill, writes=1),),
+        make=lambda made: Well(),
     )
-    known = {**load(), "buckets": part}
+    known = {**load(), "wells": part}
     for module in (parts, sys.modules["onceward.node"]):
         monkeypatch.setattr(module, "load", lambda: known)
     async with await MemoryEngine().open() as engine:
@@ -136,20 +136,20 @@ async def test_a_new_part_is_acted_on_and_checked(monkeypatch: pytest.MonkeyPatc
                 tx.put((due_partition(0), keys.join(tx.now_ms, ID, "refill")), "refill")
 
             await store.run(add)
-            await node.parts.get(Bucket).refilled.wait()
+            await node.parts.get(Well).refilled.wait()
     rules = all_rules.__wrapped__()
-    full = Record(("bucket", "x"), b"11", 1)
-    found = [text for rule in rules if rule.kind == "bucket" for text in rule.judge(full, {}.get)]
-    assert found == ["the bucket is too full"]
+    full = Record(("well", "x"), b"11", 1)
+    found = [text for rule in rules if rule.kind == "well" for text in rule.judge(full, {}.get)]
+    assert found == ["the well is too full"]
 
 
 def test_an_object_is_found_by_the_class_that_it_extends() -> None:
-    class Wide(Bucket):
+    class Wide(Well):
         pass
 
     wide = Wide()
     made = Made(Store(MemoryEngine()).ids, 1, wide)
-    assert made.get(Wide) is made.get(Bucket) is wide
+    assert made.get(Wide) is made.get(Well) is wide
     with pytest.raises(KeyError):
         made.get(Store)
 

@@ -110,6 +110,20 @@ async def a_handler_that_holds_a_lock(text: str, reader: Reader) -> None:
     assert sorted(printed) == [("a", 1), ("b", 1), ("c", 1)]
 
 
+async def a_handler_with_a_rate_limit(text: str, reader: Reader) -> None:
+    app, sent = App("memory://"), []
+
+    class Provider:
+        async def send(self, *said: Any) -> None:
+            sent.append(said)
+
+    declare(text.replace("rate=1,", "rate=50,"), app=app, provider=Provider())
+    async with app:
+        made = [await app.send("sms", {"to": "+49"}, key=str(number)) for number in range(8)]
+        assert all(job.ended_ms for job in await _ended(app, *made))
+    assert sorted(sent) == sorted(("+49", receipt.id) for receipt in made)
+
+
 async def a_handler_that_changes_a_room(text: str, reader: Reader) -> None:
     app = App("memory://")
     declare(text, app=app)
@@ -273,6 +287,7 @@ PARTS: dict[tuple[str, str], Callable[[str, Reader], Any]] = {
     ("messages.md", "bank.charge"): a_handler_with_steps,
     ("messages.md", "class Payments"): a_simulation,
     ("locks.md", "printer.print"): a_handler_that_holds_a_lock,
+    ("rate-limits.md", "provider.send"): a_handler_with_a_rate_limit,
     ("rooms.md", "rooms.map_add"): a_handler_that_changes_a_room,
     ("games.md", "class Nim(Rules)"): rules_of_a_game,
     ("games.md", "async def challenge"): a_match_without_a_table,
