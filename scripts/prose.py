@@ -176,7 +176,7 @@ _CODE = re.compile(r" {4}|python -m|async |import |@")
 def _docstring(path: Path, node: _Documented) -> Iterator[Text]:
     text = ast.get_docstring(node)
     if text:
-        kept = [part for part in text.split("\n\n") if not _CODE.match(part)]
+        kept = [part for part in re.split(r"\n\n|\n(?=- )", text) if not _CODE.match(part)]
         joined = "\n\n".join(" ".join(part.split()) for part in kept)
         yield Text(path, node.body[0].lineno, "docstring", _prose(joined))
 

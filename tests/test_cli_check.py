@@ -116,4 +116,4 @@ async def test_records_that_make_no_sense_are_reported_too(tmp_path: Path, capsy
     assert cli.main(["check", str(path)]) == TABLE["damaged"].exit
     problems = capsys.readouterr().out.splitlines()
     assert problems[0] == "record job x#job: this is not a job"
-    assert problems[1].startswith("record lock what is this: it makes no sense: ")
+    assert problems[1].startswith("record lock what is this: its rule failed: ")

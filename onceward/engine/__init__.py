@@ -9,29 +9,35 @@ from onceward.redaction import redact_url
 
 
 def create(url: str) -> Engine:
-    """The engine for `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://` or
-    `postgresql://user:password@host/database?schema=onceward`."""
+    """Return the engine for a database URL, not yet opened.
+
+    URLs are `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://` and
+    `postgresql://user:password@host/database?schema=onceward`.
+    """
     if not isinstance(url, str):
         raise BadInput(
-            f"an engine is named by the text of a URL, not {type(url).__name__}",
+            f"a database URL must be a string, not {type(url).__name__}",
             code="bad_engine_url",
         )
     try:
         url.encode()
         parts = urlsplit(url)
     except UnicodeEncodeError:
-        raise BadInput("a database URL has no lone surrogates", code="bad_engine_url") from None
+        raise BadInput(
+            "a database URL must not contain lone surrogates", code="bad_engine_url"
+        ) from None
     except ValueError as error:
-        # The library quotes host and password for some mistakes, behind a quotation mark.
+        # urlsplit quotes the host, and a password in it, after a quotation mark in some errors.
         reason = str(error).partition("'")[0].strip()
-        raise BadInput(f"this is not a database URL: {reason}", code="bad_engine_url") from None
+        raise BadInput(f"invalid database URL: {reason}", code="bad_engine_url") from None
     if "\0" in unquote(url):
-        raise BadInput("the URL of an engine has no NUL in it", code="bad_engine_url")
+        raise BadInput("a database URL must not contain NUL", code="bad_engine_url")
     if parts.scheme in ("postgresql", "postgres"):
         return _create_postgres(url)
     if parts.query or parts.fragment:
         raise BadInput(
-            f"{redact_url(url)!r}: engine URLs take no ? or # part", code="bad_engine_url"
+            f"{redact_url(url)!r}: a database URL of this kind has no ? or # part",
+            code="bad_engine_url",
         )
     if parts.scheme == "memory" and not parts.netloc and not parts.path:
         return MemoryEngine()
@@ -42,12 +48,13 @@ def create(url: str) -> Engine:
                 "or sqlite:////var/lib/file.db for an absolute path",
                 code="bad_engine_url",
             )
-        # Imported here, so that the driver is needed only by those who use it.
+        # Imported here, so that other engines do not need the driver.
         from onceward.engine.sqlite import SQLiteEngine
 
         return SQLiteEngine(unquote(parts.path[1:]))
     raise BadInput(
-        f"{redact_url(url)!r} is no engine: known are memory://, sqlite:///file.db and postgresql://…",
+        f"unsupported database URL {redact_url(url)!r}; "
+        "use sqlite:///file.db, postgresql://… or memory://",
         code="bad_engine_url",
     )
 
@@ -64,5 +71,5 @@ def _create_postgres(url: str) -> Engine:
 
 
 async def open(url: str) -> Engine:
-    """Create the engine that the URL names, and open it."""
+    """Create the engine for a database URL and open it."""
     return await create(url).open()

@@ -1,19 +1,19 @@
 """The engine contract: ordered, versioned records with atomic commits.
 
-An engine is an ordered set of records, `(partition, sort key) -> value, version,
-expires_at_ms`, changed only by atomic commits. What every engine guarantees, and
-`onceward.testing.certify_engine` checks:
+An engine is an ordered set of records, `(partition, sort key) -> value, version, expires_at_ms`,
+changed only by atomic commits. Every engine gives these guarantees, and
+`onceward.testing.certify_engine` checks them:
 
-- A commit is applied whole or not at all, and all its puts get one version. Versions
-  are compared for equality only and never used twice, also not after a delete and a
-  new put of the key, or a restart.
-- `commit` returns when the commit is durable. A read may show a commit earlier; so
-  an answer that depends on reads leaves only after a commit that checks them.
+- A commit is applied completely or not at all, and all its puts get one version. Versions are
+  compared for equality only. A version is never reused, even after a restart or when a key is
+  deleted and put again.
+- `commit` returns when the commit is durable. Reads may show a commit earlier. A response that
+  depends on reads is therefore sent only after a commit that checks them.
 - A record with `expires_at_ms <= now_ms` is absent for every call with that `now_ms`.
-- `scan` returns records in the order of their sort keys as bytes. It gives no
-  protection against new neighbours: what decides from a scan checks a head record.
+- `scan` returns records in the order of their sort keys as bytes. It does not protect against
+  phantoms: a decision that is based on a scan must check a head record.
 - Values are JSON text in UTF-8, never empty. Limits are the same on all engines.
-- Stored data that does not verify is never returned as data: a record has the value `DAMAGED`,
+- Stored data that fails verification is never returned as data. The record has the value `DAMAGED`,
   or the call raises `Damaged`.
 """
 
@@ -37,7 +37,7 @@ Version = int | str
 
 
 class Expect(Enum):
-    """What a write expects of its key, apart from a certain version."""
+    """The expectations of a write, besides a certain version."""
 
     ANY = "any"
     ABSENT = "absent"
@@ -49,12 +49,13 @@ Expectation = Literal[Expect.ANY, Expect.ABSENT] | Version
 
 
 DAMAGED: Final = b"\xff"
-"""The value of a record whose stored value did not verify. It is not JSON: decoding it raises
-`damaged`, and nobody takes it for data."""
+"""The value of a record whose stored value failed verification. It is not JSON, so decoding it
+raises `damaged`.
+"""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What stands under a key."""
+    """A stored value with its key, version and expiry."""
 
     key: Key
     value: bytes
@@ -66,7 +67,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
-    """Write a value under a key."""
+    """Write a value."""
 
     key: Key
     value: bytes
@@ -75,14 +76,14 @@ class Put(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delete(msgspec.Struct, frozen=True, gc=False):
-    """Remove what stands under a key; removing nothing is fine unless expected."""
+    """Delete a record. A missing record is no error unless the expectation requires it."""
 
     key: Key
     expect: Expectation = ANY
 
 
 class Check(msgspec.Struct, frozen=True, gc=False):
-    """Change nothing, but let the commit fail unless the expectation holds."""
+    """Change nothing, but fail the commit unless the expectation holds."""
 
     key: Key
     expect: Expectation
@@ -92,39 +93,43 @@ Write = Put | Delete | Check
 
 
 class Incarnation(msgspec.Struct, frozen=True):
-    """One life of a database: a restore, a failover or a clone begins another one.
+    """One incarnation of a database. A restore, a failover or a clone starts a new one.
 
-    What was acknowledged in an earlier one may be missing in this one.
+    Commits that an earlier incarnation acknowledged may be missing in this one.
     """
 
     id: str
-    """Random, never used again."""
+    """Random and unique."""
     number: int = 1
-    """Larger than that of all incarnations before it."""
+    """Greater than the numbers of all earlier incarnations."""
     since_ms: int = 0
-    """When it began; 0 for the first one."""
+    """When this incarnation started; 0 for the first one."""
 
 
 class Engine(ABC):
-    """The six methods, `open` and `close` counted as one, and the sweeper's."""
+    """The interface of storage engines."""
 
     shared: bool = True
-    """Whether other nodes may use the same database at the same time."""
+    """Whether other nodes can use the same database at the same time."""
     shares_commits: bool = True
-    """Whether several transactions cost less in one commit. Not where a conflict of one cancels the
-    others, or where each write has its price."""
+    """Whether several transactions are cheaper in one commit. False if the conflict of one cancels
+    the others, or if each write is billed.
+    """
     shares_reads: bool = False
-    """Whether a read is a round trip, so that reads of several transactions cost less together."""
+    """Whether a read is a network round trip, so that batching the reads of several transactions is
+    cheaper.
+    """
 
     @cached_property
     def alarms(self) -> Alarms:
-        """The alarms of the node that uses this engine. The store sets its clock."""
+        """The alarms of the node that uses this engine. The store sets their clock."""
         return Alarms(Clock().now_ms)
 
     @property
     def incarnation(self) -> Incarnation:
-        """The life of the database that this node uses now. Engines whose database outlives no
-        restore while they are open need no other."""
+        """The incarnation that this node uses now. Engines whose database cannot be restored while
+        it is open use this default.
+        """
         return Incarnation("")
 
     @cached_property
@@ -132,33 +137,34 @@ class Engine(ABC):
         return []
 
     def on_incarnation(self, hook: Callable[[Incarnation], None]) -> Callable[[], None]:
-        """Call `hook` when the database is another incarnation, before it is read or written.
-        What was read before may be gone: forget it. Versions of lost records are not given
-        again. Returns a function that takes the hook out again. A hook must not block or raise.
+        """Call `hook` when the incarnation changes, before the database is read or written again.
+
+        Records read before may be gone, so the hook must clear caches. Versions of lost records are
+        not reused. A hook must not block or raise. Returns a function that removes the hook.
         """
         self._incarnation_hooks.append(hook)
         return lambda: self._incarnation_hooks.remove(hook)
 
     def incarnation_changed(self, incarnation: Incarnation) -> None:
-        """Call all hooks. The engine calls it."""
+        """Call all hooks. For use by the engine."""
         for hook in tuple(self._incarnation_hooks):
             try:
                 hook(incarnation)
-            except Exception as error:  # the others must forget what they know all the same
+            except Exception as error:  # the other hooks must run as well
                 context = {"message": "a hook failed at a new incarnation", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
 
     @abstractmethod
     async def open(self) -> Self:
-        """Make the records available; raises `CannotOpen` with a code that says why not."""
+        """Open the database. Raises `CannotOpen` with a code for the reason."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Settle what is under way and let go of everything; twice is once."""
+        """Finish pending calls and release all resources. Idempotent."""
 
     @abstractmethod
     async def get(self, keys: Sequence[Key], now_ms: int) -> list[Record | None]:
-        """The records under these keys, all of one moment, in the order asked."""
+        """Return the records of these keys in the same order, read at one moment."""
 
     @abstractmethod
     async def scan(
@@ -172,10 +178,11 @@ class Engine(ABC):
         reverse: bool = False,
         skip_damaged: bool = False,
     ) -> list[Record]:
-        """The first `limit` records with `start <= sort key < end`, or the last, reversed.
+        """Return the first `limit` records with `start <= sort key < end`, or with `reverse` the
+        last.
 
-        With `skip_damaged`, records whose key did not verify are left out and raise an alarm;
-        otherwise they raise `Damaged`.
+        With `skip_damaged`, records whose key fails verification are skipped and raise an alarm.
+        Otherwise the scan raises `Damaged`.
         """
 
     @abstractmethod
@@ -185,50 +192,63 @@ class Engine(ABC):
         now_ms: int,
         visible: Callable[[Version], None] | None = None,
     ) -> Version:
-        """Apply all writes if all expectations hold; returns their version, once durable.
+        """Apply all writes if all expectations hold, and return their version when they are
+        durable.
 
-        `visible` is called with the version when later reads show the writes, maybe before they
-        are durable. Raises `Conflict` (nothing was applied; `details["keys"]` are those
-        whose expectation failed), `TooLarge` or `BadInput` (the same call can never
-        work), `Unavailable` (nothing was applied), `OutcomeUnknown`, or `EngineStopped`.
-        If an answer is lost, the engine itself finds out what became of the commit, and keeps it
-        from being applied later; `OutcomeUnknown` means that it could not.
-        A commit of checks alone waits until all that its reads may have seen is durable.
+        `visible` is called with the version as soon as reads show the writes, possibly before they
+        are durable. A commit that consists of checks waits until all commits that its reads may
+        have seen are durable.
+
+        If a response is lost, the engine determines the outcome itself and prevents a late
+        application. `OutcomeUnknown` means that it could not determine it.
+
+        Raises:
+            Conflict: Nothing was applied; `details["keys"]` lists the failed expectations.
+            TooLarge, BadInput: The call can never succeed.
+            Unavailable: Nothing was applied.
+            OutcomeUnknown: The commit may or may not have been applied.
+            EngineStopped: The engine has stopped after a failed write.
         """
 
     async def make_room(self, size_bytes: int) -> None:  # noqa: B027
-        """Raise what a commit of that size would be refused with for want of space, as far as
-        the engine can tell without one. Changes nothing that a read would show."""
+        """Raise the error of a commit of that size if the storage is full.
+
+        It is an estimate and changes no records.
+        """
 
     def own_key(self) -> bytes | None:
-        """The server key of an engine whose records end with the process. None: they outlive it,
-        and their server key must be kept elsewhere."""
+        """The server key of an engine whose records end with the process, or None for durable
+        engines, whose server key is stored elsewhere.
+        """
         return None
 
     @abstractmethod
     def watch(self, partition: str) -> "Watch":
-        """A hint when something changes in the partition; close it after use."""
+        """Watch a partition for changes. Close the watch after use."""
 
     @abstractmethod
     async def sweep(self, now_ms: int, limit: int = limits.SWEEP_RECORDS_MAX) -> int:
-        """Remove up to `limit` records that expired before `now_ms`; returns how many.
+        """Remove up to `limit` records that expired before `now_ms`; return the number removed.
 
-        An engine with a clock of its own may spare what has not long expired by that one.
+        An engine with its own clock may keep records that expired only recently by that clock.
         """
 
     @property
     def verified(self) -> bool:
-        """Whether all stored data has been verified since it was opened, or need not be."""
+        """Whether all stored data has been verified since the database was opened, or needs no
+        verification.
+        """
         return True
 
     async def verify(self) -> None:  # noqa: B027
-        """Look for damage to stored data that reads might not notice. May take long; raises
-        `CannotOpen` (damaged)."""
+        """Verify stored data that reads might not cover. May take long. Raises `CannotOpen`
+        (damaged).
+        """
 
     async def now_ms(self) -> int | None:
-        """What time it is by the database's own clock, which counts for all its nodes.
+        """Return the time of the database's clock, which all nodes share.
 
-        None if it has none: the machine's clock will do then.
+        None means that the engine has no clock; nodes use the machine's clock then.
         """
         return None
 
@@ -245,20 +265,21 @@ class Engine(ABC):
 
 
 class Watch:
-    """Remembers whether a partition may have changed since `clear`.
+    """A flag that is set when a partition may have changed.
 
-    Register it, `clear`, read, then `wait`: a change in between is not missed. It is a
-    hint: it may come without a change, and on some engines it does not come at all, so
-    always wait with a time limit.
+    Create the watch, call `clear`, read, then `wait`: this order misses no change. It is only a
+    hint. It may be set without a change, and some engines never set it, so always wait with a
+    timeout.
     """
 
     def __init__(self, partition: str, watchers: "Watchers") -> None:
         self.partition = partition
         self.on_hint: Callable[[], None] | None = None
-        """Called at each hint, for those who watch many partitions at once."""
+        """Called at each hint, for callers that watch many partitions at once."""
         self.others_only = False
-        """For those whom the store tells of this node's own commits: these need give no hint.
-        Engines that cannot tell them from others' hint all the same."""
+        """Ignore this node's commits, because the store reports them. Engines that cannot
+        distinguish them send hints for all commits.
+        """
         self._watchers = watchers
         self._changed = asyncio.Event()
 
@@ -266,8 +287,7 @@ class Watch:
         self._changed.clear()
 
     def hint(self, *, own: bool = False) -> None:
-        """Something may have changed; `own`: by a commit of this engine that its caller will
-        be told of."""
+        """Set the flag. `own` marks a commit of this engine, whose caller receives its result."""
         if own and self.others_only:
             return
         self._changed.set()
@@ -275,7 +295,7 @@ class Watch:
             self.on_hint()
 
     async def wait(self, timeout_s: float) -> bool:
-        """True when hinted, False when the time is up."""
+        """Return True on a hint, False on timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
@@ -327,13 +347,14 @@ class Watchers:
 
 
 def admit(writes: Sequence[Write]) -> int:
-    """Refuse a commit over the limits, on every engine alike; returns its size in bytes."""
+    """Reject a commit that exceeds the limits, equally on every engine; return its size in
+    bytes."""
     if not 0 < len(writes) <= limits.COMMIT_WRITES_MAX:
         raise TooLarge(
             f"a commit has 1 to {limits.COMMIT_WRITES_MAX} writes and checks, not {len(writes)}"
         )
-    # Every commit comes through here, so the names are looked at all together; only when
-    # that finds something unusual is each key looked at by itself.
+    # Every commit passes here, so all names are checked at once. Keys are checked one by one only
+    # if that finds something unusual.
     names: list[str] = []
     values_bytes = 0
     for write in writes:
@@ -361,7 +382,7 @@ def admit(writes: Sequence[Write]) -> int:
     if size_bytes > limits.COMMIT_BYTES_MAX:
         raise TooLarge(
             f"a commit has at most {limits.COMMIT_BYTES_MAX} bytes, not {size_bytes}: "
-            "split it, or make it true by one head record and finish it in a job"
+            "split it, or commit one head record and finish the rest in a job"
         )
     count = len(writes)
     if len(set(names[1::2])) < count and len({write.key for write in writes}) < count:
@@ -370,7 +391,7 @@ def admit(writes: Sequence[Write]) -> int:
 
 
 def _admit_put(write: Put) -> None:
-    """What one engine would store and another could not read must not get in."""
+    """Reject values that some engines could store but others could not read."""
     value, expires_at_ms = write.value, write.expires_at_ms
     if not value:
         raise BadInput(f"the value of {shown_key(write.key)} is empty, not JSON", code="bad_value")
@@ -391,16 +412,16 @@ def _admit_put(write: Put) -> None:
         type(expires_at_ms) is not int or not 0 <= expires_at_ms < 1 << 63
     ):
         raise BadInput(
-            f"{shown_key(write.key)} is to expire at {expires_at_ms!r}, "
-            "which is no time in ms since 1970"
+            f"{shown_key(write.key)} has the invalid expiry {expires_at_ms!r}; "
+            "use milliseconds since 1970"
         )
 
 
 def key_bytes(key: Key) -> int:
-    """The size of a key; raises `BadInput` when it is over the limits."""
+    """The size of a key in bytes; raises `BadInput` if it exceeds the limits."""
     partition, sort = key
     if "\x00" in partition or "\x00" in sort:
-        raise BadInput("a key may not contain NUL; keys.join escapes it", code="bad_key")
+        raise BadInput("a key must not contain NUL; keys.join escapes it", code="bad_key")
     partition_bytes = _utf8_bytes(partition)
     sort_bytes = _utf8_bytes(sort)
     if not 0 < partition_bytes <= limits.PARTITION_BYTES_MAX:
@@ -419,7 +440,7 @@ def _utf8_bytes(text: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        raise BadInput("a key may not contain lone surrogates", code="bad_key") from None
+        raise BadInput("a key must not contain lone surrogates", code="bad_key") from None
 
 
 def too_many_keys(count: int) -> TooLarge:
@@ -432,7 +453,8 @@ def admit_scan(limit: int) -> None:
 
 
 def judge(writes: Sequence[Write], current: Callable[[Key], Record | None]) -> None:
-    """Raise `Conflict` with all keys whose expectation fails, given what stands there now."""
+    """Raise `Conflict` with all keys whose expectation fails; `current` returns the stored
+    record."""
     failed: list[Key] = []
     for write in writes:
         expect = write.expect
@@ -444,5 +466,6 @@ def judge(writes: Sequence[Write], current: Callable[[Key], Record | None]) -> N
             failed.append(write.key)
     if failed:
         raise Conflict(
-            f"changed meanwhile: {', '.join('/'.join(shown_key(k)) for k in failed)}", keys=failed
+            f"changed by another transaction: {', '.join('/'.join(shown_key(k)) for k in failed)}",
+            keys=failed,
         )

@@ -1,8 +1,8 @@
 """The interface for invariants between records, which `onceward check` verifies.
 
-A part that keeps an index beside its records (a due entry and its job, a line and its
-seat) says in a list of rules how to tell that they agree, and the command line hands all
-such lists to the check. A rule looks at one record at a time, and may look up others.
+A part that keeps an index of its records (a due entry and its job, a waitlist and its seats)
+defines rules that verify it. The command line passes all rules to the check. A rule checks one
+record at a time and may read others.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,19 +17,19 @@ from onceward.keys import Key
 
 T = TypeVar("T")
 Lookup = Callable[[Key], Record | None]
-"""What stands under a key at the moment of the check, expired or not."""
+"""Returns the record of a key at the time of the check, including expired ones."""
 
 
 class Rule(NamedTuple):
-    """Says what is wrong with a record, if anything."""
+    """Checks the records of one kind and yields a description of each problem."""
 
     kind: str
-    """The first word of the partitions it is about."""
+    """The first word of the partitions that it checks."""
     judge: Callable[[Record, Lookup], Iterable[str]]
 
 
 def value_of(record: Record | None, type: type[T]) -> T | None:
-    """The value of a record; None if there is no record, or its value is of another type."""
+    """The decoded value of a record, or None if it is missing or of another type."""
     if record is None:
         return None
     try:
@@ -39,7 +39,7 @@ def value_of(record: Record | None, type: type[T]) -> T | None:
 
 
 def due_ms(sort: str) -> int:
-    """When a due entry is due; raises `BadInput` if that is not its key."""
+    """The due time in the key of a due entry; raises `BadInput` if the key has another form."""
     first, _, rest = sort.partition("#")
     if not rest or not first.isascii() or not first.isdigit() or keys.number(int(first)) != first:
         raise BadInput(f"{sort!r} does not start with a time", code="bad_key")
@@ -54,4 +54,4 @@ def _due(record: Record, get: Lookup) -> Iterator[str]:
 
 
 RULES = [Rule("due", _due)]
-"""What holds for every database, whatever parts use it."""
+"""The rules for every database, independent of the parts in use."""

@@ -1,7 +1,7 @@
 """The in-memory engine: the reference implementation, for tests and temporary data.
 
-Durable means here: as durable as the process. One `Memory` is one database; several
-engines may share it, as several nodes share a PostgreSQL.
+Commits are as durable as the process. One `Memory` is one database. Several engines can share it,
+as several nodes share a PostgreSQL database.
 """
 
 import heapq
@@ -30,13 +30,13 @@ from onceward.ids import random_bytes
 from onceward.keys import Key
 
 _KEY_BYTES = 32
-# How many expiries of records that were since replaced or removed may be remembered beyond one
-# for every record.
+# How many stale expiries (of records that were replaced or removed) are kept in addition to one per
+# record.
 _STALE_EXPIRIES_MAX = 1_000
 
 
 class Memory:
-    """What the engines of one database share."""
+    """The state that the engines of one database share."""
 
     def __init__(self) -> None:
         self.table = Memtable()
@@ -47,20 +47,21 @@ class Memory:
         self.server_key = random_bytes(_KEY_BYTES)
 
     def note_expiry(self, key: Key, expires_at_ms: int) -> None:
-        """Remember when the record that was just put expires."""
+        """Store the expiry of the record that was put last."""
         heapq.heappush(self.expiries, (expires_at_ms, key, self.version))
         if len(self.expiries) > 2 * self.table.count + _STALE_EXPIRIES_MAX:
             self.expiries = [expiry for expiry in self.expiries if self.holds(expiry[1], expiry[2])]
             heapq.heapify(self.expiries)
 
     def holds(self, key: Key, version: int) -> bool:
-        """Whether the record is still there in that version."""
+        """Whether the record is stored in that version."""
         record = self.table.get(key)
         return record is not None and record.version == version
 
 
 class MemoryEngine(Engine):
-    """Records in this process. Everything happens at once, so nothing is ever unknown."""
+    """Records in this process. Commits take effect immediately, so their outcome is always
+    known."""
 
     def __init__(self, memory: Memory | None = None) -> None:
         self.memory = memory or Memory()

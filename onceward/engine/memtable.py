@@ -1,7 +1,7 @@
 """An in-memory table of records by partition, sorted on demand.
 
-Used by the memory engine as its whole store, and by the SQLite engine for what is not
-yet in its table; there a record with an empty value stands for a deletion.
+The memory engine uses it as its store. The SQLite engine uses it for records that are not yet in
+its table; there, a record with an empty value is a deletion.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -11,13 +11,13 @@ from sortedcontainers import SortedList
 from onceward.engine.base import Record
 from onceward.keys import Key
 
-# What a record costs beyond its text: objects, dictionary slots, the index.
+# The memory that a record uses besides its text: objects, dictionary slots, the index.
 ROW_OVERHEAD_BYTES = 350
-# How many removed keys an index may hold beyond one for every row.
+# How many removed keys an index may hold in addition to one per row.
 STALE_KEYS_MAX = 1_000
-# From which part of an index on it is built anew rather than cleaned of removed keys.
+# If more than one key in this many was removed, the index is rebuilt instead of cleaned.
 _REBUILD_PART = 8
-# How many rows are looked through before others get their turn.
+# How many rows a loop visits before it yields to other tasks.
 ROWS_AT_ONCE = 2_000
 
 
@@ -27,10 +27,12 @@ def row_bytes(record: Record) -> int:
 
 
 class Partition:
-    """The rows of one partition. The index is of the rows that a scan shows, so not of
-    deletions. It is built at the first scan, then kept lazily: new keys wait in `added`,
-    removed ones stay until a scan comes across them. `fresh` are the keys of which the engine
-    knows that they are nowhere else."""
+    """The rows of one partition with an index of the keys that a scan shows.
+
+    The index excludes deletions. It is built by the first scan and updated lazily: new keys wait in
+    `added`, removed keys stay until a scan finds them. `fresh` holds the keys that exist in no
+    other layer.
+    """
 
     __slots__ = ("added", "fresh", "index", "rows")
 
@@ -43,8 +45,10 @@ class Partition:
     def range(
         self, start: str, end: str | None, reverse: bool, replaced: Container[str] = ()
     ) -> Iterator[Record]:
-        """The rows in [start, end), in order, without deletions and those that were `replaced`
-        elsewhere, for good. The partition must not change meanwhile."""
+        """The rows in [start, end) in order, without deletions and keys in `replaced`.
+
+        Keys in `replaced` must stay replaced. The partition must not change during the iteration.
+        """
         index = self.index
         if index is None:
             index = self.index = SortedList(
@@ -66,14 +70,14 @@ class Partition:
                 yield row
         finally:
             if len(gone) * _REBUILD_PART > len(index) + STALE_KEYS_MAX:
-                # A fold has moved them, maybe. To build the index anew is quicker than to clean it.
+                # Probably moved by a fold. Rebuilding the index is faster than cleaning it.
                 self.index = None
             else:
                 for sort in gone:
                     index.discard(sort)
 
     def bound_index(self) -> None:
-        """Forget the index when most of it is keys that came and went where no scan comes by."""
+        """Drop the index if most of its keys were removed in ranges that no scan visits."""
         index_len = 0 if self.index is None else len(self.index)
         if index_len + len(self.added) > 2 * len(self.rows) + STALE_KEYS_MAX:
             self.index = None
@@ -81,7 +85,7 @@ class Partition:
 
 
 class Memtable:
-    """Partitions of records, and how much memory they take."""
+    """Partitions of records, with their memory use."""
 
     def __init__(self) -> None:
         self.partitions: dict[str, Partition] = {}
@@ -112,7 +116,7 @@ class Memtable:
             partition.bound_index()
 
     def drop(self, key: Key) -> None:
-        """Forget the row, if there is one."""
+        """Remove the row if it exists."""
         name, sort = key
         partition = self.partitions.get(name)
         if partition is None:
@@ -125,7 +129,7 @@ class Memtable:
                 del self.partitions[name]
 
     def drop_all(self, name: str, rows: Iterable[Record]) -> None:
-        """Forget the rows of one partition under the keys of these, whatever stands there."""
+        """Remove the rows of one partition that have the keys of these rows, in any version."""
         partition = self.partitions.get(name)
         if partition is None:
             return
@@ -142,7 +146,7 @@ class Memtable:
             del self.partitions[name]
 
     def drop_fresh(self, key: Key) -> bool:
-        """Forget the row if it is known to be nowhere else; says whether it was."""
+        """Remove the row if it exists in no other layer; return whether it did."""
         partition = self.partitions.get(key[0])
         if partition is None or key[1] not in partition.fresh:
             return False
@@ -151,10 +155,10 @@ class Memtable:
         return True
 
     def move_older(self, upto_seq: int, older: "Memtable") -> Iterator[None]:
-        """Move the rows of versions up to `upto_seq` to another table, with a stop after every
-        few thousand, where rows may be read and changed.
+        """Move the rows of versions up to `upto_seq` to another table.
 
-        Meant for engines whose versions are sequence numbers.
+        Yields after every few thousand rows; rows may be read and changed at that point. For
+        engines whose versions are sequence numbers.
         """
         visited = 0
         for name in list(self.partitions):
@@ -165,7 +169,7 @@ class Memtable:
                 row = partition.rows.get(sort)
                 if row is not None and row.version <= upto_seq:  # type: ignore[operator]
                     partition.fresh.discard(sort)
-                    # In this order, so that wherever it is cut off the row is somewhere.
+                    # Put before drop, so that an interruption never loses the row.
                     older.put(row)
                     self.drop(row.key)
                 visited += 1
@@ -180,6 +184,6 @@ class Memtable:
         reverse: bool,
         replaced: Container[str] = (),
     ) -> Iterator[Record]:
-        """As of the partition."""
+        """The rows of a partition, as `Partition.range`."""
         rows = self.partitions.get(partition)
         return iter(()) if rows is None else rows.range(start, end, reverse, replaced)

@@ -1,6 +1,6 @@
 """All limits of the server, one module for each capability, with units last in their names.
 
-Use them as `limits.COMMIT_WRITES_MAX`; applications have limits of their own.
+Use them as `limits.COMMIT_WRITES_MAX`. Applications define their limits separately.
 """
 
 from onceward.limits.engine import *

@@ -1,16 +1,17 @@
 """Limits of locks."""
 
-# Locks. A commit takes what sixteen names need, and one request for as many in their place.
+# A commit can acquire sixteen locks, or grant one to the waiters of each of them.
 LOCK_NAMES_MAX = 16
-LOCK_NAME_BYTES_MAX = 256  # three times that when escaped, so it fits into a sort key
-LOCK_KEYS_KEPT = 4_096  # keys of locks used lately, which a process need not make again
+LOCK_NAME_BYTES_MAX = 256  # escaped it is up to three times as long, and fits into a sort key
+LOCK_KEYS_KEPT = 4_096  # cached keys of recently used locks
 LOCK_CAPACITY_MAX = 10_000
 LOCK_WAITERS_MAX = 10_000
 LOCK_LEASE_MS = 30_000
-# A lease is renewed when a third of it has passed; what failed is tried again sooner.
+# A lease is renewed after a third of its time; failed renewals are retried sooner.
 LOCK_RENEWALS_PER_LEASE = 3
 LOCK_TRIES_PER_LEASE = 30
-# A name that nobody has used for so long is forgotten, but for its token.
+# A lock that was unused for this time is removed, except its token.
 LOCK_UNUSED_MS = 3_600_000
-# Grants of one name are fewer than this: so tokens made of the time are larger than those before.
+# The maximum grants of a lock per millisecond. After a failover, tokens start at the time
+# multiplied by this, so they are greater than all tokens whose grants were lost.
 LOCK_TOKENS_PER_MS = 1 << 10

@@ -1,10 +1,10 @@
 """Loading of server keys, and their comparison with the check values in the database.
 
-A key is given by the settings, or made and kept in a file of the user's own, outside the folder of
-the database and never in a backup. The database has a check value for each key in use: a node
-without any of these keys does not start where several share a database. On SQLite it starts, since
-that is what a restored backup without its key looks like: sessions are void, and endpoints whose
-secrets cannot be read are suspended.
+A key comes from the settings, or is generated and stored in a private file of the user. That file
+is outside the folder of the database and never in a backup. The database has a check value for each
+key in use. On a shared database, a node without any of these keys does not start. On SQLite it
+starts, since this is the situation of a restored backup without its key: sessions are invalid, and
+endpoints whose secrets cannot be decrypted are suspended.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ RECORD: Key = ("config", "server_key")
 
 
 class KeyRecord(msgspec.Struct):
-    """Which server keys a database is used with."""
+    """The server keys that a database is used with."""
 
     id: str
-    """Name of the key file if no key is given. Backups contain it."""
+    """The name of the key file if no key is given. Backups contain it."""
     checks: dict[str, str] = {}
-    """Check values by key id."""
+    """Check values by key ID."""
 
 
 class KeySource:
@@ -52,7 +52,7 @@ class KeySource:
         path: str = "",
         environment: Mapping[str, str] = os.environ,
     ) -> None:
-        """`given` are keys as text; `path` is the database file, if there is one."""
+        """`given` are keys as text; `path` is the database file, or empty."""
         self._store = store
         self._given = given
         self._path = path
@@ -60,20 +60,25 @@ class KeySource:
         self._lock = asyncio.Lock()
 
     async def unlock(self) -> None:
-        """Load the keys, and make one if the database has none yet. Idempotent. Raises
-        `wrong_server_key`, `no_server_key`, `bad_settings`."""
+        """Load the keys, and generate one if the database has none yet. Idempotent.
+
+        Raises `wrong_server_key`, `no_server_key`, `bad_settings`.
+        """
         async with self._lock:
             if not self._store.server_keys:
                 await self._unlock()
 
     async def unlock_known(self) -> None:
-        """The same, but make no key for a database that has none yet."""
+        """Load the keys, but generate none for a database without one."""
         if not self._store.server_keys and await self._store.run(_read) is not None:
             await self.unlock()
 
     async def replace(self) -> None:
-        """Use the database with these keys from now on, though it has others. What is encrypted
-        with them stays unreadable until a node has them again."""
+        """Use the database with these keys, although it has others.
+
+        Secrets that are encrypted with the others stay unreadable until a node has those keys
+        again.
+        """
         await self._unlock(insist=False)
 
     async def _unlock(self, *, insist: bool = True) -> None:
@@ -83,7 +88,7 @@ class KeySource:
             texts = [self._kept(record, insist)]
         found = ServerKeys(parse_keys(texts), self._store.random_bytes)
         if not found:
-            raise OncewardError("the server key that was given is empty", code="bad_settings")
+            raise OncewardError("the given server key is empty", code="bad_settings")
         strict = insist and self._store.engine.shared
 
         async def adopt(tx: Transaction) -> KeyRecord:
@@ -110,10 +115,10 @@ class KeySource:
         return known
 
     def _kept(self, record: KeyRecord, insist: bool) -> str:
-        """The key that was made for this database, on this machine; a new one, if it has none."""
-        if re.fullmatch("[0-9a-f]{32}", record.id) is None:  # it could lead to any file
+        """The generated key of this database on this machine, which is created if necessary."""
+        if re.fullmatch("[0-9a-f]{32}", record.id) is None:  # it could name any file
             raise CannotOpen(
-                f"the database names its server key {record.id[:100]!a}, not by 32 hex digits: "
+                f"the database names its server key {record.id[:100]!a} instead of 32 hex digits; "
                 "restore a backup",
                 code="damaged",
             )
@@ -125,14 +130,14 @@ class KeySource:
         _write_key_file(path, new_key())
         logger.log(
             logging.WARNING if self._store.engine.shared else logging.INFO,
-            "made the server key %s: keep a copy of it apart from backups of the database, and "
+            "generated the server key %s: keep a copy separate from backups of the database, and "
             "give it to all nodes (%s)",
             *(path, FILE_VARIABLE),
         )
         if self._path and Path(self._path).resolve().parent in path.resolve().parents:
             logger.warning(
-                "the server key %s lies in the folder of the database: who copies that folder "
-                "copies the key; set %s",
+                "the server key %s is in the folder of the database, so copies of that folder "
+                "contain the key; set %s",
                 *(path, FILE_VARIABLE),
             )
         return read_key_file(path)
@@ -144,21 +149,23 @@ async def _read(tx: Transaction) -> KeyRecord | None:
 
 def lost_message(ids: "set[str] | Sequence[str]") -> str:
     return (
-        f"secrets may be encrypted with server keys that are not here ({', '.join(sorted(ids))}): "
-        f"sessions signed with them are void, and endpoints whose secrets cannot be read are "
-        f"suspended. Add the keys to {FILE_VARIABLE}, or write these endpoints again"
+        f"secrets may be encrypted with missing server keys ({', '.join(sorted(ids))}): "
+        f"sessions signed with them are invalid, and endpoints whose secrets cannot be decrypted "
+        f"are suspended. Add the keys to {FILE_VARIABLE}, or save these endpoints again"
     )
 
 
 def given_keys(given: Sequence[str], environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Keys as text: those given, or of the environment, or of the file that it names; else none.
-    Raises `bad_settings`."""
+    """Keys as text: the given ones, or from the environment, or from the file that it names.
+
+    Raises `bad_settings`.
+    """
     if given:
         return list(given)
     text, file = environment.get(VARIABLE, ""), environment.get(FILE_VARIABLE, "")
     if text and file:
         raise OncewardError(
-            f"{VARIABLE} and {FILE_VARIABLE} are both set: leave one out", code="bad_settings"
+            f"{VARIABLE} and {FILE_VARIABLE} are both set; remove one of them", code="bad_settings"
         )
     if not file:
         return [text] if text else []
@@ -166,13 +173,13 @@ def given_keys(given: Sequence[str], environment: Mapping[str, str] = os.environ
         return [read_key_file(Path(file))]
     except FileNotFoundError as error:
         raise OncewardError(
-            f"there is no server key file {file}: `onceward server-key new` makes a key",
+            f"server key file {file} not found; create a key with `onceward server-key new`",
             code="bad_settings",
         ) from error
 
 
 def key_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where keys are kept that nobody has given. Raises `no_server_key` if there is no home."""
+    """The folder of generated keys. Raises `no_server_key` if there is no home folder."""
     state = environment.get("XDG_STATE_HOME", "")
     try:
         home = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
@@ -182,8 +189,10 @@ def key_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_key_file(path: Path) -> str:
-    """The text of a key file; warns if others can read it. Raises `FileNotFoundError`,
-    `bad_settings`."""
+    """The text of a key file; logs a warning if other users can read it.
+
+    Raises `FileNotFoundError`, `bad_settings`.
+    """
     try:
         with path.open(encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -192,15 +201,15 @@ def read_key_file(path: Path) -> str:
         raise
     except (OSError, ValueError) as error:
         raise OncewardError(
-            f"the server key file {path} cannot be read: {error}", code="bad_settings"
+            f"cannot read the server key file {path}: {error}", code="bad_settings"
         ) from error
     if stat.S_ISREG(mode) and mode & stat.S_IROTH:
-        logger.warning("every user of this machine can read the server key %s: chmod it", path)
+        logger.warning("every user of this machine can read the server key %s; run chmod 600", path)
     return text
 
 
 def _write_key_file(path: Path, key: str) -> None:
-    """Make the file, whole and durable, unless it is there."""
+    """Create the file completely and durably, unless it exists."""
     draft = path.with_suffix(f".{os.getpid()}.draft")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -225,7 +234,7 @@ def _write_key_file(path: Path, key: str) -> None:
 
 def _cannot_keep(where: str, reason: str) -> OncewardError:
     return OncewardError(
-        f"no server key is given, and none can be kept in {where} ({reason}): set "
+        f"no server key is given, and none can be stored in {where} ({reason}); set "
         f"{FILE_VARIABLE}, {VARIABLE} or XDG_STATE_HOME",
         code="no_server_key",
     )
@@ -236,6 +245,6 @@ def _wrong(record: KeyRecord, found: ServerKeys) -> CannotOpen:
     return CannotOpen(
         f"the database is used with the server keys {', '.join(record.checks)}; {own}. Give all "
         f"nodes the same key by {FILE_VARIABLE}. If the key is lost, `onceward server-key "
-        "replace` goes on without it",
+        "replace` continues without it",
         code="wrong_server_key",
     )

@@ -1,7 +1,7 @@
 """Re-encryption of stored secrets after a server key was replaced.
 
-Runs in the background where a node has several keys, or the database was used with others. When
-nothing is left, the database forgets the old keys, and the log says that they can be removed.
+It runs in the background if a node has several keys, or the database was used with others. When it
+is complete, it removes the old keys from the database and logs that they are obsolete.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _PAGE = 100
 
 
 class Reencryption:
-    """Brings the secrets of one database under the first server key."""
+    """Encrypts the secrets of one database with the first server key."""
 
     def __init__(self, store: Store, timers: TimerTable, slots: int) -> None:
         self._store = store
@@ -44,7 +44,7 @@ class Reencryption:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, if there may be something to do: several keys, or secrets under lost ones."""
+        """Start if there may be work: several keys, or secrets under missing keys."""
         several = len(self._store.server_keys.checks) > 1
         if several or self._store.alarms.get(ALARM) is not None:
             self._task = asyncio.create_task(self._run(), name="onceward-reencryption")
@@ -66,7 +66,7 @@ class Reencryption:
             await self._store.clock.sleep(limits.REENCRYPT_S)
 
     async def run_once(self) -> int:
-        """Encrypt everything with the first key; returns how many records cannot be read."""
+        """Encrypt all secrets with the first key; return how many records cannot be decrypted."""
         unreadable = 0
         async for row in self._rows(endpoints.ENDPOINTS):
             caller, id_ = keys.split(row.key[1])
@@ -86,7 +86,7 @@ class Reencryption:
         return unreadable
 
     async def _rows(self, partition: str) -> AsyncIterator[Row[bytes]]:
-        """All records of a partition, as JSON, page by page."""
+        """All records of a partition as JSON, page by page."""
         start = ""
         while True:
 
@@ -127,14 +127,14 @@ class Reencryption:
 
 
 async def _reencrypt_job(tx: Transaction, key: Key) -> bool:
-    """The same for a call that waits, or has failed: its job has the headers of its timer."""
+    """Re-encrypt a waiting or failed webhook call, whose job has the headers of its timer."""
     job = await tx.get(key, Job)
     if job is None or job.queue != WEBHOOKS:
         return True
     try:
         webhook = msgspec.convert(job.body, Webhook)
     except msgspec.ValidationError:
-        return True  # somebody else has put it there
+        return True  # not a webhook call of ours
     headers = webhook.call.headers
     if all(map(tx.server_keys.is_current, headers.values())):
         return True

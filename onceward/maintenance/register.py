@@ -6,6 +6,6 @@ from onceward.parts import Kind, Part
 PART = Part(
     kinds=(
         Kind("config", "server_key", KeyRecord, "the check values of the server keys in use"),
-        Kind("probe", "{application}", int, "the time of the last commit that probed a node"),
+        Kind("probe", "{application}", int, "the time of the last health probe of a node"),
     ),
 )

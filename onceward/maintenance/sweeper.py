@@ -9,7 +9,8 @@ from onceward.store import Store
 
 
 class Sweeper:
-    """Sweeps on the node that owns the first slot, so that one node does it."""
+    """Deletes expired records on the node that owns the first slot, so that only one node does
+    it."""
 
     def __init__(self, store: Store, placement: Placement) -> None:
         self._store = store
@@ -18,7 +19,7 @@ class Sweeper:
         """How many records this node has removed."""
 
     async def run(self) -> None:
-        """Sweep every so often, until cancelled. Trouble with the engine is waited out."""
+        """Sweep at intervals until cancelled. Temporary errors of the engine are ignored."""
         while True:
             swept = limits.SWEEP_RECORDS_MAX
             try:
@@ -30,7 +31,7 @@ class Sweeper:
             await self._store.clock.sleep(limits.SWEEP_S)
 
     async def sweep(self) -> int:
-        """Remove one batch; returns how many records that were."""
+        """Remove one batch; return the number of removed records."""
         if not self._placement.holds(0):
             return 0
         before_ms = self._store.clock.now_ms() - limits.SWEEP_SLACK_MS

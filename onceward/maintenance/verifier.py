@@ -7,15 +7,18 @@ from onceward.store import Store
 
 
 class Verifier:
-    """Verifies a database after it was opened and once a day. Raises what it finds, which ends
-    the node: records may be missing, and a key that is missing would be accepted again."""
+    """Verifies a database after it was opened and once a day.
+
+    An error ends the node: records may be missing, and a missing idempotency key would be accepted
+    again.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     @property
     def needed(self) -> bool:
-        """Whether the engine has anything to verify."""
+        """Whether the engine supports verification."""
         return type(self._store.engine).verify is not Engine.verify
 
     async def run(self) -> None:

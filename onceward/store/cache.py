@@ -6,7 +6,8 @@ from onceward.keys import Key
 
 
 class Heads:
-    """The newest copies; the oldest go when there are too many, or they take too much memory."""
+    """Cached records. The oldest are dropped when there are too many or they use too much
+    memory."""
 
     def __init__(self) -> None:
         self.records: dict[Key, Record] = {}
@@ -20,12 +21,12 @@ class Heads:
             self.drop(next(iter(self.records)))
 
     def clear(self) -> None:
-        """Forget all copies."""
+        """Remove all records."""
         self.records.clear()
         self._values_bytes = 0
 
     def drop(self, key: Key) -> None:
-        """Forget the copy, if there is one."""
+        """Remove the record if it is cached."""
         record = self.records.pop(key, None)
         if record is not None:
             self._values_bytes -= len(record.value)

@@ -1,6 +1,6 @@
 """The format version of a database: the layout of records that its nodes read and write.
 
-It is engine-neutral. An engine may have a version of its own for how it stores records.
+It is independent of the engine, which may have another version for its files or tables.
 """
 
 import msgspec
@@ -13,26 +13,26 @@ from onceward.keys import Key
 from onceward.store.transaction import Transaction
 
 FORMAT = 2
-"""Increase it with every change after which older records are misread."""
+"""Increase it with every change after which older records would be misread."""
 FORMAT_KEY: Key = ("config", "format")
 SCHEDULE_KEY: Key = ("config", "schedule")
 _UNVERSIONED = 0
 
 
 class Config(msgspec.Struct):
-    """The record under `SCHEDULE_KEY`: chosen when the database was created."""
+    """The value of `SCHEDULE_KEY`, chosen when the database is created."""
 
     slots: int
 
 
 class Format(msgspec.Struct):
-    """The record under `FORMAT_KEY`."""
+    """The value of `FORMAT_KEY`."""
 
     version: int
 
 
 async def admit_format(tx: Transaction) -> None:
-    """Write the format version into a new database, and check it in any other.
+    """Write the format version into a new database, and check it in an existing one.
 
     Raises `CannotOpen` (`unsupported_format`).
     """
@@ -41,14 +41,16 @@ async def admit_format(tx: Transaction) -> None:
     if found is not None:
         _admit(found.version)
         return
-    # Every node has written this one at its first start.
+    # Every node writes this record at its first start.
     if await tx.get(SCHEDULE_KEY) is not None:
         _admit(_UNVERSIONED)
     tx.put(FORMAT_KEY, Format(FORMAT))
 
 
 def check_format(get: Lookup) -> None:
-    """The same for a database that is only read. Raises `CannotOpen` (`unsupported_format`)."""
+    """Check the version of a database that is only read. Raises `CannotOpen`
+    (`unsupported_format`).
+    """
     found = get(FORMAT_KEY)
     if found is not None:
         _admit(_version(found))
@@ -64,9 +66,9 @@ def _version(record: Record) -> int:
 def _admit(version: int) -> None:
     if version != FORMAT:
         raise CannotOpen(
-            f"the database has format {version}, and this version of Onceward reads and writes "
+            f"the database has format {version}, but this version of Onceward supports "
             f"format {FORMAT}. Nothing was changed. Start with a new database, or run the version "
-            "that wrote this one and export what you need.",
+            "that wrote this one and export your data.",
             code="unsupported_format",
             found=version,
             supported=FORMAT,

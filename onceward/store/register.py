@@ -7,9 +7,9 @@ from onceward.store.format import Config, Format
 
 PART = Part(
     kinds=(
-        Kind("clock", "last", int, "the time that a node has noted last"),
+        Kind("clock", "last", int, "the last recorded time of a node"),
         Kind("config", "schedule", Config, "the number of slots, chosen at creation"),
         Kind("config", "format", Format, "the version of the layout of records"),
-        Kind("u#{partition}", "{sort key}", Any, "a record of the application, under its own key"),
+        Kind("u#{partition}", "{sort key}", Any, "a record of the application"),
     ),
 )

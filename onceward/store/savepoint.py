@@ -14,8 +14,8 @@ Method = Callable[Concatenate[S, Transaction, P], Coroutine[Any, Any, T]]
 
 
 def whole(fn: Method[S, P, T]) -> Method[S, P, T]:
-    """Let a method write all that it does or, if it raises, nothing of it: so that whoever catches
-    the error can go on with the same transaction."""
+    """Discard all writes of a method if it raises, so that the caller can continue the
+    transaction."""
 
     @wraps(fn)
     async def wrapped(self: S, tx: Transaction, /, *args: P.args, **options: P.kwargs) -> T:

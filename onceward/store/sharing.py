@@ -1,13 +1,13 @@
 """Shared commits: members that arrive while a commit is in flight share the next one.
 
-A lone caller has a commit of its own. Members of one commit run one after the other in one
-transaction, each with its own outcome: what a member wrote is undone if it raises. Members of a
-line, such as all callers of one table, wait until the commit before theirs is visible. Others wait
-only for the end of the turn of the event loop.
+A single caller gets a separate commit. The members of a commit run one after the other in one
+transaction, and each has its own result: the writes of a member that raises are undone. Members
+with the same line, such as all callers of one table, wait until the previous commit is visible.
+Other members wait only for the end of the turn of the event loop.
 
-Declared reads of all members are fetched with one call. After a conflict everything that was read
-is, since a shorter transaction has fewer conflicts. If a commit is too large, or conflicts again
-and again, its members go on in halves: one of them may be the cause.
+Declared reads of all members are fetched with one call. After a conflict, all previous reads are
+fetched in advance, since a shorter transaction has fewer conflicts. If a commit is too large or
+conflicts repeatedly, its members are split into halves, because one of them may be the cause.
 """
 
 import asyncio
@@ -25,44 +25,46 @@ from onceward.store.transaction import Transaction
 
 T = TypeVar("T")
 
-# So many members are considered for a commit, and the reads of so many are fetched together.
+# The maximum number of members of a commit, and of members whose reads are fetched together.
 _MEMBERS_MAX = 100
 _READERS_MAX = 34
-# After so many conflicts in a row the members of a commit go on in halves. Members of a line have
-# all read the same record, so they do not.
+# After this many consecutive conflicts the members of a commit are split into halves. Members with
+# a line all read the same record, so they are not split.
 _ATTEMPTS_MAX = 4
-# Where nodes share a database, a line with several members at once counts as busy for a while, and
-# its next commit waits a moment for more of them: a commit takes several such moments.
+# On a shared database, a line with several concurrent members counts as busy for `_BUSY_S`. Its
+# next commit waits `_MOMENT_S` for more members, which is short compared to a commit.
 _BUSY_S = 0.05
 _MOMENT_S = 0.002
 
 Fetch = Callable[[Transaction, Sequence[Any]], Awaitable[None]]
-"""Reads what members have declared: keys, unless a `SharedCommits` has a function of its own."""
+"""Fetches the declared reads of members: keys, unless a `SharedCommits` has another function."""
 
 
 class Member(Protocol):
-    """What takes part in a shared commit."""
+    """A participant of a shared commit."""
 
     @property
     def writes(self) -> int:
-        """About how many writes and checked reads it makes."""
+        """The approximate number of writes and checked reads."""
 
     @property
     def reads(self) -> Sequence[Any]:
-        """What it certainly reads."""
+        """The reads that it certainly makes."""
 
     def attempt(self, tx: Transaction, /) -> Awaitable[Any]:
-        """Read and write; returns its result. It may run again, also because of others."""
+        """Read and write; return the result. It may run again, for example because of other
+        members.
+        """
 
     def on_undo(self) -> None:
-        """What its attempt wrote was undone, because it raised."""
+        """Called when its writes were undone because it raised."""
 
     def on_outcome(self, outcome: Any, /) -> None:
-        """Its result once that is durable, or the exception that it has failed with."""
+        """Called with its result once that is durable, or with the exception of its failure."""
 
 
 class Call(NamedTuple):
-    """A function as a member; its outcome is that of a future."""
+    """A function as a member; a future receives its result."""
 
     attempt: Callable[[Transaction], Awaitable[Any]]
     writes: int
@@ -85,24 +87,26 @@ class Call(NamedTuple):
 
 
 class _Line:
-    """The members that wait for the next commit, and the commits that they wait for."""
+    """The members that wait for the next commit, and the number of commits before it."""
 
     __slots__ = ("commits", "name", "rivals", "scheduled", "waiting")
 
     def __init__(self, name: str | None) -> None:
         self.name = name
-        """None: members do not wait for each other's commits."""
+        """None if members do not wait for each other's commits."""
         self.commits = 0
-        """How many are in flight, or wait for their turn."""
+        """The number of commits in flight or waiting."""
         self.waiting: deque[Member] = deque()
         self.scheduled = False
-        """Whether a commit will take those who wait."""
+        """Whether a commit is scheduled that takes the waiting members."""
         self.rivals: Collection[Key] | None = None
-        """If it is busy: cached records that other nodes change, so that copies are of no use."""
+        """The cached records that other nodes change, whose copies are useless; None if it is not
+        busy.
+        """
 
 
 class SharedCommits:
-    """Runs transactions on one store, several in one commit if several arrive at once."""
+    """Runs transactions on one store, and batches concurrent ones into one commit."""
 
     def __init__(self, store: Store, fetch: Fetch = Transaction.fetch) -> None:
         self._store = store
@@ -119,8 +123,14 @@ class SharedCommits:
         reads: Sequence[Any] = (),
         line: str | None = None,
     ) -> T:
-        """As `Store.run`, for a function that makes about so many writes and checked reads, and
-        certainly reads what it declares. It may run again because of others."""
+        """Run a function like `Store.run`, possibly in a shared commit.
+
+        Args:
+            fn: The function. It may run again, for example because of other members.
+            writes: The approximate number of writes and checked reads.
+            reads: The reads that it certainly makes.
+            line: Members with the same line commit one after the other.
+        """
         if line is None and not self._store.engine.shares_commits:
             return await self._store.run(self._reading(fn, reads) if len(reads) > 1 else fn)
         if line not in self._lines:
@@ -134,7 +144,7 @@ class SharedCommits:
         return await answer
 
     def add(self, member: Member, line: str | None = None) -> None:
-        """Let a member take part in the next commit."""
+        """Add a member to the next commit."""
         known = self._lines.get(line)
         if known is None:
             known = self._lines[line] = _Line(line)
@@ -143,8 +153,11 @@ class SharedCommits:
             self._schedule(known)
 
     async def run_all(self, calls: Iterable[Call]) -> list[Any]:
-        """Run calls in order, in as few commits as hold them; returns what each returned or raised.
-        Raises what ends a commit: those before it are durable, and those behind it not begun."""
+        """Run calls in order in as few commits as possible; return the result or exception of each.
+
+        Raises the errors that fail a whole commit. Earlier commits are durable then, and later
+        calls were not started.
+        """
         outcomes: list[Any] = []
         line, most = _Line(None), _MEMBERS_MAX
         line.waiting.extend(calls)
@@ -162,7 +175,7 @@ class SharedCommits:
         return outcomes
 
     async def finish(self) -> None:
-        """Wait for all commits in flight, and for those that members wait for."""
+        """Wait for all commits that are in flight or scheduled."""
         while self._tasks or any(line.scheduled for line in self._lines.values()):
             await (asyncio.wait(self._tasks) if self._tasks else asyncio.sleep(0))
 
@@ -188,8 +201,7 @@ class SharedCommits:
             del self._lines[line.name]
 
     def _busy(self, line: _Line, rivals: Collection[Key] = ()) -> None:
-        """Several members, or other nodes, want a line at the same time: so they may for a
-        while."""
+        """Mark a line as busy for a while, because several members or nodes use it concurrently."""
         if line.name is None or not self._store.engine.shared:
             return
         if line.rivals is None:
@@ -198,8 +210,11 @@ class SharedCommits:
         line.rivals = rivals or line.rivals or ()
 
     def _schedule(self, line: _Line) -> None:
-        """Let the next commit take those who wait: when it is its turn or, if there are no turns,
-        those of this turn of the event loop."""
+        """Schedule a commit for the waiting members.
+
+        With a line it starts after the previous commit. Without one it takes the members that
+        arrive in this turn of the event loop.
+        """
         line.scheduled = True
         if line.name is not None:
             self._spawn(line, [])
@@ -208,8 +223,10 @@ class SharedCommits:
             asyncio.get_running_loop().call_soon(self._divide, line, context=self._context)
 
     def _divide(self, line: _Line) -> None:
-        """Commit all who wait, each part of them that fits into one commit: all in the same turn,
-        so that engines make them durable together."""
+        """Divide the waiting members into commits that respect the size limit.
+
+        All start in the same turn, so that engines can make them durable together.
+        """
         waiting, line.waiting, line.scheduled = line.waiting, deque(), False
         part: list[Member] = []
         room = limits.COMMIT_WRITES_MAX
@@ -242,7 +259,7 @@ class SharedCommits:
                 self._spawn(line, members[:half])
                 self._spawn(line, members[half:])
                 return
-            if not members:  # its turn never came: all who relied on it fail with it
+            if not members:  # the commit never started: all members that wait for it fail
                 line.scheduled = False
                 members.extend(line.waiting)
                 line.waiting.clear()
@@ -257,8 +274,10 @@ class SharedCommits:
             member.on_outcome(outcome)
 
     async def _run(self, line: _Line, members: list[Member], most: int) -> list[Any]:
-        """Run members in one transaction, or as many of those who wait as it holds: the first
-        attempt takes them. Returns their outcomes."""
+        """Run members, or as many waiting members as fit, in one transaction; return their results.
+
+        The first attempt determines the members.
+        """
         last: Transaction | None = None
 
         async def fn(tx: Transaction) -> list[Any]:
@@ -292,7 +311,7 @@ class SharedCommits:
 def _fitting(
     waiting: deque[Member], taken: list[Member], most: int, tx: Transaction
 ) -> Iterator[Member]:
-    """Take members into a transaction, one after the other, as long as there is room for more."""
+    """Move members into a transaction, one at a time, while it has space."""
     room = limits.COMMIT_WRITES_MAX
     while waiting and len(taken) < most:
         member = waiting[0]
@@ -307,7 +326,10 @@ def _fitting(
 
 
 async def _outcomes(members: Iterable[Member], tx: Transaction) -> list[Any]:
-    """What each member returned, or raised and then wrote nothing. Raises what ends them all."""
+    """The result or exception of each member. Members that raise write nothing.
+
+    Raises errors that fail the whole commit.
+    """
     outcomes: list[Any] = []
     for member in members:
         mark = tx.mark()

@@ -1,9 +1,9 @@
 """The store: runs transactions, commits them, and retries on conflict.
 
-`await store.run(fn)` runs `async def fn(tx)` and commits what it wrote if nothing it
-read has changed; on conflict it runs `fn` again. So `fn` may run several times and must
-change nothing but `tx`. When `run` has returned, the commit is durable. What `run`
-raises or returns without writing is validated too: no one gets a stale answer.
+`await store.run(fn)` runs `async def fn(tx)` and commits its writes if its reads are unchanged. On
+conflict it runs `fn` again, so `fn` may run several times and must have no effects besides `tx`.
+When `run` returns, the commit is durable. Transactions are serializable, including read-only ones
+and those that raise.
 """
 
 import asyncio
@@ -46,13 +46,13 @@ from onceward.store.transaction import Transaction
 T = TypeVar("T")
 
 LAST_TIME: Final = ("clock", "last")
-"""The time that a node has noted last, in ms."""
+"""The last recorded time of a node, in ms."""
 CLOCK_AHEAD: Final = "clock_ahead"
 CLOCK_BEHIND: Final = "clock_behind"
 
 
 class Commit(NamedTuple):
-    """What has become durable: given to the hooks."""
+    """A durable commit, as passed to hooks."""
 
     version: Version
     writes: list[Write]
@@ -68,50 +68,50 @@ class Store:
         self.ids = ids or Ids(self.clock.now_ms)
         own_key = engine.own_key()
         self.server_keys = ServerKeys([] if own_key is None else [own_key], self.random_bytes)
-        """What signs and encrypts; empty until a key is loaded for an engine that has none."""
+        """The keys that sign and encrypt; empty until keys are loaded, unless the engine has one.
+        """
         self.meters = Meters()
-        """What this process counts and measures."""
+        """The metrics of this process."""
         self.alarms = engine.alarms
-        """Conditions that an operator should look at; the engine raises some of them."""
+        """Conditions for the operator's attention; the engine raises some of them."""
         self.alarms.now_ms = self.clock.now_ms
         self._commit_seconds = self.meters.histogram("commit_seconds")
         self._timed = False
         self.clock_held = False
-        """Whether the wall clock is not believed, and time goes on from the last commit."""
+        """Whether the wall clock is rejected and time continues from the last commit."""
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         self._heads = Heads()
         self._hooks: list[Callable[[Commit], None]] = []
         self._change_hooks: dict[str, list[Callable[[Put | Delete], None]]] = {}
-        # What was applied is numbered, and what was then left by its caller is kept by number.
+        # Applied commits are numbered. Commits whose caller was cancelled are kept by number.
         self._applied = 0
         self._left: dict[int, tuple[Transaction, Commit]] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._unhook = engine.on_incarnation(self._incarnation_changed)
 
     def random_bytes(self, count: int) -> bytes:
-        """Random bytes from the ids of this store: the same ones under one seed."""
+        """Random bytes from the IDs of this store, which are reproducible with a seed."""
         return bytes.fromhex(self.ids.token(count))
 
     def on_durable(self, hook: Callable[[Commit], None]) -> Callable[[], None]:
-        """Call `hook` with every commit of this store that changed something, once durable;
-        on an engine inside the process in the order of the commits.
+        """Call `hook` with every durable commit of this store that changed records.
 
-        Also if its caller was cancelled meanwhile, unless the engine had not applied it yet:
-        where an answer is a journey, such a commit may go unnoticed, and only a look at the
-        records tells. Returns a function that takes the hook out again. A hook must not
-        block or raise.
+        Engines in this process call it in the order of commits. It is also called if the caller of
+        the commit was cancelled, unless the engine had not applied the commit at that time. On a
+        remote engine such a commit may go unreported; only reading the records shows it. A hook
+        must not block or raise. Returns a function that removes the hook.
         """
         self._hooks.append(hook)
         return lambda: self._hooks.remove(hook)
 
     def on_change(self, kind: str, hook: Callable[[Put | Delete], None]) -> Callable[[], None]:
-        """The same for every single write to partitions of a kind, which is their first word."""
+        """Call `hook` with every write to partitions of a kind, which is their first word."""
         hooks = self._change_hooks.setdefault(kind, [])
         hooks.append(hook)
         return lambda: hooks.remove(hook)
 
     def close(self) -> None:
-        """Follow the engine no longer. Idempotent."""
+        """Unsubscribe from the engine. Idempotent."""
         self._unhook, unhook = _nothing, self._unhook
         unhook()
 
@@ -120,10 +120,10 @@ class Store:
         self.meters.count("database_incarnations")
 
     async def read_time(self) -> bool:
-        """Set `clock` to the database's, or, if it is set, keep it there; says whether the
-        database has one. Raises what the engine raises.
+        """Set the clock to the database's clock, or adjust it if it is set.
 
-        The first transaction sees to it. A node does it again and again.
+        Returns whether the database has a clock. Raises the errors of the engine. The first
+        transaction calls it, and a node repeats it at intervals.
         """
         for _ in range(1 if self._timed else limits.CLOCK_READS):
             asked_ns = self.clock.elapsed_ns()
@@ -136,9 +136,11 @@ class Store:
         return True
 
     async def judge_time(self) -> None:
-        """Hold the clock if it is too far ahead of the last noted time. What expires by a wrong
-        clock is gone for good, such as the keys of messages that were handled: so a node does
-        this before its first transaction."""
+        """Hold the clock if it is too far ahead of the last recorded time.
+
+        Records that expire by a wrong clock are lost permanently, such as the idempotency keys of
+        handled messages. A node therefore calls this before its first transaction.
+        """
         [record] = await self.engine.get([LAST_TIME], 0)
         if record is None:
             return
@@ -163,20 +165,21 @@ class Store:
             self.alarms.raise_(
                 CLOCK_AHEAD,
                 f"the clock shows {_date(now_ms)}, {(now_ms - last_ms) // 86_400_000} days after "
-                f"the last commit ({_date(last_ms)}). Time goes on from that commit: nothing "
-                "expires and no timer fires by the clock. If the clock is right, run `onceward "
-                "clock --confirm` or call app.confirm_clock(); if not, set it.",
+                f"the last commit ({_date(last_ms)}). Time continues from that commit, so records "
+                "do not expire and timers do not fire by the clock. If the clock is right, run "
+                "`onceward clock --confirm` or call app.confirm_clock(); otherwise set it.",
             )
 
     def believe_clock(self) -> int:
-        """Go on by the wall clock; returns by how many ms time has moved on."""
+        """Continue with the wall clock; return the step in ms."""
         self.clock_held = False
         self.alarms.clear(CLOCK_AHEAD)
         self.alarms.clear(CLOCK_BEHIND)
         return self.clock.adopt() if self.clock.jump_ms > 0 else 0
 
     async def keep_time(self) -> None:
-        """Read the time every so often, until cancelled. Trouble with the engine is waited out."""
+        """Read the time at intervals until cancelled. Temporary errors of the engine are
+        ignored."""
         while True:
             await self.clock.sleep(limits.CLOCK_READ_S)
             try:
@@ -191,13 +194,14 @@ class Store:
         line: str | None = None,
         attempts_max: int = limits.TRANSACTION_ATTEMPTS_MAX,
     ) -> T:
-        """Run `fn(tx)` until its commit finds nothing changed; returns what it returned.
+        """Run `fn(tx)` until it commits without a conflict; return its result.
 
-        With `line`, callers of the same line in this process take turns, first come
-        first served, instead of racing; a turn ends when the commit is visible. A `fn`
-        must not call `run` with the line it stands in. Raises what `fn` raised (nothing
-        is written then), `Contention` after `attempts_max` conflicts, and what
-        `Engine.commit` raises. Cancelled while it commits, the outcome is unknown.
+        With `line`, callers of the same line in this process run in order of arrival instead of
+        competing. The next one starts when the commit is visible. `fn` must not call `run` with its
+        own line. If the caller is cancelled during the commit, the outcome is unknown.
+
+        Raises the exception of `fn` (nothing is written then), `Contention` after `attempts_max`
+        conflicts, and the errors of `Engine.commit`.
         """
         if not self._timed:
             await self.read_time()
@@ -231,13 +235,12 @@ class Store:
             if end_turn is not None:
                 end_turn()
         raise Contention(
-            f"{attempts_max} conflicts in a row: too many writers of one record; "
-            "give them a line (run(fn, line=...)) or spread the record"
+            f"{attempts_max} conflicts in a row: too many concurrent writers of one record; "
+            "serialize them with run(fn, line=...) or split the record"
         )
 
     def begin(self) -> Transaction:
-        """A transaction for those who cannot use `run`: they call `end`, and begin again with
-        another one when that raises `Conflict`."""
+        """Begin a transaction without `run`. Call `end`; on `Conflict`, begin another one."""
         now_ns = self.clock.now_ns()
         tx = Transaction(self.engine, now_ns // 1_000_000, self._heads, -(-now_ns // 1_000_000))
         tx.server_keys = self.server_keys
@@ -246,8 +249,10 @@ class Store:
     async def end(
         self, tx: Transaction, *, write: bool = True, end_turn: Callable[[], None] | None = None
     ) -> None:
-        """Commit a transaction or, if it should not write, make sure that what it read still
-        holds. Raises `Conflict` if not: nothing is written then."""
+        """Commit a transaction, or with `write=False` only validate its reads.
+
+        Raises `Conflict` if a read has changed; nothing is written then.
+        """
         if not write:
             tx.hooks.clear()
         try:
@@ -258,7 +263,7 @@ class Store:
             raise
 
     async def pause_before(self, attempt: int) -> None:
-        """Rest after the given number of conflicts in a row, a little longer each time."""
+        """Wait after a number of consecutive conflicts; the pause grows."""
         pause_ms = min(2**attempt - 1, limits.TRANSACTION_PAUSE_MS_MAX)
         await self.clock.sleep(pause_ms * self.ids.fraction() / 1000)
 
@@ -281,7 +286,7 @@ class Store:
             if end_turn is not None:
                 end_turn()
 
-        if type(writes[0]) is Check:  # they come last: so there is nothing else
+        if type(writes[0]) is Check:  # checks come last, so there are no writes
             await self._validate(writes, tx.now_ms)
             for hook in tx.hooks:
                 hook()
@@ -291,7 +296,7 @@ class Store:
             version = await self.engine.commit(writes, tx.now_ms, visible)
         except asyncio.CancelledError:
             if applied is not None:
-                # It goes its way to the disk, though its caller waits for it no longer.
+                # The commit continues although its caller was cancelled.
                 self._left[number] = tx, Commit(applied, writes, tx.now_ms)
                 telling = asyncio.create_task(self._tell_once_durable(number))
                 self._telling.add(telling)
@@ -299,7 +304,7 @@ class Store:
             raise
         self._commit_seconds.observe((self.clock.elapsed_ns() - begun_ns) / 1e9)
         if self._left:
-            self._tell_left(number)  # they are durable with this one
+            self._tell_left(number)  # they are durable as well
         self._tell(tx, Commit(version, writes, tx.now_ms))
 
     def _tell(self, tx: Transaction, commit: Commit) -> None:
@@ -309,18 +314,18 @@ class Store:
             end_hooks, tx.end_hooks = tx.end_hooks, None
             for end_hook in end_hooks:
                 end_hook(True)
-        for commit_hook in tuple(self._hooks):  # a hook may take itself out
+        for commit_hook in tuple(self._hooks):  # a hook may remove itself
             commit_hook(commit)
         for write in commit.writes:
             if type(write) is not Check:
-                kind = write.key[0].partition("#")[0]  # `keys.kind_of`, written out
+                kind = write.key[0].partition("#")[0]  # `keys.kind_of`, inlined
                 hooks = self._change_hooks.get(kind)
                 if hooks:
                     for change_hook in tuple(hooks):
                         change_hook(write)  # type: ignore[arg-type]
 
     def _lost(self, tx: Transaction) -> None:
-        """A transaction has ended, and its commit is not durable."""
+        """Call the end hooks of a transaction that failed."""
         end_hooks = tx.end_hooks
         if end_hooks and not any(tx is left for left, _ in self._left.values()):
             tx.end_hooks = None
@@ -328,47 +333,50 @@ class Store:
                 end_hook(False)
 
     def _tell_left(self, last: int) -> None:
-        """Tell of what was left by its caller, up to a number."""
+        """Call the hooks of abandoned commits up to a number."""
         for number in sorted(self._left):
             if number <= last:
                 self._tell(*self._left.pop(number))
 
     async def _tell_once_durable(self, number: int) -> None:
         ask = 0
-        while number in self._left:  # else it was told of with another one
+        while number in self._left:  # otherwise a later commit has reported it
             _, commit = self._left[number]
             try:
-                # Checks alone wait until all that is visible is durable.
+                # Checks wait until all visible commits are durable.
                 await self._insist([Check(commit.writes[0].key, ANY)], commit.now_ms)
                 self._tell_left(number)
             except OncewardError as error:
                 if isinstance(error, EngineStopped) or error.code == "engine_closed":
-                    # Storage failed or was closed: nobody knows whether it is there.
+                    # The storage failed or was closed: the outcome is unknown.
                     self._left.pop(number, None)
                     return
-                # Nobody else tells of it: so it is asked for as long as that takes.
+                # Only this task reports the commit, so it repeats the query without a limit.
                 await self._pause(ask)
                 ask = min(ask + 1, limits.CHECK_ASKS_MAX)
 
     async def _validate(self, checks: list[Write], now_ms: int) -> None:
-        """Make sure that there was a moment after the last read when all checks held.
+        """Verify that all checks held at one moment after the last read.
 
-        More than a commit takes are made in pieces, and the moment is that of the first: a
-        version that was read and is still there later was there all the time, since none comes
-        again. What was absent may have come and gone meanwhile; so the first has all of that.
+        If there are more checks than a commit may have, they are split, and the moment is that of
+        the first part. An unchanged version was there all the time, because versions are not
+        reused. An absent record may have been created and deleted since, so the first part contains
+        all checks for absence.
         """
         if len(checks) <= limits.COMMIT_WRITES_MAX:
             await self._insist(checks, now_ms)
             return
         checks = sorted(checks, key=lambda check: check.expect is not ABSENT)
         absent = sum(check.expect is ABSENT for check in checks)
-        first = max(absent, limits.COMMIT_WRITES_MAX)  # the engine refuses too many of those
+        first = max(absent, limits.COMMIT_WRITES_MAX)  # the engine rejects too many of those
         await self._insist(checks[:first], now_ms)
         for start in range(first, len(checks), limits.COMMIT_WRITES_MAX):
             await self._insist(checks[start : start + limits.COMMIT_WRITES_MAX], now_ms)
 
     async def _insist(self, checks: list[Write], now_ms: int) -> None:
-        """Checks change nothing, so one whose answer was lost is simply made again."""
+        """Run checks, and repeat them if the response is lost, which is safe because they change
+        nothing.
+        """
         for ask in range(limits.CHECK_ASKS_MAX):
             try:
                 await self.engine.commit(checks, now_ms)
@@ -376,7 +384,7 @@ class Store:
             except OutcomeUnknown:
                 await self._pause(ask)
         raise Unavailable(
-            f"the engine did not answer in {limits.CHECK_ASKS_MAX} tries",
+            f"the database did not respond in {limits.CHECK_ASKS_MAX} attempts",
             code="engine_unreachable",
         )
 
@@ -395,7 +403,7 @@ class Store:
                     self._heads.drop(key)
 
     async def _turn(self, line: str) -> Callable[[], None]:
-        """Wait for the turn in a line; returns what ends it (twice is once)."""
+        """Wait for the turn in a line; return an idempotent function that ends it."""
         waiting = self._lines.get(line)
         if waiting is None:
             self._lines[line] = deque()
@@ -407,7 +415,7 @@ class Store:
             except BaseException:
                 if mine.done() and not mine.cancelled():
                     self._next_turn(line)
-                elif mine in waiting:  # else the line has passed over it already
+                elif mine in waiting:  # otherwise the line has passed over it already
                     waiting.remove(mine)
                 raise
         ended = False

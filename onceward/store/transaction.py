@@ -1,4 +1,4 @@
-"""One transaction: its read set, its write set, and reads that see both."""
+"""A transaction: its read set, its write set, and reads that see both."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar, overload
@@ -34,51 +34,50 @@ class Row(NamedTuple, Generic[T]):
 
 
 Mark = tuple[int, int, int, int, int]
-"""A savepoint of a transaction: how many records it had written by then, how many writes it had
-replaced, its hooks of both kinds, and its notes."""
+"""A savepoint: the numbers of written records, replaced writes, hooks of both kinds, and notes."""
 
 
 class Transaction:
-    """The view of one run of a function: reads are repeatable and see its own writes. Keys are as
-    they are stored; applications get a `records.UserTransaction`, which has its own key space.
+    """One run of a function. Reads are repeatable and see the transaction's own writes.
 
-    Values are JSON: what `msgspec` encodes, as plain data or as a given type. What `get`
-    returned is checked at the commit; what `scan` returned only if asked for, or if the
-    same key is also read by `get` or written.
+    Keys are the stored keys; applications get a `UserTransaction` with its own key space. Values
+    are JSON, encoded by `msgspec` from plain data or a given type. The commit checks records that
+    were read by `get`. It checks records that were returned by `scan` only with `check=True`, or if
+    the key is also read by `get` or written.
     """
 
     server_keys: ServerKeys = ServerKeys()
-    """What encrypts and decrypts stored secrets."""
+    """The keys that encrypt and decrypt stored secrets."""
 
     def __init__(
         self, engine: Engine, now_ms: int, heads: Heads, ends_ms: int | None = None
     ) -> None:
         self.now_ms = now_ms
-        """The time of this transaction; what expires by it is absent."""
+        """The time of this transaction. Records that have expired by then are absent."""
         self.ends_ms = now_ms if ends_ms is None else ends_ms
-        """When that millisecond ends: delays count from there on, so that none is too short."""
+        """The end of that millisecond. Delays start there, so that none is too short."""
         self.seen: dict[Key, Record | None] = {}
         self.heads_used: set[Key] = set()
         self.hooks: list[Callable[[], None]] = []
         self.end_hooks: list[Callable[[bool], None]] | None = None
-        """For `on_end`; None if nobody sees to it that they are called."""
+        """The hooks of `on_end`; None if the caller of `begin` does not support them."""
         self.notes: list[Any] = []
-        """Values that the functions of this transaction leave for hooks of its end."""
+        """Values that functions of this transaction leave for hooks at its end."""
         self.job = ""
-        """The id of the job whose handler this is the transaction of, if it is one's."""
+        """The id of the job whose handler uses this transaction, or an empty string."""
         self._engine = engine
         self._heads = heads
         self._checked: dict[Key, None] = {}
         self._writes: dict[Key, Put | Delete] = {}
         self._added: set[Key] = set()
         self._replaced: list[Put | Delete] = []
-        """Own writes that others of the same key have replaced, in order."""
+        """Own writes that later writes of the same key have replaced, in order."""
         self._scanned: str | None = None
         self._finished = False
 
     @property
     def incarnation(self) -> Incarnation:
-        """The life of the database in which this transaction runs."""
+        """The incarnation of the database in which this transaction runs."""
         return self._engine.incarnation
 
     @overload
@@ -86,10 +85,10 @@ class Transaction:
     @overload
     async def get(self, key: Key, type: type[T], *, cached: bool = False) -> T | None: ...
     async def get(self, key: Key, type: Any = Any, *, cached: bool = False) -> Any:
-        """The value under a key, or None.
+        """Return the value of a key, or None.
 
-        With `cached`, a copy in memory will do, if there is one: right for hot heads,
-        since the commit checks it; a stale copy costs one more run.
+        With `cached`, a copy in memory may be used, which suits hot records. The commit checks it,
+        so a stale copy costs only one more run.
         """
         self._admit(key)
         own = self._writes.get(key)
@@ -101,7 +100,7 @@ class Transaction:
                 self.seen[key] = None if head.absent_at(self.now_ms) else head
             else:
                 [found] = await self._engine.get([key], self.now_ms)
-                # Who reads the same key at the same time must see the same: the first counts.
+                # Concurrent reads of a key must return the same record; the first one counts.
                 self.seen.setdefault(key, found)
         record = self.seen[key]
         self._checked[key] = None
@@ -112,7 +111,7 @@ class Transaction:
         return None if record is None else decode(record.value, type, key)
 
     async def has(self, key: Key) -> bool:
-        """Whether something stands under a key, be it damaged; checked as by `get`."""
+        """Whether a record exists, even if it is damaged. Checked at the commit, as by `get`."""
         self._must_be_running()
         own = self._writes.get(key)
         if own is not None:
@@ -122,8 +121,11 @@ class Transaction:
         return self.seen[key] is not None
 
     def glance(self, key: Key) -> bytes | None:
-        """What stands under a key as JSON, if this transaction has put it there or a copy is in
-        memory: then it is checked at the commit, as by `get`. None says nothing."""
+        """The value of a key as JSON, if this transaction wrote it or a copy is in memory.
+
+        A returned value is checked at the commit, as by `get`. None means that the value is
+        unknown.
+        """
         self._must_be_running()
         own = self._writes.get(key)
         if own is not None:
@@ -147,8 +149,10 @@ class Transaction:
     async def get_many(
         self, keys: Sequence[Key], type: Any = Any, *, skip_damaged: bool = False
     ) -> list[Any]:
-        """The values under several keys, with one call to the engine. With `skip_damaged`, None
-        for a record that cannot be read, which raises an alarm."""
+        """Return the values of several keys, with one call to the engine.
+
+        With `skip_damaged`, a record that cannot be read is None and raises an alarm.
+        """
         await self.fetch(keys)
         if skip_damaged:
             return [await self._get_or_none(key, type) for key in keys]
@@ -164,13 +168,13 @@ class Transaction:
             return None
 
     def report_damaged(self, key: Key, why: str) -> None:
-        """Raise the alarm for a record that cannot be read."""
+        """Raise an alarm for a record that cannot be read."""
         self._engine.alarms.damaged(key, why)
 
     async def fetch(self, keys: Sequence[Key]) -> None:
-        """Get several keys with one call to the engine, so that `get` need not ask for each.
+        """Read several keys with one call to the engine, so that `get` finds them in memory.
 
-        What is fetched but not read by `get` is checked only if it is written.
+        A key that is fetched but not read by `get` is checked only if it is written.
         """
         self._must_be_running()
         for key in keys:
@@ -182,13 +186,15 @@ class Transaction:
                 self.seen.setdefault(key, record)
 
     def expiry(self, key: Key) -> int | None:
-        """When the record expires that was read under a key; None if there is none, or never."""
+        """The expiry of a record that was read; None if it is absent or does not expire."""
         record = self.seen.get(key)
         return None if record is None else record.expires_at_ms
 
     def peek(self, key: Key, type: type[T]) -> T | None:
-        """The value under a key that was fetched, or None. It is not checked at the commit: for
-        a look at many things, of which each is true by itself."""
+        """The value of a fetched key, or None, without a check at the commit.
+
+        For overviews whose records need not be consistent with each other.
+        """
         record = self.seen.get(key)
         value: T | None = None if record is None else decode(record.value, type, key)
         return value
@@ -230,12 +236,11 @@ class Transaction:
         check: bool = False,
         skip_damaged: bool = False,
     ) -> list[Row[Any]]:
-        """The records with `start <= sort key < end` in order, own writes included.
+        """Return the records with `start <= sort key < end` in order, own writes included.
 
-        With `check`, every record returned is checked at the commit (and counts towards
-        its limit). New neighbours are never noticed: check a head record for that. With
-        `skip_damaged`, records that cannot be read are left out and raise an alarm, so that one
-        of them does not keep the others away.
+        With `check`, the commit checks every returned record, and each one counts towards its
+        limit. New records in the range are not detected; check a head record for that. With
+        `skip_damaged`, records that cannot be read are skipped and raise an alarm.
         """
         admit_scan(limit)
         self._admit((partition, start))
@@ -270,7 +275,7 @@ class Transaction:
             except OncewardError as error:
                 self.report_damaged(key, error.message)
         if len(rows) < limit == len(chosen) and not reverse:
-            # Callers take a short answer for the end.
+            # Callers interpret a short page as the end.
             rows += await self.scan(
                 partition,
                 type,
@@ -283,8 +288,10 @@ class Transaction:
         return rows
 
     async def sorts(self, partition: str, limit: int, start: str = "") -> list[str]:
-        """The sort keys of a partition in order, own writes included, whatever stands there.
-        Records whose key is damaged are left out."""
+        """The sort keys of a partition in order, own writes included, without reading values.
+
+        Records whose key is damaged are skipped.
+        """
         self._must_be_running()
         admit_scan(limit)
         own = {key[1]: write for key, write in self._writes.items() if key[0] == partition}
@@ -306,7 +313,7 @@ class Transaction:
         reverse: bool,
         skip_damaged: bool,
     ) -> list[Record]:
-        """The first `count` records, which may be more than one scan returns."""
+        """The first `count` records, which may take several scans."""
         self._scanned = partition
         found: list[Record] = []
         while True:
@@ -329,10 +336,10 @@ class Transaction:
                 start = after(page[-1].key[1])
 
     def put(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> bytes:
-        """Write a value; if the key was read in this transaction, only if unchanged since.
-        Returns it as JSON.
+        """Write a value and return it as JSON. If the key was read, the commit checks that it is
+        unchanged.
 
-        Without having read it, the write is blind: it replaces whatever is there.
+        If the key was not read, the write is blind and replaces any value.
         """
         self._admit(key)
         expect = self._expectation(key)
@@ -344,22 +351,21 @@ class Transaction:
         return text
 
     def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
-        """Write a value under a key of its own, where nothing stands; if something does, that
-        is a conflict, and the function runs again. Raises `BadInput` if this transaction has
-        seen or put something there: to run again would not help.
+        """Create a record. An existing record is a conflict, and the function runs again.
 
-        Cheaper than a blind `put` on engines that then need not look for what it replaces.
+        Raises `BadInput` if this transaction has read or written a value of the key, because
+        another run would not help. Cheaper than a blind `put` on engines that then need no lookup.
         """
         self._admit(key)
         own = self._writes.get(key)
         if own is None:
             there = self.seen.get(key) is not None
             if there:
-                self._checked[key] = None  # so that this answer is validated, too
+                self._checked[key] = None  # so that the commit validates this error
         else:
             there = self._shows(own)
         if there:
-            raise BadInput(f"{shown_key(key)} is there already; `put` replaces it")
+            raise BadInput(f"{shown_key(key)} exists already; use `put` to replace it")
         text = encode(value, key)
         if own is None:
             self._added.add(key)
@@ -368,7 +374,9 @@ class Transaction:
         self._writes[key] = Put(key, text, expires_at_ms, ABSENT)
 
     def delete(self, key: Key) -> None:
-        """Remove a record; if the key was read in this transaction, only if unchanged since."""
+        """Delete a record. If it was read in this transaction, the commit checks that it is
+        unchanged.
+        """
         self._admit(key)
         own = self._writes.get(key)
         if own is not None:
@@ -376,7 +384,7 @@ class Transaction:
         self._writes[key] = Delete(key, self._expectation(key))
 
     def mark(self) -> Mark:
-        """Where it is, for `undo`."""
+        """A savepoint for `undo`."""
         end_hooks = self.end_hooks
         return (
             len(self._writes),
@@ -387,8 +395,11 @@ class Transaction:
         )
 
     def undo(self, mark: Mark) -> None:
-        """Write nothing of what was written since a mark; hooks of then hear that it failed. What
-        was read stays so, and is checked at the commit: what came of it depends on that."""
+        """Discard all writes since a savepoint, and call the end hooks registered since then with
+        False.
+
+        Reads stay checked at the commit, because the result depends on them.
+        """
         self._must_be_running()
         writes, replaced, hooks, end_hooks, notes = mark
         while len(self._replaced) > replaced:
@@ -406,31 +417,34 @@ class Transaction:
 
     @property
     def size(self) -> int:
-        """How many writes and checked reads its commit has so far."""
+        """The number of writes and checked reads of the commit."""
         return len(self._writes.keys() | self._checked.keys())
 
     @property
     def writes(self) -> int:
-        """How many records it has written so far."""
+        """The number of written records."""
         return len(self._writes)
 
     @property
     def written(self) -> list[Key]:
-        """The keys under which it has put something so far."""
+        """The keys of all puts."""
         return [key for key, own in self._writes.items() if isinstance(own, Put)]
 
     def on_durable(self, hook: Callable[[], None]) -> None:
-        """Call `hook` once this transaction's commit is durable; never for one that failed. One
-        that only read has no commit: `hook` is called once its reads are checked.
+        """Call `hook` when the commit is durable; without writes, when the reads are checked.
 
-        If the caller was cancelled meanwhile: as `Store.on_durable` says.
+        It is not called if the transaction fails. If the caller is cancelled during the commit,
+        `Store.on_durable` applies.
         """
         self._must_be_running()
         self.hooks.append(hook)
 
     def on_end(self, hook: Callable[[bool], None]) -> bool:
-        """Call `hook` when this transaction has ended, once: with True as soon as its commit is
-        durable, with False if it failed. Says whether it will be: of those by `Store.run`."""
+        """Call `hook` once when the transaction has ended: with True when its commit is durable,
+        with False if it failed.
+
+        Returns whether hooks are supported, which is the case in `Store.run`.
+        """
         if self._finished:
             raise _over()
         if self.end_hooks is None:
@@ -439,7 +453,9 @@ class Transaction:
         return True
 
     def finish(self, *, write: bool) -> list[Write]:
-        """End the transaction: the commit that makes it true, or only validates its reads."""
+        """End the transaction and return its commit, or with `write=False` only the checks of its
+        reads.
+        """
         if self._finished:
             raise _over()
         self._finished = True
@@ -460,7 +476,7 @@ class Transaction:
             if not write or key not in self._writes:
                 writes.append(Check(key, self._expectation(key)))
         if not writes and self._scanned is not None:
-            # A scan may have shown what is not durable yet: an answer waits for that.
+            # A scan may have returned records that are not durable yet; the commit waits for them.
             writes.append(Check((self._scanned, "scan"), ANY))
         return writes
 
@@ -473,13 +489,13 @@ class Transaction:
         return ABSENT if record is None else record.version
 
     def _shows(self, own: Put | Delete) -> TypeGuard[Put]:
-        """Whether this transaction's own write leaves something to see by its time."""
+        """Whether a read shows this write at the transaction's time."""
         return isinstance(own, Put) and (
             own.expires_at_ms is None or own.expires_at_ms > self.now_ms
         )
 
     def _admit(self, key: Any) -> None:
-        """Raise `BadInput` if it is over, or for what is no key."""
+        """Raise `BadInput` if the transaction has ended or the key is invalid."""
         if self._finished:
             raise _over()
         if not (
@@ -493,14 +509,14 @@ class Transaction:
 
 
 def admit_key(key: Any) -> None:
-    """Raise `BadInput` for what is no partition and sort key: text both of them."""
+    """Raise `BadInput` unless the key is a tuple of two strings."""
     if not (isinstance(key, tuple) and len(key) == 2 and all(isinstance(t, str) for t in key)):
         raise BadInput(
-            f"a key is a partition and a sort key, both text, not {str(key)[:200]!r}: "
+            f"a key is a partition and a sort key, both strings, not {str(key)[:200]!r}: "
             'tx.get(("stock", "7"))',
             code="bad_key",
         )
 
 
 def _over() -> BadInput:
-    return BadInput("this transaction is over; use the one given to the function")
+    return BadInput("this transaction has ended; use the one that your function receives")

@@ -1,9 +1,9 @@
 """User records: the key space of applications.
 
 An application reads and writes records through a `UserTransaction`, which is public as
-`onceward.Transaction`. It adds the partition prefix `keys.USER` to every key and removes it
-from every key it returns, so no name that an application chooses meets an internal record.
-Internal code uses `onceward.store.transaction.Transaction`, whose keys are as they are stored.
+`onceward.Transaction`. It adds the partition prefix `keys.USER` to every key and removes it from
+returned keys, so applications cannot address internal records. Internal code uses
+`onceward.store.transaction.Transaction` with the stored keys.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,17 +20,17 @@ P = ParamSpec("P")
 Self_ = TypeVar("Self_")
 
 PARTITION_BYTES_MAX = limits.PARTITION_BYTES_MAX - len(USER)
-# A character has at most four bytes: a shorter partition need not be encoded to be measured.
+# A character has at most four bytes, so shorter partitions need no encoding to be measured.
 _PARTITION_CHARS_SAFE = PARTITION_BYTES_MAX // 4
 
 
 class UserTransaction:
     """A transaction on the records of the application.
 
-    Reads are repeatable and see the transaction's own writes. Values are JSON: what `msgspec`
-    encodes, as plain data or as a given type. Records read by `get` are checked at the commit;
-    records returned by `scan` only with `check=True`, or if the same key is also read by `get` or
-    written. Partitions can have any name of up to `PARTITION_BYTES_MAX` bytes.
+    Reads are repeatable and see the transaction's own writes. Values are JSON, encoded by `msgspec`
+    from plain data or a given type. The commit checks records that were read by `get`. It checks
+    records that were returned by `scan` only with `check=True`, or if the key is also read by `get`
+    or written. Partitions can have any name of up to `PARTITION_BYTES_MAX` bytes.
     """
 
     __slots__ = ("_tx",)
@@ -40,17 +40,17 @@ class UserTransaction:
 
     @property
     def now_ms(self) -> int:
-        """The time of this transaction; a record that expires by then is absent."""
+        """The time of this transaction. Records that have expired by then are absent."""
         return self._tx.now_ms
 
     @property
     def job(self) -> str:
-        """The id of the job whose handler this is the transaction of; else empty."""
+        """The id of the job whose handler uses this transaction, or an empty string."""
         return self._tx.job
 
     @property
     def size(self) -> int:
-        """How many writes and checked reads its commit has so far."""
+        """The number of writes and checked reads of the commit."""
         return self._tx.size
 
     @overload
@@ -58,10 +58,10 @@ class UserTransaction:
     @overload
     async def get(self, key: Key, type: type[T], *, cached: bool = False) -> T | None: ...
     async def get(self, key: Key, type: Any = Any, *, cached: bool = False) -> Any:
-        """Return the value under a key, or None.
+        """Return the value of a key, or None.
 
-        With `cached`, a copy in memory is used if there is one. The commit checks it: a stale copy
-        costs one more run.
+        With `cached`, a copy in memory may be used. The commit checks it, so a stale copy costs
+        only one more run.
         """
         return await self._tx.get(_stored(key), type, cached=cached)
 
@@ -70,7 +70,7 @@ class UserTransaction:
     @overload
     async def get_many(self, keys: Sequence[Key], type: type[T]) -> list[T | None]: ...
     async def get_many(self, keys: Sequence[Key], type: Any = Any) -> list[Any]:
-        """Return the values under several keys, with one call to the engine."""
+        """Return the values of several keys, with one call to the engine."""
         return await self._tx.get_many([_stored(key) for key in keys], type)
 
     async def fetch(self, keys: Sequence[Key]) -> None:
@@ -108,30 +108,33 @@ class UserTransaction:
     ) -> list[Row[Any]]:
         """Return the records with `start <= sort key < end` in order, own writes included.
 
-        With `check`, every record returned is checked at the commit (and counts towards its
-        limit). New neighbours are never noticed: check a head record for that.
+        With `check`, the commit checks every returned record, and each one counts towards its
+        limit. New records in the range are not detected; check a head record for that.
         """
         stored, start = _stored((partition, start))
         rows = await self._tx.scan(stored, type, start=start, **options)
         return [Row(shown_key(row.key), row.value) for row in rows]
 
     def put(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
-        """Write a value; if the key was read in this transaction, only if unchanged since.
+        """Write a value. If the key was read in this transaction, the commit checks that it is
+        unchanged.
 
-        Without having read it, the write is blind: it replaces any value.
+        If the key was not read, the write is blind and replaces any value.
         """
         self._tx.put(_stored(key), value, expires_at_ms=expires_at_ms)
 
     def add(self, key: Key, value: Any, *, expires_at_ms: int | None = None) -> None:
-        """Write a value under a key that must be absent; else it is a conflict, and the function
-        runs again. Raises `BadInput` if this transaction has read or written a value there.
+        """Create a record. An existing record is a conflict, and the function runs again.
 
-        Cheaper than a blind `put` on engines that then need no lookup.
+        Raises `BadInput` if this transaction has read or written a value of the key. Cheaper than a
+        blind `put` on engines that then need no lookup.
         """
         self._tx.add(_stored(key), value, expires_at_ms=expires_at_ms)
 
     def delete(self, key: Key) -> None:
-        """Remove a record; if the key was read in this transaction, only if unchanged since."""
+        """Delete a record. If it was read in this transaction, the commit checks that it is
+        unchanged.
+        """
         self._tx.delete(_stored(key))
 
     def mark(self) -> Mark:
@@ -143,8 +146,10 @@ class UserTransaction:
         self._tx.undo(mark)
 
     def on_durable(self, hook: Callable[[], None]) -> None:
-        """Call `hook` once this transaction's commit is durable, or its reads are checked if it
-        wrote nothing; never if it failed."""
+        """Call `hook` when the commit is durable; without writes, when the reads are checked.
+
+        It is not called if the transaction fails.
+        """
         self._tx.on_durable(hook)
 
 
@@ -152,18 +157,22 @@ AnyTransaction = Transaction | UserTransaction
 
 
 def admit_tx(tx: Any) -> Transaction:
-    """The stored transaction of a `tx` argument. Raises `BadInput` for anything else."""
+    """The stored transaction of a `tx` argument. Raises `BadInput` for any other type."""
     if type(tx) is UserTransaction:
         return tx._tx
     if isinstance(tx, Transaction):
         return tx
-    raise BadInput(f"`tx` is the transaction of a function, not {type(tx).__name__}")
+    raise BadInput(
+        f"`tx` must be the transaction that a function receives, not {type(tx).__name__}"
+    )
 
 
 def joins(
     fn: Callable[Concatenate[Self_, Transaction, P], T],
 ) -> Callable[Concatenate[Self_, AnyTransaction, P], T]:
-    """Let a public method whose first argument is `tx` take that of an application, too."""
+    """Decorate a public method with a `tx` argument, so that it accepts a `UserTransaction` as
+    well.
+    """
 
     @wraps(fn)
     def call(self: Self_, tx: AnyTransaction, /, *args: P.args, **options: P.kwargs) -> T:
@@ -175,12 +184,12 @@ def joins(
 
 
 def by_user(fn: Callable[[UserTransaction], Awaitable[T]]) -> Callable[[Transaction], Awaitable[T]]:
-    """A function of an application, for a store to run."""
+    """Wrap a function of an application for `Store.run`."""
     return lambda tx: fn(UserTransaction(tx))
 
 
 def _stored(key: Any) -> Key:
-    """A key as it is stored. Raises `BadInput` if it cannot be one."""
+    """The stored form of a key. Raises `BadInput` for an invalid key."""
     admit_key(key)
     partition = key[0]
     if not 0 < len(partition) <= _PARTITION_CHARS_SAFE:

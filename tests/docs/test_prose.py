@@ -47,6 +47,8 @@ def test_wrong_phrases_are_found(guide, wrong):
         "Users who wait see their position.",
         "The request is retried as long as the lease lasts.",
         "Jobs with the same order key run in order.",
+        "A batch takes as many waiting jobs as fit, so long ones wait.",
+        "A long key takes three times as long. The file is readable only by its owner.",
     ],
 )
 def test_plain_sentences_are_not_reported(guide, right):

@@ -133,7 +133,7 @@ async def test_what_is_wrong_with_a_given_key_is_told_without_the_key(
     monkeypatch.setenv("ONCEWARD_SERVER_KEY", "hush")
     await refusal()
     monkeypatch.setenv("ONCEWARD_SERVER_KEY_FILE", str(home / "missing"))
-    assert "leave one out" in (await refusal()).message
+    assert "remove one of them" in (await refusal()).message
     monkeypatch.delenv("ONCEWARD_SERVER_KEY")
     assert "missing" in (await refusal()).message
     monkeypatch.setenv("ONCEWARD_SERVER_KEY_FILE", str(home))
@@ -291,7 +291,7 @@ async def test_a_key_in_the_folder_of_the_database_draws_a_warning(
     store = Store(await Lasting(Memory()).open(), VirtualClock())
     environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
     await KeySource(store, path=str(tmp_path / "app.db"), environment=environment).unlock()
-    assert "lies in the folder of the database" in caplog.text
+    assert "is in the folder of the database" in caplog.text
 
 
 async def test_on_postgresql_a_node_with_another_key_does_not_start(url: str, home: Path) -> None:

@@ -170,7 +170,7 @@ async def test_adding_what_was_seen_to_be_there_is_an_error_at_once() -> None:
         tx.add(A, 1)
 
     for see in (lambda tx: tx.get(A), lambda tx: tx.fetch([A]), lambda tx: tx.scan("p")):
-        with pytest.raises(BadInput, match="is there already"):
+        with pytest.raises(BadInput, match="exists already"):
             await store.run(lambda tx, see=see: add(tx, see))
     assert len(runs) == 3
     assert await stored(store, A) == "taken"
@@ -194,7 +194,7 @@ async def test_what_is_seen_only_after_it_was_added_is_not_replaced_either() -> 
     tx = await begin("a")
     tx.add(A, 1)
     assert [row.value for row in await tx.scan("p")] == [1]
-    with pytest.raises(BadInput, match="is there already"):
+    with pytest.raises(BadInput, match="exists already"):
         tx.add(A, 2)
     assert tx.finish(write=True) == [Put(A, b"1", None, ABSENT)]
 

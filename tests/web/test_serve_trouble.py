@@ -65,7 +65,7 @@ async def test_a_full_disk_is_told_of_and_used_again_once_it_has_space(
             ids[f"key-{len(ids)}"] = answer[1]["id"]
         status, problem = answer
         assert (status, problem["code"]) == (507, "storage_full")
-        assert problem["detail"].startswith("no space is left on the disk")
+        assert problem["detail"].startswith("not enough disk space")
         await insist_it_says_so(connection, 507, "storage_full")
         # What needs no space is done.
         await insist_all_are_there(connection, ids)
@@ -94,7 +94,7 @@ async def test_a_postgresql_that_is_down_is_told_of_and_used_again_once_it_is_ba
             postgres.stop("immediate")
             status, problem = await send(connection, "while")
             assert (status, problem["code"]) == (503, "engine_unreachable")
-            assert "cannot be reached" in problem["detail"]
+            assert "cannot connect to" in problem["detail"]
             await insist_it_says_so(connection, 503, "engine_unreachable")
 
             postgres.start()

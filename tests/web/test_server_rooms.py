@@ -142,7 +142,7 @@ async def test_a_server_that_stops_answers_steps_and_says_that_it_stops(tmp_path
             await peer.leave()
         assert await stopping == 0
     lines = server.log.read_text().splitlines()
-    assert [line for line in lines if "made the server key" not in line] == []
+    assert [line for line in lines if "generated the server key" not in line] == []
 
 
 async def _enter(port: int, name: str, *, mute: bool = False) -> Peer:

@@ -1,7 +1,7 @@
 """Encoding of many commits as arguments of one SQL call, and decoding of its results.
 
-`sql/0002_commit_batch.sql` says what the server does with them, and `sql/0003_commit_lane.sql`
-how a lost answer is found again.
+`sql/0002_commit_batch.sql` defines how the server applies them, and `sql/0003_commit_lane.sql` how
+the result of a lost response is recovered.
 """
 
 import hashlib
@@ -14,18 +14,18 @@ from onceward.errors import BadInput, Conflict
 from onceward.keys import Key, shown_key
 
 NEVER: Final = 2**63 - 1
-"""An expiry that never comes."""
+"""The expiry of records that do not expire."""
 _NO_VERSION: Final = -2
 _FIRST, _CLAIM, _CLAIMED = 1, 2, 4
 _CHECK, _PUT, _DELETE = 0, 1, 2
 
-# An index entry of PostgreSQL has at most 2,704 bytes. A sort key has up to 1,024 of them.
+# An index entry of PostgreSQL has at most 2,704 bytes, and a sort key up to 1,024.
 _PARTITION_BYTES_MAX: Final = 1_500
 _PARTITION_BYTES_KEPT: Final = 1_450
 
 
 class Member:
-    """One commit on its way: its writes, as the server takes them, and who waits for it."""
+    """One commit in progress: its writes as rows for the server, and the future of its caller."""
 
     __slots__ = ("done", "losses", "now_ms", "rows", "size_bytes", "visible", "writes")
 
@@ -37,9 +37,11 @@ class Member:
         visible: Callable[[Version], None] | None,
         done: Any,
     ) -> None:
-        """Raises `BadInput` for what PostgreSQL cannot store: it must not spoil a batch."""
+        """Raises `BadInput` for values that PostgreSQL cannot store, which would fail the whole
+        batch.
+        """
         admit_time(now_ms)
-        # A check that expects nothing is none, and would only claim its key.
+        # A check without an expectation has no effect, and would only claim its key.
         self.writes = [w for w in writes if type(w) is not Check or w.expect is not ANY]
         self.now_ms = now_ms
         self.size_bytes = size_bytes
@@ -50,7 +52,7 @@ class Member:
 
 
 Row = tuple[str, str, str, int, int, int]
-"""(partition, sort key, value or nothing, expiry, expectation, kind)"""
+"""(partition, sort key, value or "", expiry, expectation, kind)"""
 
 
 def _row(write: Write) -> Row:
@@ -78,7 +80,7 @@ def _row(write: Write) -> Row:
 
 def admit_time(time_ms: int) -> None:
     if not -NEVER < time_ms < NEVER:
-        raise BadInput(f"{time_ms} is no time in milliseconds")
+        raise BadInput(f"{time_ms} is not a time in milliseconds since 1970")
 
 
 def _text(put: Put) -> str:
@@ -87,13 +89,16 @@ def _text(put: Put) -> str:
     except UnicodeDecodeError:
         raise BadInput(f"the value of {put.key} is not UTF-8", code="bad_value") from None
     if "\0" in text:
-        raise BadInput(f"the value of {put.key} has a NUL, so it is not JSON", code="bad_value")
+        raise BadInput(f"the value of {put.key} is not JSON: it contains NUL", code="bad_value")
     return text
 
 
 def stored_partition(partition: str) -> str:
-    """The name of a partition in the table: its own, or if that is too long for an index, its
-    beginning and a hash of it. Such a name is longer than any that is stored as it is."""
+    """The name of a partition in the table.
+
+    A name that is too long for an index is replaced by its beginning and a hash. Such a name is
+    longer than every name that is stored unchanged.
+    """
     encoded = partition.encode()
     if len(encoded) <= _PARTITION_BYTES_MAX:
         return partition
@@ -110,21 +115,21 @@ SELECT base, failed FROM {schema}.commit_lane(
     $15::text::int[], $16::text::int[], $17::text::int[]
 )
 """
-"""The call: its first arguments are the lane and the number of the batch, the others its own.
+"""The call: its first arguments are the lane and the number of the batch.
 
-Arrays go as text: the driver looks at each element of an array several times, which costs more
-than all else that a node does for a commit; and before the first one of a connection it asks the
-server about types, which takes longer than to connect.
+Arrays are passed as text. The driver inspects each element of an array several times, which costs
+more than all other work of a node for a commit. Before the first array of a connection it also
+queries the server for types, which takes longer than connecting.
 """
 
 
 def joined(*lists: list[str]) -> tuple[str, list[str]]:
-    """Texts as one for each list, with a separator between them that is in none of them."""
+    """Join each list to one text, with a separator that occurs in none of the items."""
     separator = "\x1e"
     texts = [separator.join(texts) for texts in lists]
     tries = 0
-    # No separator begins within itself, so that none is made where two texts meet: one too many
-    # is in a text.
+    # A separator does not overlap with itself, so two adjacent items cannot form one. A surplus
+    # separator is therefore inside an item.
     while any(
         text.count(separator) != max(len(list_) - 1, 0)
         for text, list_ in zip(texts, lists, strict=True)
@@ -136,10 +141,11 @@ def joined(*lists: list[str]) -> tuple[str, list[str]]:
 
 
 def _roles(rows: Sequence[Row]) -> tuple[list[int], list[int], int]:
-    """For each write the first one of its key, and its role; and how many keys are claimed.
+    """For each write the index of the first write of its key, and its role; and the number of
+    claimed keys.
 
-    A key is claimed if some write of it expects no version. The claim is the first put among
-    those, so that most often what is inserted is what stays.
+    A key is claimed if one of its writes expects no version. The claim is the first put among
+    those, so that the inserted row is usually the final one.
     """
     firsts: list[int] = []
     roles: list[int] = []
@@ -174,12 +180,12 @@ def _array(numbers: list[int]) -> str:
 
 
 class Batch:
-    """Members in the order of arrival, with the arguments of the call that commits them."""
+    """Members in order of arrival, with the arguments of the call that commits them."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = members
-        # Sorted by key, writes of the same key by arrival: a tuple's order says it all, since
-        # no member has two writes of one key.
+        # Sorted by key, then by arrival. The tuples are unique up to the member number, since no
+        # member has two writes of one key.
         self._order = order = sorted(
             [
                 (row[0], row[1], number, row)
@@ -214,7 +220,7 @@ class Batch:
         ]
 
     def verdicts(self, base: int, failed: str) -> list[int | Conflict]:
-        """For each member its version, or what it conflicts on."""
+        """For each member its version, or its conflict."""
         verdicts: list[int | Conflict] = list(range(base + 1, base + 1 + len(self.members)))
         lost: dict[int, set[tuple[str, str]]] = {}
         for index in failed.split(",") if failed else ():
@@ -228,5 +234,5 @@ class Batch:
                 if (row[0], row[1]) in keys
             ]
             text = ", ".join("/".join(shown_key(key)) for key in named)
-            verdicts[number - 1] = Conflict(f"changed meanwhile: {text}", keys=named)
+            verdicts[number - 1] = Conflict(f"changed by another transaction: {text}", keys=named)
         return verdicts

@@ -1,8 +1,8 @@
 """The queue of commits: sends them in batches and resolves each one.
 
-An answer that was lost is never guessed at: the server is asked what became of the batch, and
-keeps it from being applied later. If it was not applied, it is sent again. Only while the
-server cannot be asked, the outcome is unknown.
+The outcome of a batch whose response was lost is never guessed. The client queries the server,
+which also prevents a late application. If the batch was not applied, it is sent again. The outcome
+stays unknown only if the server cannot be reached.
 """
 
 import asyncio
@@ -19,31 +19,31 @@ from onceward.engine.postgres.link import Link, Links, Lost, Rejected, Target
 from onceward.errors import Conflict, OutcomeUnknown, Unavailable
 
 STATEMENT: Final = "onceward_commit"
-"""The name of the prepared statement, as it goes over the wire; and of the one that asks."""
+"""The names of the prepared statements in the wire protocol."""
 QUESTION: Final = "onceward_settle"
 
 _OPEN: Final = "SELECT {schema}.open_lane()"
 _ASK: Final = "SELECT known, base, failed FROM {schema}.settle_batch($1, $2)"
 
-# Rolled back for the sake of others: a record went away meanwhile, or a deadlock.
+# Rolled back because of concurrent transactions: a record was deleted, or a deadlock.
 _AGAIN: Final = ("40001", "40P01")
-# The lane was not used for so long that it is gone.
+# The server removed the lane because it was unused for too long.
 _GIVEN_UP: Final = "OW001"
 _LOCKED: Final = "55P03"
-# One member may be to blame for these, so each is tried alone: what it writes cannot be stored, or
-# someone else holds a record that it needs.
+# A single member may cause these, so each is then committed alone: it cannot be stored, or another
+# session holds a lock that it needs.
 _BLAME: Final = ("22", "23", "54", _LOCKED, "57014")
 
 
 class Ticket(NamedTuple):
-    """By which a batch can be asked for: its lane, and its number there."""
+    """The identity of a batch: its lane, and its number in the lane."""
 
     lane: int
     number: int
 
 
 class LostBatch(Exception):
-    """No answer came to a batch; `ticket` finds it."""
+    """The response to a batch was lost; `ticket` identifies the batch."""
 
     def __init__(self, ticket: Ticket, error: Lost) -> None:
         self.ticket = ticket
@@ -51,7 +51,7 @@ class LostBatch(Exception):
 
 
 class CommitLink(Link):
-    """A connection with the statements prepared, and a lane of its own."""
+    """A connection with a lane and prepared statements."""
 
     async def _get_ready(self, target: Target) -> None:
         await super()._get_ready(target)
@@ -68,14 +68,15 @@ class CommitLink(Link):
             self._admission.acknowledged(lane, number)
 
     async def wait_for_locks(self, lock_ms: int) -> None:
-        """Have the server wait so long for a lock, from now on."""
+        """Set the lock timeout of the session."""
         if lock_ms != self._lock_ms:
             await self.run(f"SET lock_timeout = {lock_ms}")
             self._lock_ms = lock_ms
 
     async def commit(self, batch: Batch) -> list[int | Conflict]:
-        """The verdict for each member; raises `Rejected` or `LostBatch`."""
-        # Rejected batches leave no number behind: the server expects the one after the last.
+        """Commit a batch and return the verdict for each member. Raises `Rejected` or
+        `LostBatch`."""
+        # A rejected batch uses no number: the server expects the successor of the last one.
         ticket = Ticket(self._lane, self._number + 1)
         try:
             [(base, failed)] = await self._call(*ticket, *batch.arguments)
@@ -86,13 +87,13 @@ class CommitLink(Link):
         return batch.verdicts(base, failed)
 
     async def settle(self, batch: Batch, ticket: Ticket) -> list[int | Conflict] | None:
-        """The verdicts for a batch whose answer was lost; None: it will never be applied.
+        """The verdicts for a batch whose response was lost, or None if it will never be applied.
 
-        Raises `OutcomeUnknown` if its lane is gone, `Rejected` or `Lost`.
+        Raises `OutcomeUnknown` if its lane was removed, `Rejected` or `Lost`.
         """
         [(known, base, failed)] = await self._ask(*ticket)
         if not known:
-            raise OutcomeUnknown("it is too late to ask what became of a commit")
+            raise OutcomeUnknown("the outcome of a commit cannot be determined any longer")
         if base is None:
             return None
         self._note(*ticket)
@@ -100,7 +101,7 @@ class CommitLink(Link):
 
 
 class Commits:
-    """Commits on their way to the server."""
+    """Commits in progress."""
 
     def __init__(
         self,
@@ -108,8 +109,9 @@ class Commits:
         lanes: int,
         changed: Callable[[Sequence[Write], bool], None],
     ) -> None:
-        """`changed` is called with what was, or may have been, written, and whether its caller
-        is told so."""
+        """`changed` is called with writes that were, or may have been, applied, and with a flag
+        that is true if the caller receives the result.
+        """
         self._links = Links(connect, lanes)
         self._lanes = Lanes(self._run, cut, lanes)
         self._changed = changed
@@ -117,23 +119,23 @@ class Commits:
         self._closing = False
 
     async def close(self) -> None:
-        """Wait until everything is answered, and close the connections."""
+        """Wait for all results and close the connections."""
         self._closing = True
         try:
             await self._lanes.drain()
             while self._asking:
                 await asyncio.wait(self._asking)
-                await asyncio.sleep(0)  # so that those that are done are taken out
+                await asyncio.sleep(0)  # so that the callbacks remove finished tasks
                 await self._lanes.drain()
         finally:
             await self._links.close()
 
     def add(self, member: Member) -> None:
-        """Commit it soon; its `done` is told the version, or what went wrong."""
+        """Add a commit to the queue. Its `done` receives the version or an error."""
         self._lanes.add(member)
 
     async def _run(self, members: list[Member], lock_ms: int | None = None) -> None:
-        # Who was cancelled before his commit was sent has none.
+        # Skip commits that were cancelled before they were sent.
         members = [member for member in members if not member.done.done()]
         if not members:
             return
@@ -141,7 +143,7 @@ class Commits:
             batch = Batch(members)
             self._answer(members, await self._commit(batch, lock_ms or limits.LOCK_MS))
         except LostBatch as error:
-            # Beside the lanes: they shall tell others at once that the server is away.
+            # Outside the lanes, so that other commits fail fast while the server is unreachable.
             self._spawn(self._find_out(batch, error))
         except Rejected as error:
             if error.sqlstate.startswith(_BLAME) and len(members) > 1:
@@ -155,8 +157,10 @@ class Commits:
             _fail_unexpectedly(members, error)
 
     async def _run_one_by_one(self, members: Sequence[Member], error: Rejected) -> None:
-        """So that those who are not to blame do not fail with the one who is; but not for ever,
-        and without waiting long for locks again: others come behind them."""
+        """Commit each member alone, so that only the faulty ones fail.
+
+        The time and the wait for locks are limited, because further commits are waiting.
+        """
         lock_ms = limits.LOCK_ALONE_MS if error.sqlstate == _LOCKED else None
         until_ns = boot_ns() + int(limits.BATCH_ALONE_S * 1e9)
         for member in members:
@@ -174,17 +178,19 @@ class Commits:
                 return await link.commit(batch)
             except Rejected as error:
                 if not error.sqlstate.startswith((*_AGAIN, *_BLAME)):
-                    # The lane is gone, the server became a standby, its plans are out of date:
-                    # better a new connection.
+                    # The lane is gone, the server became a standby, or its plans are out of date:
+                    # use a new connection.
                     link.drop()
                 tries += 1
                 if error.sqlstate not in (*_AGAIN, _GIVEN_UP) or tries == limits.BATCH_TRIES_MAX:
                     raise
             except Lost as error:
-                # The batch was not sent yet.
+                # The batch was not sent.
                 tries += 1
                 if tries == limits.BATCH_TRIES_MAX:
-                    raise Unavailable(f"no answer came ({error}); nothing was changed") from error
+                    raise Unavailable(
+                        f"the database did not respond ({error}); nothing was changed"
+                    ) from error
             finally:
                 self._links.give(link)
 
@@ -194,7 +200,7 @@ class Commits:
         task.add_done_callback(self._asking.discard)
 
     async def _find_out(self, batch: Batch, lost: LostBatch) -> None:
-        """Answer a batch whose answer was lost, or send its members again."""
+        """Resolve a batch whose response was lost, or send its members again."""
         members = batch.members
         try:
             verdicts = await self._settle(batch, lost)
@@ -212,7 +218,7 @@ class Commits:
             self._send_again(members, lost)
 
     def _send_again(self, members: Sequence[Member], lost: LostBatch) -> None:
-        text = f"a commit was lost again and again ({lost}); nothing was changed"
+        text = f"the connection was lost in every attempt to commit ({lost}); nothing was changed"
         for member in members:
             member.losses += 1
             if member.losses < limits.BATCH_TRIES_MAX:
@@ -221,7 +227,7 @@ class Commits:
                 _fail([member], lambda: Unavailable(text))
 
     async def _settle(self, batch: Batch, lost: LostBatch) -> list[int | Conflict] | None:
-        """Ask until there is an answer, for as long as a server may reasonably be away."""
+        """Query the outcome until the server responds, up to a time limit."""
         pause_ms = 1
         until_ns = boot_ns() + limits.OUTCOME_MS_MAX * 1_000_000
         while boot_ns() < until_ns:
@@ -237,7 +243,7 @@ class Commits:
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, limits.OUTCOME_PAUSE_MS_MAX)
         raise OutcomeUnknown(
-            f"no answer came to a commit ({lost}), nor to the question what became of it: "
+            f"the database responded neither to a commit ({lost}) nor to queries of its outcome: "
             "it may or may not have been applied"
         )
 
@@ -255,12 +261,14 @@ class Commits:
                 if member.visible is not None:
                     member.visible(verdict)
                 done.set_result(verdict)
-            except Exception as error:  # those behind him have nothing to do with it
-                done.set_exception(OutcomeUnknown(f"a commit was applied, but then: {error!r}"))
+            except Exception as error:  # must not affect the other members
+                done.set_exception(
+                    OutcomeUnknown(f"a commit was applied, but a callback failed: {error!r}")
+                )
 
 
 def cut(queue: deque[Member]) -> list[Member]:
-    """The next batch: as much as one call may hold, and at least one member."""
+    """The next batch: as many members as one call may hold, and at least one."""
     members = [queue.popleft()]
     writes = len(members[0].rows)
     size_bytes = members[0].size_bytes
@@ -280,6 +288,6 @@ def _fail(members: Sequence[Member], error: Callable[[], Exception]) -> None:
 
 
 def _fail_unexpectedly(members: Sequence[Member], error: Exception) -> None:
-    """Our own mistake: no one may be left waiting."""
+    """Fail all members after a bug of the engine, so that no caller waits indefinitely."""
     text = f"a commit failed unexpectedly ({error!r}): it may or may not have been applied"
     _fail(members, lambda: OutcomeUnknown(text))

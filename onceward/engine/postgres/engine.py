@@ -32,11 +32,11 @@ from onceward.keys import Key
 
 
 class PostgresEngine(Engine):
-    """Records in one schema of a PostgreSQL database, shared with all who open it.
+    """Records in one schema of a PostgreSQL database, shared by all nodes that open it.
 
-    Connections that are lost are replaced as soon as the server can be reached again. While
-    it cannot, calls raise `Unavailable` at once. What became of a commit whose connection was
-    lost after it was sent is found out; it raises `OutcomeUnknown` if that takes too long.
+    Lost connections are replaced as soon as the server is reachable. Until then, calls raise
+    `Unavailable` immediately. If a connection is lost after a commit was sent, the engine
+    determines the outcome; it raises `OutcomeUnknown` if that takes too long.
     """
 
     shares_reads = True
@@ -49,9 +49,14 @@ class PostgresEngine(Engine):
         readers: int = limits.READERS,
         answer_s: float = limits.ANSWER_S,
     ) -> None:
-        """`postgresql://user:password@host/database?schema=onceward`, and what else the
-        driver takes. `lanes` connections commit, `readers` read; after `answer_s` without an
-        answer a connection is given up."""
+        """Create an engine; `open` connects it.
+
+        Args:
+            url: `postgresql://user:password@host/database?schema=onceward`.
+            lanes: The number of connections for commits.
+            readers: The number of connections for reads.
+            answer_s: The response time after which a connection is closed.
+        """
         self.target = Target.parse(url)
         self._lanes = lanes
         self._readers = readers
@@ -66,7 +71,7 @@ class PostgresEngine(Engine):
         return self._incarnations.current
 
     async def open(self) -> Self:
-        """Connect, and prepare the schema if it is not there yet."""
+        """Connect and migrate the schema."""
         if self._opened:
             return self
         target = self.target
@@ -99,7 +104,7 @@ class PostgresEngine(Engine):
         return await Link.connect(self.target, self._answer_s, self._incarnations)
 
     def _changed(self, incarnation: Incarnation) -> None:
-        """Whatever this node remembers may be of another one."""
+        """Clear caches of the previous incarnation."""
         self.incarnation_changed(incarnation)
         self._watchers.hint_all()
 
@@ -107,7 +112,7 @@ class PostgresEngine(Engine):
         if not self._opened:
             return
         self._opened = False
-        async with AsyncExitStack() as closing:  # also if one of them is cut off
+        async with AsyncExitStack() as closing:  # close all of them, even if one raises
             for part in (self._hints, self._reads, self._commits):
                 closing.push_async_callback(part.close)
 
@@ -158,9 +163,9 @@ class PostgresEngine(Engine):
         now_ms: int,
         visible: Callable[[Version], None] | None,
     ) -> Version:
-        """Checks alone are true of one moment or not: a read tells, and locks nothing.
+        """Evaluate a commit that consists of checks, by a read without locks.
 
-        What a read shows is durable here. Such a commit has no version of its own.
+        Reads show only durable data here. Such a commit has version 0.
         """
         keys = [check.key for check in checks if check.expect is not ANY]
         records = await self.get(keys, now_ms)
@@ -178,11 +183,11 @@ class PostgresEngine(Engine):
         return await self._reads.sweep(now_ms, limit)
 
     async def now_ms(self) -> int:
-        """What time it is by the server's clock, which counts for all nodes."""
+        """The time of the server's clock, which all nodes share."""
         self._must_be_open()
         now_ms, *found = await self._reads.now(*self._incarnations.arguments)
         try:
-            self._incarnations.found(found)  # behind a pooler the server may have changed
+            self._incarnations.found(found)  # a pooler may have switched to another server
         except CannotOpen as error:
             raise Unavailable(error.message) from error
         return int(now_ms)

@@ -1,14 +1,13 @@
-"""Change hints between nodes by LISTEN and NOTIFY: partitions that have changed.
+"""Change hints between nodes by LISTEN and NOTIFY: the names of changed partitions.
 
-A hint is sent after the commit, and on a connection of its own, since PostgreSQL lets
-transactions that notify commit only one after the other. What happens within a few
-milliseconds goes as one notification. Partitions are named by a short hash: a hint may
-come without a change.
+A hint is sent after the commit and on a separate connection, since PostgreSQL serializes the
+commits of transactions that notify. Changes within a few milliseconds share one notification.
+Partitions are identified by a short hash, so a hint may arrive without a change.
 
-A node that hears of no other sends no hints. So each says hello when it begins to listen,
-and now and then that it is there; who hears hello, or of others for the first time, may have
-kept changes to himself, and tells all to look. Every word comes with the name of who says it,
-so that no one listens to himself.
+A node that receives nothing from other nodes sends no hints. Each node therefore sends `hello` when
+it starts to listen, and `there` at intervals. A node that receives `hello`, or the first message
+from others, may have withheld changes, so it asks all nodes to check everything. Each message has
+the name of its sender, which ignores it.
 """
 
 import asyncio
@@ -25,12 +24,12 @@ from onceward.ids import random_bytes
 _HELLO: Final = "hello"
 _THERE: Final = "there"
 _MANY: Final = "*"
-# After so many pauses without a word from others, a node takes itself to be alone.
+# After this many intervals without a message, a node assumes that it is the only one.
 _SILENCE_MAX: Final = 3
 
 
 class HashedWatchers(Watchers):
-    """Watches that can be found by the hash of their partition."""
+    """Watches with an index by the hash of their partition."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +58,7 @@ class HashedWatchers(Watchers):
 
 
 class Hints:
-    """Tells other nodes what changed here, and the watches here what changed elsewhere."""
+    """Sends changes of this node to other nodes, and their changes to the watches of this node."""
 
     def __init__(
         self,
@@ -78,11 +77,11 @@ class Hints:
 
     @property
     def alone(self) -> bool:
-        """Whether no other node seems to be there."""
+        """Whether this node seems to be the only one."""
         return self._silence >= _SILENCE_MAX
 
     def open(self) -> None:
-        """Begin in the background: whatever becomes of it, watches can be polled."""
+        """Start in the background. Without a connection, watches are polled."""
         self._serving = asyncio.get_running_loop().create_task(self._serve())
 
     async def close(self) -> None:
@@ -90,10 +89,12 @@ class Hints:
         await asyncio.wait([self._serving])
 
     def tell(self, writes: Sequence[Write], own: bool) -> None:
-        """Hint the watches here, and soon all others. `own`: who made this commit knows of it."""
+        """Hint the watches of this node, and soon those of other nodes. `own`: the caller has the
+        result.
+        """
         try:
             self._watchers.hint(writes, own=own)
-        except Exception as error:  # a mistake of who watches must fail no commit
+        except Exception as error:  # a faulty callback of a watch must not fail the commit
             context = {"message": "a watch failed at a hint", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
         if self._many or self.alone:
@@ -109,14 +110,14 @@ class Hints:
         while True:
             link: Link | None = None
             try:
-                with suppress(Exception):  # hints are lost meanwhile, which they may be
+                with suppress(Exception):  # hints may be lost
                     link = await self._connect()
                     link.on_closed(self._woken.set)
                     await link.listen(self._channel, self._heard)
-                    # Something may have changed while no one listened.
+                    # Changes before LISTEN were not reported.
                     self._watchers.hint_all()
                     await self._notify(link, _HELLO)
-                    pause_s = limits.RECONNECT_S_MIN  # who may listen may not be able to speak
+                    pause_s = limits.RECONNECT_S_MIN  # a server may permit LISTEN but not NOTIFY
                     await self._send_all(link)
             finally:
                 if link is not None:
@@ -125,14 +126,14 @@ class Hints:
             pause_s = min(pause_s * 2, limits.LISTEN_S_MAX)
 
     async def _send_all(self, link: Link) -> None:
-        """Pass on what changes, until the connection is lost."""
-        self._woken.set()  # something may have changed meanwhile
+        """Send hints until the connection is lost."""
+        self._woken.set()  # there may be changes already
         while True:
             try:
                 async with asyncio.timeout(limits.LISTEN_S_MAX):
                     await self._woken.wait()
             except TimeoutError:
-                # This also shows whether the server is still there.
+                # This also detects a lost connection.
                 self._silence += 1
                 await self._notify(link, _THERE)
                 continue
@@ -150,7 +151,7 @@ class Hints:
         try:
             await self._notify(link, payload)
         except BaseException:
-            self._many = True  # no one may have heard it
+            self._many = True  # the notification may be lost
             raise
 
     async def _notify(self, link: Link, payload: str) -> None:
@@ -159,7 +160,7 @@ class Hints:
     def _heard(self, text: str) -> None:
         name, _, payload = text.partition(" ")
         if name == self._name:
-            return  # the watches here have been told already
+            return  # the local watches have the hint already
         if payload == _HELLO or self.alone:
             self._many = True
             self._woken.set()

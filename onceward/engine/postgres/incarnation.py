@@ -1,8 +1,8 @@
 """Incarnations: detects a failover, restore or clone before a connection is used.
 
-A standby that replicates asynchronously may lack commits that were acknowledged. So a node keeps
-the last number that was acknowledged on each of its lanes, and every new connection compares
-these with what the server has; `sql/0004_incarnation.sql` does it.
+A standby that replicates asynchronously may lack acknowledged commits. A node therefore keeps the
+last acknowledged number of each of its lanes. Every new connection compares these with the server's
+numbers; see `sql/0004_incarnation.sql`.
 """
 
 import logging
@@ -27,8 +27,8 @@ SELECT {before} number, id, since_ms, server, began, lost, lost_at
 FROM {schema}.find_incarnation($1, $2, $3::text::bigint[], $4::text::bigint[])
 """
 
-# Senders of WAL to subscribers of logical replication hold no copy that could be promoted. All
-# users may read these columns.
+# Subscribers of logical replication have no copy that could be promoted. All users may read these
+# columns.
 _UNSAFE: Final = """
 SELECT count(*) FROM pg_catalog.pg_stat_replication AS r
 WHERE (current_setting('synchronous_standby_names') = ''
@@ -42,7 +42,7 @@ WHERE (current_setting('synchronous_standby_names') = ''
 
 
 class Incarnations:
-    """Which incarnation of the database this node uses, and what it was promised there."""
+    """The incarnation that this node uses, and the commits that it acknowledged."""
 
     def __init__(
         self, target: Target, alarms: Alarms, changed: Callable[[Incarnation], None]
@@ -57,23 +57,24 @@ class Incarnations:
         self.current: Incarnation | None = None
 
     def acknowledged(self, lane: int, number: int) -> None:
-        """Note the last batch that was acknowledged on a lane; 0 if it is new."""
+        """Store the number of the last acknowledged batch of a lane; 0 for a new lane."""
         known = self._acknowledged
         known[lane] = number, boot_ns()
         if len(known) > limits.LANES_KNOWN_MAX:
             del known[min(known, key=lambda lane: known[lane][1])]
 
     async def admit(self, link: Link) -> None:
-        """Find out which incarnation a new connection leads to. Raises `CannotOpen` if it is
-        one that this node has left, `Rejected` or `Lost`."""
+        """Determine the incarnation of a new connection. Raises `CannotOpen` if this node has
+        already used a later one, `Rejected` or `Lost`.
+        """
         [row] = await link.fetch(self._find, *self.arguments)
         self.found(row, link)
         self._links.add(link)
 
     @property
     def arguments(self) -> tuple[str, int, str, str]:
-        """Of `FIND`."""
-        # The server removes lanes that were not used for a day.
+        """The arguments of `FIND`."""
+        # The server removes lanes that were unused for a day.
         since_ns = boot_ns() - limits.LANE_KNOWN_S * 1_000_000_000
         lanes = {
             lane: number
@@ -89,15 +90,17 @@ class Incarnations:
         )
 
     def found(self, row: Sequence[Any], link: Link | None = None) -> None:
-        """Take over what the server answered, by a connection that stays if it leads to another
-        incarnation than before: all others are closed."""
+        """Apply the result of `FIND`. If the incarnation is new, close all connections except
+        `link`.
+        """
         number, id_, since_ms, server, began, lost, lost_at = row
         before = self.current
         found = Incarnation(id_, number, since_ms)
         if before is not None and number < before.number:
             raise CannotOpen(
                 f"{self._target.label} is an earlier copy of the database ({server}; incarnation "
-                f"{number}, this node has used {before.number}): a former primary? Stop that "
+                f"{number}, but this node has used {before.number}), perhaps a former primary. "
+                "Stop that "
                 "server. If you restored a backup on purpose, restart all nodes.",
                 code="engine_unreachable",
             )

@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class Lanes(Generic[T]):
-    """Runs what is added, in order, by up to `count` batches at a time.
+    """Runs items in order, with up to `count` batches at a time.
 
-    `cut` takes the next batch off the front of the queue; `run` carries it out, and must not
-    raise. What is added in one turn of the event loop goes together.
+    `cut` removes the next batch from the front of the queue. `run` executes it and must not raise.
+    Items added in one turn of the event loop share a batch.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Lanes(Generic[T]):
         self._start()
 
     def _start(self) -> None:
-        """Start a lane if one is free; it begins in the next turn of the event loop."""
+        """Start a lane if one is free; it runs in the next turn of the event loop."""
         if not self._starting and self._queue and self._busy < self._count:
             self._starting = True
             self._busy += 1
@@ -47,13 +47,13 @@ class Lanes(Generic[T]):
         try:
             while self._queue:
                 batch = self._cut(self._queue)
-                self._start()  # another lane may take what this batch has left
+                self._start()  # another lane can take the rest of the queue
                 await self._run(batch)
         finally:
             self._busy -= 1
 
     async def drain(self) -> None:
-        """Wait until nothing is left; nothing may be added meanwhile."""
+        """Wait until the queue is empty. The caller must add no items while it waits."""
         while self._tasks:
             await asyncio.wait(self._tasks)
-            await asyncio.sleep(0)  # so that those that are done are taken out
+            await asyncio.sleep(0)  # so that the callbacks remove finished tasks

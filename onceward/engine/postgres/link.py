@@ -1,7 +1,7 @@
 """The connection pool: opens connections on demand and replaces lost ones.
 
-The one place that knows the driver. Its errors are told apart by what they mean for a
-statement: `Rejected` (the server said no; nothing was changed) and `Lost` (no one knows).
+It is the only module that uses the driver. It maps errors by their meaning for a statement:
+`Rejected` (the server rejected it; nothing was changed) and `Lost` (the outcome is unknown).
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from onceward import limits
 from onceward.clock import boot_ns
 from onceward.errors import BadInput, CannotOpen, OncewardError, StorageFull, Unavailable
 
-# For this program's own statements, which all find their rows by key: no plan made while the
-# table was small may live on when it is large. No statement may outlive its caller for long.
-# Set by a statement, since poolers refuse such parameters at the start of a connection.
+# All statements find their rows by key, so a plan from when the table was small must not be used
+# when it is large. Timeouts end statements whose caller is gone. The settings are applied by a
+# statement, since poolers reject such startup parameters.
 _SETTINGS: Final = {
     "application_name": "onceward",
     "jit": "off",
@@ -39,55 +39,57 @@ _GET_READY: Final = "SELECT pg_is_in_recovery(), " + ", ".join(
     f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items()
 )
 
-# Errors that leave open what became of the statement: lost connections, and just that.
+# Errors after which the outcome of a statement is unknown.
 _UNKNOWN: Final = ("08", "40003")
 
 
 class Rejected(Exception):
-    """The server refused a statement and rolled it back: nothing was changed."""
+    """The server rejected a statement and rolled it back: nothing was changed."""
 
     def __init__(self, sqlstate: str, message: str) -> None:
         self.sqlstate = sqlstate
         super().__init__(f"{message} ({sqlstate})")
 
     def explained(self) -> BadInput | Unavailable:
-        """The same as an error for the caller of the engine."""
+        """The error for the caller of the engine."""
         if self.sqlstate == "53100":
-            return StorageFull(f"the server has no space left: {self}")
+            return StorageFull(f"the database server is out of disk space: {self}")
         if self.sqlstate[:2] in ("22", "54"):
-            return BadInput(f"the server cannot take this: {self}", code="bad_value")
+            return BadInput(f"the database rejected a value: {self}", code="bad_value")
         known = self.sqlstate[:2] in ("25", "40", "53", "55", "57")
         return Unavailable(
-            f"the server refused: {self}. Nothing was changed by this call.",
+            f"the database rejected the call: {self}. Nothing was changed.",
             code="engine_unreachable" if known else "storage_failed",
         )
 
 
 class Lost(Exception):
-    """No answer came: the statement may or may not have been, or yet be, carried out."""
+    """The response was lost: the statement may have been executed, or may still be."""
 
     def __init__(self, reason: str, timed_out: bool = False) -> None:
         self.timed_out = timed_out
-        super().__init__("no answer in time" if timed_out else reason)
+        super().__init__("no response in time" if timed_out else reason)
 
 
 class Crowded(CannotOpen):
-    """The server takes no more connections for now; those that there are can be used."""
+    """The server accepts no further connections at this time; existing ones remain usable."""
 
     default_code = "engine_unreachable"
 
 
 class Target(NamedTuple):
-    """Where the database is, and which schema in it is ours."""
+    """The address of a database, and the schema in it."""
 
     dsn: str
     schema: str
     label: str
-    """For messages: without the password."""
+    """The address for messages, without the password."""
 
     @classmethod
     def parse(cls, url: str) -> "Target":
-        """`schema` of the query is ours, the rest is the driver's. Raises `BadInput`."""
+        """Parse a URL. `schema` is for the engine, other parameters are for the driver. Raises
+        `BadInput`.
+        """
         parts = urlsplit(url)
         _admit_place(parts)
         query = parse_qsl(parts.query, keep_blank_values=True)
@@ -95,8 +97,8 @@ class Target(NamedTuple):
         plain = schema.isascii() and schema.isidentifier() and schema == schema.lower()
         if not plain or len(schema) > limits.SCHEMA_BYTES_MAX or schema.startswith("pg_"):
             raise BadInput(
-                f"{schema!r} cannot be the schema: use small letters, digits and _, "
-                f"at most {limits.SCHEMA_BYTES_MAX}",
+                f"invalid schema name {schema!r}: use lower-case letters, digits and _, "
+                f"at most {limits.SCHEMA_BYTES_MAX} characters",
                 code="bad_engine_url",
             )
         rest = urlencode([(name, value) for name, value in query if name != "schema"])
@@ -106,14 +108,16 @@ class Target(NamedTuple):
 
 
 def _admit_place(parts: SplitResult) -> None:
-    """Raise `BadInput` for a URL whose password ends it early: the driver's errors, and our own
-    label, would quote what follows."""
+    """Reject a URL with unescaped characters in the password: error messages would quote parts of
+    it.
+    """
     places = parts.netloc.rpartition("@")[2].split(",")
     ports = [place.rpartition("]")[2].partition(":")[2] for place in places]
     cut = "@" in parts.path or "#" in parts.geturl()
     if cut or not all(port.isdecimal() or not port for port in ports):
         raise BadInput(
-            "the database URL has an @ behind its path, a #, or a port that is not a number; "
+            "invalid database URL: it has an @ after its path, a #, or a port that is not a "
+            "number; "
             "write / ? # and @ in a password as %2F, %3F, %23 and %40",
             code="bad_engine_url",
         )
@@ -126,7 +130,7 @@ class Admission(Protocol):
         """Raises `CannotOpen`, `Rejected` or `Lost`."""
 
     def acknowledged(self, lane: int, number: int, /) -> None:
-        """Note the last batch of commits that was acknowledged on a lane."""
+        """Store the number of the last acknowledged batch of a lane."""
 
 
 class Link:
@@ -138,7 +142,7 @@ class Link:
         self._connection = connection
         self._admission = admission
         self.answer_s = answer_s
-        """After so long without an answer the connection is given up."""
+        """The response time after which the connection is closed."""
         self._timed_out = False
         self._loop = asyncio.get_running_loop()
 
@@ -149,11 +153,13 @@ class Link:
         answer_s: float = limits.ANSWER_S,
         admission: Admission | None = None,
     ) -> Self:
-        """Raises `CannotOpen` with a code that says why, or `BadInput` for a bad URL."""
+        """Open a connection. Raises `CannotOpen` with a code for the reason, or `BadInput` for a
+        bad URL.
+        """
         try:
             connection = await asyncpg.connect(target.dsn, timeout=limits.CONNECT_S)
         except Exception as error:
-            # A certificate that does not convince is a ValueError, too, and may be replaced.
+            # An untrusted certificate is a ValueError as well; it may be replaced later.
             if isinstance(error, ValueError) and not isinstance(error, OSError):
                 raise BadInput(f"{target.label}: {error}", code="bad_engine_url") from error
             raise cannot_connect(target, error) from error
@@ -168,11 +174,11 @@ class Link:
         return link
 
     async def _get_ready(self, target: Target) -> None:
-        """What is done once, before the connection is used."""
+        """Prepare the connection before its first use."""
         [(standby, *_)] = await self.fetch(_GET_READY)
         if standby:
             raise CannotOpen(
-                f"{target.label} is a standby, which cannot be written. Name the primary.",
+                f"{target.label} is a read-only standby. Use the URL of the primary.",
                 code="read_only",
             )
         if self._admission is not None:
@@ -183,19 +189,19 @@ class Link:
         return bool(self._connection.is_closed())
 
     async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
-        """The rows of one statement, a transaction of its own unless one was begun.
+        """Run one statement and return its rows. It is a transaction unless one was begun.
 
-        Raises `Rejected`, or `Lost` when the connection broke or no answer came in time.
+        Raises `Rejected`, or `Lost` if the connection broke or timed out.
         """
         rows: Sequence[Any] = await self._answer(self._connection.fetch(query, *arguments))
         return rows
 
     async def run(self, script: str) -> None:
-        """Carry out several statements without arguments, as one transaction."""
+        """Run several statements without arguments as one transaction."""
         await self._answer(self._connection.execute(script))
 
     async def prepare(self, name: str, query: str) -> Callable[..., Awaitable[Sequence[Any]]]:
-        """Prepare a statement under a name; returns a function like `fetch` for it."""
+        """Prepare a named statement; returns a function like `fetch`."""
         statement = await self._answer(self._connection.prepare(query, name=name))
 
         async def fetch(*arguments: object) -> Sequence[Any]:
@@ -214,7 +220,7 @@ class Link:
         self._connection.add_termination_listener(lambda _connection: closed())
 
     async def _answer(self, call: Awaitable[Any]) -> Any:
-        # The driver's own time limit would wait for a server that may be gone.
+        # The driver's time limit would wait for a server that may be gone.
         timer = self._loop.call_later(self.answer_s, self._give_up)
         try:
             return await call
@@ -222,15 +228,15 @@ class Link:
             refused = error.severity_en == "ERROR" or isinstance(error, asyncpg.DataError)
             if refused and not error.sqlstate.startswith(_UNKNOWN):
                 raise Rejected(error.sqlstate, str(error)) from error
-            # A backend that was told to stop may have been about to answer; and a pooler may say
-            # that it has lost the server, in an error like any other.
+            # A backend that is shutting down may have applied the statement. A pooler reports a
+            # lost server by an ordinary error.
             self.drop()
             raise Lost(str(error), self._timed_out) from error
         except (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             self.drop()
             raise Lost(str(error), self._timed_out) from error
         except BaseException:
-            # Cancelled: the statement goes on, so the connection cannot be used again.
+            # Cancelled while the statement runs, so the connection cannot be reused.
             self.drop()
             raise
         finally:
@@ -241,12 +247,12 @@ class Link:
         self.drop()
 
     def drop(self) -> None:
-        """Close at once, whatever is under way; twice is once."""
+        """Close immediately, without waiting for running statements. Idempotent."""
         if not self._connection.is_closed():
             self._connection.terminate()
 
     async def close(self) -> None:
-        """Take leave of the server; not for long if it does not answer."""
+        """Close the connection, with a short timeout if the server does not respond."""
         with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
             await self._connection.close(timeout=limits.LEAVE_S)
 
@@ -255,10 +261,12 @@ L = TypeVar("L", bound=Link)
 
 
 class Links(Generic[L]):
-    """Up to `count` connections to share. While none can be made, all are told so at once."""
+    """A pool of up to `count` connections. While the server is unreachable, `take` fails
+    immediately.
+    """
 
     def __init__(self, make: Callable[[], Awaitable[L]], count: int) -> None:
-        """Whatever `make` raises, there is no connection to be had then."""
+        """`make` opens a connection; every exception means that none is available."""
         self._make = make
         self._count = count
         self._live = 0
@@ -270,17 +278,17 @@ class Links(Generic[L]):
         self._closed = False
 
     async def take(self) -> L:
-        """A connection for the caller alone, to `give` back; raises `Unavailable`."""
+        """Take a connection for exclusive use until `give`. Raises `Unavailable`."""
         while True:
             if self._closed:
-                raise Unavailable("the engine was closed meanwhile", code="engine_closed")
+                raise Unavailable("the engine was closed during the call", code="engine_closed")
             while self._idle:
                 link = self._idle.pop()
                 if not link.closed:
                     return link
                 self._live -= 1
             if self._down is not None:
-                raise Unavailable(f"{self._down} Nothing was changed by this call.")
+                raise Unavailable(f"{self._down} Nothing was changed.")
             made = await (self._make_one() if self._may_make() else self._wait())
             if made is not None:
                 return made
@@ -290,7 +298,7 @@ class Links(Generic[L]):
         return self._live < self._count and not crowded
 
     def give(self, link: L) -> None:
-        """Give a connection back, open or closed: to who has waited longest."""
+        """Return a connection, open or closed. The longest waiter gets it."""
         if self._closed:
             link.drop()
         if link.closed:
@@ -300,7 +308,7 @@ class Links(Generic[L]):
             self._idle.append(link)
 
     async def _wait(self) -> L | None:
-        """The next connection given back, or None: look again what there is."""
+        """The next connection given back, or None to check the pool again."""
         waiter: asyncio.Future[L | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
@@ -323,7 +331,7 @@ class Links(Generic[L]):
         return False
 
     async def close(self) -> None:
-        """Close all connections; those that are out, when they are given back."""
+        """Close all connections. Those in use are closed when they are given back."""
         self._closed = True
         while self._hand(None):
             pass
@@ -339,7 +347,9 @@ class Links(Generic[L]):
                 link.drop()
 
     async def _make_one(self) -> L | None:
-        """A new connection, or None: there is no room for more, so share those that there are."""
+        """A new connection, or None if existing ones must be shared because the server rejects
+        others.
+        """
         self._live += 1
         try:
             return await self._make()
@@ -349,7 +359,7 @@ class Links(Generic[L]):
                 self._crowded_until_ns = boot_ns() + int(limits.RECONNECT_S_MAX * 1e9)
                 return None
             self._go_down(error)
-            raise Unavailable(f"{_reason(error)} Nothing was changed by this call.") from error
+            raise Unavailable(f"{_reason(error)} Nothing was changed.") from error
         except BaseException:
             self._live -= 1
             self._hand(None)
@@ -363,7 +373,7 @@ class Links(Generic[L]):
                 pass
 
     async def _heal(self) -> None:
-        """Try again until there is a connection, ever more slowly."""
+        """Reconnect with growing pauses until it succeeds."""
         pause_s = limits.RECONNECT_S_MIN
         while True:
             await asyncio.sleep(pause_s)
@@ -380,26 +390,26 @@ class Links(Generic[L]):
 
 
 def _reason(error: Exception) -> str:
-    return error.message if isinstance(error, OncewardError) else f"Unexpectedly: {error!r}."
+    return error.message if isinstance(error, OncewardError) else f"Unexpected error: {error!r}."
 
 
 def cannot_connect(target: Target, error: Exception) -> CannotOpen:
-    """What went wrong with a new connection, as an error for whoever opens the engine."""
+    """The error for the caller of `open` when a connection failed."""
     sqlstate = getattr(error, "sqlstate", None) or ""
     if sqlstate == "3D000":
         return CannotOpen(
-            f"{target.label}: there is no such database. Create it, with ENCODING 'UTF8'.",
+            f"{target.label}: the database does not exist. Create it with ENCODING 'UTF8'.",
             code="no_such_database",
         )
     if sqlstate.startswith("28") or sqlstate == "42501":
-        return CannotOpen(f"{target.label} refused the user: {error}.", code="access_denied")
+        return CannotOpen(f"{target.label} denied access: {error}.", code="access_denied")
     if sqlstate == "53300":
-        return Crowded(f"{target.label} takes no more connections: {error}.")
+        return Crowded(f"{target.label} accepts no further connections: {error}.")
     if "startup parameter" in str(error):
         return CannotOpen(
-            f"{target.label}, a pooler, refused what the URL says: {error}. Leave it out of the "
-            "URL, or let the pooler ignore it.",
+            f"{target.label}, a pooler, rejected a parameter of the URL: {error}. Remove it from "
+            "the URL, or configure the pooler to ignore it.",
             code="bad_engine_url",
         )
-    reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
-    return CannotOpen(f"{target.label} cannot be reached: {reason}.", code="engine_unreachable")
+    reason = "no response in time" if isinstance(error, TimeoutError) else str(error)
+    return CannotOpen(f"cannot connect to {target.label}: {reason}.", code="engine_unreachable")

@@ -14,7 +14,7 @@ from onceward.engine.postgres.link import Link, Links, Lost, Rejected
 from onceward.errors import BadInput, OncewardError, Unavailable
 from onceward.keys import Key
 
-# One statement has one view of the table: each get is of one moment.
+# One statement has one snapshot, so a get reads at one moment.
 _GET = """
 SELECT asked.number, record.value, record.version, record.expires_at_ms
 FROM unnest(string_to_array($2, $1), string_to_array($3, $1)) WITH ORDINALITY
@@ -26,8 +26,8 @@ SELECT sort, value, version, expires_at_ms FROM {schema}.record
 WHERE partition = $1 AND sort >= $2 AND (expires_at_ms IS NULL OR expires_at_ms > $3)
     {end} ORDER BY sort {order} LIMIT $4
 """
-# What others are about to write is left to them, and to the next sweep. Whatever time the caller
-# believes it is, nothing goes before the server's clock says so: others may still need it.
+# Skips rows that other transactions are writing; the next sweep removes them. The server's clock
+# limits the sweep in case the caller's clock is fast: other nodes may still need the records.
 _SWEEP = """
 WITH swept AS (
     DELETE FROM {schema}.record WHERE ctid = ANY (ARRAY(
@@ -38,12 +38,12 @@ WITH swept AS (
     )) RETURNING 1
 ) SELECT count(*) FROM swept
 """
-# Rounded down, so that no one believes it to be later than it is.
+# Rounded down, so that the result is never in the future.
 _NOW = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint,"
 
 
 class Get:
-    """One get on its way."""
+    """A get in progress."""
 
     __slots__ = ("done", "keys")
 
@@ -53,14 +53,14 @@ class Get:
 
 
 class Reads:
-    """What is asked of the server without changing anything, by several connections."""
+    """Read-only statements, on several connections."""
 
     def __init__(self, connect: Callable[[], Awaitable[Link]], schema: str, count: int) -> None:
         self._links = Links(connect, count)
-        # Some connections are left to scans, which may take long.
+        # The other connections are left to scans, which may take long.
         self._gets = Lanes(self._run_gets, cut, max(1, count // 2))
         self._get = _GET.format(schema=schema)
-        # Four statements, since a bound that might be missing would not bound the search.
+        # Four statements, because an optional bound would prevent an index range scan.
         self._scans = {
             (bounded, reverse): _SCAN.format(
                 schema=schema,
@@ -80,7 +80,7 @@ class Reads:
             await self._links.close()
 
     async def get(self, keys: Sequence[Key]) -> list[Record | None]:
-        """What stands under these keys at one moment, expired or not."""
+        """The records of these keys at one moment, including expired ones."""
         for partition, sort in keys:
             _admit(partition, sort)
         done: asyncio.Future[list[Record | None]] = asyncio.get_running_loop().create_future()
@@ -100,7 +100,7 @@ class Reads:
             rows = await self._ask(self._get, separator, *texts)
             found = {row[0]: row for row in rows}
             answers = [[_record(key, found.get(places[key])) for key in g.keys] for g in gets]
-        except Exception as error:  # whatever it was, no one may be left waiting
+        except Exception as error:  # every caller must get a result
             failure: OncewardError = Unavailable(f"a get failed: {error!r}", code="storage_failed")
             if isinstance(error, Unavailable | BadInput):
                 failure = error
@@ -129,14 +129,15 @@ class Reads:
         return int(swept)
 
     async def now(self, *arguments: object) -> Sequence[Any]:
-        """The server's clock, and which incarnation the database is; given what is known of it."""
+        """The server's clock and the incarnation of the database; `arguments` are those of
+        `FIND`."""
         [row] = await self._ask(self._now, *arguments)
         return tuple(row)
 
     async def _ask(self, query: str, *arguments: object) -> Sequence[Any]:
-        """Ask, and once more if the connection was gone: these can be asked any number of times.
+        """Run a read, and retry it once if the connection was lost.
 
-        Raises `Unavailable`, or `BadInput` for what the server cannot take.
+        Raises `Unavailable`, or `BadInput` for values that the server rejects.
         """
         again = True
         while True:
@@ -149,14 +150,16 @@ class Reads:
                 raise error.explained() from error
             except Lost as error:
                 if not again or error.timed_out:
-                    raise Unavailable(f"no answer came to a read ({error})") from error
+                    raise Unavailable(
+                        f"the database did not respond to a read ({error})"
+                    ) from error
                 again = False
             finally:
                 self._links.give(link)
 
 
 def cut(queue: deque[Get]) -> list[Get]:
-    """The next batch of gets: as many keys as one statement may have, and at least one get."""
+    """The next batch of gets, limited by the keys of one statement, and at least one get."""
     gets = [queue.popleft()]
     count = len(gets[0].keys)
     while queue and count + len(queue[0].keys) <= limits.BATCH_KEYS_MAX:
@@ -166,15 +169,15 @@ def cut(queue: deque[Get]) -> list[Get]:
 
 
 def _admit(partition: str, sort: str) -> None:
-    """Refuse names that PostgreSQL cannot even be asked about: they would spoil a batch."""
+    """Reject keys that PostgreSQL cannot represent: they would fail the whole batch."""
     text = partition + sort
     if "\0" in text:
-        raise BadInput("a key may not contain NUL; keys.join escapes it", code="bad_key")
+        raise BadInput("a key must not contain NUL; keys.join escapes it", code="bad_key")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise BadInput("a key may not contain lone surrogates", code="bad_key") from None
+            raise BadInput("a key must not contain lone surrogates", code="bad_key") from None
 
 
 def _record(key: Key, row: Any) -> Record | None:

@@ -1,7 +1,7 @@
 """Tables and functions of the database, as numbered migrations.
 
-A migration is a file in `sql/`, named by its number and what it does. It must leave the
-functions that the release before it calls in place, since nodes are replaced one by one.
+A migration is a file in `sql/`, named after its number and purpose. It must keep the functions that
+the previous release calls, since nodes are upgraded one by one.
 """
 
 from importlib import resources
@@ -11,8 +11,8 @@ from onceward import limits
 from onceward.engine.postgres.link import Link, Lost, Rejected, Target
 from onceward.errors import CannotOpen
 
-# To look into the catalog, not at what the session remembers of it: while this node waited for
-# its turn, another may have made what was missing.
+# Queries the catalog instead of the session's cache: another node may have created the schema while
+# this one waited for the lock.
 _FIND: Final = """
 SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1),
     EXISTS (
@@ -23,7 +23,7 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1),
     current_setting('server_encoding')
 """
 _VERSION: Final = "SELECT value FROM {schema}.meta WHERE name = 'onceward_schema'"
-# Whatever the migrations take, the others wait.
+# Migrations run without timeouts, and other nodes wait for the lock.
 _BEGIN: Final = """
 BEGIN;
 SET LOCAL statement_timeout = 0;
@@ -38,7 +38,7 @@ _APPLIED: Final = "UPDATE {schema}.meta SET value = '{number}' WHERE name = 'onc
 
 
 def migrations() -> list[str]:
-    """The scripts in order: the first is number 1."""
+    """The scripts in order; the first has number 1."""
     folder = resources.files("onceward.engine.postgres") / "sql"
     files = sorted((file for file in folder.iterdir()), key=lambda file: file.name)
     scripts = []
@@ -49,7 +49,7 @@ def migrations() -> list[str]:
 
 
 async def migrate(link: Link, target: Target) -> None:
-    """Bring the schema to this version, or find it there; raises `CannotOpen`."""
+    """Migrate the schema to the current version if necessary. Raises `CannotOpen`."""
     scripts = migrations()
     try:
         if await _version(link, target) == len(scripts):
@@ -66,21 +66,22 @@ async def migrate(link: Link, target: Target) -> None:
     except Rejected as error:
         if error.sqlstate == "42501":
             raise CannotOpen(
-                f"{target.label}: the user may not make or change the schema: {error}. Grant "
+                f"{target.label}: the user may not create or change the schema: {error}. Grant "
                 "CREATE on the database, or have its owner open it once.",
                 code="access_denied",
             ) from error
         raise CannotOpen(
-            f"{target.label} cannot be prepared: {error}.", code="storage_failed"
+            f"cannot migrate {target.label}: {error}.", code="storage_failed"
         ) from error
     except Lost as error:
         raise CannotOpen(
-            f"{target.label} went away while it was opened: {error}.", code="engine_unreachable"
+            f"lost the connection to {target.label} while opening it: {error}.",
+            code="engine_unreachable",
         ) from error
 
 
 async def _apply(link: Link, target: Target, scripts: list[str]) -> None:
-    version = await _version(link, target)  # another node may have been faster
+    version = await _version(link, target)  # another node may have migrated it
     if version is None:
         [(there, _, _)] = await link.fetch(_FIND, target.schema)
         if not there:
@@ -93,7 +94,7 @@ async def _apply(link: Link, target: Target, scripts: list[str]) -> None:
 
 
 async def _version(link: Link, target: Target) -> int | None:
-    """How many migrations have been applied; None if there is nothing of ours yet."""
+    """The number of applied migrations; None if the schema is new."""
     [(_, meta, encoding)] = await link.fetch(_FIND, target.schema)
     if encoding != "UTF8":
         raise CannotOpen(
@@ -110,13 +111,14 @@ async def _version(link: Link, target: Target) -> int | None:
         rows = []
     if not rows:
         raise CannotOpen(
-            f"{target.label} has a table meta, but not one of Onceward's. Name another schema.",
+            f"{target.label} has a table meta that is not Onceward's. Use another schema.",
             code="not_a_database",
         )
     version, known = int(rows[0][0]), len(migrations())
     if version > known:
         raise CannotOpen(
-            f"{target.label} was prepared by a newer version (schema {version}, this one knows "
+            f"{target.label} was prepared by a newer version (schema {version}; this version "
+            "supports "
             f"{known}). Upgrade Onceward.",
             code="database_newer",
         )

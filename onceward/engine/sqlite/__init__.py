@@ -1,26 +1,26 @@
 """The SQLite engine: a journal, a memtable and a table, owned by one process.
 
-A commit is judged and applied in memory, appended to the journal, and answered when the
-journal is durable: all commits of one turn of the event loop share one write. In the
-background the memtable is folded into the SQLite table, and the journal segments it
-covers are used again. What came and went between two folds never touches the table.
+A commit is validated and applied in memory, appended to the journal, and acknowledged when the
+journal is durable. All commits of one turn of the event loop share one write. A background task
+folds the memtable into the SQLite table and then reuses the journal segments that it covers.
+Records that are created and deleted between two folds never reach the table.
 
-    engine.py    the contract, and how the pieces below work together
-    layers.py    what a read sees: memtable, frozen memtable, cache, table
-    writer.py    group commit: one durable write for all that wait
-    frames.py    how segments and frames are written down
+    engine.py    the contract, and how the modules below work together
+    layers.py    reads: memtable, frozen memtable, cache, table
+    writer.py    group commit: one durable write for all waiting commits
+    frames.py    the format of segments and frames
     journal.py   segments on disk, and their recovery
     fold.py      moves the memtable into the table, step by step
-    table.py     the SQLite file itself
+    table.py     the SQLite file
     owner.py     the lock that names the process which owns the file
-    disk.py      the system calls, so that tests can make each of them fail
+    disk.py      the system calls, which tests can make fail
 
-From other processes, while the owner goes on or not:
+From other processes, whether or not the owner is running:
 
-    reader.py    table and journal as of one moment
-    summary.py   what is in there, in numbers
-    backup.py    a copy of it
-    check.py     whether it is damaged
+    reader.py    a snapshot of table and journal
+    summary.py   statistics
+    backup.py    a copy
+    check.py     integrity checks
 """
 
 from onceward.engine.sqlite.engine import SQLiteEngine

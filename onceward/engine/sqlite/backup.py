@@ -1,14 +1,12 @@
 """Online backup: a consistent copy of a database while its owner runs.
 
-The table is copied page by page under the read transaction of a snapshot, so folds that
-go on meanwhile neither show in the copy nor make it start over; then the journal's rows
-are written into the copy. It is made under another name, synced and renamed: the target
-is whole, or as it was before.
+The table is copied page by page in the read transaction of a snapshot, so concurrent folds neither
+appear in the copy nor restart it. Then the rows of the journal are written into the copy. It is
+created under another name, synced and renamed: the target is complete or unchanged.
 
-The copy gets a database id of its own. From here on the two go separate ways and give
-the same sequence numbers to different commits; so if a copy is put in the place of the
-original and segments of the original's journal are still there, opening must refuse
-them, not mix two histories.
+The copy gets a new database ID, because it and the original then assign the same sequence numbers
+to different commits. If the copy replaces the original and segments of the original's journal
+remain, opening it must reject them instead of mixing two histories.
 """
 
 import errno
@@ -38,7 +36,7 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Copy(msgspec.Struct):
-    """What a backup has copied."""
+    """The result of a backup."""
 
     path: str
     records: int
@@ -55,12 +53,12 @@ def back_up(
     progress: Progress = lambda *_: None,
     disk: Disk | None = None,
 ) -> Copy:
-    """Copy a database to a file of that name; with `force`, in the place of what is there.
+    """Copy a database to the file `to`; `force` replaces an existing file.
 
-    Raises what `reader.read` raises, and `CannotOpen`, `StorageFull` or `BadInput` if the
-    target cannot be written or is there already. On any error the target is as it was, or, if
-    that comes in the last moment, the copy; and nothing is left beside it but what was replaced,
-    under a name with `-replaced-`, if it could be neither put back nor removed.
+    Raises the errors of `reader.read`, and `CannotOpen`, `StorageFull` or `BadInput` if the target
+    cannot be written or exists already. After an error the target is unchanged or, if the error
+    came after the last step, the copy. A replaced file that could be neither restored nor removed
+    stays beside it with `-replaced-` in its name.
     """
     start_ns = boot_ns()
     disk = disk or Disk()
@@ -72,7 +70,7 @@ def back_up(
         with _writing(to):
             progress("syncing", 0, None)
             size_bytes = _sync(draft, disk)
-            _admit_target(path, to, force)  # someone may have made it meanwhile
+            _admit_target(path, to, force)  # it may have been created since
             _put_in_place(draft, to, disk)
     finally:
         _remove_all(draft, "", "-wal", "-shm", "-journal")
@@ -86,15 +84,15 @@ def _admit_target(path: str, to: str, force: bool) -> None:
     if os.path.isdir(to):
         raise CannotOpen(f"{to} is a directory. Name a file in it.", code="is_a_directory")
     if not os.access(folder, os.W_OK):
-        raise CannotOpen(f"the folder {folder} may not be written to.", code="read_only")
+        raise CannotOpen(f"the folder {folder} is not writable.", code="read_only")
     if os.path.exists(to) and os.path.samefile(path, to):
         raise BadInput(f"{to} is the database itself. Name another file.")
     if os.path.exists(to) and not stat.S_ISREG(os.stat(to).st_mode):
-        raise CannotOpen(f"{to} is there, and not a file.", code="file_exists")
+        raise CannotOpen(f"{to} exists and is not a regular file.", code="file_exists")
     there = [file for file in (to, *_companions(to)) if os.path.lexists(file)]
     if there and not force:
         raise CannotOpen(
-            f"{there[0]} is there already. Name another file, or use --force to replace it.",
+            f"{there[0]} exists already. Name another file, or use --force to replace it.",
             code="file_exists",
         )
     if is_owned(to):
@@ -105,21 +103,21 @@ def _admit_target(path: str, to: str, force: bool) -> None:
 
 
 def _companions(to: str) -> list[str]:
-    """What would be taken for a part of the copy: the logs of a database of that name."""
+    """Files that SQLite would treat as parts of the copy: the logs of a database of that name."""
     logs = [f"{to}{suffix}" for suffix in ("-wal", "-shm", "-journal")]
     return [*logs, *segment_paths(f"{to}-log.")]
 
 
 def _copy(snapshot: Snapshot, *, draft: str, to: str, progress: Progress) -> tuple[int, int]:
-    """Make the draft; returns the last sequence number in it and how many records it has."""
-    _remove_all(draft, "", "-wal", "-shm", "-journal")  # of a snapshot that did not hold
+    """Write the draft; return its last sequence number and its number of records."""
+    _remove_all(draft, "", "-wal", "-shm", "-journal")  # of a snapshot that became invalid
     with _writing(to):
-        # As secret as the original.
+        # The same permissions as the original.
         mode = stat.S_IMODE(os.stat(snapshot.path).st_mode)
         os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
         os.chmod(draft, mode | stat.S_IWUSR)
         with closing(connect(draft)) as copy, _explained(copy, snapshot.path, to):
-            # Nothing need be durable before the end.
+            # Durability is only needed at the end.
             copy.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
             _copy_pages(snapshot, copy, progress)
             progress("adding the journal", 0, len(snapshot.rows))
@@ -138,18 +136,18 @@ def _copy_pages(snapshot: Snapshot, copy: apsw.Connection, progress: Progress) -
 
 def _add_journal(snapshot: Snapshot, copy: apsw.Connection) -> None:
     rows = snapshot.rows.values()
-    # Not `with copy`: a full disk has already rolled back, which it would trip over.
+    # Not `with copy`: SQLite has already rolled back when the disk is full, so it would fail.
     copy.execute("BEGIN")
     copy.executemany(_REMOVE, (row.key for row in rows if not row.value))
     copy.executemany(_PUT, (stored_row(row) for row in rows if row.value))
     write_meta(copy, Meta(random_bytes(16), snapshot.last_seq, snapshot.last_seq))
     copy.execute("COMMIT")
-    # The copied file says that it has a log: empty it here, where an error is noticed.
+    # The copied file is in WAL mode. Empty its log here, where an error is noticed.
     copy.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
 
 def _sync(draft: str, disk: Disk) -> int:
-    """Make the draft durable; returns its size."""
+    """Make the draft durable and return its size."""
     fd = disk.open(draft)
     try:
         disk.sync_all(fd)
@@ -159,11 +157,11 @@ def _sync(draft: str, disk: Disk) -> int:
 
 
 def _put_in_place(draft: str, to: str, disk: Disk) -> None:
-    """Give the copy its name, in the place of what is there.
+    """Rename the draft to the target and replace existing files.
 
-    The logs of a database that is replaced must never stand beside the copy, nor that without
-    its logs. So where there are logs the whole of it moves aside first, the file before its logs:
-    without it they open as nothing. It comes back if the copy cannot take its place.
+    The logs of a replaced database must never be beside the copy, and its file must keep its logs.
+    If there are logs, all its files are renamed first, the database file before its logs, which
+    cannot be opened without it. They are renamed back if the copy cannot take the name.
     """
     stale = [file for file in _companions(to) if os.path.lexists(file)]
     aside = f"{to}-replaced-{random_bytes(4).hex()}"
@@ -177,7 +175,7 @@ def _put_in_place(draft: str, to: str, disk: Disk) -> None:
             disk.sync_directory(to)
         disk.rename(draft, to)
     except BaseException:
-        # A signal may come at any point, also right after the copy took its place.
+        # A signal may arrive at any point, even right after the draft got its name.
         if os.path.lexists(draft):
             for file, other in reversed(moves):
                 if os.path.lexists(other):
@@ -191,7 +189,7 @@ def _put_in_place(draft: str, to: str, disk: Disk) -> None:
 
 @contextmanager
 def _writing(to: str) -> Iterator[None]:
-    """Turn the system's errors about the target into ours."""
+    """Translate system errors about the target."""
     try:
         yield
     except OSError as error:
@@ -200,7 +198,7 @@ def _writing(to: str) -> Iterator[None]:
 
 @contextmanager
 def _explained(copy: apsw.Connection, path: str, to: str) -> Iterator[None]:
-    """Turn SQLite's errors while copying into ours, by which of the files they are about."""
+    """Translate SQLite errors during the copy, by the file that they are about."""
     try:
         yield
     except apsw.FullError as error:
@@ -213,9 +211,11 @@ def _explained(copy: apsw.Connection, path: str, to: str) -> Iterator[None]:
 
 def _failed(to: str, number: int | None, reason: str) -> OncewardError:
     if number in _NO_SPACE:
-        return StorageFull(f"no space is left for {to} ({reason}). Nothing was left there.")
+        return StorageFull(
+            f"not enough disk space for {to} ({reason}). The incomplete copy was removed."
+        )
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return CannotOpen(f"{to} may not be written: {reason}.", code="read_only")
+        return CannotOpen(f"no permission to write {to}: {reason}.", code="read_only")
     return CannotOpen(f"{to} cannot be written: {reason}.", code="storage_failed")
 
 

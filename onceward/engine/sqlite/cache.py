@@ -8,8 +8,10 @@ from onceward.keys import Key
 
 
 class Cache:
-    """Records as the table has them. What is used moves to the young generation; when
-    that is full it becomes the old one, and what was there and unused is forgotten."""
+    """Records as stored in the table. A used record moves to the young generation.
+
+    A full young generation becomes the old one, and the records left in the old one are dropped.
+    """
 
     def __init__(self, size_bytes_max: int) -> None:
         self._generation_bytes_max = size_bytes_max // 2
@@ -44,7 +46,7 @@ class Cache:
                 added_bytes -= row_bytes(young.pop(key))
             if row.value:
                 young[key] = row
-                # Its `row_bytes`, written out: all that is folded comes by here.
+                # `row_bytes`, inlined: every folded record passes here.
                 added_bytes += len(key[0]) + len(key[1]) + len(row.value) + ROW_OVERHEAD_BYTES
         self._young_bytes += added_bytes
         self._turn()

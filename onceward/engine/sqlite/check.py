@@ -1,6 +1,6 @@
 """Integrity checks of a database file, for `onceward check`.
 
-Reads everything, as of one moment, and changes nothing. It verifies the checksum of each record.
+It reads a snapshot of all data, verifies the checksum of each record, and changes nothing.
 """
 
 from collections import defaultdict
@@ -21,14 +21,14 @@ from onceward.engine.sqlite.table import connect, create_schema
 from onceward.errors import BadInput
 from onceward.keys import Key, kind_of, shown_key
 
-# As bytes, since damaged text may not be text.
+# As bytes, since damaged text may not be valid UTF-8.
 _ROWS = """
 SELECT CAST(partition AS BLOB), CAST(sort AS BLOB), CAST(value AS BLOB), version, checksum,
     expires_at_ms
 FROM record
 """
 _SCHEMA = "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'"
-# Answered from the index alone.
+# Uses only the index.
 _EXPIRING = """
 SELECT count(*) FROM record INDEXED BY record_expiry WHERE expires_at_ms IS NOT NULL
 """
@@ -38,17 +38,17 @@ _json = msgspec.json.Decoder()
 
 
 class Report(NamedTuple):
-    """What a check has looked at and found."""
+    """The result of a check."""
 
     records: int
     last_seq: int
     problems: list[str]
     more: bool
-    """Whether it stopped looking, having found so many."""
+    """Whether there are more problems than listed."""
 
 
 def check(path: str, rules: Sequence[Rule] = RULES, progress: Progress = lambda *_: None) -> Report:
-    """Look for damage; raises what `reader.read` raises if nothing can be read at all."""
+    """Check a database. Raises the errors of `reader.read` if it cannot be read at all."""
     return read(path, lambda snapshot: _Check(snapshot, rules, progress).run(), lenient=True)
 
 
@@ -75,13 +75,13 @@ class _Check:
         for name in sorted(expected.keys() - found.keys()):
             yield f"schema: {name} is missing"
         for name in sorted(found.keys() - expected.keys()):
-            yield f"schema: {name} does not belong here"
+            yield f"schema: {name} is unexpected"
         for name in sorted(expected.keys() & found.keys()):
             if found[name] != expected[name]:
-                yield f"schema: {name} is not as it should be"
+                yield f"schema: {name} differs from its definition"
 
     def _integrity(self) -> Iterator[str]:
-        """Whether SQLite finds its pages, types and indexes in order."""
+        """Run SQLite's check of pages, types and indexes."""
         try:
             with self._snapshot.reporting(self._progress, "checking pages and indexes"):
                 rows = self._snapshot.connection.execute(
@@ -125,7 +125,7 @@ class _Check:
             yield f"table: {error}"
 
     def _expiry_index(self, expiring: int) -> Iterator[str]:
-        """SQLite's own check finds what misses in an index like this, not what is too much."""
+        """SQLite's integrity check finds missing entries of such an index, but no surplus ones."""
         indexed = int(str(self._snapshot.connection.execute(_EXPIRING).get))
         if indexed > expiring:
             yield f"index record_expiry: {indexed} entries, but {expiring} records expire"
@@ -151,13 +151,13 @@ class _Check:
                 f"but the last commit is {self._snapshot.last_seq}"
             )
         elif version > self._snapshot.folded_seq and fresh_seq < version:
-            # A fold under way writes rows that the journal has too.
+            # An unfinished fold writes rows that are also in the journal.
             yield f"record {_name(key)}: version {version} is not in the journal"
         if fresh is None:
             yield from self._record(Record(key, value, version, expires_at_ms))
 
     def _record(self, record: Record) -> Iterator[str]:
-        """What is wrong with a record that a read would show."""
+        """Check a record that a read would return."""
         self._records += 1
         name = _name(record.key)
         yield from _key_problems(record.key)
@@ -167,18 +167,18 @@ class _Check:
             _json.decode(record.value)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             yield f"record {name}: the value is not JSON: {error}"
-            return  # rules may take valid values for granted
+            return  # rules assume valid values
         for rule in self._rules.get(kind_of(record.key[0]), ()):
             try:
                 problems = list(rule.judge(record, self._snapshot.get))
-            except Exception as error:  # no rule knows all that damage can look like
-                problems = [f"it makes no sense: {error!r}"]
+            except Exception as error:  # damaged data may raise any error
+                problems = [f"its rule failed: {error!r}"]
             for problem in problems:
                 yield f"record {name}: {problem}"
 
 
 def _schema(connection: apsw.Connection) -> dict[str, list[str]]:
-    """By name, the words of the statement that made it."""
+    """The words of each schema statement, by name."""
     return {str(name): str(sql).split() for name, sql in connection.execute(_SCHEMA)}
 
 
@@ -190,6 +190,6 @@ def _key_problems(key: Key) -> Iterator[str]:
 
 
 def _name(key: Key) -> str:
-    """A key for a person, on one line."""
+    """A readable key on one line."""
     partition, sort = key = shown_key(key)
     return f"{partition} {sort}" if f"{partition}{sort}".isprintable() else repr(key)

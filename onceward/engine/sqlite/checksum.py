@@ -1,7 +1,7 @@
 """Checksums of records in the table, to detect bit rot.
 
-The upper half of a checksum covers the key alone, so that a row with an intact key can be told
-from one whose key is damaged. The lower half covers everything.
+The upper half of a checksum covers only the key, which distinguishes damaged values from damaged
+keys. The lower half covers the whole record.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _SIGN = 1 << 63  # SQLite's integers are signed
 def checksum(
     partition: str, sort: str, value: bytes, version: object, expires_at_ms: int | None
 ) -> int:
-    """The checksum of a record, as the table stores it."""
+    """The checksum of a record, as stored in the table."""
     of_key = crc32(f"{partition}\0{sort}".encode())
     return (of_key << 32 | crc32(value, crc32(b"%a %a" % (version, expires_at_ms), of_key))) - _SIGN
 
@@ -25,7 +25,7 @@ def checksum(
 def verified(path: str, row: tuple[Any, ...]) -> Record:
     """The record of a row (partition, sort, checksum, value, version, expires_at_ms).
 
-    If only its key verifies, its value is `DAMAGED`. Raises `Damaged` if the key does not.
+    Its value is `DAMAGED` if only the key verifies. Raises `Damaged` if the key does not verify.
     """
     partition, sort, stored, value, version, expires_at_ms = row
     try:
@@ -39,7 +39,7 @@ def verified(path: str, row: tuple[Any, ...]) -> Record:
 
 
 def verify_key(path: str, partition: object, sort: object, stored: object) -> None:
-    """Raise `Damaged` if a key is not the one for which the checksum was made."""
+    """Raise `Damaged` if the key does not match the checksum."""
     found = f"{partition}\0{sort}".encode("utf-8", "surrogatepass")
     if type(stored) is not int or (stored + _SIGN) >> 32 != crc32(found):
         raise damaged_key(path, (partition, sort))
@@ -47,8 +47,8 @@ def verify_key(path: str, partition: object, sort: object, stored: object) -> No
 
 def damaged_key(path: str, key: object) -> Damaged:
     return Damaged(
-        f"{path} is damaged: a record has the wrong key {key!r}. Nothing was changed by this "
-        "call. Run `onceward check`, and restore a backup.",
+        f"{path} is damaged: a record has the wrong key {key!r}. Nothing was changed. "
+        "Run `onceward check`, and restore a backup.",
         key=key,
     )
 

@@ -7,11 +7,14 @@ import os
 
 
 class Disk:
-    """Files as the journal uses them. Every method raises `OSError` as the system does."""
+    """The file operations of the journal. Every method raises `OSError` as the system does."""
 
     def create(self, path: str, size_bytes: int, header: bytes) -> int:
-        """A new file of that size, written out in full (so that later writes change no
-        metadata) and synced; returns its descriptor. The directory is not synced."""
+        """Create a file of that size and return its descriptor.
+
+        It is written completely, so that later writes change no metadata, and synced. The directory
+        is not synced.
+        """
         fd = self.open(path, create=True)
         try:
             self.write(fd, header, 0)
@@ -25,20 +28,25 @@ class Disk:
         except BaseException:
             self.close(fd)
             try:
-                self.remove(path)  # a full disk is no place for half a file
+                self.remove(path)  # free the space of an incomplete file
             except OSError:
                 pass
             raise
         return fd
 
     def open(self, path: str, *, create: bool = False) -> int:
-        """What is made anew is for its owner alone: it has messages and secrets in it."""
+        """Open a file. New files are readable only by their owner, since they contain messages and
+        secrets.
+        """
         flags = os.O_CREAT | os.O_EXCL if create else 0
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
 
     def bypass_cache(self, fd: int, block_bytes: int) -> bool:
-        """Let later writes go straight to the device, if it takes blocks of that size; says
-        whether. They must come in whole blocks, from memory that is `aligned`."""
+        """Make later writes bypass the cache if the device supports blocks of that size; return
+        whether.
+
+        Those writes must consist of whole blocks in `aligned` memory.
+        """
         flags = fcntl.fcntl(fd, fcntl.F_GETFL)
         try:
             fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_DIRECT)
@@ -54,7 +62,7 @@ class Disk:
         fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_DIRECT)
 
     def write(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        """Write all of it, in as many system calls as it takes."""
+        """Write all data, in several system calls if necessary."""
         view = memoryview(data)
         while view:
             written = self.pwrite(fd, view, offset)
@@ -65,10 +73,10 @@ class Disk:
         return os.pwrite(fd, data, offset)
 
     def write_durably(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        """Write all of it and make it durable; the file's size must not change.
+        """Write all data durably; the file's size must not change.
 
-        In one system call, as a rule: a thread that makes two has to wait for the interpreter
-        in between, and meanwhile the disk has nothing to do.
+        This normally takes one system call. Between two calls the thread would wait for the
+        interpreter lock while the disk is idle.
         """
         view = memoryview(data)
         while view:
@@ -82,7 +90,7 @@ class Disk:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
                 raise
-        # Not every system that is almost Linux knows the flag.
+        # Some Linux-like systems do not support the flag.
         written = os.pwrite(fd, data, offset)
         os.fdatasync(fd)
         return written
@@ -114,7 +122,7 @@ class Disk:
 
 
 def aligned(data: bytes) -> memoryview:
-    """A copy of the data in memory that a device can read from directly."""
+    """A copy of the data in memory that supports direct I/O."""
     copy = memoryview(mmap.mmap(-1, len(data)))
     copy[:] = data
     return copy

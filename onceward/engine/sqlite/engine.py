@@ -47,18 +47,18 @@ from onceward.errors import CannotOpen, Conflict, StorageFull, Unavailable
 from onceward.ids import random_bytes
 from onceward.keys import Key
 
-# Commits are slowed down from this part of the memtable on, up to the longest pause at
-# the whole of it; twice that much is never exceeded.
+# Commits are delayed from this fill level of the memtable, up to the maximum pause at a full one.
+# They wait when it is at twice its size.
 _EASE_FROM = 0.6
 _EASE_PAUSE_S_MAX = 0.1
 
 
 NO_SEGMENT = "no_journal_segment"
-"""The alarm while no journal segment can be made."""
+"""The alarm while no journal segment can be created."""
 
 
 class SQLiteEngine(Engine):
-    """Records in one SQLite file and the journal beside it, owned by this process."""
+    """Records in one SQLite file and its journal, owned by this process."""
 
     shared = False
 
@@ -72,8 +72,11 @@ class SQLiteEngine(Engine):
         vfs: str | None = None,
         elapsed_ns: Callable[[], int] = boot_ns,
     ) -> None:
-        """`memtable_bytes` and `cache_bytes` bound the memory; the rest is for tests."""
-        # One name for the lock and the journal, whatever links lead to the file.
+        """Args:     path: The SQLite file; the journal is beside it.     memtable_bytes: The memory
+        for records that are not yet in the table.     cache_bytes: The memory for cached reads.
+        disk, vfs, elapsed_ns: For tests.
+        """
+        # The same lock and journal for every symbolic link to the file.
         self.path = os.path.realpath(path)
         self._memtable_bytes = memtable_bytes
         self._ease_bytes = int(memtable_bytes * _EASE_FROM)
@@ -90,8 +93,8 @@ class SQLiteEngine(Engine):
 
     async def open(self) -> Self:
         while self._closing is not None and not self._closing.done():
-            # How that ends is told to those who close. Others may open it, or close it again,
-            # before this one has its turn.
+            # Callers of `close` get its result. Another task may open or close it before this one
+            # continues.
             await asyncio.wait([self._closing])
         if self._opened:
             return self
@@ -110,7 +113,7 @@ class SQLiteEngine(Engine):
 
     @property
     def incarnation(self) -> Incarnation:
-        """A backup has another id than its original."""
+        """The incarnation of a SQLite database is its ID; a backup has a new one."""
         return Incarnation(self._table.database_id.hex())
 
     def _open_files(self) -> None:
@@ -154,24 +157,25 @@ class SQLiteEngine(Engine):
             self._folder.ask(everything=True)
 
     def _report_segment(self, error: OSError | None) -> None:
-        """Raise an alarm while no journal segment can be made ahead."""
+        """Raise an alarm while no journal segment can be created in advance."""
         if error is None:
             self.alarms.clear(NO_SEGMENT)
         else:
             self.alarms.raise_(
                 NO_SEGMENT,
-                f"no journal segment could be made ({error.strerror}). Commits are refused when "
+                f"cannot create a journal segment ({error.strerror}). Commits are rejected when "
                 "the current one is full. Free disk space, or raise the limit of open files.",
             )
 
     def _must_not_be_emptied(self) -> None:
-        """Refuse to make a new database where another one has lost its file or content."""
+        """Reject a missing or empty file if a journal or owner file shows that it held a
+        database."""
         there = os.path.exists(self.path)
         if there and os.path.getsize(self.path) > 0:
             return
         if segment_paths(f"{self.path}-log."):
             raise CannotOpen(
-                f"{self.path} is missing, but its journal is there. Restore the file, or move "
+                f"{self.path} is missing, but its journal exists. Restore the file, or move "
                 f"{self.path}-log.* away to start with an empty database.",
                 code="damaged",
             )
@@ -187,8 +191,11 @@ class SQLiteEngine(Engine):
         return self._table.pages_verified
 
     async def verify(self) -> None:
-        """Raise `CannotOpen` (damaged) if SQLite finds the pages of the file damaged. Reads all of
-        it in a thread of its own; others read and commit meanwhile."""
+        """Check the pages of the file in a separate thread, during which reads and commits
+        continue.
+
+        Raises `CannotOpen` (damaged) if SQLite finds a damaged page.
+        """
         self._must_work()
         with explained(self.path):
             connection = connect(self.path, vfs=self._vfs)
@@ -205,7 +212,9 @@ class SQLiteEngine(Engine):
         self._table.pages_verified = True
 
     async def _end_verifying(self) -> None:
-        """Cut it off if it goes on: the last connection that is closed tidies up the file."""
+        """Interrupt the verification if it is running: the last connection to close checkpoints the
+        file.
+        """
         if self._verifying is not None:
             (connection, work), self._verifying = self._verifying, None
             connection.interrupt()
@@ -213,8 +222,9 @@ class SQLiteEngine(Engine):
             connection.close()
 
     def _make_table_durable(self) -> None:
-        """A process that was killed may have left a fold in the system's memory alone; and
-        what the table covers leaves the journal now."""
+        """Sync SQLite's log: a killed process may have left a fold in the system's cache, and the
+        journal of folded commits is removed next.
+        """
         if os.path.exists(log := f"{self.path}-wal"):
             fd = self._disk.open(log)
             try:
@@ -226,8 +236,7 @@ class SQLiteEngine(Engine):
     def _replay(self, folded_seq: int) -> int:
         last_seq = folded_seq
         put = self._layers.active.put
-        # Looking through hundreds of thousands of new objects again and again for garbage,
-        # of which there is none, would take a third of the time.
+        # Scanning hundreds of thousands of new objects for garbage would take a third of the time.
         collected = gc.isenabled()
         gc.disable()
         try:
@@ -246,7 +255,7 @@ class SQLiteEngine(Engine):
             self._opened = False
             self._closing = asyncio.create_task(self._close(), name="onceward-close")
         if self._closing is not None:
-            # Goes on when this caller gives up: half closed would be worse than either.
+            # Continues if this caller is cancelled: a partly closed engine would be unusable.
             await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
@@ -264,7 +273,7 @@ class SQLiteEngine(Engine):
             self._owner.release()
 
     def _let_go_of_journal(self) -> bool:
-        """Record that the table has everything; False if that fails, and the journal stays."""
+        """Record that the table is complete; if that fails, return False and keep the journal."""
         try:
             self._table.note_journal(False)
         except (StorageFull, apsw.Error, OSError):
@@ -326,7 +335,7 @@ class SQLiteEngine(Engine):
         if visible:
             visible(seq)
         if writer.turn_is_over:
-            await asyncio.sleep(0)  # others get their turn, however fast the disk is
+            await asyncio.sleep(0)  # yields to other tasks even if the disk is fast
         await durable
         return seq
 
@@ -354,9 +363,10 @@ class SQLiteEngine(Engine):
         return swept
 
     async def _expired_in_table(self, now_ms: int, limit: int) -> list[Key]:
-        """Keys of expired records that are folded; lets others go on meanwhile."""
+        """Keys of expired records in the table. Yields to other tasks."""
         found: list[Key] = []
-        # From where the last sweep ended to the end; if nothing is there, also from the start.
+        # From the end of the last sweep to the end of the table, then from the start if nothing was
+        # found.
         for _ in range(1 if self._layers.swept is None else 2):
             while len(found) < limit:
                 page = self._layers.expired(now_ms, limit - len(found))
@@ -369,7 +379,7 @@ class SQLiteEngine(Engine):
         return found
 
     async def _expired_in_memory(self, now_ms: int, limit: int) -> list[Key]:
-        """Keys of expired records that are not folded yet; lets others go on meanwhile."""
+        """Keys of expired records in memory. Yields to other tasks."""
         found: list[Key] = []
         visited = 0
         for rows in self._layers.copies():
@@ -385,12 +395,14 @@ class SQLiteEngine(Engine):
         return found[:limit]
 
     async def _give_way(self) -> None:
-        """Let others have their turn in the midst of something long."""
+        """Yield to other tasks during a long operation."""
         await asyncio.sleep(0)
         self._must_work()
 
     async def _remove_expired(self, keys: list[Key], now_ms: int) -> int:
-        """Delete what stands under the keys and is expired; others may be writing there."""
+        """Delete the records of these keys that are still expired; other tasks may have renewed
+        some.
+        """
         while keys:
             try:
                 await self.commit([Delete(key, ABSENT) for key in keys], now_ms)
@@ -401,7 +413,7 @@ class SQLiteEngine(Engine):
         return len(keys)
 
     async def _ease(self) -> None:
-        """Slow down smoothly as the memtable fills up, so that folding keeps pace."""
+        """Delay commits gradually as the memtable fills up, so that folding keeps pace."""
         fill = self._layers.size_bytes / self._memtable_bytes
         part = (fill - _EASE_FROM) / (1 - _EASE_FROM)
         await asyncio.sleep(min(part * part, 1) * _EASE_PAUSE_S_MAX)
@@ -409,8 +421,8 @@ class SQLiteEngine(Engine):
         while self._layers.size_bytes > self._memtable_bytes * 2:
             if self._folder.full is not None:
                 raise StorageFull(
-                    f"no space is left on the disk for {self.path}, and memory is full of what "
-                    "waits to be written. This commit was not applied; free some space."
+                    f"not enough disk space for {self.path}, and the memory for pending records "
+                    "is full. This commit was not applied. Free disk space."
                 )
             self._folder.ask(everything=True)
             await self._folder.progress()
@@ -420,23 +432,24 @@ class SQLiteEngine(Engine):
         if not self._opened:
             raise Unavailable(f"{self.path} is not open", code="engine_closed")
         if self._writer.failure is not None:
-            # Without the traces of all who were told before.
+            # Without the tracebacks of earlier callers.
             raise self._writer.failure.with_traceback(None)
 
 
 def _changes(writes: Sequence[Write]) -> bool:
-    """Whether there is anything to write; checks need no room."""
+    """Whether there are writes; checks need no space."""
     return any(type(write) is not Check for write in writes)
 
 
 def cannot_open(path: str, error: OSError) -> CannotOpen:
-    """An error of the system while opening, with our code."""
+    """The error for a system error during opening."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return CannotOpen(
-            f"no space is left to open {path}. Free some and try again.", code="storage_full"
+            f"not enough disk space to open {path}. Free disk space and try again.",
+            code="storage_full",
         )
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return CannotOpen(
-            f"{path} or its journal may not be written: {error.strerror}.", code="read_only"
+            f"no permission to write {path} or its journal: {error.strerror}.", code="read_only"
         )
-    return CannotOpen(f"{path} cannot be opened: {error}", code="storage_failed")
+    return CannotOpen(f"cannot open {path}: {error}", code="storage_failed")

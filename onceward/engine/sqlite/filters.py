@@ -1,9 +1,8 @@
 """Negative filters: prove that a key is absent from the table without a query.
 
-Most keys that senders make up are new, and come in no order: each of them would be looked for
-in vain. A partition in which that happens gets a filter of the keys that the table has there,
-two bytes for each, which answers "no" for all but a few of the others. What leaves the
-table stays in the filter; that costs a look now and then and does no harm.
+Most idempotency keys are new and random, so looking them up in the table would usually find
+nothing. A partition with such misses gets a Bloom filter of its keys in the table, with two bytes
+per key. Keys that leave the table stay in the filter, which costs only an occasional lookup.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,17 +16,16 @@ _FIRST_KEYS = 256
 _GROWTH = 4
 _LEVELS = 6
 _LAST_KEYS = _FIRST_KEYS * _GROWTH ** (_LEVELS - 1)
-# What a filter takes without its keys.
+# The size of an empty filter.
 _EMPTY_BYTES = 256
-# From so many looks in vain on, between two folds, a partition gets a filter.
+# A partition gets a filter after this many misses between two folds.
 _MISSES = 2
 
 
 class Filter:
-    """Says of a text that was never added that it was not, most of the time.
+    """A Bloom filter that grows: `lacks` is right, but may miss some absent texts.
 
-    When it has as many texts as it was made for it goes on in a larger level, so that nothing
-    has to be read again.
+    A full filter adds a larger level, so that existing keys need not be read again.
     """
 
     __slots__ = ("_levels", "_room", "size_bytes")
@@ -39,7 +37,7 @@ class Filter:
 
     @property
     def full(self) -> bool:
-        """Whether it has grown larger than it may."""
+        """Whether it has exceeded its maximum size."""
         return len(self._levels) > _LEVELS
 
     def add(self, text: str) -> None:
@@ -59,7 +57,7 @@ class Filter:
         bits_of[place >> 3] |= 1 << (place & 7)
 
     def lacks(self, text: str) -> bool:
-        """Whether it was surely never added."""
+        """Whether the text was certainly never added."""
         value = hash(text)
         for bits_of, mask in self._levels:
             place = value & mask
@@ -75,7 +73,7 @@ class Filter:
 
 
 class Filters:
-    """The filters of the partitions that need one, as far as memory allows."""
+    """The filters of the partitions that need one, within a memory limit."""
 
     def __init__(self, table: Table, size_bytes_max: int) -> None:
         self._table = table
@@ -87,27 +85,29 @@ class Filters:
         self._too_large: set[str] = set()
 
     def lacks(self, partition: str, sort: str) -> bool:
-        """Whether the table surely has no such key, unless it is still in memory, too."""
+        """Whether the key is certainly absent from the table, apart from records that are also in
+        memory.
+        """
         found = self._ready.get(partition)
         return found is not None and found.lacks(sort)
 
     def missed(self, partition: str) -> None:
-        """Note that a key was looked for in vain."""
+        """Count a lookup that found nothing."""
         if partition in self._ready or partition in self._too_large:
             return
-        if len(self._misses) >= limits.GAPS_MAX:  # there was no fold for long
+        if len(self._misses) >= limits.GAPS_MAX:  # there was no fold for a long time
             self._misses.clear()
             self._wanted.clear()
             self._keep_small()
         misses = self._misses[partition] = self._misses.get(partition, 0) + 1
         if misses == _MISSES:
             if self._table.seek((partition, "")) is None:
-                self._ready[partition] = Filter()  # it has nothing yet
+                self._ready[partition] = Filter()  # the table has no keys of it yet
             else:
                 self._wanted[partition] = None
 
     def add(self, partition: str, sorts: Iterable[str]) -> None:
-        """Note what the table has now."""
+        """Add keys that are now in the table."""
         found = self._ready.get(partition)
         if found is None:
             if self._making is None or self._making[0] != partition:
@@ -120,9 +120,9 @@ class Filters:
             self._ready.pop(partition, None)
 
     def make(self) -> Iterator[None]:
-        """Make those that are wanted, with a stop now and then, where others may have their turn.
+        """Build the requested filters. Yields at intervals, so that other tasks can run.
 
-        To be used up, or called again: what was cut off is begun anew.
+        Exhaust the iterator, or call it again: an interrupted filter is built from the start.
         """
         self._misses.clear()
         left_bytes = self._keep_small()
@@ -145,8 +145,10 @@ class Filters:
                 left_bytes -= filter_.size_bytes
 
     def _keep_small(self) -> int:
-        """Do without the largest ones, if they take too much; returns how much is left. They are
-        not made again: that would have no end."""
+        """Remove the largest filters if they use too much memory; return the free memory.
+
+        They are not built again, which could repeat without end.
+        """
         sizes_bytes = {name: filter_.size_bytes for name, filter_ in self._ready.items()}
         left_bytes = self._size_bytes_max - sum(sizes_bytes.values())
         if left_bytes < 0:

@@ -1,7 +1,7 @@
 """Folding: moves the memtable into the table in the background, in small sorted steps.
 
-Rows are folded only after they are durable in the journal: a crash between two steps
-leaves part of a commit in the table, and the replay of the journal puts it right.
+Rows are folded only after they are durable in the journal. A crash between two steps leaves part of
+a commit in the table, and replaying the journal completes it.
 """
 
 import asyncio
@@ -21,16 +21,19 @@ from onceward.engine.sqlite.table import Table
 from onceward.engine.sqlite.writer import Writer
 from onceward.errors import EngineStopped, OncewardError, StorageFull
 
-# Few enough that the disk is not busy for long with what is synced at once: commits wait for it.
+# Small enough that the disk is not busy for long with one sync, since commits wait for it.
 _CHECKPOINT_ROWS = 4_000
-# Between two pieces of work on filters.
+# The pause between two steps of building filters.
 _FILTERS_REST_S = 0.02
 _RETRY_S = 1.0
 
 
 class Folder:
-    """One task that folds what is old when the journal grows long or nothing presses, and
-    everything when memory runs short. What comes and goes in between never gets here."""
+    """A background task that folds old records, or all records when memory is short.
+
+    It folds old records when the journal is long or the system is idle. Records that are deleted
+    before that never reach the table.
+    """
 
     def __init__(
         self,
@@ -42,8 +45,9 @@ class Folder:
         now_ms: Callable[[], int],
         calm_bytes: int = 0,
     ) -> None:
-        """While there is no more in memory than `calm_bytes` that is newer than what it folds, it
-        rests between steps: whoever commits needs processor and disk more urgently."""
+        """`calm_bytes`: while newer records in memory use less, the task pauses between steps,
+        which leaves processor and disk to commits.
+        """
         self._layers = layers
         self._writer = writer
         self._journal = journal
@@ -55,7 +59,7 @@ class Folder:
         self._progress = asyncio.Event()
         self._rows_since_checkpoint = _CHECKPOINT_ROWS  # a crash may have left a long log
         self.full: StorageFull | None = None
-        """Set while the disk has no space to fold; the journal holds what waits."""
+        """Set while the disk has no space to fold; the journal keeps the pending records."""
         self._stopping = False
         self._everything = False
         self._upto_seq = table.folded_seq
@@ -63,12 +67,13 @@ class Folder:
         self._task = asyncio.create_task(self._run(), name="onceward-fold")
 
     def ask(self, *, everything: bool = False) -> None:
-        """Fold soon: what the journal has too much of, or everything to free memory."""
+        """Request a fold: of the excess part of the journal, or with `everything` of all
+        records."""
         self._everything = self._everything or everything
         self._wanted.set()
 
     async def progress(self) -> None:
-        """Wait until something was folded or failed to be."""
+        """Wait until records were folded or a fold failed."""
         self._progress.clear()
         await self._progress.wait()
 
@@ -76,7 +81,7 @@ class Folder:
         try:
             await self._fold_when_asked()
         finally:
-            self._progress.set()  # there will be none: let those who wait see why
+            self._progress.set()  # wakes waiters so that they see the failure
 
     async def _fold_when_asked(self) -> None:
         while self._writer.failure is None and not self._stopping:
@@ -87,7 +92,7 @@ class Folder:
                 if self._everything:
                     upto_seq = self._writer.seq
             except TimeoutError:
-                # Nothing presses: fold what has not changed for that long.
+                # Idle: fold records that did not change during the last interval.
                 upto_seq, self._marked_seq = self._marked_seq, self._writer.seq
             self._wanted.clear()
             self._everything = False
@@ -101,33 +106,36 @@ class Folder:
                 self._wanted.clear()
                 asyncio.get_running_loop().call_later(_RETRY_S, self.ask)
             except apsw.BusyError:
-                # Someone else writes to the file, which only its owner should: that will pass.
+                # Another process writes to the file, which only its owner should do. Retry later.
                 self._wanted.clear()
                 asyncio.get_running_loop().call_later(_RETRY_S, self.ask)
             except OncewardError:
-                pass  # the writer has failed, and says so to everyone
+                pass  # the writer has failed and reports the error to every caller
             except Exception as error:
                 self._writer.fail(
                     EngineStopped(
-                        f"the table could not be written ({error}). Everything accepted is in "
-                        "the journal. The node must stop; opening the database again recovers it."
+                        f"the table could not be written ({error}). All accepted commits are in "
+                        "the journal. Stop the node; opening the database again recovers it."
                     )
                 )
 
     async def fold(self, upto_seq: int) -> None:
-        """Move what was last changed up to `upto_seq` into the table, and free the journal
-        behind it. What changed again since, or is gone, is not written to the table."""
+        """Move records last changed up to `upto_seq` into the table, and free their journal
+        segments.
+
+        Records that have changed or been deleted since are not written to the table.
+        """
         run = asyncio.get_running_loop().run_in_executor
         if self._layers.frozen.count == 0:
             if upto_seq <= self._table.folded_seq:
                 return
             for _ in self._layers.freeze(upto_seq, self._writer.seq):
                 await asyncio.sleep(0)
-            # Only now: what a freeze that was cut off set aside says nothing about the rest, and
-            # folding that must not mark it as folded.
+            # Only now: an interrupted freeze has set aside only a part of the records, so folding
+            # these must not mark all as folded.
             self._upto_seq = upto_seq
-        # Also what came after `_upto_seq`: it may have replaced rows of before in memory, and
-        # those leave the journal below.
+        # Later commits must be durable as well: they may have replaced older rows in memory, whose
+        # journal segments are freed below.
         if self._writer.durable_seq < self._writer.seq:
             await self._writer.synced()
         gone_ms = self._now_ms() - limits.SWEEP_SLACK_MS
@@ -158,20 +166,21 @@ class Folder:
         for _ in self._layers.filters.make():
             if self._stopping or self._wanted.is_set():
                 return
-            # They may be made of millions of keys, and nothing depends on them.
+            # Filters may have millions of keys, and are not urgent.
             await asyncio.sleep(_FILTERS_REST_S)
 
     async def close(self) -> None:
-        """Stop after the step under way."""
+        """Stop after the current step."""
         self._stopping = True
         self._calm_bytes = 0
         self._wanted.set()
         await asyncio.wait([self._task])
 
     async def fold_all(self) -> bool:
-        """After `close`: fold what is left. False if that fails; the journal has it then.
+        """After `close`, fold the remaining records. Returns False on failure; the journal has them
+        then.
 
-        Nor is it tried if the task was cut off, maybe in mid-step: its thread may still write.
+        It does nothing if the task was cancelled or failed: its thread may still be writing.
         """
         if self._task.cancelled() or self._task.exception() is not None:
             return False
@@ -184,14 +193,16 @@ class Folder:
         return True
 
 
-# All this runs in the event loop's thread, a little at a time. Another thread would keep the
-# interpreter to itself for milliseconds whenever the loop lets go of it, which it does with
-# every read of the table: the loop would all but stop.
+# The following runs in the event loop's thread in small pieces. A second thread would take the
+# interpreter lock for milliseconds whenever the loop releases it, which it does at every read of
+# the table, and so almost stop the loop.
 
 
 def in_order(table: Memtable) -> Iterator[Record | None]:
-    """All rows in the order of their keys; None now and then, for others to have their turn.
-    What was given out may be dropped from the table meanwhile."""
+    """All rows in the order of their keys, with None at intervals, so that other tasks can run.
+
+    The caller may drop rows it has received from the table.
+    """
     for name in (yield from _sorted(table.partitions)):
         rows = table.partitions[name].rows
         for sort in (yield from _sorted(rows)):
@@ -199,7 +210,7 @@ def in_order(table: Memtable) -> Iterator[Record | None]:
 
 
 def _sorted(texts: Iterable[str]) -> Generator[None, None, Iterator[str]]:
-    """The texts in order, sorted in pieces so that none takes long."""
+    """The texts in order, sorted in pieces that each take little time."""
     unsorted = list(texts)
     runs: list[list[str]] = []
     for start in range(0, len(unsorted), ROWS_AT_ONCE):
@@ -210,8 +221,10 @@ def _sorted(texts: Iterable[str]) -> Generator[None, None, Iterator[str]]:
 
 
 def steps(rows: Iterable[Record | None], gone_ms: int) -> Iterator[list[Record]]:
-    """The rows in pieces, none with too many or too large rows; an empty one is a pause. Rows
-    expired at `gone_ms` become removals, so that they never take up space in the table."""
+    """Batches of rows, limited in number and bytes; an empty batch is a pause.
+
+    Rows that expired by `gone_ms` become deletions, so that they never take space in the table.
+    """
     step: list[Record] = []
     step_bytes = 0
     for row in rows:

@@ -1,13 +1,12 @@
 """The format of the journal: segment headers and frames with checksums.
 
-A segment starts with a header block; frames follow, each on a 512-byte boundary, so that
-writing one never touches a sector of another. A frame is one group commit: header (salt,
-payload size, checksum, first sequence number, number of commits) and a msgpack list of
-commits, each the list of its rows. The salt is new each time a segment is used, so what an
-earlier use left behind is never taken for a frame.
+A segment starts with a header block. Frames follow, each on a 512-byte boundary, so that writing
+one never touches a sector of another. A frame is one group commit: a header (salt, payload size,
+checksum, first sequence number, number of commits) and a msgpack list of commits, each a list of
+its rows. A segment gets a new salt each time it is used, so frames of an earlier use are invalid.
 
-A frame that does not verify is the torn end of the journal, unless a valid one follows or a
-single bit of it is wrong: then the journal is damaged, and opening refuses.
+A frame that fails verification is the torn end of the journal, unless a valid frame follows or only
+a single bit of it is wrong. In these cases the journal is damaged and opening fails.
 """
 
 import struct
@@ -25,7 +24,7 @@ _HEADER = struct.Struct("<8sQ16s8sQI")  # magic, number, database id, salt, file
 _FRAME = struct.Struct("<8sIIQI")  # salt, payload bytes, checksum, first seq, commits
 FRAME_HEAD_BYTES = _FRAME.size
 _CRC_POLYNOMIAL = 0xEDB88320
-# About a second; larger frames that are torn are not examined further.
+# Limits the search to about a second; larger torn frames are not examined.
 _BITS_TRIED_MAX = 1 << 24
 
 Commits = list[list[Record]]
@@ -35,7 +34,7 @@ _decoder = msgspec.msgpack.Decoder(Commits)
 
 @dataclass(slots=True)
 class Segment:
-    """One file of the journal, while it is being filled or waits to be folded."""
+    """One file of the journal that is being filled or waits to be folded."""
 
     path: str
     number: int
@@ -45,17 +44,17 @@ class Segment:
     end: int = BLOCK_BYTES
     last_seq: int = 0
     direct: bool = False
-    """Whether writes bypass the system's cache: a synced write is quicker that way."""
+    """Whether writes bypass the system's cache, which makes synced writes faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One group commit, as found on disk."""
+    """One group commit read from disk."""
 
     first_seq: int
     commits: Commits
     offset: int
-    """Where it stands in its segment."""
+    """Its position in the segment."""
 
     @property
     def last_seq(self) -> int:
@@ -63,16 +62,17 @@ class Frame:
 
 
 def parse_segment(path: str, content: bytes, database_id: bytes) -> tuple[Segment, list[Frame]]:
-    """A segment and its frames; raises `CannotOpen` if it is foreign or damaged."""
+    """Parse a segment and its frames; raises `CannotOpen` if it is damaged or of another
+    database."""
     if len(content) < BLOCK_BYTES:
-        raise damaged(path, "its header is cut off")
+        raise damaged(path, "its header is truncated")
     magic, number, owner_id, salt, size_bytes, checksum = _HEADER.unpack_from(content)
     if magic != _MAGIC or checksum != zlib.crc32(content[: _HEADER.size - 4]):
         raise damaged(path, "its header does not verify")
     if owner_id != database_id:
         raise damaged(path, "it belongs to another database")
     if len(content) != size_bytes:
-        raise damaged(path, f"it has {len(content)} bytes, and was made with {size_bytes}")
+        raise damaged(path, f"it has {len(content)} bytes instead of {size_bytes}")
     segment = Segment(path, number, salt, size_bytes)
     frames = []
     view = memoryview(content)
@@ -82,7 +82,9 @@ def parse_segment(path: str, content: bytes, database_id: bytes) -> tuple[Segmen
     following = content.find(salt, segment.end)
     while following >= 0:
         if read_frame(view, following, salt, path) is not None:
-            raise damaged(path, f"the frame at byte {segment.end} is corrupt, others follow")
+            raise damaged(
+                path, f"the frame at byte {segment.end} is corrupt, and valid frames follow"
+            )
         following = content.find(salt, following + 1)
     if _is_one_bit_off(content, segment.end, salt):
         raise damaged(path, f"one bit of the frame at byte {segment.end} is wrong")
@@ -90,7 +92,7 @@ def parse_segment(path: str, content: bytes, database_id: bytes) -> tuple[Segmen
 
 
 def read_frame(view: memoryview, offset: int, salt: bytes, path: str) -> tuple[Frame, int] | None:
-    """The frame at an offset and where the next one starts; None if no valid one is there."""
+    """The frame at an offset and the offset of the next one; None if there is no valid frame."""
     start = offset + _FRAME.size
     if start > len(view):
         return None
@@ -103,13 +105,16 @@ def read_frame(view: memoryview, offset: int, salt: bytes, path: str) -> tuple[F
     try:
         commits = _decoder.decode(payload)
     except msgspec.DecodeError as error:
-        raise damaged(path, f"the frame at byte {offset} is not understood: {error}") from error
+        raise damaged(path, f"the frame at byte {offset} cannot be decoded: {error}") from error
     return Frame(first_seq, commits, offset), offset + padded(_FRAME.size + payload_bytes)
 
 
 def _is_one_bit_off(content: bytes, offset: int, salt: bytes) -> bool:
-    """Whether the frame at an offset would verify if one bit were another: then it was written as
-    a whole and has been damaged since. The torn end of the journal lacks whole sectors."""
+    """Whether flipping one bit makes the frame valid: then it was written completely and damaged
+    later.
+
+    The torn end of the journal lacks whole sectors instead.
+    """
     start = offset + _FRAME.size
     head = bytearray(content[offset:start])
     if len(head) < _FRAME.size or _bits_apart(bytes(head[:8]), salt) > 1:
@@ -122,7 +127,7 @@ def _is_one_bit_off(content: bytes, offset: int, salt: bytes) -> bool:
         head[bit // 8] ^= 1 << bit % 8
     error = _frame_error(bytes(head), view[start:], salt)
     payload_bytes = _FRAME.unpack(head)[1]
-    # What flipping a bit of the payload changes in the checksum, from the last bit on.
+    # The change of the checksum when a bit of the payload is flipped, from the last bit on.
     delta, left = _CRC_POLYNOMIAL, 0 if error is None else min(payload_bytes * 8, _BITS_TRIED_MAX)
     for bit in range(left):
         if delta == error:
@@ -136,8 +141,11 @@ def _is_one_bit_off(content: bytes, offset: int, salt: bytes) -> bool:
 
 
 def _is_understood(payload: bytearray) -> bool:
-    """Whether a payload has commits with text in them. The checksum alone has 32 bits: one large
-    frame of a few hundred that are torn is a single bit away from it by chance."""
+    """Whether a payload decodes to commits with valid text.
+
+    The checksum has only 32 bits: among a few hundred large torn frames, one is a single bit away
+    from a matching checksum by chance.
+    """
     try:
         for commit in _decoder.decode(payload):
             for record in commit:
@@ -148,7 +156,7 @@ def _is_understood(payload: bytearray) -> bool:
 
 
 def _frame_error(head: bytes, rest: memoryview, salt: bytes) -> int | None:
-    """How the checksum of a frame differs from the stored one; None if it is no frame."""
+    """The difference between the actual and the stored checksum; None if it is not a frame."""
     found, payload_bytes, checksum, first_seq, count = _FRAME.unpack(head)
     if found != salt or payload_bytes > len(rest):
         return None
@@ -180,7 +188,7 @@ def padded(size_bytes: int) -> int:
 def damaged(path: str, what: str) -> CannotOpen:
     return CannotOpen(
         f"the journal segment {path} is damaged: {what}. Nothing was changed. "
-        "Restore a backup, or see `onceward check`.",
+        "Run `onceward check`, or restore a backup.",
         code="damaged",
         segment=path,
         what=what,

@@ -1,8 +1,8 @@
 """The journal: preallocated segment files that are written, folded and reused.
 
-A segment is a file of fixed size, written out before use so that a sync changes no
-metadata, and, where the device can, written past the system's cache, which makes synced
-writes quicker. Only one frame is written at a time, and the next only after it is durable.
+A segment is a file of fixed size, written completely before use so that a sync changes no metadata.
+Where the device supports it, writes bypass the system's cache, which makes synced writes faster.
+Frames are written one at a time, each after the previous one is durable.
 """
 
 import os
@@ -26,13 +26,14 @@ from onceward.engine.sqlite.frames import (
     parse_segment,
 )
 
-# Frames up to this size share one piece of memory.
+# Frames up to this size share one buffer.
 _BUFFER_BYTES = 1 << 20
 
 
 class Journal:
-    """The segments beside one database file. Not safe for several threads, except that
-    `write`, `make_segment` and `trim` may each run in a thread of its own."""
+    """The segments of one database. Not thread-safe, except that `write`, `make_segment` and `trim`
+    may each run in a separate thread.
+    """
 
     def __init__(
         self,
@@ -55,9 +56,10 @@ class Journal:
         self._buffer = aligned(bytes(_BUFFER_BYTES))
 
     def recover(self, folded_seq: int) -> Iterator[Frame]:
-        """The frames with commits after `folded_seq`, in order; call it once, and use up all.
+        """The frames with commits after `folded_seq`, in order. Call it once, and exhaust the
+        iterator.
 
-        Raises `CannotOpen` (damaged) if something acknowledged is missing or corrupt.
+        Raises `CannotOpen` (damaged) if an acknowledged commit is missing or corrupt.
         """
         last: tuple[Segment, Frame] | None = None
         last_seq = folded_seq
@@ -66,18 +68,20 @@ class Journal:
             self._next_number = max(self._next_number, segment.number + 1)
             for frame in frames:
                 segment.last_seq = frame.last_seq
-                # Segments that the table covers may be gone or not, in any order.
+                # Folded segments may be missing, in any order.
                 if frame.last_seq <= folded_seq:
                     continue
                 if frame.first_seq > last_seq + 1:
-                    raise damaged(path, f"commits {last_seq + 1} to {frame.first_seq - 1} miss")
+                    raise damaged(
+                        path, f"commits {last_seq + 1} to {frame.first_seq - 1} are missing"
+                    )
                 if last and frame.first_seq <= last_seq:
-                    raise damaged(path, f"commit {frame.first_seq} is there twice")
+                    raise damaged(path, f"commit {frame.first_seq} is duplicated")
                 last_seq = frame.last_seq
                 last = segment, frame
                 yield frame
             self.filled.append(segment)
-        # Only now: a database that is refused stays as it is.
+        # Only now, so that a rejected database stays unchanged.
         remove_leftovers(self._prefix, self._disk)
         if last:
             self._make_durable(*last)
@@ -86,8 +90,8 @@ class Journal:
     def _make_durable(self, segment: Segment, frame: Frame) -> None:
         """Write and sync the last frame again.
 
-        A process that was killed, or whose sync failed, may have left it in the system's
-        memory alone; and what is committed from now on builds on it.
+        A process that was killed, or whose sync failed, may have left it only in the system's
+        cache. Later commits depend on it.
         """
         fd = self._disk.open(segment.path)
         try:
@@ -98,18 +102,19 @@ class Journal:
             self._disk.close(fd)
 
     def start(self) -> None:
-        """Begin a segment to write to; what recovery found is only folded, never continued."""
+        """Create a segment to write to. Recovered segments are only folded, never continued."""
         self.current = self.make_segment(limits.SEGMENT_BYTES_FIRST)
 
     @property
     def room_bytes(self) -> int:
-        """How large the next frame may be: it goes whole into the current segment or the spare."""
+        """The maximum size of the next frame, which must fit into the current segment or the
+        spare."""
         current = self.current.size_bytes - self.current.end if self.current else 0
         spare = self.spare.size_bytes - self.spare.end if self.spare else 0
         return max(current, spare)
 
     def excess_seq(self, keep_bytes: int) -> int:
-        """Up to where to fold so that the filled segments take no more than `keep_bytes`."""
+        """The sequence number to fold up to, so that filled segments use at most `keep_bytes`."""
         excess_bytes = sum(segment.end for segment in self.filled) - keep_bytes
         seq = 0
         for segment in self.filled:
@@ -120,7 +125,7 @@ class Journal:
         return seq
 
     def place(self, first_seq: int, commits: Commits) -> tuple[Segment, int, bytes]:
-        """Encode a frame and assign it its place; there must be room for it."""
+        """Encode a frame and assign its position; the caller has checked `room_bytes`."""
         payload = encode_commits(commits)
         assert self.current is not None
         frame_bytes = padded(FRAME_HEAD_BYTES + len(payload))
@@ -135,7 +140,7 @@ class Journal:
         return segment, offset, encode_frame(segment.salt, first_seq, len(commits), payload)
 
     def write(self, segment: Segment, offset: int, frame: bytes) -> None:
-        """Write a placed frame and make it durable. Any error leaves the outcome unknown."""
+        """Write a placed frame durably. Any error leaves the outcome unknown."""
         data: bytes | memoryview = frame
         if segment.direct:
             whole = padded(len(frame))
@@ -145,17 +150,17 @@ class Journal:
         self._disk.write_durably(segment.fd, data, offset)
 
     def retire(self, folded_seq: int) -> None:
-        """Give up the filled segments that the table covers."""
+        """Retire the filled segments that are folded completely."""
         while self.filled and self.filled[0].last_seq <= folded_seq:
             self.retired.append(self.filled.pop(0))
 
     def make_segment(self, size_bytes: int | None = None) -> Segment:
-        """A segment ready to be written to, from a retired one if there is one that fits.
+        """Create a segment to write to, from a retired one if one is large enough.
 
-        Prepared under another name, so that a crash in between leaves no half-made one.
+        It is prepared under another name, so that a crash leaves no incomplete segment.
         """
         wanted_bytes = size_bytes or self._next_size_bytes
-        self._next_size_bytes = limits.SEGMENT_BYTES_MIN  # if there is no space for this one
+        self._next_size_bytes = limits.SEGMENT_BYTES_MIN  # in case there is no space for this one
         salt = self._random_bytes(8)
         draft = f"{self._prefix}draft"
         path = f"{self._prefix}{self._next_number:08d}"
@@ -190,7 +195,7 @@ class Journal:
         return segment
 
     def _reusable(self, size_bytes: int) -> Segment | None:
-        """The first retired segment that is large enough; smaller ones are removed."""
+        """Take the first retired segment that is large enough; smaller ones are removed."""
         with self._retired_lock:
             while self.retired:
                 segment = self.retired.pop(0)
@@ -200,15 +205,15 @@ class Journal:
         return None
 
     def trim(self, keep: int) -> None:
-        """Remove retired segments but for the last `keep` of them."""
+        """Remove retired segments except the last `keep`."""
         with self._retired_lock:
             while len(self.retired) > keep:
                 self._remove(self.retired.pop(0))
 
     def close(self, *, remove: bool) -> None:
-        """Let go of all files; `remove` them if the table covers everything.
+        """Close all files, and `remove` them if everything is folded.
 
-        What cannot be removed stays, and is found to be folded at the next opening.
+        Files that cannot be removed are recognised as folded when the database is opened again.
         """
         segments = [*self.filled, *self.retired]
         segments += [segment for segment in (self.current, self.spare) if segment]
@@ -231,7 +236,7 @@ class Journal:
 
 
 def segment_paths(prefix: str) -> list[str]:
-    """The segments on disk, in the order of their numbers."""
+    """The segments on disk in the order of their numbers."""
     folder, name = os.path.split(prefix)
     pattern = re.compile(re.escape(name) + r"\d{8,}")
     found = [entry for entry in os.listdir(folder or ".") if pattern.fullmatch(entry)]
@@ -245,6 +250,7 @@ def remove_leftovers(prefix: str, disk: Disk) -> None:
 
 
 def read_segment(path: str, database_id: bytes) -> tuple[Segment, list[Frame]]:
-    """A segment and its frames; raises `CannotOpen` if it is foreign or damaged."""
+    """Read a segment and its frames; raises `CannotOpen` if it is damaged or of another
+    database."""
     with open(path, "rb") as file:
         return parse_segment(path, file.read(), database_id)

@@ -1,15 +1,14 @@
 """The layers of a read: memtable, frozen memtable, cache and table.
 
-The first that knows a key decides; a row with an empty value says "deleted". A key that was
-put where nothing was, and is deleted before it was ever folded, leaves no trace.
+The first layer that has a key decides; a row with an empty value is a deletion. A key that was
+created and is deleted before it was folded leaves no row.
 
-The layers remember *gaps*: stretches of a partition in which the table has nothing that
-memory does not cover, with something newer or a deletion. So a gap ends only when a row
-moves from memory into the table; what is folded as a removal is in neither. There are two
-for each partition. New keys mostly come behind all others: one gap answers for them without
-asking the table. And queues are drained from the front: the other one lets a scan begin where
-the last one found something, not with all that is deleted and not yet folded. Where keys come
-in no order, *filters* take the place of gaps.
+The layers cache *gaps*: key ranges of a partition in which memory covers every row of the table by
+a newer row or a deletion. A gap ends when a fold moves a row into the table; folded deletions are
+in neither layer. Each partition has two gaps. New keys usually sort after all others, and one gap
+answers for them without a query. Queues are drained from the front, and the other gap makes a scan
+start where the last one found a row, instead of visiting deletions that are not folded yet. For
+keys in random order, *filters* have this function.
 """
 
 from bisect import bisect_left
@@ -27,7 +26,7 @@ from onceward.keys import Key
 
 
 class Layers:
-    """The records of a database, in memory and in the table, as one."""
+    """The records of a database, in memory and in the table."""
 
     def __init__(self, table: Table, cache_bytes: int) -> None:
         self.active = Memtable()
@@ -38,16 +37,18 @@ class Layers:
         self._fronts: dict[str, tuple[str, str]] = {}
         self.filters = Filters(table, limits.FILTERS_BYTES)
         self.swept: Record | None = None
-        """Up to which one `expired` has looked; None: the next call begins at the start."""
+        """The last record that `expired` has visited; None makes the next call start at the
+        beginning.
+        """
 
     @property
     def size_bytes(self) -> int:
-        """What is not yet in the table."""
+        """The size of the records that are not yet in the table."""
         return self.active.size_bytes + self.frozen.size_bytes
 
     def current(self, key: Key, now_ms: int) -> Record | None:
-        """What stands under the key at that time."""
-        # The memtable's lookup, written out: most reads end here.
+        """The record of a key at that time."""
+        # `Memtable.get`, inlined: most reads end here.
         partition = self.active.partitions.get(key[0])
         row = None if partition is None else partition.rows.get(key[1])
         if row is None:
@@ -60,11 +61,11 @@ class Layers:
         return row if expires_at_ms is None or expires_at_ms > now_ms else None
 
     def in_memory(self, key: Key) -> Record | None:
-        """What is not yet in the table of the key, expired or not; deletions included."""
+        """The row of a key in memory, expired or not, including deletions."""
         return self.active.get(key) or self.frozen.get(key)
 
     def _under(self, key: Key) -> Record | None:
-        """What the layers under the memtable have for a key, deletions included."""
+        """The row of a key in the layers below the memtable, including deletions."""
         partition, sort = key
         if self.frozen.count:
             row = self.frozen.get(key)
@@ -103,8 +104,11 @@ class Layers:
     def _range_beneath(
         self, partition: str, start: str, end: str | None, reverse: bool, skip_damaged: bool
     ) -> Iterator[Record]:
-        """The table's rows in [start, end). Those that memory covers come without their value, so
-        that a scan passes only as many of them as it must; what it passes is remembered."""
+        """The table's rows in [start, end). Rows that memory covers are returned without their
+        value.
+
+        Covered rows at the start of the range are cached as a gap.
+        """
         first, begin = start, start
         front = self._fronts.get(partition)
         if front is not None and front[0] <= start < front[1]:
@@ -115,7 +119,7 @@ class Layers:
         rows = self._table.range(partition, begin, end, reverse, skip_damaged)
         skipped = self._table.skipped
         covered_to: str | None = begin
-        """Memory covers all from `first` up to here."""
+        """Memory covers all rows from `first` to here."""
         alone = False
         try:
             for row in rows:
@@ -132,14 +136,14 @@ class Layers:
         finally:
             _close(rows)
             if self._table.skipped > skipped:
-                pass  # what was left out may belong anywhere
+                pass  # a skipped row may belong anywhere
             elif covered_to is None:
                 self._learn_gap(partition, first, None)
             elif covered_to > begin:
                 self._learn_front(partition, first, covered_to)
 
     def judge(self, writes: Sequence[Write], now_ms: int) -> list[Key]:
-        """Raise `Conflict` if an expectation fails; returns the keys known to be nowhere."""
+        """Raise `Conflict` if an expectation fails; return the keys that exist in no layer."""
         nowhere: list[Key] = []
         partitions = self.active.partitions
         for write in writes:
@@ -153,7 +157,7 @@ class Layers:
                 row = self._under(key)
                 if row is None:
                     nowhere.append(key)
-            # As `Record.absent_at`, written out: every write comes by here.
+            # `Record.absent_at`, inlined: every write passes here.
             if (
                 row is None
                 or not row.value
@@ -167,7 +171,7 @@ class Layers:
         return nowhere
 
     def apply(self, writes: Sequence[Write], seq: int, nowhere: Sequence[Key]) -> list[Record]:
-        """Make a judged commit visible; returns its rows for the journal."""
+        """Make a validated commit visible; return its rows for the journal."""
         rows: list[Record] = []
         active = self.active
         for write in writes:
@@ -188,8 +192,11 @@ class Layers:
         return rows
 
     def freeze(self, upto_seq: int, last_seq: int) -> Iterator[None]:
-        """Set aside what was last changed up to `upto_seq`, readable while it is folded. Use
-        it up: it stops now and then so that others can read and commit."""
+        """Move records last changed up to `upto_seq` to the frozen memtable, where they stay
+        readable.
+
+        Exhaust the iterator. It yields at intervals, so that other tasks can read and commit.
+        """
         assert self.frozen.count == 0
         if upto_seq == last_seq:
             self.frozen, self.active = self.active, Memtable()
@@ -197,7 +204,7 @@ class Layers:
             yield from self.active.move_older(upto_seq, self.frozen)
 
     def release(self, rows: Sequence[Record]) -> None:
-        """Let go of frozen rows that the table now shows; they come in the order of their keys."""
+        """Drop frozen rows that are now in the table; they are sorted by key."""
         for name, group in groupby(rows, key=_partition_of):
             folded = list(group)
             self.frozen.drop_all(name, folded)
@@ -207,8 +214,11 @@ class Layers:
             self.filters.add(name, sorts)
 
     def expired(self, now_ms: int, limit: int) -> list[Key] | None:
-        """Keys of up to `limit` expired records in the table that nothing newer covers, of the next
-        few behind those of the last call. None at the end: the next call begins at the start."""
+        """Keys of up to `limit` expired records in the table that memory does not cover.
+
+        It continues after the last call. None marks the end of the table; the next call starts
+        again.
+        """
         records = self._table.expired(now_ms, self.swept, ROWS_AT_ONCE)
         if not records:
             self.swept = None
@@ -223,7 +233,7 @@ class Layers:
         return found
 
     def copies(self) -> Iterator[list[Record]]:
-        """What is in memory, a few rows at a time; it may change in between."""
+        """The rows in memory, some at a time; they may change in between."""
         for table in (self.active, self.frozen):
             for name in list(table.partitions):
                 if (partition := table.partitions.get(name)) is not None:
@@ -245,7 +255,7 @@ class Layers:
         return None
 
     def _learn_gap(self, partition: str, start: str, end: str | None) -> None:
-        """Note that memory covers what the table has in [start, end)."""
+        """Cache that memory covers all rows of the table in [start, end)."""
         gap = self._gaps.get(partition)
         if gap is not None and gap[1] == end and gap[0] < start:
             start = gap[0]
@@ -259,8 +269,7 @@ class Layers:
         self._fronts[partition] = (start, end)
 
     def _end_gaps(self, partition: str, sorts: Sequence[str]) -> None:
-        """The table has something under these keys now, which are in order, that memory does not
-        cover."""
+        """Remove gaps that contain one of these sorted keys, which are now in the table."""
         gap = self._gaps.get(partition)
         if gap is not None and _any_within(sorts, *gap):
             del self._gaps[partition]
@@ -280,7 +289,7 @@ def _partition_of(row: Record) -> str:
 
 
 def _any_within(sorts: Sequence[str], start: str, end: str | None) -> bool:
-    """Whether one of the keys, which are in order, is in [start, end)."""
+    """Whether one of the sorted keys is in [start, end)."""
     index = bisect_left(sorts, start)
     return index < len(sorts) and (end is None or sorts[index] < end)
 

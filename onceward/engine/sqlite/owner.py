@@ -1,10 +1,9 @@
 """Ownership: a lock file that gives one process exclusive access to a database.
 
-The lock is the system's (`flock`), so it goes with the process however that ends; the
-text in the file only tells others who holds it. The file stays: removing it would let
-two processes lock two different files of the same name.
+The lock is an `flock`, so it ends with the process. The text in the file only shows its holder. The
+file is never removed, since two processes could then lock two different files of the same name.
 
-A forked child has the descriptor too, and would keep the lock alive; so it closes it.
+A forked child inherits the descriptor and would keep the lock, so it closes it.
 """
 
 import fcntl
@@ -18,13 +17,13 @@ from weakref import WeakSet
 
 from onceward.errors import CannotOpen
 
-# `is_owned` holds the lock for an instant: one who finds it taken looks again this often.
+# `is_owned` holds the lock for a moment, so a lock that is taken is retried this often.
 _TRIES_MAX = 5
 _PAUSE_S = 0.01
 
 
 class Owner:
-    """The lock beside a database; raises `CannotOpen` (database_in_use) if it is taken."""
+    """The lock of a database; raises `CannotOpen` (database_in_use) if another process holds it."""
 
     def __init__(self, database_path: str) -> None:
         self.path = f"{database_path}-owner"
@@ -34,12 +33,12 @@ class Owner:
             os.close(self._fd)
             raise CannotOpen(
                 f"{database_path} is in use by {holder}. Stop that process, or use another "
-                "file; to look at the data meanwhile, use `onceward inspect` or sqlite3.",
+                "file. To read the data while it runs, use `onceward inspect` or sqlite3.",
                 code="database_in_use",
                 holder=holder,
             )
         self.database = _read_note(self._fd).get("database")
-        """The id of the database that the last owner had open here, if there was one."""
+        """The ID of the database that the last owner opened, or None."""
         note: dict[str, Any] = {
             "database": self.database,
             "pid": os.getpid(),
@@ -55,7 +54,7 @@ class Owner:
         _owners.add(self)
 
     def remember(self, database_id: bytes) -> None:
-        """Note which database is open."""
+        """Store the ID of the open database."""
         self.database = database_id.hex()
         self._note["database"] = self.database
         self._write(self._note)
@@ -65,21 +64,22 @@ class Owner:
         os.pwrite(self._fd, json.dumps(note).encode(), 0)
 
     def release(self) -> None:
-        """Let others have it; twice is once."""
+        """Release the lock. Idempotent."""
         if self._fd >= 0:
             try:
                 os.ftruncate(self._fd, 0)
                 if self.database:
                     self._write({"database": self.database})
             except OSError:
-                pass  # a stale note misleads no one: the lock decides
+                pass  # a stale note does no harm: the lock decides
             finally:
-                # Closing alone would leave it to whoever was forked past the hook below.
+                # Closing alone would leave the lock to children that were forked without the hook
+                # below.
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
                 self.forget()
 
     def forget(self) -> None:
-        """Close the descriptor, but leave the lock to the process that took it."""
+        """Close the descriptor without releasing the lock of the parent process."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
@@ -116,7 +116,7 @@ def _lock(fd: int) -> bool:
 
 
 def describe(database_path: str) -> str:
-    """Who holds a database, for a person."""
+    """A readable description of the process that holds the database."""
     try:
         with open(f"{database_path}-owner", encoding="utf-8") as file:
             note = json.load(file)
@@ -126,7 +126,7 @@ def describe(database_path: str) -> str:
 
 
 def is_owned(database_path: str) -> bool:
-    """Whether some process holds the database right now."""
+    """Whether a process holds the database."""
     try:
         fd = os.open(f"{database_path}-owner", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

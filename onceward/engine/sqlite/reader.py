@@ -1,16 +1,15 @@
 """A read-only snapshot of all records of a database, for other processes.
 
-A read transaction fixes what the table shows, and so how far it is folded; the journal,
-read right after, must go on from there without a gap. Its owner may go on meanwhile,
-fold, and use segments again: a gap, a segment that vanished or changes while it is read,
-or a table folded further than what was found of the journal mean that the look came too
-late, and it starts over. (A frame that is being written at this moment is a torn end,
-as after a crash: it was not acknowledged before the look began.)
+A read transaction fixes the state of the table, and so its fold position. The journal, read right
+after, must continue from there without a gap. The owner keeps running, folds and reuses segments. A
+gap, a segment that vanished or changed while it was read, or a table folded further than the
+journal mean that the read came too late; it is then repeated. A frame that is being written is a
+torn end, as after a crash: it was not acknowledged before the read started.
 
-Nothing is locked against the owner and no file is written, but for the locks that SQLite
-itself keeps in its `-shm` file. A database that nobody has open and that SQLite left
-without a log is read without even these, since SQLite would leave files behind that the
-owner might not be able to write; whether it stayed as it was is found out at the end.
+The owner is not blocked and no file is written, except the locks of SQLite in its `-shm` file. If
+no process has the database open and SQLite left no log, it is read without these locks: SQLite
+would create files that the owner might not be able to write. At the end, the reader verifies that
+the file did not change.
 """
 
 import os
@@ -35,9 +34,9 @@ from onceward.keys import Key
 T = TypeVar("T")
 
 Progress = Callable[[str, int, int | None], None]
-"""Told what is being done, how much of it is, and of how much if that is known."""
+"""Called with the current step, the amount done, and the total if it is known."""
 
-# How many steps of SQLite's machine pass between two calls of a progress function.
+# How many steps of SQLite's virtual machine run between two progress calls.
 _PROGRESS_STEPS = 200_000
 
 _STORED = """
@@ -51,37 +50,37 @@ WHERE partition = ? ORDER BY sort
 
 
 class Snapshot:
-    """The records of a database as of the commit `last_seq`. Good until `read` returns."""
+    """The records of a database as of the commit `last_seq`. Valid until `read` returns."""
 
     def __init__(self, path: str, connection: apsw.Connection) -> None:
-        """Fix the moment, then read the journal."""
+        """Start a read transaction, then read the journal."""
         self.path = path
         self.connection = connection
-        """In a read transaction: what is in the table."""
+        """In a read transaction on the table."""
         connection.execute("BEGIN")
         if not is_ours(connection, path):
-            raise CannotOpen(f"{path} is empty: it never held a record.", code="not_a_database")
+            raise CannotOpen(f"{path} is empty and not a database.", code="not_a_database")
         self.format = int(str(connection.pragma("user_version")))
         self.meta = read_meta(connection, path)
         self.database_id, self.folded_seq = self.meta.database_id, self.meta.folded_seq
         self.problems: list[str] = []
-        """What is wrong with the journal."""
+        """Problems of the journal."""
         self.segments: list[Segment] = []
         self.frames: list[Frame] = []
-        """What the journal has beyond the table."""
+        """The commits of the journal that are not in the table."""
         self._read_journal()
         self.last_seq = self.frames[-1].last_seq if self.frames else self.folded_seq
         if not self.problems and (
             self.last_seq < self.meta.durable_seq or (self.meta.journal and not self.segments)
         ):
-            self.problems.append("it is missing, or lacks its end")
+            self.problems.append("it is missing or truncated")
         self.rows: dict[Key, Record] = {
             row.key: row
             for frame in self.frames
             for commit in frame.commits[max(0, self.folded_seq + 1 - frame.first_seq) :]
             for row in commit
         }
-        """By key, the last that the journal says; an empty value says "deleted"."""
+        """The last row of each key in the journal; an empty value is a deletion."""
 
     def _read_journal(self) -> None:
         next_seq = self.folded_seq + 1
@@ -98,14 +97,14 @@ class Snapshot:
                 self.problems.append(f"{os.path.basename(path)}: {error.details['what']}")
                 continue
             if not path.endswith(f".{segment.number:08d}"):
-                # Used again between the listing and the reading, or given a wrong name.
+                # Reused between the listing and the read, or renamed.
                 self.problems.append(f"{os.path.basename(path)}: it is number {segment.number}")
                 continue
             self.segments.append(segment)
             for frame in frames:
                 if frame.last_seq <= self.folded_seq:
                     continue
-                # The table may be folded up to the middle of a frame, of the first one only.
+                # The table may be folded up to the middle of the first frame.
                 first_seq = frame.first_seq if self.frames else max(frame.first_seq, next_seq)
                 if first_seq != next_seq:
                     self.problems.append(
@@ -117,12 +116,12 @@ class Snapshot:
                 next_seq = frame.last_seq + 1
 
     def stored(self, key: Key) -> Record | None:
-        """What the table has under the key."""
+        """The record of a key in the table."""
         row = self.connection.execute(_STORED, key).fetchone()
         return None if row is None else verified(self.path, row)
 
     def get(self, key: Key) -> Record | None:
-        """What stands under the key, expired or not."""
+        """The record of a key, expired or not."""
         row = self.rows.get(key)
         if row is None:
             return self.stored(key)
@@ -152,7 +151,8 @@ class Snapshot:
 
     @contextmanager
     def reporting(self, progress: Progress, what: str) -> Iterator[None]:
-        """Call `progress` now and then while statements run, which also lets signals in."""
+        """Call `progress` at intervals while statements run, which also lets Python handle
+        signals."""
 
         def report() -> bool:
             progress(what, 0, None)
@@ -166,11 +166,11 @@ class Snapshot:
 
 
 class _Late(Exception):
-    """The owner was quicker."""
+    """The owner changed the files during the read."""
 
 
 class _Signs(NamedTuple):
-    """What would change if the database did, or someone opened it."""
+    """Attributes that change when the database changes or is opened."""
 
     owned: bool
     wal_bytes: int
@@ -180,16 +180,15 @@ class _Signs(NamedTuple):
 
     @property
     def still(self) -> bool:
-        """Nobody has it open, and all that SQLite knows is in the file itself."""
+        """Whether no process has it open, and the file contains everything."""
         return not self.owned and self.wal_bytes == 0
 
 
 def read(path: str, work: Callable[[Snapshot], T], *, lenient: bool = False) -> T:
-    """What `work` makes of a snapshot; it is called again if the file changed under it.
+    """Call `work` with a snapshot and return its result; repeat it if the file changed.
 
-    With `lenient`, damage to the journal is left to `work`, in the snapshot's `problems`.
-    Raises `CannotOpen` with a code that says why, or `Contention` if the owner was
-    quicker every time.
+    With `lenient`, damage to the journal is passed to `work` in `Snapshot.problems`. Raises
+    `CannotOpen` with a code for the reason, or `Contention` if the file changed in every attempt.
     """
     path = os.path.realpath(path)
     for left in reversed(range(limits.SNAPSHOT_TRIES_MAX)):
@@ -203,13 +202,13 @@ def read(path: str, work: Callable[[Snapshot], T], *, lenient: bool = False) -> 
             try:
                 snapshot = Snapshot(path, connection)
                 late = not before.still and _is_late(snapshot, before)
-                # Damage that is there each time is no accident of timing.
+                # Damage in the last attempt is not caused by timing.
                 if late and (left or not snapshot.problems):
                     continue
                 if snapshot.problems and not lenient:
                     raise CannotOpen(
                         f"the journal of {path} is damaged: {snapshot.problems[0]}. "
-                        "See `onceward check`, or restore a backup.",
+                        "Run `onceward check`, or restore a backup.",
                         code="damaged",
                     )
                 result = work(snapshot)
@@ -225,13 +224,13 @@ def read(path: str, work: Callable[[Snapshot], T], *, lenient: bool = False) -> 
 
 
 def admit(path: str) -> None:
-    """Refuse what cannot be a database to read, each kind with a code of its own."""
+    """Reject paths that are not a readable file, with a code for each reason."""
     if os.path.isdir(path):
         raise CannotOpen(f"{path} is a directory. Name a file in it.", code="is_a_directory")
     if not os.path.exists(path):
         raise CannotOpen(f"{path} does not exist.", code="no_such_file")
     if not os.access(path, os.R_OK):
-        raise CannotOpen(f"{path} may not be read: permission denied.", code="storage_failed")
+        raise CannotOpen(f"no permission to read {path}.", code="storage_failed")
 
 
 def wal_path(path: str) -> str:
@@ -239,7 +238,7 @@ def wal_path(path: str) -> str:
 
 
 def size_bytes(path: str) -> int:
-    """The size of a file; 0 if it is not there."""
+    """The size of a file; 0 if it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -250,42 +249,42 @@ def _signs(path: str) -> _Signs:
     try:
         found = os.stat(path)
     except FileNotFoundError:
-        raise CannotOpen(f"{path} is no longer there.", code="no_such_file") from None
+        raise CannotOpen(f"{path} was removed during the read.", code="no_such_file") from None
     return _Signs(
         is_owned(path), size_bytes(wal_path(path)), found.st_ino, found.st_size, found.st_mtime_ns
     )
 
 
 def _connect(path: str, still: bool) -> apsw.Connection:
-    # Never opened by other means than SQLite's: closing a file gives up all the locks that
-    # this process has on it, and the process may be the owner.
+    # Opened only by SQLite: closing another descriptor would release all locks of this process on
+    # the file, and it may be the owner.
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     return connect(f"file:{quote(path)}{'?immutable=1' if still else ''}", flags=flags)
 
 
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """What reading adds to the ways in which opening can fail."""
+    """Translate errors that are specific to reading."""
     try:
         yield
     except apsw.CantOpenError as error:
         raise CannotOpen(
-            f"{path} cannot be read here: SQLite keeps its locks in {path}-shm, and may not "
-            f"write that. Copy {path} and all {os.path.basename(path)}-* to a folder where it may.",
+            f"cannot read {path}: SQLite keeps its locks in {path}-shm and has no permission to "
+            f"write it. Copy {path} and all {os.path.basename(path)}-* to a writable folder.",
             code="read_only",
         ) from error
     except UnicodeDecodeError as error:
         raise CannotOpen(
-            f"{path} is damaged: it holds text that is not UTF-8. See `onceward check`.",
+            f"{path} is damaged: it contains text that is not UTF-8. Run `onceward check`.",
             code="damaged",
         ) from error
 
 
 def _is_late(snapshot: Snapshot, before: _Signs) -> bool:
-    """Whether the owner went on between the table and the journal."""
+    """Whether the owner folded commits between the reads of the table and of the journal."""
     if snapshot.problems:
         now = _signs(snapshot.path)
         return now.owned or now != before
     with closing(_connect(snapshot.path, still=False)) as connection:
-        # What was folded since may have left the journal before it was read.
+        # Commits folded since may have left the journal before it was read.
         return read_meta(connection, snapshot.path).folded_seq > snapshot.last_seq

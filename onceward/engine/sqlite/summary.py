@@ -16,7 +16,7 @@ from onceward.keys import USER, after, kind_of
 
 OTHER_KINDS = "(others)"
 
-# The size of a value comes from the row's header: long values are not read.
+# The size of a value comes from the row's header, so long values are not read.
 _COUNT = """
 SELECT count(*), sum(octet_length(partition) + octet_length(sort) + octet_length(value))
 FROM record WHERE partition >= ?
@@ -27,7 +27,7 @@ _EXPIRED = "SELECT count(*) FROM record WHERE expires_at_ms IS NOT NULL AND expi
 
 
 class Amount(msgspec.Struct):
-    """Records, and the bytes of their keys and values."""
+    """A number of records, and the bytes of their keys and values."""
 
     records: int = 0
     bytes: int = 0
@@ -39,29 +39,29 @@ class Amount(msgspec.Struct):
 
 
 class Due(msgspec.Struct):
-    """An entry that waits for its time."""
+    """The due entry with the earliest time."""
 
     partition: str
     sort: str
     due_ms: int
     late_ms: int
-    """Below 0: how long it still waits."""
+    """Negative if the time is in the future."""
 
 
 class JournalSummary(msgspec.Struct):
-    """What the journal holds, and how much of that is not yet in the table."""
+    """The size of the journal, and its part that is not yet in the table."""
 
     segments: int
     bytes: int
-    """Of the files; they are used again, so this says little about what waits."""
+    """The size of the files. They are reused, so this is not the amount of pending data."""
     commits: int
-    """Not yet folded into the table."""
+    """Commits that are not yet folded into the table."""
     records: int
-    """That these commits changed or removed."""
+    """Records that these commits changed or removed."""
 
 
 class Summary(msgspec.Struct):
-    """A database at one moment."""
+    """The statistics of a database at one moment."""
 
     path: str
     database_id: str
@@ -76,7 +76,7 @@ class Summary(msgspec.Struct):
     user: dict[str, Amount]
     """Records of the application, by the first word of their partitions."""
     expired_records: int
-    """Counted above, though no read shows them; the sweeper removes them."""
+    """Included in the counts, although no read returns them; the sweeper removes them."""
     oldest_due: Due | None
     table_records: int
     journal: JournalSummary
@@ -84,7 +84,7 @@ class Summary(msgspec.Struct):
 
 
 def summarise(path: str, now_ms: int, progress: Progress = lambda *_: None) -> Summary:
-    """Count what is in a database; raises what `reader.read` raises."""
+    """Count the records of a database. Raises the errors of `reader.read`."""
     return read(path, lambda snapshot: _summary(snapshot, now_ms, progress))
 
 
@@ -94,7 +94,7 @@ def _summary(snapshot: Snapshot, now_ms: int, progress: Progress) -> Summary:
         kinds = _count_table(snapshot)
         expired = int(str(snapshot.connection.execute(_EXPIRED, (now_ms,)).get))
     table_records = sum(amount.records for amount in kinds.values())
-    # The journal's rows take the place of the table's.
+    # Rows of the journal replace those of the table.
     for row in snapshot.rows.values():
         amount = _amount(kinds, row.key[0])
         if (old := snapshot.stored(row.key)) is not None:
@@ -137,7 +137,7 @@ def _summary(snapshot: Snapshot, now_ms: int, progress: Progress) -> Summary:
 
 
 def _count_table(snapshot: Snapshot) -> dict[str, Amount]:
-    """Amounts by kind. Goes over the table once, kind after kind, as its keys are sorted."""
+    """Amounts by kind, in one pass over the table, which is sorted by kind."""
     kinds: dict[str, Amount] = {}
     start = ""
     while (first := _first_partition(snapshot, start)) is not None:
@@ -164,7 +164,7 @@ def _amount(kinds: dict[str, Amount], partition: str) -> Amount:
 
 
 def _kind(partition: str) -> str:
-    """The first word, with the prefix of the application's records."""
+    """The first word of a partition, with the prefix of the application's records."""
     prefix = USER if partition.startswith(USER) else ""
     return prefix + kind_of(partition.removeprefix(prefix))
 
@@ -183,7 +183,7 @@ def _oldest_due(snapshot: Snapshot, now_ms: int) -> Due | None:
             try:
                 at_ms = due_ms(record.key[1])
             except BadInput:
-                continue  # `onceward check` tells
+                continue  # `onceward check` reports it
             if found is None or at_ms < found.due_ms:
                 found = Due(partition, record.key[1], at_ms, now_ms - at_ms)
             break

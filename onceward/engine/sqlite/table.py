@@ -1,6 +1,6 @@
 """The SQLite file: its schema, and the statements for reads and folds.
 
-Readable by anyone with `sqlite3`; it lags behind by what is still in the journal.
+It is readable with `sqlite3`, but lacks the records that are still in the journal.
 """
 
 import os
@@ -41,8 +41,8 @@ CREATE TABLE record (
 CREATE INDEX record_expiry ON record (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 """
-# Many rows in one statement, so that SQLite sorts them in and writes them in a single call without
-# the interpreter's lock: the event loop goes on. The sizes are few, so that each is prepared once.
+# Many rows in one statement, which SQLite sorts and writes without the interpreter lock, so that
+# the event loop continues. A few fixed sizes, so that each is prepared once.
 _ROWS_AT_ONCE = (limits.FOLD_ROWS, 200, 40, 8, 1)
 _UPSERT = """
 INSERT INTO record (partition, sort, checksum, value, version, expires_at_ms) VALUES {rows}
@@ -56,7 +56,7 @@ _REMOVE = """
 DELETE FROM record WHERE (partition, sort) IN
     (SELECT value->>0, value->>1 FROM json_each(?1))
 """
-# The row at a place in the order of keys, whatever partition it is of.
+# The row at a position in the order of keys, of any partition.
 _FROM = """
 SELECT partition, sort, checksum, value, version, expires_at_ms FROM record
 WHERE (partition, sort) >= (?1, ?2) ORDER BY partition, sort LIMIT 1
@@ -69,7 +69,7 @@ _RANGE = """
 SELECT partition, sort, checksum, value, version, expires_at_ms FROM record
 WHERE partition = ?1 AND sort >= ?2 {end} ORDER BY sort {order}
 """
-# Four statements, since a bound that might be missing would not bound the search.
+# Four statements, because an optional bound would prevent an index range scan.
 _RANGES = {
     (bounded, reverse): _RANGE.format(
         end="AND sort < ?3" if bounded else "", order="DESC" if reverse else "ASC"
@@ -77,7 +77,7 @@ _RANGES = {
     for bounded in (False, True)
     for reverse in (False, True)
 }
-# Text that is not UTF-8 any more cannot be read as text.
+# Damaged text may not be UTF-8, so it cannot be read as text.
 _AS_TEXT = "SELECT partition, sort, checksum, value"
 _AS_BYTES = """
 SELECT CAST(partition AS BLOB), CAST(sort AS BLOB), checksum, CAST(value AS BLOB)
@@ -85,7 +85,7 @@ SELECT CAST(partition AS BLOB), CAST(sort AS BLOB), checksum, CAST(value AS BLOB
 _SORTS = """
 SELECT sort, checksum FROM record WHERE partition = ?1 AND sort > ?2 ORDER BY sort LIMIT ?3
 """
-# Answered from the index alone.
+# Uses only the index.
 _EXPIRED = """
 SELECT partition, sort, expires_at_ms FROM record
 WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= ?1
@@ -95,7 +95,7 @@ ORDER BY expires_at_ms, partition, sort LIMIT ?5
 
 
 class Table:
-    """Two connections to the file: one reads, in the event loop's thread; one folds."""
+    """Two connections to the file: one for reads in the event loop's thread, one for folds."""
 
     def __init__(self, path: str, database_id: bytes, cache_bytes: int, vfs: str | None) -> None:
         """Open or create the file; the caller owns it. Raises `CannotOpen`."""
@@ -106,7 +106,7 @@ class Table:
                 self._fold.execute(f"PRAGMA cache_size = -{cache_bytes // 1024}")
                 self._fold.execute("PRAGMA synchronous = FULL")
                 self._fold.execute("PRAGMA wal_autocheckpoint = 0")
-                # A long backup lets SQLite's log grow; it need not stay that long.
+                # A long backup makes SQLite's log grow; it is truncated afterwards.
                 self._fold.execute(f"PRAGMA journal_size_limit = {limits.SQLITE_LOG_BYTES}")
                 if not is_ours(self._fold, path):
                     create_schema(self._fold, database_id)
@@ -119,13 +119,15 @@ class Table:
                 raise
         self._seek = self._read.cursor()
         self.skipped = 0
-        """How many rows with a damaged key were left out of ranges."""
+        """How many rows with a damaged key ranges have skipped."""
         self.on_damaged: Callable[[Key, str], None] = lambda key, what: None
-        """Called with the key of each damaged record that a read finds, as it is stored."""
+        """Called with the stored key of each damaged record that a read finds."""
 
     def seek(self, key: Key) -> Record | None:
-        """The record under the key or, if there is none, the next one of its partition. Raises
-        `Damaged` if a record beside the place of the key may be the one that is looked for."""
+        """The record of the key, or else the next one of its partition.
+
+        Raises `Damaged` if an adjacent record has a damaged key and may be the requested one.
+        """
         row = self._first(_FROM, key)
         record = None if row is None else self._verified(row)
         if record is None or record.key != key:
@@ -142,10 +144,10 @@ class Table:
         reverse: bool,
         skip_damaged: bool = False,
     ) -> Iterator[Record]:
-        """The records in [start, end) in order; close the iterator if not used up.
+        """The records in [start, end) in order; close the iterator if it is not exhausted.
 
-        Rows whose key is damaged are skipped or raise `Damaged`, also those beside the range:
-        their right place may be in it.
+        Rows with a damaged key are skipped or raise `Damaged`. This includes the rows next to the
+        range, which may belong in it.
         """
         low = partition, start
         high = (partition, end) if end is not None else (f"{partition}\0", "")
@@ -166,7 +168,8 @@ class Table:
                     raise damaged_key(self.path, key)
                 last = key
                 yield record
-            # Searches end at the first row that is out of bounds: it may be there by mistake.
+            # A search ends at the first row out of bounds, which may be there because its key is
+            # damaged.
             if reverse:
                 self._verify_at(last or high, False, skip_damaged, _BEFORE)
             else:
@@ -178,7 +181,7 @@ class Table:
     def _verify_at(
         self, key: Key, reverse: bool, skip_damaged: bool, statement: str | None = None
     ) -> None:
-        """Verify the row beside a place in the order of keys."""
+        """Verify the row next to a position in the order of keys."""
         try:
             row = self._first(statement or (_FROM if reverse else _BEFORE), key)
             if row is not None:
@@ -189,8 +192,8 @@ class Table:
             self.skipped += 1
 
     def _first(self, statement: str, key: Key) -> tuple[Any, ...] | None:
-        # `get` uses the statement up: one left standing on its row would keep its view of the
-        # table for all later reads, and SQLite's log from starting over.
+        # `get` exhausts the statement. An open statement would keep its snapshot for all later
+        # reads, and prevent SQLite's log from restarting.
         row: tuple[Any, ...] | None
         try:
             try:
@@ -205,7 +208,7 @@ class Table:
     def _rows(
         self, partition: str, start: str, end: str | None, reverse: bool
     ) -> Generator[tuple[Any, ...]]:
-        """The rows in [start, end). If one of them is no text, they are read as bytes."""
+        """The rows in [start, end), read as bytes if one of them is not valid text."""
         statement = _RANGES[end is not None, reverse]
         bounds = (partition, start) if end is None else (partition, start, end)
         cursor = self._read.cursor()
@@ -216,7 +219,7 @@ class Table:
                     passed += 1
                     yield row
             except UnicodeDecodeError:
-                # From the start: a search for the middle could go past a damaged key.
+                # From the start: a search for the middle could pass a damaged key.
                 rows = cursor.execute(_in_bytes(statement), bounds)
                 yield from map(_in_text, islice(rows, passed, None))
         except apsw.Error as error:
@@ -235,7 +238,7 @@ class Table:
         return record
 
     def sorts(self, partition: str, after: str, limit: int) -> list[str]:
-        """The next few sort keys of a partition, in order."""
+        """The next sort keys of a partition, in order."""
         try:
             rows = self._read.execute(_SORTS, (partition, after, limit)).fetchall()
         except UnicodeDecodeError as error:
@@ -247,8 +250,10 @@ class Table:
         return [str(sort) for sort, _ in rows]
 
     def expired(self, now_ms: int, after: Record | None, limit: int) -> list[Record]:
-        """Expired records, without values and versions, by expiry, from behind `after` on. They
-        come from an index and are not verified: whoever removes them looks at them first."""
+        """Expired records without values and versions, ordered by expiry, after the record `after`.
+
+        They come from an index and are not verified; the caller checks them before it removes them.
+        """
         start = (-1, "", "") if after is None else (after.expires_at_ms, *after.key)
         try:
             rows: Any = self._read.execute(_EXPIRED, (now_ms, *start, limit)).fetchall()
@@ -261,12 +266,12 @@ class Table:
     def fold(
         self, rows: Sequence[Record], folded_seq: int | None = None, durable_seq: int | None = None
     ) -> None:
-        """Write rows (an empty value removes), and how far the journal is folded, and up to
-        where it is durable.
+        """Write rows (an empty value deletes), the fold position, and the durable position of the
+        journal.
 
-        Durable once it says how far: until then the journal has them, and after a loss of power
-        it is as after one of the calls before. Raises `StorageFull` (nothing was changed) or
-        `apsw.Error`.
+        The rows are durable when `folded_seq` is written; until then the journal has them. After a
+        power loss the table has the state of an earlier call. Raises `StorageFull` (nothing was
+        changed) or `apsw.Error`.
         """
         puts = [row for row in rows if row.value]
         removals = [row.key for row in rows if not row.value]
@@ -285,8 +290,9 @@ class Table:
         self.meta = meta
 
     def note_journal(self, there: bool) -> None:
-        """Record durably whether a journal belongs to the table: in the file itself, where a copy
-        of that file alone has it. Raises as `fold` does."""
+        """Store durably whether the table has a journal, so that a copy of the file without its
+        journal is recognised. Raises the errors of `fold`.
+        """
         if self.meta.journal == there:
             return
         meta = self.meta._replace(journal=there)
@@ -312,7 +318,9 @@ class Table:
         except (apsw.FullError, apsw.IOError) as error:
             if not _finds_no_space(error):
                 raise
-            raise StorageFull(f"no space is left to fold the journal into {self.path}") from error
+            raise StorageFull(
+                f"not enough disk space to fold the journal into {self.path}"
+            ) from error
 
     def _put(self, rows: Sequence[Record]) -> None:
         start = 0
@@ -325,19 +333,20 @@ class Table:
                 start += count
 
     def checkpoint(self) -> None:
-        """Move SQLite's own log into the file, as far as readers allow."""
+        """Copy SQLite's log into the file, as far as readers permit."""
         try:
             self._fold.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
-            pass  # someone else is just doing it
+            pass  # another connection is doing it
         except (apsw.FullError, apsw.IOError) as error:
             if not _finds_no_space(error):
                 raise
-            raise StorageFull(f"no space is left in {self.path}") from error
+            raise StorageFull(f"not enough disk space for {self.path}") from error
 
     def close(self) -> None:
-        """Close both connections; the last one moves SQLite's log into the file. If that fails
-        the log stays as it is, and so does what it holds."""
+        """Close both connections. The last one copies SQLite's log into the file; if that fails,
+        the log stays and keeps its content.
+        """
         for connection in (self._read, self._fold):
             try:
                 connection.close()
@@ -346,8 +355,11 @@ class Table:
 
 
 def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> apsw.Connection:
-    """A connection in WAL mode to a file that exists or, by default, is created: for its owner
-    alone, since it has messages and secrets in it. SQLite gives its logs the rights of the file."""
+    """Connect to an existing file, or by default create one, in WAL mode.
+
+    A new file is readable only by its owner, since it contains messages and secrets. SQLite gives
+    its logs the permissions of the file.
+    """
     if flags is None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         if vfs is None and path != ":memory:" and not os.path.lexists(path):
@@ -358,7 +370,7 @@ def connect(path: str, *, vfs: str | None = None, flags: int | None = None) -> a
 
 
 def make_private(path: str) -> None:
-    """Make an empty file that nobody else may read; what hinders it is for SQLite to tell."""
+    """Create an empty file that only its owner may read. SQLite reports errors later."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError:
@@ -366,18 +378,20 @@ def make_private(path: str) -> None:
 
 
 def is_ours(connection: apsw.Connection, path: str) -> bool:
-    """Whether the file has our schema; False if it is empty, `CannotOpen` if it is another's."""
+    """Whether the file has our schema. False if it is empty; `CannotOpen` if it is another
+    database.
+    """
     application_id = connection.pragma("application_id")
     if application_id == 0 and connection.execute("SELECT count(*) FROM sqlite_schema").get == 0:
         return False
     if application_id != APPLICATION_ID:
         raise CannotOpen(
-            f"{path} is an SQLite database, but not one of Onceward's. Name another file.",
+            f"{path} is an SQLite database, but not Onceward's. Name another file.",
             code="not_a_database",
         )
     if (found := connection.pragma("user_version")) != FORMAT:
         raise CannotOpen(
-            f"{path} has the file format {found}, and this version of Onceward uses {FORMAT}. "
+            f"{path} has the file format {found}, but this version of Onceward uses {FORMAT}. "
             "Start with a new database, or use the version that wrote it.",
             code="unsupported_format",
         )
@@ -394,15 +408,15 @@ def create_schema(connection: apsw.Connection, database_id: bytes) -> None:
 
 
 class Meta(NamedTuple):
-    """What the table knows of itself and of its journal."""
+    """The metadata of a table and its journal."""
 
     database_id: bytes
     folded_seq: int = 0
-    """Up to which commit the table has everything."""
+    """The table contains all commits up to this one."""
     durable_seq: int = 0
-    """Up to which commit the journal has been durable, at least."""
+    """The journal has been durable at least up to this commit."""
     journal: bool = False
-    """Whether commits may be in the journal alone: from the opening to an orderly close."""
+    """Whether commits may be only in the journal: from opening to an orderly close."""
 
     def texts(self) -> dict[str, str]:
         found = {
@@ -419,7 +433,7 @@ def write_meta(connection: apsw.Connection, meta: Meta) -> None:
 
 
 def read_meta(connection: apsw.Connection, path: str) -> Meta:
-    """What the table knows of itself; raises `CannotOpen` if that does not verify."""
+    """Read and verify the metadata; raises `CannotOpen` if it is damaged."""
     try:
         rows: list[Any] = connection.execute("SELECT name, value FROM meta").fetchall()
         found: dict[str, str] = dict(rows)
@@ -434,15 +448,16 @@ def read_meta(connection: apsw.Connection, path: str) -> Meta:
         return meta
     except (apsw.SQLError, KeyError, ValueError, TypeError, AttributeError) as error:
         raise CannotOpen(
-            f"{path} is damaged: its table meta is not as it should be ({error!r}). Restore a "
-            "backup.",
+            f"{path} is damaged: its table meta is invalid ({error!r}). Restore a backup.",
             code="damaged",
         ) from error
 
 
 def verify_small(connection: apsw.Connection, path: str) -> bool:
-    """Verify the pages of a file that is small enough to do that while it is opened; whether it
-    is. Raises `CannotOpen`."""
+    """Verify the pages of a small file during opening; return whether it was verified.
+
+    Larger files are verified in the background. Raises `CannotOpen`.
+    """
     pages, page_bytes = connection.pragma("page_count"), connection.pragma("page_size")
     if pages * page_bytes > limits.VERIFY_AT_OPEN_BYTES:
         return False
@@ -452,7 +467,7 @@ def verify_small(connection: apsw.Connection, path: str) -> bool:
 
 
 def page_problem(connection: apsw.Connection) -> str | None:
-    """What SQLite finds wrong with the pages of the file: records may be missing then."""
+    """The first page error that SQLite finds; records may be missing then."""
     found = connection.execute("PRAGMA quick_check(1)").get
     return None if found == "ok" else str(found)
 
@@ -460,7 +475,7 @@ def page_problem(connection: apsw.Connection) -> str | None:
 def journal_missing(path: str) -> CannotOpen:
     name = os.path.basename(path)
     return CannotOpen(
-        f"the journal of {path} ({name}-log.*) is missing or lacks its end, so commits would be "
+        f"the journal of {path} ({name}-log.*) is missing or truncated, so commits would be "
         f"lost. Put all files {name}* of the database beside each other, or restore a backup. To "
         "copy a database, use `onceward backup`.",
         code="journal_missing",
@@ -477,20 +492,20 @@ def damaged_pages(path: str, problem: str) -> CannotOpen:
 
 @contextmanager
 def transaction(connection: apsw.Connection) -> Iterator[None]:
-    """All of it is committed, or nothing."""
+    """Commit the block's statements, or roll them back on an error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        # When the disk is full SQLite may have rolled back already, and would complain.
+        # With a full disk SQLite may have rolled back already, and ROLLBACK would fail.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
 
 
 def inspect_path(path: str) -> None:
-    """Refuse what cannot be our file, each kind with a message and a code of its own."""
+    """Reject paths that cannot be an Onceward database, with a message and code for each reason."""
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path):
         raise CannotOpen(f"{path} is a directory. Name a file in it.", code="is_a_directory")
@@ -498,25 +513,26 @@ def inspect_path(path: str) -> None:
         raise CannotOpen(f"the folder {folder} does not exist. Create it.", code="no_such_file")
     if not os.path.exists(path):
         if not os.access(folder, os.W_OK):
-            raise CannotOpen(f"the folder {folder} may not be written to.", code="read_only")
+            raise CannotOpen(f"the folder {folder} is not writable.", code="read_only")
         return
-    # The superuser may write anything; a file marked read-only is meant to stay as it is.
+    # root may write any file, but a read-only file should stay unchanged.
     writable = os.stat(path).st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
     if not writable or not os.access(path, os.W_OK):
         raise CannotOpen(
-            f"{path} may not be written to. Allow it (chmod u+w), or copy it.", code="read_only"
+            f"{path} is not writable. Make it writable (chmod u+w), or copy it.", code="read_only"
         )
     if os.path.exists(f"{path}-journal"):
-        return  # its creation was cut off: SQLite will put that right
+        return  # an interrupted creation, which SQLite rolls back
     if first_bytes(path) not in (b"", b"SQLite format 3\x00"):
         raise CannotOpen(f"{path} is not a database. Name another file.", code="not_a_database")
 
 
 def first_bytes(path: str) -> bytes:
-    """The first 16 bytes of the file, or none if it is empty.
+    """The first 16 bytes of the file, or nothing if it is empty.
 
-    Read by SQLite's own means: closing a file gives up all locks that the process has on
-    it, also those of another engine here; SQLite waits with the closing while it needs them.
+    They are read by SQLite's VFS. Closing another descriptor would release all locks of this
+    process on the file, including those of another engine. SQLite delays closing while it needs
+    them.
     """
     if os.path.getsize(path) == 0:
         return b""
@@ -531,7 +547,7 @@ def first_bytes(path: str) -> bytes:
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Turn SQLite's errors at opening into ours."""
+    """Translate SQLite's errors during opening."""
     try:
         yield
     except apsw.NotADBError as error:
@@ -541,32 +557,34 @@ def explained(path: str) -> Iterator[None]:
             f"{path} is damaged: {error}. Restore a backup.", code="damaged"
         ) from error
     except apsw.ReadOnlyError as error:
-        raise CannotOpen(f"{path} may not be written to: {error}", code="read_only") from error
+        raise CannotOpen(f"{path} is not writable: {error}", code="read_only") from error
     except apsw.Error as error:
         if _finds_no_space(error) or free_bytes(path) < limits.SEGMENT_BYTES_FIRST:
             raise CannotOpen(
-                f"no space is left to open {path}. Free some and try again.", code="storage_full"
+                f"not enough disk space to open {path}. Free disk space and try again.",
+                code="storage_full",
             ) from error
-        raise CannotOpen(f"{path} cannot be opened: {error}", code="storage_failed") from error
+        raise CannotOpen(f"cannot open {path}: {error}", code="storage_failed") from error
 
 
 def _finds_no_space(error: apsw.Error) -> bool:
-    """Whether the disk is full. SQLite calls it an I/O error when it is the index of its own log,
-    beside the file, that finds no space."""
+    """Whether the disk is full. SQLite reports an I/O error if there is no space for the shared
+    memory file of its log.
+    """
     told = getattr(error, "extendedresult", None)
     return isinstance(error, apsw.FullError) or told == apsw.SQLITE_IOERR_SHMSIZE
 
 
 def free_bytes(path: str) -> int:
-    """How much space is left where the file is."""
+    """The free disk space at the path."""
     free = os.statvfs(os.path.dirname(path) or ".")
     return free.f_bavail * free.f_frsize
 
 
 def unreadable(path: str, error: apsw.Error) -> Unavailable:
-    """A read failed: the call that asked has changed nothing."""
-    message = f"{path} could not be read ({error}). Nothing was changed by this call."
-    # Our statements are right: if SQLite does not understand them, the schema is damaged.
+    """The error for a failed read, which changed nothing."""
+    message = f"cannot read {path} ({error}). Nothing was changed."
+    # The statements are correct, so an SQL error means that the schema is damaged.
     if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.SQLError):
         return Damaged(message)
     return Unavailable(message, code="storage_failed")
@@ -589,7 +607,7 @@ def _in_bytes(statement: str) -> str:
 
 
 def _in_text(row: Sequence[Any]) -> tuple[Any, ...]:
-    """A row that was read as bytes, which may be no text."""
+    """Decode a row that was read as bytes, which may not be valid text."""
     return tuple(
         one.decode("utf-8", "surrogateescape") if type(one) is bytes else one for one in row
     )

@@ -1,8 +1,8 @@
 """Group commit: writes all waiting commits as one frame with one durable write.
 
-While the disk is quick, frames are written right in the event loop's thread: a hand-over
-to another thread and back costs as much, and more when both fight for the interpreter.
-When it is slow they are written in a helper thread, and the loop goes on meanwhile.
+While the disk is fast, frames are written in the event loop's thread: passing them to another
+thread and back takes about the same time, and longer if both compete for the interpreter lock. If
+it is slow, they are written in a background thread while the loop continues.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from onceward.engine.sqlite.journal import Journal
 from onceward.errors import EngineStopped, OncewardError, StorageFull, Unavailable
 from onceward.file_descriptors import NONE_LEFT
 
-# A frame's own header and padding, and what msgpack adds to each row at the most.
+# The header and padding of a frame, and the maximum that msgpack adds to each row.
 _FRAME_OVERHEAD_BYTES = 1_024
 ROW_OVERHEAD_BYTES = 40
-# After so many flushes of a single commit, the next one does not wait for company.
+# After this many flushes of a single commit, the next commit is flushed immediately.
 _LONE_FLUSHES = 8
-# How long after a segment could not be made the next attempt is, if no commit asks for it.
+# The pause before another attempt to create a segment, unless a commit requests it earlier.
 _RETRY_S = 1.0
-# How many commits, each with its frame, a task may make before the loop gets its turn.
+# How many commits, each with a separate frame, one task may make in a turn of the loop.
 _TURN_COMMITS_MAX = 4
 
 
 class Writer:
-    """Appends commits to the journal in the order they come. Lives in the event loop."""
+    """Appends commits to the journal in order of arrival. Runs in the event loop."""
 
     def __init__(
         self, journal: Journal, last_seq: int, background: Executor, elapsed_ns: Callable[[], int]
@@ -42,7 +42,7 @@ class Writer:
         self.failure: OncewardError | None = None
         self.segment_filled: Callable[[], None] = lambda: None
         self.segment_made: Callable[[OSError | None], None] = lambda error: None
-        """Called after each attempt to make a segment, with the error if it failed."""
+        """Called after each attempt to create a segment, with the error if it failed."""
         self._journal = journal
         self._background = background
         self._elapsed_ns = elapsed_ns
@@ -52,16 +52,16 @@ class Writer:
         self.batch_bytes = 0
         """The size of the commits that wait for the next frame."""
         self.room_bytes = journal.room_bytes - _FRAME_OVERHEAD_BYTES
-        """The next frame can hold so much at least."""
+        """A lower bound of the size of the next frame."""
         self._room_made = asyncio.Event()
         self._no_segment: OSError | None = None
-        """Why the last attempt to make a segment failed."""
+        """The error of the last attempt to create a segment."""
         self._making_spare: asyncio.Future[Segment] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._flush_planned = False
         self._lone_flushes = 0
         self.turn_is_over = False
-        """Whether a task that commits alone has had its share of this turn of the loop."""
+        """Whether a task that commits alone has used its share of this turn of the loop."""
         self._turn_commits = 0
         self._turn_task: asyncio.Task[Any] | None = None
         self._writing: asyncio.Future[int] | None = None
@@ -69,8 +69,10 @@ class Writer:
         self._make_spare()
 
     async def make_room(self, size_bytes: int) -> None:
-        """Wait until the journal has room for so much; raises `StorageFull` if the disk has none,
-        `Unavailable` if it fails otherwise."""
+        """Wait until the journal has space for a commit of that size.
+
+        Raises `StorageFull` if the disk is full, `Unavailable` if the journal fails otherwise.
+        """
         self._measure_room()
         waited = False
         while self.batch_bytes + size_bytes > self.room_bytes:
@@ -79,7 +81,7 @@ class Writer:
             if self._no_segment is not None:
                 if waited:
                     raise _refusal(self._no_segment)
-                # That was before this call: it may be possible again.
+                # That attempt was before this call, so try again.
                 self._no_segment = None
                 self._make_spare()
             self._room_made.clear()
@@ -94,7 +96,7 @@ class Writer:
         return self.synced()
 
     def synced(self) -> asyncio.Future[None]:
-        """A future that is done when all commits so far are durable."""
+        """A future that is done when all previous commits are durable."""
         future: asyncio.Future[None] = self._loop.create_future()
         if self.failure is not None:
             future.set_exception(self.failure)
@@ -103,18 +105,18 @@ class Writer:
         if self._writing is not None or self._flush_planned:
             return future
         if self._lone_flushes >= _LONE_FLUSHES and self._alone():
-            # For a while nobody else has committed: there is no company to be waited for.
+            # Only one task commits at this time, so waiting for others would gain nothing.
             self._turn_commits += 1
             self.turn_is_over = self._turn_commits >= _TURN_COMMITS_MAX
             self._flush()
         else:
-            # Whatever else commits in this turn of the loop shares the flush.
+            # Other commits in this turn of the loop share the flush.
             self._flush_planned = True
             self._loop.call_soon(self._flush)
         return future
 
     def _alone(self) -> bool:
-        """Whether the task that commits now has this turn of the loop for itself."""
+        """Whether the current task is the only one that commits in this turn of the loop."""
         task = asyncio.current_task()
         if self._turn_commits == 0:
             self._turn_task = task
@@ -150,7 +152,7 @@ class Writer:
         before = self._journal.current
         segment, offset, frame = self._journal.place(seq - len(commits) + 1, commits)
         self.batch_bytes = 0
-        # At least so much is left; whoever needs more measures it.
+        # A lower bound; callers that need more space measure it.
         self.room_bytes -= segment.end - offset
         self._room_made.set()
         if segment is not before:
@@ -167,7 +169,7 @@ class Writer:
             self._writing.add_done_callback(partial(self._written, futures=futures, seq=seq))
 
     def _write(self, segment: Segment, offset: int, frame: bytes) -> int:
-        """Write a frame, and say how many nanoseconds that took."""
+        """Write a frame and return the duration in nanoseconds."""
         start_ns = self._elapsed_ns()
         self._journal.write(segment, offset, frame)
         return self._elapsed_ns() - start_ns
@@ -192,11 +194,11 @@ class Writer:
                 future.set_result(None)
 
     def _fail(self, error: BaseException, futures: list[asyncio.Future[None]]) -> None:
-        """After a failed write nobody can say what is on the disk: stop for good."""
+        """Stop permanently: after a failed write the content of the disk is unknown."""
         self.fail(
             EngineStopped(
-                f"the journal could not be written ({error}). What was being committed may or "
-                "may not be there. The node must stop; opening the database again finds out."
+                f"the journal could not be written ({error}). Pending commits may or may not "
+                "have been applied. Stop the node; opening the database again recovers it."
             )
         )
         for future in futures:
@@ -205,7 +207,7 @@ class Writer:
                 future.set_exception(self.failure)
 
     def fail(self, failure: OncewardError) -> None:
-        """Refuse everything from now on with this error."""
+        """Reject all further calls with this error."""
         self.failure = self.failure or failure
         for future in self._futures:
             if not future.done():
@@ -218,7 +220,7 @@ class Writer:
         self._room_made.set()
 
     def _make_spare(self) -> None:
-        """Prepare the next segment in the background, so that it is there when needed."""
+        """Create the next segment in the background, so that it is ready when needed."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -240,14 +242,14 @@ class Writer:
             self._retry = self._loop.call_later(_RETRY_S, self._make_spare)
             self.segment_made(error)
         else:
-            self.fail(EngineStopped(f"no journal segment could be made ({error!r})"))
+            self.fail(EngineStopped(f"cannot create a journal segment ({error!r})"))
         self._measure_room()
 
     async def close(self) -> None:
-        """Wait until what was appended is durable and nothing goes on in the background."""
+        """Wait until all commits are durable and background work has ended."""
         if self.failure is None and self.durable_seq < self.seq:
             await asyncio.wait([self.synced()])
-        # Also after a failure: no descriptor may be closed while a thread still uses it.
+        # Even after a failure: no descriptor may be closed while a thread uses it.
         for pending in (self._writing, self._making_spare):
             if pending is not None:
                 await asyncio.wait([pending])
@@ -256,14 +258,14 @@ class Writer:
 
 
 def _refusal(error: OSError) -> Unavailable:
-    """Why a commit is refused, if no segment could be made for it."""
+    """The error for a commit if no segment could be created for it."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFull(
-            f"no space is left on the disk for the journal ({error.strerror}). "
-            "This commit was not applied; free some space."
+            f"not enough disk space for the journal ({error.strerror}). "
+            "This commit was not applied. Free disk space."
         )
     return Unavailable(
-        f"the journal has no room, and no new segment could be made ({error}). "
+        f"the journal is full, and no segment could be created ({error}). "
         "This commit was not applied.",
         code="overloaded" if error.errno in NONE_LEFT else "storage_failed",
     )

@@ -321,7 +321,7 @@ async def test_a_server_that_is_full_says_so(server: PostgresServer, schema: str
     await link.run(f"CREATE ROLE {schema} LOGIN CONNECTION LIMIT 1")
     target = Target.parse(server.url.replace("postgres@", f"{schema}@"))
     only = await Link.connect(target)
-    with pytest.raises(Crowded, match="no more connections"):
+    with pytest.raises(Crowded, match="no further connections"):
         await Link.connect(target)
     await only.close()
     await link.close()

@@ -184,7 +184,7 @@ async def test_a_target_that_appears_meanwhile_is_not_touched(tmp_path: Path, to
     def progress(what: str, done: int, total: int | None) -> None:
         to.write_text("precious")
 
-    with pytest.raises(CannotOpen, match="is there already"):
+    with pytest.raises(CannotOpen, match="exists already"):
         back_up(str(path), str(to), progress=progress)
     assert to.read_text() == "precious"
     assert os.listdir(to.parent) == ["copy.db"]

@@ -126,8 +126,8 @@ async def test_an_index_entry_without_a_record_is_found(tmp_path: Path) -> None:
     ("statement", "problem"),
     [
         ("DROP INDEX record_expiry", "schema: record_expiry is missing"),
-        ("CREATE TABLE mine (a)", "schema: mine does not belong here"),
-        ("ALTER TABLE record ADD COLUMN b TEXT", "schema: record is not as it should be"),
+        ("CREATE TABLE mine (a)", "schema: mine is unexpected"),
+        ("ALTER TABLE record ADD COLUMN b TEXT", "schema: record differs from its definition"),
         ("ANALYZE", None),
         ("UPDATE record SET value = '{' WHERE sort = 'b'", "record p b: the value is not JSON"),
         ("UPDATE record SET version = 2 WHERE sort = 'b'", "record p b: version 2, but the last"),
@@ -192,9 +192,9 @@ def _lose_a_commit(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (_flip_in_the_middle, ["others follow"]),
+        (_flip_in_the_middle, ["valid frames follow"]),
         (_flip_at_the_end, []),  # a torn end: it was never acknowledged
-        (_cut_header, ["its header is cut off"]),
+        (_cut_header, ["its header is truncated"]),
         (_spoil_header, ["its header does not verify"]),
         (_fill_with_garbage, ["its header does not verify"]),
         (_rename, ["it is number 1"]),
@@ -264,6 +264,6 @@ async def test_an_error_of_sqlite_is_a_problem_and_the_rest_is_still_looked_at(
     monkeypatch.setattr(module, "_ROWS", "SELECT no_such_column FROM record")
     alter(path, "CREATE TABLE mine (a)")
     assert problems(path) == [
-        "schema: mine does not belong here",
+        "schema: mine is unexpected",
         "table: no such column: no_such_column",
     ]

@@ -25,7 +25,7 @@ from tests.engine.sqlite.history import (
 
 pytestmark = pytest.mark.no_cover
 
-CLEAR = re.compile("no space is left|No space left|Input/output error|disk I/O error")
+CLEAR = re.compile("not enough disk space|No space left|Input/output error|disk I/O error")
 
 
 @pytest.fixture(autouse=True)

@@ -85,7 +85,7 @@ async def test_on_a_full_disk_commits_are_refused_and_reads_go_on(tmp_path: Path
         await work(engine, history, Random(1), rounds=5)
         space.full = True
         refused = await commit_until_full(engine, history)
-        assert "no space is left" in refused.message
+        assert "not enough disk space" in refused.message
         assert "not applied" in refused.message
         await judge(engine, history)
         [head] = await engine.get([HEAD], NOW_MS)
@@ -106,7 +106,7 @@ async def test_room_is_not_made_on_a_full_disk_for_what_would_be_refused(tmp_pat
         await engine.make_room(ROOM_BYTES)
         space.full = True
         await commit_until_full(engine, history)
-        with pytest.raises(StorageFull, match="no space is left"):
+        with pytest.raises(StorageFull, match="not enough disk space"):
             await engine.make_room(ROOM_BYTES)
         await judge(engine, history)
         space.full = False
@@ -151,7 +151,7 @@ async def test_a_database_is_not_opened_on_a_full_disk(
     with pytest.raises(CannotOpen) as refused:
         await SQLiteEngine(path).open()
     assert refused.value.code == "storage_full", refused.value
-    assert "no space is left" in refused.value.message
+    assert "not enough disk space" in refused.value.message
     filler.unlink()
     async with SQLiteEngine(path) as engine:
         assert bool(await contents(engine)) == existing

@@ -179,7 +179,7 @@ async def test_a_commit_is_refused_when_memory_is_full_and_so_is_the_disk(path: 
         await engine.open()
         faults.strike = Strike("vfs.write", faults.counts["vfs.write"] + 1, errno.ENOSPC)
         await engine.commit([Put(KEY, b'"%s"' % (b"x" * 5_000))], NOW_MS)
-        with pytest.raises(StorageFull, match="memory is full of what waits"):
+        with pytest.raises(StorageFull, match="memory for pending records is full"):
             await engine.commit([Put(("p", "b"), b"1")], NOW_MS)
         [record] = await engine.get([KEY], NOW_MS)
         assert record is not None

@@ -206,7 +206,7 @@ async def test_a_copy_without_its_journal_is_refused(tmp_path: Path) -> None:
     copy.mkdir()
     shutil.copy(tmp_path / "app.db", copy)
     assert await refusal(copy / "app.db") == "journal_missing"
-    assert check(str(copy / "app.db"), []).problems == ["journal: it is missing, or lacks its end"]
+    assert check(str(copy / "app.db"), []).problems == ["journal: it is missing or truncated"]
     with pytest.raises(CannotOpen) as refused:
         back_up(str(copy / "app.db"), str(copy / "other.db"))
     assert "missing" in refused.value.message

@@ -77,7 +77,7 @@ def test_a_header_is_written_as_databases_on_disk_have_it() -> None:
 @pytest.mark.parametrize("size_bytes", [BLOCK_BYTES + 1, 3 * BLOCK_BYTES - 1, 4 * BLOCK_BYTES])
 def test_a_segment_that_is_not_as_long_as_it_was_made_is_damage(size_bytes: int) -> None:
     content = header_for(bytes(2 * BLOCK_BYTES)).ljust(size_bytes, b"\0")
-    expected = f"it has {size_bytes} bytes, and was made with {3 * BLOCK_BYTES}"
+    expected = f"it has {size_bytes} bytes instead of {3 * BLOCK_BYTES}"
     assert why_refused(content) == expected
 
 
@@ -143,7 +143,7 @@ def test_what_is_written_is_read_again(written: list[Commits], rest: bytes) -> N
 
 @pytest.mark.parametrize("size_bytes", [0, 43, BLOCK_BYTES - 1])
 def test_a_header_that_is_cut_off_is_damage(size_bytes: int) -> None:
-    assert why_refused(HEADER[:size_bytes]) == "its header is cut off"
+    assert why_refused(HEADER[:size_bytes]) == "its header is truncated"
 
 
 def test_a_header_with_a_flipped_bit_is_damage() -> None:
@@ -180,7 +180,7 @@ def test_every_flipped_bit_of_a_frame_is_damage() -> None:
             said = why_refused(HEADER, *FRAMES[:2], harmed)
             assert said == f"one bit of the frame at byte {ENDS[2]} is wrong"
             said = why_refused(HEADER, *FRAMES[:2], harmed, FRAMES[0])
-            assert said == f"the frame at byte {ENDS[2]} is corrupt, others follow"
+            assert said == f"the frame at byte {ENDS[2]} is corrupt, and valid frames follow"
 
 
 def test_a_frame_that_lacks_a_sector_with_a_single_bit_is_torn() -> None:
@@ -229,7 +229,7 @@ def test_a_torn_frame_whose_checksum_is_one_bit_off_by_chance_is_torn() -> None:
 
 
 def test_a_frame_with_two_flipped_bits_is_the_torn_end_unless_another_follows() -> None:
-    said = f"the frame at byte {ENDS[2]} is corrupt, others follow"
+    said = f"the frame at byte {ENDS[2]} is corrupt, and valid frames follow"
     for offset in range(FRAME_BYTES - 1):
         torn = flipped(flipped(FRAMES[2], offset, offset % 8), offset + 1, 3)
         segment, frames = parse(HEADER, *FRAMES[:2], torn)
@@ -248,14 +248,14 @@ def test_a_frame_that_is_cut_off_anywhere_is_the_torn_end(rest: bytes) -> None:
 
 @pytest.mark.parametrize("gap_bytes", [1, 2, 511, 512, 513, 5_000])
 def test_a_valid_frame_anywhere_behind_the_end_is_damage(gap_bytes: int) -> None:
-    assert "others follow" in why_refused(HEADER, FRAMES[0], bytes(gap_bytes), FRAMES[1])
+    assert "valid frames follow" in why_refused(HEADER, FRAMES[0], bytes(gap_bytes), FRAMES[1])
 
 
 def test_a_salt_in_what_is_torn_off_is_not_yet_a_frame() -> None:
     value = b"x" + SALT * 3 + b"x" * 50 + SALT
     torn = flipped(flipped(frame_of(3, [[Record(("p", "c"), value, 3)]]), 20), 40)
     assert len(parse(HEADER, FRAMES[0], torn)[1]) == 1
-    assert "others follow" in why_refused(HEADER, FRAMES[0], torn, FRAMES[1])
+    assert "valid frames follow" in why_refused(HEADER, FRAMES[0], torn, FRAMES[1])
 
 
 def test_a_frame_is_found_behind_what_looks_like_its_beginning() -> None:
@@ -264,7 +264,7 @@ def test_a_frame_is_found_behind_what_looks_like_its_beginning() -> None:
     for rest, damaged in ((b"\0\0" + salt, False), (b"\0\0s" + frame, True)):
         header = encode_header(7, ID, salt, BLOCK_BYTES + len(frame) + len(rest))
         if damaged:
-            assert "others follow" in why_refused(header, frame, rest)
+            assert "valid frames follow" in why_refused(header, frame, rest)
         else:
             assert len(parse(header, frame, rest)[1]) == 1
 
@@ -272,6 +272,6 @@ def test_a_frame_is_found_behind_what_looks_like_its_beginning() -> None:
 @pytest.mark.parametrize("payload", [b"\x93\x01\x02\x03", b"\xc1", b""])
 def test_a_frame_that_verifies_but_is_not_understood_is_damage(payload: bytes) -> None:
     frame = encode_frame(SALT, 1, 1, payload)
-    with pytest.raises(CannotOpen, match="not understood"):
+    with pytest.raises(CannotOpen, match="cannot be decoded"):
         read_frame(memoryview(frame), 0, SALT, PATH)
     assert why_refused(HEADER, frame).startswith(f"the frame at byte {BLOCK_BYTES} is not ")

@@ -311,7 +311,7 @@ def all_bytes_of_last_frame(folder: Path) -> Iterator[tuple[Path, bytes, int]]:
 def test_a_journal_shorter_than_it_was_made_is_damage(folder: Path) -> None:
     for path, content, offset in all_bytes_of_last_frame(folder):
         path.write_bytes(content[:offset])
-        assert f"it has {offset} bytes, and was made with {len(content)}" in damage(folder)
+        assert f"it has {offset} bytes instead of {len(content)}" in damage(folder)
 
 
 def test_a_journal_with_zeros_from_any_byte_of_its_last_frame_ends_with_the_commit_before(
@@ -344,7 +344,7 @@ def test_a_flipped_bit_in_a_frame_that_others_follow_is_damage(folder: Path) -> 
         flipped = bytearray(content)
         flipped[offset] ^= 1 << random.randrange(8)
         path.write_bytes(flipped)
-        assert "corrupt, others follow" in damage(folder)
+        assert "corrupt, and valid frames follow" in damage(folder)
 
 
 def test_a_flipped_bit_in_the_last_frame_of_an_earlier_segment_is_damage(folder: Path) -> None:
@@ -365,7 +365,7 @@ def test_a_header_that_is_cut_or_flipped_is_damage(folder: Path) -> None:
     content = path.read_bytes()
     for size in range(0, BLOCK_BYTES, 7):
         path.write_bytes(content[:size])
-        assert "header is cut off" in damage(folder)
+        assert "header is truncated" in damage(folder)
     for offset in range(44):
         flipped = bytearray(content)
         flipped[offset] ^= 1 << random.randrange(8)

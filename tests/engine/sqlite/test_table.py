@@ -187,7 +187,7 @@ def test_a_fold_for_which_there_is_no_space_changes_nothing(memory_path: Path) -
         table.fold([row("a")], 1)
         for number in range(1, 4):
             faults.strike = Strike("vfs.write", faults.counts["vfs.write"] + number, 28)
-            with pytest.raises(StorageFull, match="no space is left"):
+            with pytest.raises(StorageFull, match="not enough disk space"):
                 table.fold([row("a", 2), row("b")], 2)
             assert table.seek(("p", "a")) == row("a")
             assert table.folded_seq == 1

@@ -197,7 +197,7 @@ async def test_a_failed_write_or_sync_stops_the_writer_for_good(
         for result in results:
             assert isinstance(result, EngineStopped)
             assert "Input/output error" in result.message
-            assert "may or may not be there" in result.message
+            assert "may or may not have been applied" in result.message
         assert writer.durable_seq == 1
         with pytest.raises(EngineStopped):
             await append(writer)
@@ -261,8 +261,8 @@ async def test_a_commit_waits_for_the_next_segment_when_this_one_is_full(memory_
 @pytest.mark.parametrize(
     ("error", "kind", "code", "words"),
     [
-        (errno.ENOSPC, StorageFull, "storage_full", "no space is left"),
-        (errno.EDQUOT, StorageFull, "storage_full", "no space is left"),
+        (errno.ENOSPC, StorageFull, "storage_full", "not enough disk space"),
+        (errno.EDQUOT, StorageFull, "storage_full", "not enough disk space"),
         (errno.EIO, Unavailable, "storage_failed", "Input/output error"),
         (errno.EMFILE, Unavailable, "overloaded", "Too many open files"),
         (errno.ENFILE, Unavailable, "overloaded", "Too many open files in system"),
