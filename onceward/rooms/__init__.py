@@ -1,7 +1,7 @@
 """Rooms: shared live state as maps and lists, with a log of every step.
 
-A step is one or several operations, taken as one. Steps have sequence numbers, without gaps, in
-the order of their commits; the state is what the log says, from a snapshot on. Any transaction
-may add a step: whoever serves a room follows its log. Presences are not here: they are in the
-memory of whoever serves the room.
+A step is one or more operations that take effect together. Steps have sequence numbers without
+gaps, in the order of their commits. The state of a room is a snapshot plus the log after it. Any
+transaction may add a step, and the node that serves the room follows its log. Presences are kept
+only in the memory of that node.
 """

@@ -1,8 +1,7 @@
 """Fan-out: collects the changes of a room and sends them to each member once a turn.
 
-Most members get the same, so that it is joined once and shared. Whoever has caused some of it
-gets a buffer of its own, with something else in those places: the acknowledgement of its step, or
-nothing.
+Most members get the same frames, which are joined once and shared. The author of a change gets a
+separate buffer, in which its acknowledgement, or nothing, replaces the change.
 """
 
 from collections.abc import Iterable
@@ -10,39 +9,41 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Reader(Protocol):
-    """Whoever gets what a room says."""
+    """A receiver of a room's frames."""
 
     def put(self, frames: bytes) -> None:
-        """Send these frames with the end of the turn."""
+        """Send these frames at the end of the turn."""
 
     def put_last(self, frames: bytes) -> None:
-        """The same when the turn is at its end."""
+        """Send these frames; called at the end of the turn."""
 
 
 R = TypeVar("R", bound=Reader)
 
 
 class News(Generic[R]):
-    """Of one room and one turn."""
+    """The pending frames of one room in one turn."""
 
     def __init__(self) -> None:
         self._shared: list[bytes] = []
         self._others: list[tuple[R, int, bytes]] = []
-        """What an author gets in the place of which frame."""
+        """The replacement of a frame for one reader, by index."""
 
     def add(self, frame: bytes, author: R | None = None, instead: bytes = b"") -> None:
-        """Say something to all; to the author, if there is one, something else. Nothing can be
-        said to all, so that only the author is told, in its place."""
+        """Add a frame for all readers, and `instead` for the author.
+
+        With an empty frame, only the author gets something, in order with the other frames.
+        """
         if author is not None:
             self._others.append((author, len(self._shared), instead))
         self._shared.append(frame)
 
     def replace(self, reader: R, instead: bytes) -> None:
-        """Let one reader have something else in place of what was added last."""
+        """Replace the last frame for one reader."""
         self._others.append((reader, len(self._shared) - 1, instead))
 
     def tell(self, readers: Iterable[R], *, last: bool = False) -> None:
-        """Let all readers have it, and begin anew; with `last` when the turn is at its end."""
+        """Send all pending frames and clear them; `last` at the end of the turn."""
         shared, others = self._shared, self._others
         if not shared:
             return
@@ -63,7 +64,7 @@ class News(Generic[R]):
 
 
 def _joined(shared: list[bytes], others: list[tuple[R, int, bytes]]) -> dict[R, bytes]:
-    """All that each of some authors gets."""
+    """All frames for each reader with replacements."""
     places: dict[R, dict[int, bytes]] = {}
     for author, at, instead in others:
         places.setdefault(author, {})[at] = instead

@@ -1,25 +1,24 @@
 """Structs of the frames of the rooms protocol, selected by the field `t`.
 
-A connection begins with `hello`, and can be in several rooms. For each room the server sends,
-after `joined`, exactly one frame for every sequence number, in order: `change` for the steps of
-others, `ack` for one's own. So a client always knows its position: the epoch of the room, the last
-sequence number it has seen, and the digest that came with it. The digest is of the whole log up to
-there: by it the server notices a position of another history, as after a restore. An `ack` is sent
-when the step is durable, not before.
+A connection begins with `hello`, and can join several rooms. After `joined` the server sends
+exactly one frame per sequence number of a room, in order: `change` for steps of others, `ack` for
+the client's own. A client therefore always has a position: the epoch of the room, the last sequence
+number, and the digest that came with it. The digest covers the whole log up to there, so the
+server detects a position of another history, as after a restore. An `ack` is sent when the step is
+durable.
 
-A client numbers its steps 1, 2, 3 … for each room, and sends them in order. On a new connection
-it joins with its position and with the steps that it has no answer to. Three cases, never a
-fourth:
+A client numbers its steps 1, 2, 3 … for each room, and sends them in order. On a new connection it
+joins with its position and its unanswered steps. There are three cases:
 
-- `joined` with `reset` empty: all changes from the position on follow, one's own among them as
-  `change` with one's `client` and `n`: such a one counts as its `ack`. What has a number above
-  `n`, and was in the join, is applied behind that, and acknowledged as usual.
-- `joined` with a `reset`, that says why: a snapshot follows, and counts instead of all the client
-  had. What has a number from `known` up to `n` is in it, unless `skipped` names it; what has a
-  lower number may be. `reset: "forgotten"` says that nobody knows
-  whether the client's steps without an answer were applied: they are not applied now, and the
-  client gives them up. So it does with `"epoch"`: the room is another one of the same name.
-- `left`: the room cannot be joined, and the code says why.
+- `joined` with an empty `reset`: all changes after the position follow. They include the client's
+  own as `change` with its `client` and `n`, which count as `ack`. Unanswered steps with numbers
+  above `n` are applied after that, and acknowledged as usual.
+- `joined` with a `reset`, which is the reason: a snapshot follows and replaces the client's state.
+  It includes steps with numbers from `known` to `n`, except those in `skipped`; it may include
+  lower ones. With `reset: "forgotten"` it is unknown whether the unanswered steps were applied;
+  they are not applied now, and the client drops them. The same holds for `"epoch"`: the room is
+  another one of the same name.
+- `left`: the room cannot be joined; the code is the reason.
 """
 
 from typing import Any, Final, Literal
@@ -33,13 +32,13 @@ from onceward.errors import TABLE, BadInput, TooLarge, find_kind
 from onceward.strict_json import decoder, parse_by
 
 PROTOCOL: Final = "onceward.rooms.1"
-"""The subprotocol of WebSocket. A token may be the second one, as `token.` and itself."""
+"""The WebSocket subprotocol. The second one may be a token, prefixed with `token.`."""
 
 Reset = Literal["", "new", "gap", "ahead", "diverged", "epoch", "forgotten"]
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Operations that take effect as one, with the number that their client gave them."""
+    """Operations that take effect together, with the number from their client."""
 
     n: int
     ops: list[RoomOperation]
@@ -50,14 +49,14 @@ class Frame(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t"):
 
 
 class Asking(Frame, frozen=True, forbid_unknown_fields=True):
-    """The base of what clients send: what is not understood is refused, not ignored."""
+    """The base of client frames. Unknown fields are rejected."""
 
 
 # From clients.
 
 
 class Hello(Asking, frozen=True, tag="hello"):
-    """The first frame; it has the token, unless that came with the request."""
+    """The first frame, with the token unless the request had it."""
 
     token: str = ""
 
@@ -69,24 +68,25 @@ class Token(Asking, frozen=True, tag="token"):
 
 
 class Ping(Asking, frozen=True, tag="ping"):
-    """Answered by `pong`."""
+    """Requests a `pong`."""
 
 
 class Join(Asking, frozen=True, tag="join"):
-    """Be in a room. `client` names the sender of steps, the same one on later connections."""
+    """Join a room. `client` names the sender of steps, and stays the same on later connections."""
 
     room: str
     client: str
     epoch: str = ""
-    """With `seq` and `digest` the position; without, nothing of the room is known, and no steps are
-    sent."""
+    """With `seq` and `digest` the position. Without an epoch the client has no state and sends no
+    steps.
+    """
     seq: int = 0
     steps: list[Step] = []
-    """Those without an answer."""
+    """The unanswered steps."""
     create: bool = False
-    """Whether to make the room if there is none."""
+    """Whether to create the room if it does not exist."""
     digest: str = ""
-    """As it came with the last sequence number."""
+    """The digest that came with the last sequence number."""
 
 
 class Leave(Asking, frozen=True, tag="leave"):
@@ -102,7 +102,7 @@ class Ops(Asking, frozen=True, tag="ops"):
 
 
 class SetPresence(Asking, frozen=True, tag="presence.set"):
-    """Set or renew one's own entry; it is the user of the token whose entry it is."""
+    """Set or renew the entry of the token's user."""
 
     room: str
     name: str
@@ -111,14 +111,14 @@ class SetPresence(Asking, frozen=True, tag="presence.set"):
 
 
 class RemovePresence(Asking, frozen=True, tag="presence.remove"):
-    """Remove one's own entry."""
+    """Remove the user's entry."""
 
     room: str
     name: str
 
 
 class Say(Asking, frozen=True, tag="say"):
-    """Tell all others in the room; it is not kept."""
+    """Send an event to all other members; it is not stored."""
 
     room: str
     event: str
@@ -126,7 +126,7 @@ class Say(Asking, frozen=True, tag="say"):
 
 
 class Tell(Asking, frozen=True, tag="tell"):
-    """Tell one member; it is not kept. Refused if there is no such member."""
+    """Send an event to one member; it is not stored. Rejected if the member does not exist."""
 
     room: str
     to: str
@@ -135,8 +135,10 @@ class Tell(Asking, frozen=True, tag="tell"):
 
 
 class Act(Asking, frozen=True, tag="act"):
-    """Do something at a table: what can be done, and with which `body`, is as over HTTP. It is
-    answered by `done` or `failed` with the same `n`, in the order of asking."""
+    """Act at a table. Actions and their `body` are those of the HTTP API.
+
+    The response is `done` or `failed` with the same `n`, in the order of requests.
+    """
 
     n: int
     do: str
@@ -148,13 +150,13 @@ class Act(Asking, frozen=True, tag="act"):
 
 
 class Welcome(Frame, frozen=True, tag="welcome"):
-    """The answer to `hello` and `token`: who one is, and until when."""
+    """The response to `hello` and `token`: the user and the expiry."""
 
     user: str
     until_ms: int | None = None
-    """When the token expires: a new one must have come by then."""
+    """When the token expires; a new one must be sent before."""
     beat_ms: int = 0
-    """Who says nothing for longer than that is gone, and so is the server."""
+    """A peer that is silent for longer than this is disconnected, on both sides."""
 
 
 class Pong(Frame, frozen=True, tag="pong"):
@@ -162,7 +164,7 @@ class Pong(Frame, frozen=True, tag="pong"):
 
 
 class Joined(Frame, frozen=True, tag="joined"):
-    """One is in the room. What follows brings one to the position `seq`."""
+    """The client has joined. The following frames bring it to the position `seq`."""
 
     room: str
     epoch: str
@@ -170,35 +172,35 @@ class Joined(Frame, frozen=True, tag="joined"):
     n: int
     """The highest number of this client's steps that is applied at `seq`."""
     me: str
-    """One's own id as a member."""
+    """The client's member id."""
     members: list[RoomMember]
-    """All, oneself included; in a very large room the first of them, and oneself."""
+    """All members; in a very large room the first ones, and the client itself."""
     presences: dict[str, dict[str, Any]]
-    """Of each name the entries, by user."""
+    """The entries by name and user."""
     reset: Reset = ""
     known: int = 0
-    """From which number on the room knows what became of this client's steps …"""
+    """The room has the outcome of this client's steps from this number on."""
     skipped: tuple[int, ...] = ()
-    """… and which of them, below `n`, were refused."""
+    """Those of them below `n` that were rejected."""
     count: int = 0
-    """How many members there are, if `members` does not have all of them."""
+    """The number of members if `members` is incomplete."""
     digest: str = ""
-    """Of the log up to `seq`."""
+    """The digest of the log up to `seq`."""
 
 
 class Snapshot(Frame, frozen=True, tag="snapshot"):
-    """The state of a room at `seq`, or a piece of it, while `more` is true."""
+    """The state of a room at `seq`, or a piece of it while `more` is true."""
 
     room: str
     seq: int
     maps: dict[str, dict[str, Any]]
     lists: dict[str, list[tuple[str, str, Any]]]
-    """Of each item its id, position and value, in order."""
+    """The id, position and value of each item, in order."""
     more: bool = False
 
 
 class Change(Frame, frozen=True, tag="change"):
-    """A step of someone: the user `by`, and the number `n` of `client`, if a client sent it."""
+    """A step of the user `by`, with the number `n` of `client` if a client sent it."""
 
     room: str
     seq: int
@@ -207,21 +209,21 @@ class Change(Frame, frozen=True, tag="change"):
     client: str = ""
     n: int = 0
     digest: str = ""
-    """Of the log up to `seq`."""
+    """The digest of the log up to `seq`."""
 
 
 class Ack(Frame, frozen=True, tag="ack"):
-    """One's own step is durable, under this sequence number."""
+    """The client's step is durable, with this sequence number."""
 
     room: str
     n: int
     seq: int
     digest: str = ""
-    """Of the log up to `seq`."""
+    """The digest of the log up to `seq`."""
 
 
 class Refused(Frame, frozen=True, tag="refused"):
-    """One's own step was not applied, and never will be."""
+    """The client's step was rejected and will not be applied."""
 
     room: str
     n: int
@@ -258,15 +260,17 @@ class Went(Frame, frozen=True, tag="went"):
 
 
 class Crowd(Frame, frozen=True, tag="crowd"):
-    """How many members there are in a very large room, of whom not all are told by name; without
-    `count` they are again. Told now and then."""
+    """The number of members of a very large room, where not all are listed by name.
+
+    Sent at intervals. Without `count`, all are listed again.
+    """
 
     room: str
     count: int = 0
 
 
 class Said(Frame, frozen=True, tag="said"):
-    """What another member, or a server, says to all; `direct` if only to this one."""
+    """An event from another member or a server; `direct` if it is only for this member."""
 
     room: str
     event: str
@@ -277,8 +281,10 @@ class Said(Frame, frozen=True, tag="said"):
 
 
 class Left(Frame, frozen=True, tag="left"):
-    """One is not in the room, or no longer; the connection and its other rooms go on. Where the
-    code's `retry` is true, join again after a pause, as after a lost connection."""
+    """The client is not in the room. The connection and its other rooms continue.
+
+    If the code's `retry` is true, join again after a pause, as after a lost connection.
+    """
 
     room: str
     code: str
@@ -286,14 +292,14 @@ class Left(Frame, frozen=True, tag="left"):
 
 
 class Done(Frame, frozen=True, tag="done"):
-    """What was to be done at a table is done, and durable."""
+    """An act at a table is durable."""
 
     n: int
     value: Any = None
 
 
 class Failed(Frame, frozen=True, tag="failed"):
-    """What was to be done at a table was not done."""
+    """An act at a table was rejected."""
 
     n: int
     code: str
@@ -301,15 +307,15 @@ class Failed(Frame, frozen=True, tag="failed"):
 
 
 class Error(Frame, frozen=True, tag="error"):
-    """A frame had no effect. It does not tell of steps: `refused` and `left` do."""
+    """A frame had no effect. Steps are reported by `refused` and `left` instead."""
 
     code: str
     detail: str = ""
     room: str = ""
     name: str = ""
-    """Of the presence, if it was `presence.set` that was refused."""
+    """The name of the presence if `presence.set` was rejected."""
     value: Any = None
-    """That value, by which its sender knows which one it was."""
+    """The rejected value, by which the sender identifies the update."""
 
 
 ClientFrame = (
@@ -341,8 +347,9 @@ _server_frame: msgspec.json.Decoder[ServerFrame] = msgspec.json.Decoder(ServerFr
 
 
 def read_client(raw: bytes) -> ClientFrame:
-    """A frame from a client. Raises `BadInput`: nobody knows what such a client means, so its
-    connection is closed, with the code that this has."""
+    """Decode a frame of a client. Raises `BadInput`; its code is the reason to close the
+    connection.
+    """
     if len(raw) > limits.FRAME_BYTES_MAX:
         raise TooLarge(
             f"a frame has at most {limits.FRAME_BYTES_MAX} bytes, not {len(raw)}",
@@ -354,30 +361,34 @@ def read_client(raw: bytes) -> ClientFrame:
         if error.code == "wrong_type" and "`$.t`" in error.message:
             raise BadInput(error.message, code="unknown_frame") from error
         if error.code == "missing_member" and "`t`" in error.message:
-            raise BadInput("a frame says in `t` which it is", code="unknown_frame") from error
+            raise BadInput("a frame must have its type in `t`", code="unknown_frame") from error
         raise
     return frame
 
 
 def read_server(raw: bytes | str) -> ServerFrame:
-    """A frame from a server. Raises `BadInput`. Members that are not known are left out, so that
-    servers can learn to say more."""
+    """Decode a frame of a server. Raises `BadInput`.
+
+    Unknown fields are ignored, so that newer servers can add some.
+    """
     try:
         return _server_frame.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"this is no frame of a server: {error}", code="not_json") from error
+        raise BadInput(f"invalid frame from the server: {error}", code="not_json") from error
 
 
-# What WebSocket itself closes with, and after which connecting again is right: going away, no
-# code, abnormal, internal error, restart, try again later, bad gateway.
+# Close codes of WebSocket after which a client should reconnect: going away, no code, abnormal,
+# internal error, restart, try again later, bad gateway.
 _CLOSES_PASSING = frozenset((1000, 1001, 1005, 1006, 1011, 1012, 1013, 1014))
 _OURS_PASSING = frozenset(kind.close for kind in TABLE.values() if kind.retry)
 _OURS_FINAL = frozenset(kind.close for kind in TABLE.values() if not kind.retry)
 
 
 def reconnects(close: int, reason: str = "") -> bool:
-    """Whether a client whose connection was closed like that connects again by itself. The
-    reason is a code of the table of errors; if it is missing, the number must do."""
+    """Whether a client reconnects automatically after this close code and reason.
+
+    The reason is an error code of the table; without it only the number counts.
+    """
     if (kind := find_kind(reason)) is not None and kind.close == close:
         return kind.retry
     return close in _CLOSES_PASSING or close in _OURS_PASSING - _OURS_FINAL

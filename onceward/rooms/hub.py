@@ -1,9 +1,8 @@
 """The hub: all WebSocket connections of a node and the rooms they have joined.
 
-What rooms have to say is collected during one turn of the event loop: then each connection is
-written to once. A room comes from the store when someone joins it, and leaves memory when nobody
-has been in it for a while. Any transaction may append to a room; the hub hears of it, and the room
-catches up.
+Frames of rooms are collected during one turn of the event loop, and then each connection is written
+once. A room is loaded when a client joins it, and unloaded when it has been empty for a while. Any
+transaction may append to a room; the hub is notified, and the room catches up.
 """
 
 import asyncio
@@ -33,12 +32,12 @@ from onceward.store.sharing import SharedCommits
 
 logger = logging.getLogger("onceward.rooms")
 
-# A room may end just when someone joins it.
+# A room may end while a client joins it.
 _JOIN_TRIES = 5
 
 
 Act = Callable[[Visitor, frames.Act], Awaitable[Any]]
-"""Does something at a table for someone; returns the answer. Raises `OncewardError`."""
+"""Performs an act at a table for a visitor and returns the response. Raises `OncewardError`."""
 
 
 class Hub:
@@ -50,16 +49,16 @@ class Hub:
         self.dial: Dial = _nowhere
         """Connects to other nodes. The server sets it."""
         self.parts = parts
-        """What is true of rooms, in transactions."""
+        """The room operations in transactions."""
         self.visitor: Callable[[str], Visitor] = _nobody
-        """Tells who has a token; raises `no_credentials`. The server sets it."""
+        """Authenticates a token; raises `no_credentials`. The server sets it."""
         self.act: Act = _no_acts
-        """Does what connections ask for at tables. The application sets it."""
+        """Performs acts at tables. The application sets it."""
         self._user_hooks: list[Callable[[str, str, bool], None]] = []
         self._over_hooks: list[Callable[[str], None]] = []
         self.rooms: dict[str, LiveRoom] = {}
         self._by_partition: dict[str, LiveRoom] = {}
-        """The same, by where their heads stand."""
+        """The rooms by the partition of their heads."""
         self.sharing = SharedCommits(store)
         self._with_work: list[LiveRoom] = []
         self.sessions: dict[Session, None] = {}
@@ -69,7 +68,7 @@ class Hub:
         self._with_news: dict[LiveRoom, None] = {}
         self._to_flush: list[Session] = []
         self._slow: dict[Session, None] = {}
-        """To be cut off."""
+        """Connections to close."""
         self._turning = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -84,43 +83,47 @@ class Hub:
     def connect(
         self, wire: Wire, visitor: Visitor | None = None, *, relayed: bool = False
     ) -> Session:
-        """The listener of a new connection; with `relayed` from another node. Raises
-        `Unavailable` if the node stops."""
+        """Create the listener of a new connection; `relayed` if it comes from another node.
+
+        Raises `Unavailable` if the node is stopping.
+        """
         if self._closed:
-            raise Unavailable("the node is stopping: ask another one", code="node_stopped")
+            raise Unavailable("the node is stopping; connect to another one", code="node_stopped")
         session = Session(self, wire, visitor, relayed=relayed)
         self.store.meters.count("room_connections")
         self.sessions[session] = None
         return session
 
     def on_user(self, hook: Callable[[str, str, bool], None]) -> None:
-        """Call `hook(room, user, here)` when the first connection of a user to a room that is
-        served here is there, and when the last one is gone."""
+        """Call `hook(room, user, here)` when the first connection of a user joins a room on this
+        node, and when the last one leaves.
+        """
         self._user_hooks.append(hook)
 
     def on_over(self, hook: Callable[[str], None]) -> None:
-        """Call `hook(room)` when a room is served here no longer: who is in it then is not known
-        here any more."""
+        """Call `hook(room)` when a room ends on this node; its members are then unknown here."""
         self._over_hooks.append(hook)
 
     def user_changed(self, room: str, user: str, here: bool) -> None:
-        """A user has come to a room, or gone. The room calls it."""
+        """Call the user hooks. For use by rooms."""
         for hook in self._user_hooks:
             hook(room, user, here)
 
     def forget(self, session: Session) -> None:
-        """A connection is no more. The session calls it."""
+        """Remove a closed connection. For use by sessions."""
         self.sessions.pop(session, None)
 
     def dismiss(self, visitor: Visitor) -> None:
-        """End all connections of a visitor whose credentials count no more. Others may have the
-        same name by other credentials: they stay."""
+        """Close all connections with these credentials, which have become invalid.
+
+        Connections of the same name with other credentials stay open.
+        """
         for session in list(self.sessions):
             if session.is_of(visitor):
                 session.end("no_credentials")
 
     def gauges(self) -> dict[str, float]:
-        """What is so just now, for whoever watches."""
+        """Current values for metrics."""
         members = sum(len(room.members) for room in self.rooms.values())
         return {
             "rooms": len(self.rooms),
@@ -129,13 +132,13 @@ class Hub:
         }
 
     def drain(self) -> None:
-        """Take nobody in, and let everybody go when its steps are answered; twice is once."""
+        """Reject new connections, and close each one when its steps are answered. Idempotent."""
         self._closed = True
         for session in list(self.sessions):
             session.drain()
 
     async def close(self) -> None:
-        """Let everybody go, and finish what is under way; twice is once."""
+        """Close all connections and finish pending work. Idempotent."""
         self._closed = True
         self._unhook()
         self._unhook_restored()
@@ -156,7 +159,7 @@ class Hub:
     # Rooms.
 
     async def join(self, session: Session, asked: Join) -> Member | Remote:
-        """Let a connection into a room. Raises `BadInput`, and what the store raises."""
+        """Add a connection to a room. Raises `BadInput`, and the errors of the store."""
         if not self.owners.own(asked.room):
             if session.relayed:
                 raise Unavailable("another node serves the room", code="room_moved")
@@ -172,17 +175,19 @@ class Hub:
             if room.loaded.info.reserved and room.loaded.info.by == session.user:
                 await self._creator_joined(room)
             return member
-        raise Unavailable("the room ends again and again", code="room_moved")
+        raise Unavailable(
+            "the room ended during every attempt to join; try again", code="room_moved"
+        )
 
     async def _creator_joined(self, room: LiveRoom) -> None:
         epoch = room.loaded.room.epoch
         try:
             await self.store.run(lambda tx: self.parts.creator_joined(tx, room.id, epoch))
-        except OncewardError as error:  # its next join does it
+        except OncewardError as error:  # its next join retries it
             logger.warning("the creator's place in %s stays reserved: %s", room.id, error)
 
     async def _relay(self, session: Session, asked: Join) -> Remote:
-        """Let a connection into a room that another node serves."""
+        """Add a connection to a room that another node serves."""
         address = await self.owners.find(asked.room)
         relay = session.relays.get(address)
         if relay is None or relay.over:
@@ -195,7 +200,9 @@ class Hub:
         return relay.join(asked)
 
     async def fetch(self, id_: str, *, create: bool = False, by: str = "") -> LiveRoom:
-        """A room in memory. Raises `NoSuchRoom` if there is none, and it is not to be made."""
+        """Return a room in memory; load it if necessary. Raises `NoSuchRoom` unless `create` is
+        set.
+        """
         room = self.rooms.get(id_)
         if room is not None:
             return room
@@ -211,7 +218,7 @@ class Hub:
         return await self.fetch(id_)
 
     async def create(self, id_: str, by: str) -> None:
-        """Let there be a room."""
+        """Create a room unless it exists."""
         try:
             await self.store.run(lambda tx: self.parts.create(tx, id_, by=by, reserve=False))
         except BadInput as error:
@@ -224,7 +231,7 @@ class Hub:
             loaded = await LoadedRoom.load(self.store, self.parts, id_)
             if self.store.engine.incarnation != incarnation:
                 raise Unavailable("the database was restored", code="room_moved")
-            if not self.owners.own(id_):  # any more: another node may have members in it by now
+            if not self.owners.own(id_):  # another node may have members in it now
                 raise Unavailable("another node serves the room", code="room_moved")
             room = self.rooms[id_] = LiveRoom(self, id_, loaded)
             self._by_partition[head_key(id_)[0]] = room
@@ -237,26 +244,29 @@ class Hub:
         if self.store.engine.shared:
             watch = self._watches[id_] = self.store.engine.watch(head_key(id_)[0])
             watch.on_hint = room.hint
-        room.look()  # what was appended while it was loaded
+        room.look()  # for steps that were appended while it was loaded
         return room
 
     def members(self, id_: str) -> list[RoomMember]:
-        """Who is in a room now."""
+        """The members of a room."""
         room = self.rooms.get(id_)
         return [] if room is None else room.member_list()
 
     def presences(self, id_: str) -> dict[str, dict[str, Any]]:
-        """The presences of a room: of each name the values, by user."""
+        """The presences of a room, by name and user."""
         room = self.rooms.get(id_)
         return {} if room is None else room.crowd.whole()
 
     def drop_presence(self, id_: str, name: str) -> bool:
-        """Remove a whole presence; says whether there was one."""
+        """Remove a presence of all users; return whether it existed."""
         room = self.rooms.get(id_)
         return room is not None and room.crowd.remove_name(name)
 
     def say(self, said: frames.Said, to: str = "") -> int:
-        """Tell all who are in a room, or one; says how many. Raises `no_such_member`."""
+        """Send an event to all members of a room, or to one; return their number.
+
+        Raises `no_such_member`.
+        """
         room = self.rooms.get(said.room)
         if to:
             if room is None:
@@ -268,7 +278,7 @@ class Hub:
         return 0 if room is None else len(room.members)
 
     def may_rest(self, room: LiveRoom) -> None:
-        """A room may have become idle: it leaves memory after a while, if it stays so."""
+        """Schedule the unloading of a room if it is idle."""
         if room.over or room in self._resting or not room.idle:
             return
         self._resting[room] = self.later(limits.ROOM_IDLE_S, self._rest, room)
@@ -276,7 +286,7 @@ class Hub:
             self._rest(next(iter(self._resting)))
 
     def wake(self, room: LiveRoom) -> None:
-        """Somebody is in the room again."""
+        """Cancel the unloading of a room."""
         timer = self._resting.pop(room, None)
         if timer is not None:
             timer.cancel()
@@ -287,7 +297,7 @@ class Hub:
             room.end("room_moved", "the room was idle")
 
     def drop(self, room: LiveRoom) -> None:
-        """A room is over. The room calls it."""
+        """Remove a room that has ended. For use by rooms."""
         if self.rooms.get(room.id) is room:
             del self.rooms[room.id]
             del self._by_partition[head_key(room.id)[0]]
@@ -302,7 +312,7 @@ class Hub:
     # Turns.
 
     def has_work(self, room: LiveRoom) -> None:
-        """The room has something to commit with the end of this turn."""
+        """Schedule the room's commit for the end of this turn."""
         if not self._with_work:
             self._loop.call_soon(self._work)
         self._with_work.append(room)
@@ -316,12 +326,12 @@ class Hub:
                 self.spawn(room.work())
 
     def has_news(self, room: LiveRoom) -> None:
-        """The room has something to say with the end of this turn."""
+        """Schedule the room's frames for the end of this turn."""
         self._with_news[room] = None
         self._will_turn()
 
     def will_flush(self, session: Session) -> None:
-        """The connection has something to send with the end of this turn."""
+        """Schedule a write to the connection for the end of this turn."""
         self._to_flush.append(session)
         if not self._turning:
             self._will_turn()
@@ -341,8 +351,11 @@ class Hub:
             session.flush()
 
     def cut_off(self, session: Session) -> None:
-        """Close a connection that is not read from. Those who are in the same room are too slow at
-        the same moment: so a few in each turn of the loop, and the others go on meanwhile."""
+        """Close a connection that does not read.
+
+        All members of a room become too slow at the same moment, so only a few are closed in each
+        turn of the loop.
+        """
         if not self._slow:
             self._loop.call_soon(self._cut_off_some)
         self._slow[session] = None
@@ -366,7 +379,7 @@ class Hub:
         return self._loop.call_later(max(after_s, 0.0), call, *with_)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Do something to its end."""
+        """Run a task to its end."""
         task = self._loop.create_task(work, name="onceward-rooms")
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -376,11 +389,12 @@ class Hub:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, OncewardError):
-            logger.error("a room has failed", exc_info=error)
+            logger.error("a task of a room failed", exc_info=error)
 
     async def _poll(self) -> None:
-        """Look for what other nodes have appended, should no hint have come; and let rooms go
-        whose lease is over, though nobody has found the time to say so."""
+        """Check for steps of other nodes in case a hint was lost, and end rooms whose lease has
+        expired.
+        """
         while True:
             used = sum(bool(room.readers) for room in self.rooms.values())
             await self.store.clock.sleep(max(limits.POLL_S, used / limits.POLL_SCANS_PER_S))
@@ -396,12 +410,12 @@ class Hub:
                 room.end("room_moved", TABLE["room_moved"].title)
 
     def _restored(self, incarnation: Incarnation) -> None:
-        """Rooms in memory may have steps that are lost: they are loaded again."""
+        """End all rooms, since their steps may be lost; they are loaded again."""
         for room in list(self.rooms.values()):
             room.end("room_moved", "the database was restored or failed over")
 
     def _saw(self, write: Put | Delete) -> None:
-        """A commit of this process has changed a room, or it was the room's own."""
+        """Check a room after a commit of this process, unless it was the room's own."""
         room = self._by_partition.get(write.key[0])
         if room is None:
             return
@@ -415,12 +429,12 @@ class Hub:
 
 
 async def _no_acts(visitor: Visitor, asked: frames.Act) -> Any:
-    raise BadInput("there are no tables here", code="not_found")
+    raise BadInput("this server has no tables", code="not_found")
 
 
 async def _nowhere(address: Address, *_: Any) -> Pipe:
-    raise Unavailable(f"nothing leads to {address.url}", code="room_moved")
+    raise Unavailable(f"cannot connect to the node at {address.url}", code="room_moved")
 
 
 def _nobody(token: str) -> Visitor:
-    raise BadInput("nobody can tell whose token this is", code="no_credentials")
+    raise BadInput("this server accepts no tokens", code="no_credentials")

@@ -1,7 +1,7 @@
 """Invariants of room records, for `onceward check` and tests.
 
-A record of the log stands under its last sequence number, so each one leads to the one before it:
-if all of them do, and the head leads to the last one, the log has no gap.
+The key of a log record is its last sequence number, so each record identifies its predecessor. If
+all of them and the head have theirs, the log has no gap.
 """
 
 from collections.abc import Iterator
@@ -35,11 +35,11 @@ def _listed(record: Record, get: Lookup) -> Iterator[str]:
     [id_] = keys.split(record.key[1])
     info = value_of(get(info_key(id_)), Info)
     if listed is None:
-        yield "this is not a room in the list of all"
+        yield "this is not an entry of the list of rooms"
     elif info is None:
-        yield f"there is no room {id_!r}"
+        yield f"room {id_!r} not found"
     elif listed != _shown(info):
-        yield f"the settings of the room {id_!r} say otherwise"
+        yield f"it differs from the settings of the room {id_!r}"
 
 
 def _room(record: Record, get: Lookup) -> Iterator[str]:
@@ -49,7 +49,7 @@ def _room(record: Record, get: Lookup) -> Iterator[str]:
     elif record.key == head_key(id_):
         yield from _head(record, id_, get)
     else:
-        yield "rooms have no such record"
+        yield "unknown record of a room"
 
 
 def _info(record: Record, id_: str, get: Lookup) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _info(record: Record, id_: str, get: Lookup) -> Iterator[str]:
     if get(head_key(id_)) is None:
         yield "the room has no head"
     if get(listed_key(id_)) is None:
-        yield "the room is not in the list of all"
+        yield "the room is not in the list of rooms"
 
 
 def _head(record: Record, id_: str, get: Lookup) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _head(record: Record, id_: str, get: Lookup) -> Iterator[str]:
 
 
 def _leads_to(id_: str, head: Head, seq: int, digest: str, get: Lookup) -> Iterator[str]:
-    """Whether the log has an entry with this digest."""
+    """Yield a problem unless the log has an entry with this digest."""
     found = get((log_partition(id_, head.epoch), keys.number(seq)))
     entries = value_of(found, list[Entry])
     if not entries or entries[-1].seq != seq:
@@ -97,7 +97,7 @@ def _log(record: Record, get: Lookup) -> Iterator[str]:
     _, id_, epoch = keys.split(record.key[0])
     entries = value_of(record, list[Entry])
     if not entries or keys.number(entries[-1].seq) != record.key[1]:
-        yield "this is no part of the log of a room"
+        yield "this is not a part of the log of a room"
         return
     head = value_of(get(head_key(id_)), Head)
     if head is None or head.epoch != epoch or entries[-1].seq <= head.floor:
@@ -117,7 +117,7 @@ def _log(record: Record, get: Lookup) -> Iterator[str]:
             yield f"entry {seq} of the log is missing"
             return
         if not entry.follows(digest):
-            yield f"entry {seq} does not continue the log: digests do not agree"
+            yield f"entry {seq} does not continue the log: the digests differ"
             return
         digest = entry.digest
 
@@ -126,19 +126,19 @@ def _snapshot(record: Record, get: Lookup) -> Iterator[str]:
     _, id_, epoch = keys.split(record.key[0])
     at, number = map(int, keys.split(record.key[1]))
     if value_of(record, Piece) is None:
-        yield "this is no piece of a snapshot"
+        yield "this is not a piece of a snapshot"
         return
     head = value_of(get(head_key(id_)), Head)
     if head is None or head.epoch != epoch or at < head.floor:
         return  # it is being removed
     if not any(at == seq and number < count for seq, count, _ in head.snapshots):
-        yield f"the room has no such snapshot at {at}"
+        yield f"the room has no snapshot with this piece at {at}"
 
 
 def _due(record: Record, get: Lookup) -> Iterator[str]:
     words = keys.split(record.key[1])
     if words[-1] == ROOM_DUE and len(words) != 4:
-        yield "this does not say which room is to be removed"
+        yield "the key does not name the room to remove"
 
 
 def _shown(info: Info) -> Listed:

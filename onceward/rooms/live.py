@@ -1,9 +1,9 @@
 """A live room: members, pending steps, and the frames sent to each member.
 
-Steps are taken in the order in which they come, and committed together: those that come while a
-commit is under way wait for the next. Nobody is told of a step before it is durable, neither its
-author nor those who join. When a commit fails, the room is given up here: its members are told to
-join again, with the steps that have no answer yet, and whatever was applied is found then.
+Steps are applied in order of arrival and committed in batches: those that arrive during a commit
+wait for the next one. Members receive a step only when it is durable. After a failed commit the
+room is closed on this node. Its members join again with their unanswered steps, and then learn
+which of them were applied.
 """
 
 import asyncio
@@ -55,43 +55,43 @@ class Member:
 
     @property
     def over(self) -> bool:
-        """Whether it is a member no more, or the room is no longer served here."""
+        """Whether the membership has ended, or the room is not served here."""
         return self.room.over or self.room.members.get(self.id) is not self
 
     def submit(self, *steps: Step) -> None:
-        """Take steps as soon as may be; each is answered."""
+        """Apply steps as soon as possible; each gets a response."""
         self.session.expects_answer(len(steps))
         self.room.submit([Waiting(self, step) for step in steps])
 
     def say(self, event: str, value: Any) -> None:
-        """Tell all others. Raises `BadInput`."""
+        """Send an event to all other members. Raises `BadInput`."""
         admit_said(event, value)
         self.room.say(Said(self.room.id, event, value, self.id, self.user), self)
 
     def tell(self, to: str, event: str, value: Any) -> None:
-        """Tell one member. Raises `BadInput`."""
+        """Send an event to one member. Raises `BadInput`."""
         admit_said(event, value)
         self.room.tell(to, Said(self.room.id, event, value, self.id, self.user, direct=True))
 
     def set_presence(self, name: str, value: Any, ttl_ms: int) -> None:
-        """Set or renew one's own entry. Raises `BadInput`."""
+        """Set or renew this member's entry. Raises `BadInput`."""
         self.room.crowd.set(self, name, value, ttl_ms)
 
     def remove_presence(self, name: str) -> None:
-        """Remove one's own entry; twice is once."""
+        """Remove this member's entry. Idempotent."""
         self.room.crowd.remove(self, name)
 
     def settle(self) -> None:
-        """Have what was said in the room so far, before the end of the turn."""
+        """Receive the room's pending frames before the end of the turn."""
         self.room.settle()
 
     def leave(self, *, lost: bool = False) -> None:
-        """Be in the room no longer; twice is once. With `lost` the user may come back soon."""
+        """Leave the room. Idempotent. With `lost` the user may return soon."""
         self.room.remove(self, lost=lost)
 
 
 class LiveRoom:
-    """Made by the hub; `loaded` has been loaded. It can be a member of a shared commit."""
+    """A room that the hub serves. It can be a member of a shared commit."""
 
     writes = 3  # its log and its head; it checks its settings
     reads = ()
@@ -104,18 +104,18 @@ class LiveRoom:
         self.members: dict[str, Member] = {}
         self.readers: dict[Session, Member] = {}
         self._users: dict[str, int] = {}
-        """How many connections each has."""
+        """The number of connections of each user."""
         self.crowd = LivePresence(self)
         self.doors = Members(self)
         self.over = False
         self._clients: dict[tuple[str, str], Member] = {}
-        """The members, by user and client: each is there once."""
+        """The members by user and client, which are unique."""
         self._waiting: deque[Waiting] = deque()
         self._batch: list[Waiting] = []
-        """What is under way in a shared commit."""
+        """The steps in a shared commit."""
         self._joins: deque[tuple[Session, Join, asyncio.Future[Member]]] = deque()
         self._behind = False
-        """Whether the log may have more than is known here."""
+        """Whether the log may have unread entries."""
         self._hinted: asyncio.TimerHandle | None = None
         self._working = False
         self._snapshot: tuple[int, bytes] = (-1, b"")
@@ -124,13 +124,14 @@ class LiveRoom:
     def idle(self) -> bool:
         return not (self.readers or self._joins or self._working or self.crowd)
 
-    # Coming and going.
+    # Joining and leaving.
 
     async def join(self, session: "Session", asked: Join) -> Member:
-        """Let a connection be a member, and tell it all it needs. Raises `BadInput`, and
-        `Unavailable` if the room is over here."""
+        """Make a connection a member and send it the state. Raises `BadInput`, and `Unavailable` if
+        the room has ended here.
+        """
         if self.over:
-            raise Unavailable("the room is over here", code="room_moved")
+            raise Unavailable("the room has ended on this node", code="room_moved")
         if not self._working and not self._behind:
             return self._admit(session, asked)
         admitted: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
@@ -141,14 +142,15 @@ class LiveRoom:
     def _admit(self, session: "Session", asked: Join) -> Member:
         old = self._clients.get((session.user, asked.client))
         if old is not None:
-            # Its connection is lost, and nobody has noticed: no step may come over it any more,
-            # when the room may have forgotten that it has taken it. If it is this one that is
-            # lost, the other one joins again.
-            old.session.dismissed(self.id, "room_moved", "its client has joined anew")
+            # Its previous connection is lost without notice. No step may arrive on it after the
+            # room has dropped its deduplication records. If the new connection is the lost one, the
+            # other joins again.
+            old.session.dismissed(self.id, "room_moved", "its client has joined again")
             self.remove(old, lost=True)
         self._admit_one_more(session.user)
         greeting, missed = self.loaded.greet(session.user, asked)
-        self.settle()  # those who are here already; the new one learns it by what follows
+        # sends pending frames to the present members; the new one gets them with its state
+        self.settle()
         member = Member(self, session, self.hub.new_id(), asked.client)
         self.hub.wake(self)
         self.members[member.id] = member
@@ -185,17 +187,19 @@ class LiveRoom:
         """Raise `room_full` if the user may not have another connection to the room."""
         info, own = self.loaded.info, self._users.get(user, 0)
         if own >= info.per_user:
-            text = f"{user!r} has {own} connections to the room {self.id!r}, the limit; close one"
+            text = f"{user!r} has {own} connections to the room {self.id!r}, the maximum; close one"
             raise OncewardError(text, code="room_full")
         if not own and len(self._users) >= info.capacity:
-            text = f"the room {self.id!r} has {len(self._users)} users, the limit; try again later"
+            text = (
+                f"the room {self.id!r} has {len(self._users)} users, the maximum; try again later"
+            )
             raise OncewardError(text, code="room_full")
         if len(self.members) >= limits.ROOM_MEMBERS_MAX:
             text = f"the room {self.id!r} has {len(self.members)} connections; try again later"
             raise OncewardError(text, code="room_full")
 
     def _whole(self) -> bytes:
-        """The frames of a snapshot, made once for all who join at this point."""
+        """The frames of a snapshot, cached for all that join at this sequence number."""
         room = self.loaded.room
         if self._snapshot[0] != room.seq:
             *pieces, last = list(room.pieces())
@@ -205,7 +209,7 @@ class LiveRoom:
         return self._snapshot[1]
 
     def remove(self, member: Member, *, lost: bool) -> None:
-        """Let a member be no more."""
+        """Remove a member."""
         if self.members.pop(member.id, None) is None:
             return
         self.settle()
@@ -227,7 +231,7 @@ class LiveRoom:
         return user in self._users
 
     def end(self, code: str, detail: str) -> None:
-        """Let everyone go, with a code that says why; twice is once."""
+        """Dismiss all members with an error code. Idempotent."""
         if self.over:
             return
         self.over = True
@@ -249,31 +253,31 @@ class LiveRoom:
             waiting.member.session.answered()
         self._waiting.clear()
 
-    # What is said.
+    # Events.
 
     def say(self, said: frames.ServerFrame, author: Member | None = None) -> None:
-        """Tell all with the end of the turn, but for the author."""
+        """Send a frame to all members except the author, at the end of the turn."""
         self.doors.tell()
         self.news.add(frame(encode(said)), None if author is None else author.session)
         self.hub.has_news(self)
 
     def tell(self, to: str, said: Said) -> None:
-        """Tell one member. Raises `no_such_member`."""
+        """Send an event to one member. Raises `no_such_member`."""
         member = self.members.get(to)
         if member is None:
             raise BadInput(f"{to[:100]!a} is not in the room", code="no_such_member")
         self.doors.tell()
-        self.settle()  # what was said before comes before
+        self.settle()  # keeps the order of events
         member.session.say(said)
 
     def settle(self, *, last: bool = False) -> None:
-        """Give what was said so far to those who are here now; `last` at the end of a turn."""
+        """Send pending frames to the current members; `last` at the end of a turn."""
         self.news.tell(self.readers, last=last)
 
     # Steps.
 
     def submit(self, steps: list[Waiting]) -> None:
-        """Take these, too; each is answered when it is durable."""
+        """Queue steps; each gets a response when it is durable."""
         if self.over:
             for waiting in steps:
                 waiting.member.session.answered()
@@ -282,12 +286,12 @@ class LiveRoom:
         self._work()
 
     def hint(self) -> None:
-        """Something was committed to the log, maybe by this node: look soon, once for many."""
+        """Schedule a check of the log after a commit, at most one for many hints."""
         if self._hinted is None and not self.over:
             self._hinted = self.hub.later(limits.HINT_PAUSE_S, self.look)
 
     def look(self) -> None:
-        """Others may have appended to the log."""
+        """Check the log for entries of other processes."""
         if self._hinted is not None:
             self._hinted.cancel()
             self._hinted = None
@@ -299,11 +303,12 @@ class LiveRoom:
             self._working = True
             self.hub.has_work(self)
 
-    # The hub lets a room that has work `work`, or share a commit. Only one of these is under way.
+    # The hub calls `work`, or shares a commit, for a room with work. Only one of these runs at a
+    # time.
 
     @property
     def has_little(self) -> bool:
-        """Whether it has a few steps to commit, and nothing else to do."""
+        """Whether it has only a few steps to commit."""
         return (
             0 < len(self._waiting) <= limits.ROOM_FEW_STEPS
             and not (self._joins or self._behind or self.over)
@@ -311,7 +316,7 @@ class LiveRoom:
         )
 
     def take_up(self) -> list[Waiting]:
-        """The steps that are to be committed next, or as many of them as one commit holds."""
+        """Take the next steps to commit, limited to one commit."""
         self._behind = False
         if len(self._waiting) > limits.ROOM_COMMIT_STEPS_MAX:
             return [self._waiting.popleft() for _ in range(limits.ROOM_COMMIT_STEPS_MAX)]
@@ -320,35 +325,35 @@ class LiveRoom:
         return batch
 
     def answered(self, batch: list[Waiting]) -> None:
-        """These have got an answer, or will get none here."""
+        """Count steps that got a response, or will get none here."""
         for waiting in batch:
             waiting.member.session.answered()
 
     def share(self) -> None:
-        """Commit what waits together with other rooms."""
+        """Commit the waiting steps together with other rooms."""
         self._batch = self.take_up()
         self.hub.sharing.add(self)
 
     async def attempt(self, tx: Transaction) -> list[Answer]:
-        """Take the steps, as a member of a shared commit."""
+        """Apply the steps, as a member of a shared commit."""
         answers = self.loaded.attempt_few(tx, self._batch)
         if answers is None:
             return await self.loaded.attempt(tx, self._batch)
         if self.loaded.effort > limits.ROOM_CHANGES_MAX:
-            await asyncio.sleep(0)  # others get their turn
+            await asyncio.sleep(0)  # yields to other tasks
         return answers
 
     def on_undo(self) -> None:
-        """The steps that were taken are not written."""
+        """Roll back the applied steps, which were not written."""
         self.loaded.give_back()
 
     def on_outcome(self, outcome: Any) -> None:
-        """Tell of a shared commit, or go on without the others."""
+        """Send the results of a shared commit, or commit separately after an error."""
         batch, self._batch = self._batch, []
         if isinstance(outcome, BaseException):
             self.loaded.give_back()
             if isinstance(outcome, EngineStopped | OutcomeUnknown | Unavailable):
-                # Its outcome is unknown, or would be the same alone.
+                # The outcome is unknown, or would be the same without the others.
                 self.give_up(outcome)
             if self.over:
                 self.answered(batch)
@@ -359,13 +364,13 @@ class LiveRoom:
         try:
             self.tell_of(self.loaded.outcome(batch, outcome, self.hub.now_ms()))
         except Exception:
-            logger.exception("the room %s has failed", self.id)
-            self.end("room_moved", "the server has a bug; it is logged")
+            logger.exception("sending the results of the room %s failed", self.id)
+            self.end("room_moved", "internal error; the server has logged it")
         self.answered(batch)
         self.go_on()
 
     def go_on(self) -> None:
-        """Commit what has come meanwhile, if anything has."""
+        """Continue with steps and joins that have arrived since."""
         while self._joins and not self.over:
             self._let_in(*self._joins.popleft())
         if not self.over and (self._waiting or self._behind):
@@ -376,7 +381,7 @@ class LiveRoom:
                 self.hub.may_rest(self)
 
     async def work(self) -> None:
-        """Commit what waits until nothing does."""
+        """Commit until no step waits."""
         try:
             while not self.over and (self._waiting or self._joins or self._behind):
                 await self._commit()
@@ -385,14 +390,14 @@ class LiveRoom:
         except OncewardError as error:
             self.give_up(error)
         except Exception:
-            self.end("room_moved", "the server has a bug; it is logged")
+            self.end("room_moved", "internal error; the server has logged it")
             raise
         finally:
             self._working = False
         self.hub.may_rest(self)
 
     def give_up(self, error: OncewardError) -> None:
-        """A commit has failed: let everyone join again, where that helps."""
+        """Close the room after a failed commit, so that members join again if that helps."""
         code = error.code if error.kind.retry and error.code in TABLE else "room_moved"
         if isinstance(error, NoSuchRoom):
             code = "room_deleted"
@@ -409,7 +414,7 @@ class LiveRoom:
             admitted.set_exception(error)
 
     async def _commit(self) -> None:
-        """Commit what waits, or as much as one commit holds, and tell of it."""
+        """Commit the waiting steps, limited to one commit, and send the results."""
         batch = self.take_up()
         try:
             told = await self.loaded.commit(batch)
@@ -423,7 +428,7 @@ class LiveRoom:
             self.hub.store.meters.count("room_steps", steps)
         self.doors.tell()
         for result, author in told.results:
-            # An author that left may be here again over the same connection, as another client.
+            # An author that left may have joined again on the same connection, as another client.
             here = author is not None and self.members.get(author.id) is author
             session = author.session if author is not None and here else None
             if type(result) is not Entry:
@@ -440,11 +445,11 @@ class LiveRoom:
 
 
 def admit_said(event: str, value: Any) -> None:
-    """Raise `BadInput` for what cannot be said."""
+    """Raise `BadInput` for an invalid event."""
     admit_name(event, "the name of an event")
     size = len(encoded(value))
     if size > limits.SAID_BYTES_MAX:
         raise TooLarge(
-            f"what is said has at most {limits.SAID_BYTES_MAX} bytes, not {size}",
+            f"the value of an event has at most {limits.SAID_BYTES_MAX} bytes, not {size}",
             code="value_too_large",
         )

@@ -1,8 +1,8 @@
 """Presences of a live room: updates, notifications and expiry.
 
-Others are told at most so often; what comes in between waits, and only the last value of an entry
-is told then. A user whose last connection was lost keeps its entries for a short time, so that who
-comes back at once never seems to have gone.
+Notifications are throttled and coalesced: only the last value of an entry is sent. A user whose
+last connection was lost keeps its entries for a short time, so that a quick reconnect is not
+visible to others.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 class LivePresence:
-    """Of one room."""
+    """The presences of one room."""
 
     def __init__(self, room: "LiveRoom") -> None:
         self._room = room
         self._hub = room.hub
         self._presences = Presences()
         self._untold: dict[tuple[str, str], tuple[bool, Any, Member | None]] = {}
-        """By name and user: whether it is there, its value, and who has set it."""
+        """By name and user: whether it exists, its value, and its author."""
         self._told_ms = 0
         self._telling: asyncio.TimerHandle | None = None
         self._ending: asyncio.TimerHandle | None = None
         self._ends_ms = 0
         self._absent: dict[str, asyncio.TimerHandle] = {}
-        """Users who may come back."""
+        """Disconnected users that may return."""
 
     def set(self, member: "Member", name: str, value: Any, ttl_ms: int) -> None:
         """Set or renew the member's entry. Raises `BadInput`."""
@@ -55,29 +55,29 @@ class LivePresence:
         self._watch(until_ms)
 
     def remove(self, member: "Member", name: str) -> None:
-        """Remove the member's entry, if there is one."""
+        """Remove the member's entry if it exists."""
         if self._presences.remove(name, member.user):
             self._tell(name, member.user, member)
 
     def remove_name(self, name: str) -> bool:
-        """Remove a whole presence; says whether there was one."""
+        """Remove a presence of all users; return whether it existed."""
         users = self._presences.remove_name(name)
         for user in users:
             self._tell(name, user)
         return bool(users)
 
     def whole(self) -> dict[str, dict[str, Any]]:
-        """Of each name the values, by user."""
+        """All values, by name and user."""
         return self._presences.whole()
 
     def came(self, user: str) -> None:
-        """A user has a connection to the room (again)."""
+        """Cancel the removal of a user's entries after a connection."""
         absent = self._absent.pop(user, None)
         if absent is not None:
             absent.cancel()
 
     def left(self, user: str, *, lost: bool) -> None:
-        """A user has one connection less."""
+        """Remove a user's entries after its last connection, after a delay if it was lost."""
         if self._room.has_user(user):
             return
         if not lost:
@@ -86,7 +86,7 @@ class LivePresence:
             self._absent[user] = self._hub.later(limits.ROOM_GRACE_S, self._gone, user)
 
     def close(self) -> None:
-        """Let nothing happen any more."""
+        """Stop all timers."""
         for timer in (self._telling, self._ending, *self._absent.values()):
             if timer is not None:
                 timer.cancel()
@@ -102,7 +102,7 @@ class LivePresence:
         self._hub.may_rest(self._room)
 
     def _watch(self, until_ms: int) -> None:
-        """See to it that what is over by then is removed."""
+        """Schedule the removal of expired entries."""
         if self._ending is None or until_ms < self._ends_ms:
             if self._ending is not None:
                 self._ending.cancel()
@@ -129,7 +129,7 @@ class LivePresence:
         there: bool = False,
         value: Any = None,
     ) -> None:
-        # To the end: what is told last has changed last.
+        # Moved to the end, so that notifications are in the order of changes.
         self._untold.pop((name, user), None)
         self._untold[name, user] = there, value, author
         if self._telling is None:
@@ -140,7 +140,7 @@ class LivePresence:
                 self.tell()
 
     def tell(self) -> None:
-        """Tell others what has changed."""
+        """Send pending changes to the members."""
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None

@@ -1,8 +1,8 @@
 """A room in memory: loads it from the log, commits steps, and follows other commits.
 
-The room here is ahead of the store while a commit is under way, and nobody is told before that is
-durable. Whoever else appends to the log makes the commit conflict: then the steps are given back,
-the log is followed, and they are taken again.
+During a commit the room in memory is ahead of the store. Members receive steps only when they are
+durable. If another process appends to the log, the commit conflicts: the steps are rolled back, the
+log is followed, and the steps are applied again.
 """
 
 import asyncio
@@ -31,31 +31,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("onceward.rooms")
 
-_REFUSED: Final = 10_000  # as so much work counts a step that was taken back
+_REFUSED: Final = 10_000  # the work that a rejected step counts as
 
 
 class Waiting(msgspec.Struct, frozen=True, eq=False):
-    """A step that is to be taken."""
+    """A step that waits to be applied."""
 
     member: "Member"
     step: Step
 
 
 Answer = Refused | Ack | None
-"""To a step; None if it is taken, and is answered once that is durable."""
+"""The response to a step; None if it is applied and acknowledged when durable."""
 
 
 class Told(msgspec.Struct, frozen=True, eq=False):
     """The outcome of a commit."""
 
     results: "list[tuple[Entry | Refused | Ack, Member | None]]"
-    """In order: new entries of the log, each with its author if it was committed here, and the
-    answers to steps that were not taken. A client reads an acknowledgement as the answer to all
-    its earlier steps, so no answer may come after that of a later step."""
+    """In order: new entries of the log, each with its author if it was committed here, and
+    responses to steps that were not applied. A client reads an acknowledgement as the response to
+    all its earlier steps, so responses must be in the order of steps.
+    """
 
     @property
     def steps(self) -> int:
-        """How many entries are new in the log."""
+        """The number of new entries in the log."""
         return sum(type(result) is Entry for result, _ in self.results)
 
 
@@ -63,12 +64,12 @@ class Replay:
     """The newest changes, as frames."""
 
     def __init__(self, floor: int, digest: str) -> None:
-        """With the digest of the log at `floor`."""
+        """`digest` is the digest of the log at `floor`."""
         self.floor = floor
-        """It holds everything behind this sequence number."""
+        """It contains all changes after this sequence number."""
         self._frames: deque[bytes] = deque()
         self._digests = deque([digest])
-        """At `floor`, and at each sequence number behind it."""
+        """At `floor`, and at each sequence number after it."""
         self._bytes = 0
 
     def add(self, change: bytes, digest: str) -> None:
@@ -81,12 +82,12 @@ class Replay:
             self.floor += 1
 
     def has(self, seq: int, digest: str) -> bool | None:
-        """Whether the log has this digest at a sequence number; None if that is not known."""
+        """Whether the log has this digest at a sequence number; None if that is unknown."""
         at = seq - self.floor
         return self._digests[at] == digest if 0 <= at < len(self._digests) else None
 
     def since(self, seq: int) -> bytes | None:
-        """All changes behind a sequence number; None if they do not reach back to it."""
+        """All changes after a sequence number; None if some were dropped."""
         left_out = seq - self.floor
         if left_out < 0:
             return None
@@ -94,7 +95,7 @@ class Replay:
 
 
 class LoadedRoom:
-    """Of one room. Only one task at a time commits."""
+    """One room. Only one task commits at a time."""
 
     def __init__(self, store: Store, rooms: Rooms, id_: str, room: Room, info: Info, head: Head):
         self.room = room
@@ -106,17 +107,17 @@ class LoadedRoom:
         self._head = head
         self._key = head_key(id_)
         self._text: bytes | None = None
-        """What `_head` is as JSON, if that is known."""
+        """`_head` as JSON, or None if it is unknown."""
         self._taken: list[Taken] = []
-        """Those of the commit under way."""
+        """The steps of the current commit."""
         self.effort = 0
-        """How much an attempt has changed since others had their turn."""
+        """The work of an attempt since it last yielded to other tasks."""
         self._followed: list[Entry] = []
-        """Steps of others that nobody was told of yet."""
+        """Steps of other processes that members have not received yet."""
 
     @classmethod
     async def load(cls, store: Store, rooms: Rooms, id_: str) -> "LoadedRoom":
-        """A room as it is in the store. Raises `NoSuchRoom`."""
+        """Load a room from the store. Raises `NoSuchRoom`."""
 
         async def fn(tx: Transaction) -> tuple[LoadedRoom, list[Entry]]:
             head, info = await rooms.head(tx, id_), await rooms.info(tx, id_)
@@ -127,7 +128,7 @@ class LoadedRoom:
         loaded, entries = await store.run(fn)
         if entries:
             floor, _, digest = loaded._head.snapshots[0]
-            if entries[0].seq != floor + 1:  # the digest before them is not known
+            if entries[0].seq != floor + 1:  # the digest before them is unknown
                 floor, digest = entries[0].seq, entries[0].digest
             loaded.replay = Replay(floor, digest)
             for entry in entries:
@@ -136,13 +137,13 @@ class LoadedRoom:
         return loaded
 
     def add(self, entry: Entry) -> bytes:
-        """Keep an entry to be told to those who come back; returns its frame."""
+        """Add an entry to the replay buffer; return its frame."""
         change = frame(encode(entry.change(self._id)))
         self.replay.add(change, entry.digest)
         return change
 
     def greet(self, by: str, asked: Join) -> tuple[Greeting, bytes]:
-        """How a client that joins is brought up to date, and the changes that it has missed."""
+        """How to bring a joining client up to date, and the changes that it missed."""
         greeting = self.room.greet(
             self._head.floor,
             by,
@@ -150,18 +151,21 @@ class LoadedRoom:
             asked.epoch,
             asked.seq,
             waiting=bool(asked.steps),
-            # Where the log reaches back further than the replay, a snapshot is less work.
+            # If the client is behind the replay buffer, a snapshot is cheaper than reading the log.
             same=self.replay.has(asked.seq, asked.digest),
         )
         if greeting.reset:
             return greeting, b""
         missed = self.replay.since(asked.seq)
-        assert missed is not None, "it has a digest for each step that it holds"
+        assert missed is not None, "the replay has a digest for each step"
         return greeting, missed
 
     async def commit(self, batch: Sequence[Waiting]) -> Told:
-        """Commit steps, and whatever others have appended before. Raises `NoSuchRoom` if the
-        room was deleted, and what `Store.run` raises; then it is of no more use."""
+        """Commit steps, after applying entries of other processes.
+
+        Raises `NoSuchRoom` if the room was deleted, and the errors of `Store.run`. The object is
+        unusable after an error.
+        """
         try:
             answers = await self._store.run(lambda tx: self.attempt(tx, batch))
         except TooLarge as error:
@@ -179,11 +183,11 @@ class LoadedRoom:
 
     @property
     def writes_little(self) -> bool:
-        """Whether a commit of a few more steps writes only them and the head."""
+        """Whether a commit of a few more steps writes only these and the head."""
         return writes_little(self.room, self.info, self._head)
 
     def outcome(self, batch: Sequence[Waiting], answers: Sequence[Answer], now_ms: int) -> Told:
-        """What is to be told of an attempt whose commit is durable."""
+        """The outcome of an attempt whose commit is durable."""
         self.room.forget(self._head.snapshots[0][0], now_ms)
         results: list[tuple[Entry | Refused | Ack, Member | None]] = []
         if self._followed:
@@ -196,8 +200,10 @@ class LoadedRoom:
         return Told(results)
 
     async def attempt(self, tx: Transaction, batch: Sequence[Waiting]) -> list[Answer]:
-        """Take the steps and write them with this transaction; then comes `outcome` or, if the
-        commit fails, `give_back` or another attempt."""
+        """Apply the steps and write them in this transaction.
+
+        Afterwards call `outcome`, or if the commit fails `give_back` or another attempt.
+        """
         self.give_back()
         await self._catch_up(tx)
         answers: list[Answer] = []
@@ -206,7 +212,7 @@ class LoadedRoom:
             answers.append(self._take(waiting, tx.now_ms))
             if self.effort > limits.ROOM_CHANGES_MAX:
                 self.effort = 0
-                await asyncio.sleep(0)  # others get their turn: nobody looks at the room meanwhile
+                await asyncio.sleep(0)  # yields to other tasks, none of which reads the room now
         if self._taken:
             entries = [taken.entry for taken in self._taken]
             self._head = await self._rooms.append(
@@ -216,8 +222,10 @@ class LoadedRoom:
         return answers
 
     def attempt_few(self, tx: Transaction, batch: Sequence[Waiting]) -> list[Answer] | None:
-        """The same at once for a few steps, if the room is known as it is and `writes_little`;
-        else None, and nothing is done."""
+        """Apply a few steps without reads, if the room is current and `writes_little`.
+
+        Otherwise return None and do nothing.
+        """
         self.give_back()
         if not self._is_known(tx):
             return None
@@ -229,12 +237,13 @@ class LoadedRoom:
         return answers
 
     def knows(self, head: bytes) -> bool:
-        """Whether this is the head, as JSON, of the room as it is here."""
+        """Whether `head` is, as JSON, the head of the room in memory."""
         return head == self._text and self._head.seq == self.room.seq
 
     def _is_known(self, tx: Transaction) -> bool:
-        """Whether nobody else has changed anything; else the commit finds out. The head says if
-        the settings have changed, too."""
+        """Whether the room and its settings are unchanged, as far as cached; the commit validates
+        that.
+        """
         text = tx.glance(self._key)
         return text is not None and text == self._text and self._head.seq == self.room.seq
 
@@ -244,16 +253,16 @@ class LoadedRoom:
         info = await self._rooms.info(tx, self._id, known=self.info)
         head = await self._rooms.head(tx, self._id)
         if head.epoch != self.room.epoch:
-            raise NoSuchRoom(f"the room {self._id!r} was deleted, and made again")
+            raise NoSuchRoom(f"the room {self._id!r} was deleted and created again")
         if info is not self.info:
             self.info, self.room.shapes = info, Shapes(info.schemas)
         if head.seq < self.room.seq or (
             head.seq == self.room.seq and head.digest != self.room.digest
         ):
-            # Validated by the store like any answer: a stale copy of the head runs again.
+            # The store validates this error, so a stale copy of the head causes another run.
             raise OncewardError(
-                f"the room {self._id!r} was restored to {head.seq} while it was in memory, at "
-                f"{self.room.seq}: members join again",
+                f"the room {self._id!r} was restored to {head.seq} while it was in memory at "
+                f"{self.room.seq}; members must join again",
                 code="room_moved",
             )
         self._head = head
@@ -272,7 +281,7 @@ class LoadedRoom:
         except Exception as error:
             self.effort += _REFUSED
             return self._refusal(member, step, error)
-        if taken is None:  # before; nobody asks for that, as long as all goes well
+        if taken is None:  # applied before, which is rare
             self.effort += _REFUSED
             mark = self.room.clients[member.user, member.client]
             return Ack(self._id, step.n, mark.seq)
@@ -283,11 +292,11 @@ class LoadedRoom:
     def _refusal(self, member: "Member", step: Step, error: Exception) -> Refused:
         if isinstance(error, BadInput):
             return Refused(self._id, step.n, *refusal(error))
-        # It would be sent again and again: so that the room lives, it is refused.
-        logger.error("a step of %s for the room %s", member.user, self._id, exc_info=error)
+        # The client would repeat it endlessly, so the step is rejected to keep the room usable.
+        logger.error("a step of %s in the room %s failed", member.user, self._id, exc_info=error)
         return Refused(self._id, step.n, "internal", f"{TABLE['internal'].title}.")
 
     def give_back(self) -> None:
-        """Undo what an attempt has taken."""
+        """Roll back the steps of an attempt."""
         while self._taken:
             self.room.give_back(self._taken.pop())

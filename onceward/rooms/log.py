@@ -1,7 +1,7 @@
 """Log entries and snapshots of a room, as records.
 
-A record of the log holds the steps of one commit and stands under the last one's sequence
-number; a snapshot is several pieces under the sequence number it was made at.
+A record of the log contains the steps of one commit, and its key is the last sequence number. A
+snapshot has several pieces, and its key is the sequence number at which it was made.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from onceward.rooms.room import Entry, Piece, Room, replayed
 from onceward.rooms.schemas import Shapes
 from onceward.store.transaction import Transaction
 
-# With so many other writes in a commit, a snapshot waits for the next one.
+# If a commit has more other writes than this, the snapshot waits for the next one.
 _BUSY_WRITES = 10
-_NEWEST_RECORDS = 20  # so many are read at first: each may be large
+_NEWEST_RECORDS = 20  # the first page, because records may be large
 _write_entry = _write_record = msgspec.json.Encoder().encode
 
 
 async def load(tx: Transaction, id_: str, info: Info, head: Head, seq: int) -> Room:
-    """A room at a sequence number, from the last snapshot before it and the log behind that."""
+    """Load a room at a sequence number, from the last snapshot before it and the log after that."""
     if info.epoch != head.epoch:
         raise damaged(id_, f"its settings are of epoch {info.epoch}, its head of {head.epoch}")
     at, pieces, digest = max(one for one in head.snapshots if one[0] <= seq)
@@ -38,13 +38,13 @@ async def load(tx: Transaction, id_: str, info: Info, head: Head, seq: int) -> R
             room.add_piece(row.value)
     replayed(room, await entries_of(tx, id_, head.epoch, at, seq))
     if seq == head.seq and room.digest != head.digest:
-        raise damaged(id_, f"its log does not lead to its head at {seq}: digests do not agree")
+        raise damaged(id_, f"its log does not match its head at {seq}: their digests differ")
     room.forget(head.floor, tx.now_ms)
     return room
 
 
 def damaged(id_: str, why: str) -> OncewardError:
-    """The error of a room whose records do not agree."""
+    """The error for a room with inconsistent records."""
     return OncewardError(
         f"the room {id_!r} is damaged: {why}. Run `onceward check`, and restore a backup.",
         code="damaged",
@@ -53,8 +53,7 @@ def damaged(id_: str, why: str) -> OncewardError:
 
 
 async def entries_of(tx: Transaction, id_: str, epoch: str, since: int, until: int) -> list[Entry]:
-    """The steps behind `since`, up to `until`: all of them. A record stands under its last one.
-    Raises `damaged` if some are missing."""
+    """All steps after `since` up to `until`. Raises `damaged` if some are missing."""
     found: list[Entry] = []
     if since >= until:
         return found
@@ -71,7 +70,7 @@ async def entries_of(tx: Transaction, id_: str, epoch: str, since: int, until: i
 
 
 def _admit_run(id_: str, entries: Sequence[Entry], since: int, until: int) -> None:
-    """Raise `damaged` unless these are the entries behind `since`, up to `until`."""
+    """Raise `damaged` unless these are the entries after `since` up to `until`."""
     seq = since
     for entry in entries:
         seq += 1
@@ -87,8 +86,8 @@ def _admit_run(id_: str, entries: Sequence[Entry], since: int, until: int) -> No
 async def newest(
     tx: Transaction, id_: str, head: Head, steps_max: int, bytes_max: int
 ) -> list[Entry]:
-    """The last steps, in order: about so many at the most, from about so many bytes of the log."""
-    found: list[Entry] = []  # the last one first
+    """The last steps in order, limited by approximate numbers of steps and bytes."""
+    found: list[Entry] = []  # newest first
     partition, page = log_partition(id_, head.epoch), _NEWEST_RECORDS
     start, end = keys.number(head.floor + 1), keys.number(head.seq + 1)
     size = 0
@@ -106,7 +105,7 @@ async def newest(
             if len(rows) == page:
                 page = min(2 * page, limits.SCAN_RECORDS_DEFAULT)
                 continue
-            since = head.floor  # that is all of it
+            since = head.floor  # the whole log
         entries = [entry for entry in reversed(found) if head.floor < entry.seq <= head.seq]
         if since is None:
             since = entries[0].seq - 1 if entries else head.seq
@@ -115,8 +114,11 @@ async def newest(
 
 
 def writes_little(room: Room, info: Info, head: Head) -> bool:
-    """Whether a commit of a few more steps writes only these and the head. One that has more
-    to write must be alone in its commit: with others in it that would never be done."""
+    """Whether a commit of a few more steps writes only these and the head.
+
+    Otherwise the room must be alone in its commit: in a shared one a snapshot or sweep would never
+    be due.
+    """
     seq, snapshots = room.seq + limits.ROOM_FEW_STEPS, head.snapshots
     return (
         head.swept >= snapshots[0][0]
@@ -126,7 +128,7 @@ def writes_little(room: Room, info: Info, head: Head) -> bool:
 
 
 def snapshot(tx: Transaction, room: Room, head: Head, entries: Sequence[Entry]) -> list[Piece]:
-    """A snapshot of the room behind these steps, if it is time for one."""
+    """The pieces of a snapshot after these steps, if one is due."""
     if not _is_due(room, head, entries[-1].seq) or tx.size > _BUSY_WRITES:
         return []
     return list(room.pieces())
@@ -140,8 +142,9 @@ async def write(
     entries: Sequence[Entry],
     pieces: Sequence[Piece],
 ) -> Head:
-    """Write steps and the snapshot behind them, if there is one, and remove some of what nobody
-    needs any more. Returns the new head."""
+    """Write steps and the snapshot after them, and remove some obsolete records. Returns the new
+    head.
+    """
     last = entries[-1]
     head = msgspec.structs.replace(
         head, seq=last.seq, digest=last.digest, snapshots=list(head.snapshots)
@@ -162,7 +165,7 @@ async def write(
 
 
 def add_records(tx: Transaction, id_: str, epoch: str, entries: Sequence[Entry]) -> int:
-    """Write steps to the log; returns how many bytes that are."""
+    """Write steps to the log; return their size in bytes."""
     log = log_partition(id_, epoch)
     total = 0
     for last, record in records_of(entries):
@@ -174,7 +177,7 @@ def add_records(tx: Transaction, id_: str, epoch: str, entries: Sequence[Entry])
 
 
 async def _sweep(tx: Transaction, id_: str, head: Head) -> None:
-    """Remove some records that nobody needs any more."""
+    """Remove some obsolete records."""
     most, left = limits.ROOM_SWEEP_RECORDS, 0
     for partition, end in (
         (log_partition(id_, head.epoch), keys.number(head.floor + 1)),
@@ -189,7 +192,7 @@ async def _sweep(tx: Transaction, id_: str, head: Head) -> None:
 
 
 def records_of(entries: Sequence[Entry]) -> list[tuple[int, msgspec.Raw]]:
-    """Entries in as few records as they fit in, as JSON, each with its last sequence number."""
+    """Entries as JSON in as few records as possible, each with its last sequence number."""
     if len(entries) == 1:
         return [(entries[0].seq, msgspec.Raw(_write_record(entries)))]
     records: list[tuple[int, msgspec.Raw]] = []
@@ -208,14 +211,14 @@ def records_of(entries: Sequence[Entry]) -> list[tuple[int, msgspec.Raw]]:
 
 
 def _is_due(room: Room, head: Head, seq: int) -> bool:
-    """Whether it is time for a snapshot when the room is at a sequence number."""
+    """Whether a snapshot is due when the room is at a sequence number."""
     return seq - head.snapshots[-1][0] >= limits.ROOM_SNAPSHOT_STEPS or (
         head.log_bytes >= max(limits.ROOM_SNAPSHOT_BYTES, room.state.bytes)
     )
 
 
 def _has_too_many(head: Head, seq: int, keep: int) -> bool:
-    """Whether nobody needs the first snapshot when the room is at a sequence number."""
+    """Whether the first snapshot is obsolete when the room is at a sequence number."""
     return len(head.snapshots) > 1 and (
         head.snapshots[1][0] <= seq - keep or len(head.snapshots) > limits.ROOM_SNAPSHOTS_MAX
     )

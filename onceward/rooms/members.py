@@ -1,13 +1,12 @@
 """Members of a live room: joins, leaves and their notifications.
 
-Where many come at once, each of them would be told of all the others one by one. So those who are
-there are told at most so often, of all at once; and at once where little happens, or before
-anything else is said in the room. Whoever has come meanwhile is told only of those who came or
-went after it.
+If many members join at once, sending each join to all others separately would be expensive.
+Notifications are therefore throttled and batched. They are sent immediately if there are few, or
+before other messages of the room. A new member receives only joins and leaves after its own.
 
-In a very large room not all are told by name: if they were, each one more would cost as much as
-all before. The first so many are, and when one of them goes, the next in turn; of the others it
-is told now and then how many there are.
+A very large room does not list all members by name, because each further one would cost as much as
+all before. It lists the first ones, and replaces one that leaves by the next. The number of all
+members is sent at intervals.
 """
 
 import asyncio
@@ -24,24 +23,24 @@ if TYPE_CHECKING:
 
 
 class Members:
-    """Of one room."""
+    """The members of one room."""
 
     def __init__(self, room: "LiveRoom") -> None:
         self._room = room
         self._untold: list[bytes] = []
         self._newcomers: dict[Session, int] = {}
-        """With the first of what is not told yet that concerns each of them."""
+        """New members, with the index of the first pending notification that concerns them."""
         self._told_ms = 0
         self._telling: asyncio.TimerHandle | None = None
         self._named: dict[str, RoomMember] = {}
-        """Who is told by name, by id …"""
+        """Members listed by name, by id."""
         self._unnamed: dict[str, RoomMember] = {}
-        """… and who is not, the first first."""
+        """Members not listed by name, in order of joining."""
         self._counted_ms = 0
         self._counting: asyncio.TimerHandle | None = None
 
     def came(self, member: "Member") -> None:
-        """A member has come; it is among the readers already."""
+        """Add a member, which is among the readers already."""
         one = RoomMember(member.id, member.user)
         if len(self._named) < limits.ROOM_NAMED_MAX:
             self._name(one)
@@ -53,7 +52,7 @@ class Members:
             self._tell_soon()
 
     def went(self, member: "Member") -> None:
-        """A member has gone; it is no reader any more."""
+        """Remove a member, which is no reader then."""
         self._newcomers.pop(member.session, None)
         if self._unnamed:
             self._count_soon()
@@ -66,17 +65,17 @@ class Members:
         self._tell_soon()
 
     def told_to(self, member: "Member") -> list[RoomMember]:
-        """Whom a member is told of when it comes: itself, too."""
+        """The members that a new member receives, including itself."""
         named = list(self._named.values())
         return named if member.id in self._named else [*named, self._unnamed[member.id]]
 
     @property
     def count(self) -> int:
-        """How many there are, if not all of them are told by name; else 0."""
+        """The number of members if some are not listed by name; otherwise 0."""
         return len(self._named) + len(self._unnamed) if self._unnamed else 0
 
     def tell(self) -> None:
-        """Tell of those who came and went until now, if there are any."""
+        """Send pending joins and leaves."""
         if not self._untold:
             return
         self._stop_telling()
@@ -90,7 +89,7 @@ class Members:
         self._room.hub.has_news(self._room)
 
     def close(self) -> None:
-        """Tell nothing by itself."""
+        """Stop all timers."""
         self._stop_telling()
         if self._counting is not None:
             self._counting.cancel()

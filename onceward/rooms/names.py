@@ -14,20 +14,22 @@ from onceward.json_values import encode
 from onceward.rooms import positions
 
 TABLE_ROOMS: Final = "table:"
-"""How the ids of rooms begin that show tables: nobody writes there but the tables."""
+"""The prefix of the ids of rooms that show tables; only the tables write them."""
 
 
 def admit_text(text: Any, what: str, bytes_max: int, *, empty: bool = False) -> None:
-    """Raise `BadInput` for what is no text, or too long, or empty if it may not be that."""
+    """Raise `BadInput` unless `text` is a string of a permitted length."""
     if type(text) is not str:
-        raise BadInput(f"{what} is text, not {type(text).__name__}", code="bad_name")
+        raise BadInput(f"{what} must be a string, not {type(text).__name__}", code="bad_name")
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError as error:
-        raise BadInput(f"{what} may not contain lone surrogates", code="bad_name") from error
+        raise BadInput(f"{what} must not contain lone surrogates", code="bad_name") from error
     if size > bytes_max or not (size or empty):
         least = 0 if empty else 1
-        raise BadInput(f"{what} has {least} to {bytes_max} bytes, not {size}", code="bad_name")
+        raise BadInput(
+            f"{what} must have {least} to {bytes_max} bytes, not {size}", code="bad_name"
+        )
 
 
 def admit_room(id_: Any) -> None:
@@ -39,21 +41,24 @@ def admit_name(name: Any, what: str) -> None:
 
 
 def admit_client(client: Any) -> None:
-    """The name of a client; it is printable ASCII, since it is part of items' ids."""
+    """Raise `BadInput` for an invalid client name. It is printable ASCII, since ids of items
+    contain it.
+    """
     admit_text(client, "a client's name", limits.ROOM_CLIENT_CHARS_MAX)
     if not (client.isascii() and client.isprintable()):
-        raise BadInput("a client's name has plain characters", code="bad_name")
+        raise BadInput("a client's name must be printable ASCII", code="bad_name")
 
 
 def admit_number(n: Any, what: str = "the number of a step", least: int = 1) -> None:
     if type(n) is not int or not least <= n <= limits.ROOM_NUMBER_MAX:
         raise BadInput(
-            f"{what} is {least} to {limits.ROOM_NUMBER_MAX}, not {str(n)[:50]}", code="wrong_type"
+            f"{what} must be {least} to {limits.ROOM_NUMBER_MAX}, not {str(n)[:50]}",
+            code="wrong_type",
         )
 
 
 def admit_step(ops: Sequence[RoomOperation]) -> bytes:
-    """The JSON of a step. Raises `BadInput` for operations that cannot be a step of any room."""
+    """The JSON of a step. Raises `BadInput` for operations that are invalid in every room."""
     if not 0 < len(ops) <= limits.ROOM_OPS_MAX:
         raise TooLarge(
             f"a step has 1 to {limits.ROOM_OPS_MAX} operations, not {len(ops)}",
@@ -68,7 +73,7 @@ def admit_step(ops: Sequence[RoomOperation]) -> bytes:
             admit_name(does.list, "a list's name")
             _admit_item(does)
         else:
-            raise BadInput(f"{does!r:.100} is no operation", code="wrong_type")
+            raise BadInput(f"{does!r:.100} is not an operation", code="wrong_type")
     text = encoded(ops)
     if len(text) > limits.ROOM_STEP_BYTES_MAX:
         raise TooLarge(
@@ -91,17 +96,20 @@ def _admit_item(does: op.ListOp) -> None:
             positions.admit(does.at)
 
 
-# Matches every number beyond the limit, as our encoder writes it, and little else.
+# Matches every number beyond the limit, as the encoder writes it, and few others.
 _maybe_large = re.compile(rb"[0-9](?:[0-9]{15}|e[0-9]{2})").search
 
 
 def encoded(value: Any) -> bytes:
-    """JSON for a value of a room. Raises `BadInput` for a value that JSON cannot represent, and
-    for numbers that a browser would round."""
+    """JSON for a value of a room.
+
+    Raises `BadInput` for a value that JSON cannot represent, and for numbers that a browser would
+    round.
+    """
     try:
         text = encode(value, ("room", "value"))
     except BadInput as error:
-        raise BadInput(f"this is not JSON: {error.__cause__}", code="bad_value") from error
+        raise BadInput(f"not JSON: {error.__cause__}", code="bad_value") from error
     if _maybe_large(text):
         for number in unsafe_numbers(msgspec.json.decode(text)):
             raise BadInput(
@@ -113,8 +121,10 @@ def encoded(value: Any) -> bytes:
 
 
 def unsafe_numbers(value: Any) -> Iterator[int | float]:
-    """The numbers in a JSON value, at any depth, that a browser cannot tell from their
-    neighbours. All floats of that size are whole numbers."""
+    """The numbers in a JSON value, at any depth, that a browser cannot represent exactly.
+
+    All floats of that size are whole numbers.
+    """
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -125,6 +135,5 @@ def unsafe_numbers(value: Any) -> Iterator[int | float]:
 
 
 def plain(value: Any) -> Any:
-    """A value as all others will see it: plain JSON, and nobody else's object. Raises
-    `BadInput`."""
+    """A copy of a value as plain JSON, as other members see it. Raises `BadInput`."""
     return msgspec.json.decode(encoded(value))

@@ -1,8 +1,8 @@
 """The owner of a room: the node that holds the slot of the room's ID.
 
-Where nodes share a database, each tells the others its address, in a record with a secret of its
-own, encrypted with the server key that all of them have: by that a node shows that it is one.
-What a node serves by mistake for a moment does no harm: steps are versioned writes.
+On a shared database each node publishes its address in a record with a secret, encrypted with the
+server key that all nodes have. A node that presents the secret proves that it belongs to the
+cluster. If two nodes serve a room for a moment, no harm is done: steps are versioned writes.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ HUBS = "hub"
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a node's hub is, and what to show there."""
+    """The address of a node's hub, and the secret to present there."""
 
     url: str
     secret: str
 
 
 class Owners:
-    """Knows who serves which room."""
+    """Determines which node serves a room."""
 
     def __init__(self, store: Store, placement: Placement) -> None:
         self._store = store
@@ -47,24 +47,27 @@ class Owners:
         return not self._store.engine.shared or self._placement.holds(self.slot(id_))
 
     def is_node(self, secret: str) -> bool:
-        """Whether someone knows this node's secret."""
+        """Whether a caller presented this node's secret."""
         return compare_digest(secret.encode(), self._secret.encode())
 
     def announce(self, url: str) -> None:
-        """Tell other nodes where this one is, from now on."""
+        """Start to publish the address of this node."""
         if self._store.engine.shared and self._announcing is None:
             self._announcing = asyncio.create_task(self._announce(url), name="onceward-address")
 
     async def close(self) -> None:
-        """Be nowhere any more; twice is once."""
+        """Stop publishing the address. Idempotent."""
         if self._announcing is not None:
             self._announcing.cancel()
             await asyncio.wait([self._announcing])
             self._announcing = None
 
     async def find(self, id_: str) -> Address:
-        """Where another node serves a room. Raises `Unavailable` if none does just now, or it
-        has not told its address."""
+        """The address of the node that serves a room.
+
+        Raises `Unavailable` if the room has no owner at this time, or the owner has not published
+        its address.
+        """
         now_ms = self._store.clock.now_ms()
         slot = slot_key(self.slot(id_))
         [record] = await self._store.engine.get([slot], now_ms)
@@ -74,10 +77,10 @@ class Owners:
             [record] = await self._store.engine.get([key], now_ms)
             if record is not None:
                 address: Address = decode(record.value, Address, key)
-                with suppress(SecretUnreadable):  # its node has just been given another key
+                with suppress(SecretUnreadable):  # its node has just received another key
                     secret = self._store.server_keys.decrypt(address.secret, *key)
                     return Address(address.url, secret)
-        raise Unavailable("the room is just changing hands: try again", code="room_moved")
+        raise Unavailable("the room is moving to another node; try again", code="room_moved")
 
     async def _announce(self, url: str) -> None:
         async def tell(tx: Transaction) -> None:
@@ -93,7 +96,7 @@ class Owners:
                     await self._store.run(tell)
             except PASSING:
                 told = ""
-            # Its name changes when the others have given it up.
+            # The node gets a new name when other nodes have declared it failed.
             for _ in range(limits.ADDRESS_LOOKS):
                 await self._store.clock.sleep(limits.ADDRESS_MS / 3_000 / limits.ADDRESS_LOOKS)
                 if self._placement.node != told:

@@ -1,7 +1,7 @@
 """State transitions of rooms, as functions of a transaction.
 
-Everyone in the room receives the changes after the commit. Several changes in one transaction are
-several steps; `change` makes one of them.
+All members of the room receive the changes after the commit. Several calls in one transaction are
+several steps; `change` makes one step of several operations.
 """
 
 from collections import OrderedDict
@@ -88,9 +88,11 @@ class Rooms:
         keep: int = limits.ROOM_KEEP_STEPS,
         reserve: bool = True,
     ) -> tuple[str, Info]:
-        """Create a room; without an id it gets a new one. The creator `by` is a member from this
-        commit on; without `reserve`, once it joins. Raises `BadInput`, with the code `room_exists`
-        if there is one of that id."""
+        """Create a room and return its id and settings; without an id it gets a new one.
+
+        The creator `by` is a member immediately, or with `reserve=False` when it joins. Raises
+        `BadInput`, with the code `room_exists` if the id is in use.
+        """
         id_ = id_ or self._ids.new()
         admit_text(by, "a user's name", limits.ROOM_USER_BYTES_MAX, empty=True)
         info = Info(self._ids.new(), tx.now_ms, by, meta or {}, schemas or Schemas())
@@ -99,32 +101,33 @@ class Rooms:
         admit_info(info)
         Shapes(info.schemas)
         if await tx.get(info_key(id_), Info) is not None:
-            raise BadInput(f"there is a room {id_!r}", code="room_exists", id=id_)
+            raise BadInput(f"the room {id_!r} exists already", code="room_exists", id=id_)
         if await tx.get(head_key(id_), Head) is not None:
-            raise damaged(id_, "it has a head, and no settings")
+            raise damaged(id_, "it has a head but no settings")
         self._put_info(tx, id_, info)
         tx.put(head_key(id_), Head(info.epoch))
         return id_, info
 
     @joins
     async def info(self, tx: Transaction, id_: str, known: Info | None = None) -> Info:
-        """What was said about a room: `known` itself, if that is still so. Raises
-        `NoSuchRoom`."""
+        """The settings of a room; returns `known` itself if it is unchanged. Raises
+        `NoSuchRoom`.
+        """
         info = await tx.get(info_key(id_), Info, cached=True)
         if info is None:
             if await tx.get(head_key(id_), Head) is not None:
-                raise damaged(id_, "it has a head, and no settings")
-            raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
+                raise damaged(id_, "it has a head but no settings")
+            raise NoSuchRoom(f"room {id_!r} not found", id=id_)
         return known if known is not None and known == info else info
 
     @joins
     async def head(self, tx: Transaction, id_: str) -> Head:
-        """Where a room is. Raises `NoSuchRoom`."""
+        """The head of a room: its epoch and sequence number. Raises `NoSuchRoom`."""
         head = await tx.get(head_key(id_), Head, cached=True)
         if head is None:
             if await tx.get(info_key(id_), Info) is not None:
-                raise damaged(id_, "it has settings, and no head")
-            raise NoSuchRoom(f"there is no room {id_!r}", id=id_)
+                raise damaged(id_, "it has settings but no head")
+            raise NoSuchRoom(f"room {id_!r} not found", id=id_)
         return head
 
     @joins
@@ -139,8 +142,9 @@ class Rooms:
         per_user: int | None = None,
         keep: int | None = None,
     ) -> Info:
-        """Change what is given. Schemas count for later changes only. Raises `BadInput`,
-        `NoSuchRoom`."""
+        """Change the given settings. Schemas apply only to later changes. Raises `BadInput`,
+        `NoSuchRoom`.
+        """
         info = msgspec.structs.replace(await self.info(tx, id_))
         info.meta = info.meta if meta is None else meta
         info.schemas = info.schemas if schemas is None else schemas
@@ -154,16 +158,20 @@ class Rooms:
 
     @joins
     async def creator_joined(self, tx: Transaction, id_: str, epoch: str) -> None:
-        """From now on the creator is a member by its connections, as all others are. Idempotent.
-        Raises `NoSuchRoom`."""
+        """End the reservation of the creator, which then counts as a member only while connected.
+
+        Idempotent. Raises `NoSuchRoom`.
+        """
         info = await self.info(tx, id_)
         if info.reserved and info.epoch == epoch:
             await self._change_info(tx, id_, msgspec.structs.replace(info, reserved=False))
 
     @joins
     async def remove(self, tx: Transaction, id_: str) -> Info:
-        """Delete a room with all that is in it: at once for everyone. What it leaves is removed
-        by what is due. Raises `NoSuchRoom`."""
+        """Delete a room and its content, with immediate effect for all members.
+
+        A job in the background removes its records. Raises `NoSuchRoom`.
+        """
         info = await self.info(tx, id_)
         head = await self.head(tx, id_)
         for key in (listed_key(id_), info_key(id_), head_key(id_)):
@@ -182,13 +190,16 @@ class Rooms:
         after: str = "",
         limit: int = limits.LIST_MAX,
     ) -> tuple[list[Found], str]:
-        """Up to `limit` rooms whose ids begin with `prefix` and whose metadata have these
-        members, in the order of their ids, the first after `after`; and the next `after`, which
-        is empty at the end."""
+        """Up to `limit` rooms whose ids begin with `prefix` and whose metadata have these members, in the order
+        of ids.
+
+        The list starts after the id `after`. Returns the rooms and the next `after`, or an empty
+        string at the end.
+        """
         if type(limit) is not int or not 0 < limit <= limits.LIST_MAX:
-            raise BadInput(f"a list has 1 to {limits.LIST_MAX} rooms, not {limit}")
+            raise BadInput(f"a page has 1 to {limits.LIST_MAX} rooms, not {limit}")
         if not isinstance(meta, Mapping | None):
-            raise BadInput("metadata to find rooms by are an object", code="wrong_type")
+            raise BadInput("`meta` must be an object", code="wrong_type")
         start = keys.join(prefix) if prefix else ""
         end = start + "\U0010ffff" if prefix else None
         if after:
@@ -221,22 +232,24 @@ class Rooms:
         client: str = "",
         n: int = 0,
     ) -> Entry | None:
-        """Change a room with this commit: everyone in it is told. With a client and its number,
-        once: None if that step was taken before. Raises `NoSuchRoom`, and `BadInput` for what
-        the room refuses."""
+        """Apply operations as one step of a room; all members receive it.
+
+        With `client` and `n` it is idempotent: returns None if that step was applied before. Raises
+        `NoSuchRoom`, and `BadInput` if the room rejects the step.
+        """
         admit_text(by, "a user's name", limits.ROOM_USER_BYTES_MAX, empty=True)
-        # What a connection sends has these types; what a program says here may have any.
+        # Connections send these types; a Python caller may pass any.
         admit_text(client, "a client's name", limits.ROOM_CLIENT_CHARS_MAX, empty=True)
         admit_number(n, least=0)
         if not isinstance(ops, list | tuple):
             raise BadInput(
                 f"a step is a list of operations, not {type(ops).__name__}", code="wrong_type"
             )
-        # As all others will read them from the log, and nobody else's objects.
+        # Decoded from JSON as from the log, so that no object is shared with the caller.
         try:
             ops = _read_ops(admit_step(ops))
         except msgspec.ValidationError as error:
-            raise BadInput(f"this is no step: {error}", code="wrong_type") from error
+            raise BadInput(f"invalid step: {error}", code="wrong_type") from error
         info, head = await self.info(tx, id_), await self.head(tx, id_)
         room, own = await self._current(tx, id_, info, head)
         with _ahead(room, own):
@@ -250,10 +263,12 @@ class Rooms:
 
     @joins
     async def peek(self, tx: Transaction, id_: str, look: Callable[[State], T]) -> T:
-        """What a function finds in the state of a room, with what this transaction has done to
-        it so far. The function must change nothing. Raises `NoSuchRoom`."""
+        """Call `look` with the state of a room, including the changes of this transaction.
+
+        The function must not change the state. Raises `NoSuchRoom`.
+        """
         if not callable(look):
-            raise BadInput(f"one looks by a function, not {type(look).__name__}")
+            raise BadInput(f"`look` must be a function, not {type(look).__name__}")
         info, head = await self.info(tx, id_), await self.head(tx, id_)
         room, own = await self._current(tx, id_, info, head)
         with _ahead(room, own):
@@ -269,15 +284,18 @@ class Rooms:
         *,
         read: tuple[Info, Head] | None = None,
     ) -> Head:
-        """Write the last steps that a room in memory has taken; `read` is what `info` and `head`
-        have given in this transaction, if they were asked already. Raises `NoSuchRoom` if it was
-        deleted meanwhile, also if there is another one of its name; `Conflict` if others have
-        added to the log: give the steps back, follow the log, and take them again."""
+        """Write the last steps of a room in memory to the log.
+
+        `read` are the settings and the head if this transaction has read them already. Raises
+        `NoSuchRoom` if the room was deleted, even if there is a new one with its name. Raises
+        `Conflict` if the log has other new entries: roll the steps back, follow the log, and apply
+        them again.
+        """
         info, head = read or (await self.info(tx, id_), await self.head(tx, id_))
         if head.epoch != room.epoch:
-            raise NoSuchRoom(f"the room {id_!r} was deleted, and made again", id=id_)
+            raise NoSuchRoom(f"the room {id_!r} was deleted and created again", id=id_)
         if not entries or head.seq != entries[0].seq - 1 or room.seq != entries[-1].seq:
-            raise Conflict(f"the room {id_!r} has gone on to {head.seq}")
+            raise Conflict(f"the room {id_!r} has new steps up to {head.seq}")
         if read is None and not entries[0].follows(head.digest):
             raise Conflict(f"the room {id_!r} has another history up to {head.seq}")
         pieces = snapshot(tx, room, head, entries)
@@ -286,8 +304,10 @@ class Rooms:
     def append_few(
         self, tx: Transaction, id_: str, head: Head, entries: Sequence[Entry]
     ) -> tuple[Head, bytes]:
-        """The same at once, where `log.writes_little` is true of the room, and where its head is
-        this and was read in this transaction. Returns the new one, also as JSON."""
+        """Append without reads, for rooms where `log.writes_little` is true.
+
+        `head` must be the head that this transaction has read. Returns the new head, also as JSON.
+        """
         total = add_records(tx, id_, head.epoch, entries)
         head = Head(
             head.epoch,
@@ -310,11 +330,13 @@ class Rooms:
         *,
         digest: str | None = None,
     ) -> list[Entry]:
-        """The steps after a sequence number, up to `limit` of them. Raises `NoSuchRoom`, and
-        `HistoryGone` if the log does not reach back that far, or not yet there, or has another
-        digest at `since` than the one given: then it is another history, as after a restore."""
+        """Up to `limit` steps after a sequence number.
+
+        Raises `NoSuchRoom`. Raises `HistoryGone` if the log does not contain `since`, or has
+        another digest there than the given one, as after a restore.
+        """
         if type(since) is not int or type(limit) is not int:
-            raise BadInput("a log is read from a number on, and so many steps", code="wrong_type")
+            raise BadInput("`since` and `limit` must be integers", code="wrong_type")
         head = await self.head(tx, id_)
         if not head.floor <= since <= head.seq:
             raise HistoryGone(
@@ -332,7 +354,7 @@ class Rooms:
         return await entries_of(tx, id_, head.epoch, since, min(head.seq, since + limit))
 
     async def _digest_at(self, tx: Transaction, id_: str, head: Head, seq: int) -> str:
-        """The digest of the log at a sequence number that it reaches back to."""
+        """The digest of the log at a sequence number that it still contains."""
         if seq == head.floor:
             return head.snapshots[0][2]
         [entry] = await entries_of(tx, id_, head.epoch, seq - 1, seq)
@@ -342,30 +364,35 @@ class Rooms:
     async def newest(
         self, tx: Transaction, id_: str, steps_max: int, bytes_max: int
     ) -> list[Entry]:
-        """The last steps, in order: about so many at the most, from about so many bytes of the
-        log. Raises `NoSuchRoom`."""
+        """The last steps in order, limited by approximate numbers of steps and bytes. Raises
+        `NoSuchRoom`.
+        """
         return await newest(tx, id_, await self.head(tx, id_), steps_max, bytes_max)
 
     @joins
     async def load(self, tx: Transaction, id_: str, at: int | None = None) -> Room:
-        """A room as it is, or as it was at a sequence number. The caller may change it. Raises
-        `NoSuchRoom`, `HistoryGone`."""
+        """Load a room, now or at a sequence number. The caller may change it.
+
+        Raises `NoSuchRoom`, `HistoryGone`.
+        """
         if at is not None and type(at) is not int:
-            raise BadInput(f"a sequence number is a number, not {at!r:.100}", code="wrong_type")
+            raise BadInput(
+                f"a sequence number must be an integer, not {at!r:.100}", code="wrong_type"
+            )
         info, head = await self.info(tx, id_), await self.head(tx, id_)
         seq = head.seq if at is None else at
         if not head.floor <= seq <= head.seq:
             raise HistoryGone(
-                f"the room {id_!r} is known as it was at {head.floor} to {head.seq}",
+                f"the room {id_!r} can be loaded at {head.floor} to {head.seq}",
                 floor=head.floor,
                 seq=head.seq,
             )
         return await load(tx, id_, info, head, seq)
 
-    # What is left of a deleted room.
+    # Deleted rooms.
 
     async def purge(self, tx: Transaction, entry: Key) -> None:
-        """Remove some of what a deleted room has left, and come again if there is more."""
+        """Remove some records of a deleted room, and schedule another run if there are more."""
         _, id_, epoch, _ = keys.split(entry[1])
         tx.delete(entry)
         more = False
@@ -381,7 +408,7 @@ class Rooms:
         slot = sum(epoch.encode()) % self._slots
         return due_partition(slot), keys.join(due_ms, id_, epoch, ROOM_DUE)
 
-    # How it is kept.
+    # Internals.
 
     async def _change_info(self, tx: Transaction, id_: str, info: Info) -> None:
         self._put_info(tx, id_, info)
@@ -395,13 +422,15 @@ class Rooms:
     async def _current(
         self, tx: Transaction, id_: str, info: Info, head: Head
     ) -> tuple[Room, list[Entry]]:
-        """The room as others have committed it, and what this transaction has added so far. When
-        this has returned, the room is right until the next `await`."""
+        """The room as committed, and the entries that this transaction has added.
+
+        The room is current until the next `await`.
+        """
         seen = tx.seen.get(head_key(id_))
         base: Head | None = None
         if seen is not None:
             base = decode(seen.value, Head, seen.key)
-        if base is None or base.epoch != head.epoch:  # it was made in this transaction
+        if base is None or base.epoch != head.epoch:  # it was created in this transaction
             shapes = Shapes(info.schemas)
             made = Room(head.epoch, shapes=shapes)
             return made, await entries_of(tx, id_, head.epoch, 0, head.seq)
@@ -415,11 +444,11 @@ class Rooms:
         elif kept.seq < base.seq:
             entries = await entries_of(tx, id_, base.epoch, kept.seq, base.seq)
             with suppress(OncewardError):  # if they are of another history
-                replayed(kept, entries)  # someone else may have been faster
+                replayed(kept, entries)  # another task may have been faster
         if kept.seq != base.seq or kept.digest != base.digest:
-            # Others were faster, or the database was restored under this process.
+            # Another task was faster, or the database was restored.
             self._kept.pop(id_, None)
-            raise Conflict(f"the room {id_!r} has gone on from {kept.seq} to {base.seq}")
+            raise Conflict(f"the room {id_!r} has changed from {kept.seq} to {base.seq}")
         self._kept.move_to_end(id_)
         if kept.shapes.schemas != info.schemas:
             kept.shapes = Shapes(info.schemas)
@@ -427,7 +456,7 @@ class Rooms:
         return kept, own
 
     def _keep(self, id_: str, room: Room) -> None:
-        """Have a room in memory, and let those go that were used longest ago if it is too much."""
+        """Cache a room, and drop the least recently used ones above the limits."""
         self._kept[id_] = room
         self._kept.move_to_end(id_)
         total = sum(kept.state.bytes for kept in self._kept.values())
@@ -437,11 +466,11 @@ class Rooms:
             _, gone = self._kept.popitem(last=False)
             total -= gone.state.bytes
 
-    # Maps. Each raises `NoSuchRoom`, and `BadInput` for what the room refuses.
+    # Maps. Each raises `NoSuchRoom`, and `BadInput` if the room rejects the step.
 
     @joins
     async def map(self, tx: Transaction, room: str, name: str) -> dict[str, Any] | None:
-        """A whole map, or None."""
+        """All keys and values of a map, or None."""
         admit_name(name, "a map's name")
 
         def look(state: State) -> dict[str, Any] | None:
@@ -452,7 +481,7 @@ class Rooms:
 
     @joins
     async def map_get(self, tx: Transaction, room: str, name: str, key: str) -> Any:
-        """The value under a key, or None."""
+        """The value of a key, or None."""
         admit_name(name, "a map's name")
         admit_text(key, "a map's key", limits.ROOM_KEY_BYTES_MAX, empty=True)
         cell = await self.peek(tx, room, lambda state: state.get("map", name, key))
@@ -462,21 +491,21 @@ class Rooms:
     async def map_set(
         self, tx: Transaction, room: str, name: str, key: str, value: Any, *, by: str = ""
     ) -> None:
-        """Put a whole value under a key."""
+        """Set the value of a key."""
         await self.change(tx, room, [op.MapSet(name, key, value)], by=by)
 
     @joins
     async def map_delete(
         self, tx: Transaction, room: str, name: str, key: str, *, by: str = ""
     ) -> None:
-        """Remove a key, if it is there."""
+        """Delete a key if it exists."""
         await self.change(tx, room, [op.MapDelete(name, key)], by=by)
 
     @joins
     async def map_add(
         self, tx: Transaction, room: str, name: str, key: str, amount: float = 1, *, by: str = ""
     ) -> Any:
-        """Add to a number, which is 0 if it is not there; returns the sum."""
+        """Add to a number and return the sum. A missing key counts as 0."""
         await self.change(tx, room, [op.MapAdd(name, key, amount)], by=by)
         return await self.map_get(tx, room, name, key)
 
@@ -492,8 +521,11 @@ class Rooms:
         expect: Any = msgspec.UNSET,
         by: str = "",
     ) -> bool:
-        """Put a value under a key if `expect` is there, or nothing if that is not given; says
-        whether it was so."""
+        """Set the value of a key if its value is `expect`, or if it is missing and `expect` is not
+        given.
+
+        Returns whether the value was set.
+        """
         try:
             compare = op.MapCompare(name, key, value, expect)
             await self.change(tx, room, [compare], by=by)
@@ -505,19 +537,19 @@ class Rooms:
 
     @joins
     async def map_make(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
-        """Let there be a map, empty if it is new."""
+        """Create an empty map unless it exists."""
         await self.change(tx, room, [op.MapMake(name)], by=by)
 
     @joins
     async def map_drop(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
-        """Remove a map with all that is in it."""
+        """Delete a map with its content."""
         await self.change(tx, room, [op.MapDrop(name)], by=by)
 
     # Lists.
 
     @joins
     async def list(self, tx: Transaction, room: str, name: str) -> list[Item] | None:
-        """A whole list, or None."""
+        """All items of a list, or None."""
         admit_name(name, "a list's name")
 
         def look(state: State) -> Any:
@@ -531,7 +563,7 @@ class Rooms:
     async def list_push(
         self, tx: Transaction, room: str, name: str, value: Any, *, by: str = ""
     ) -> str:
-        """Put an item at the end; returns its id."""
+        """Append an item and return its id."""
         id_ = self._ids.new()
         await self.change(tx, room, [op.ListInsert(name, id_, value)], by=by)
         return id_
@@ -540,7 +572,7 @@ class Rooms:
     async def list_insert(
         self, tx: Transaction, room: str, name: str, index: int, value: Any, *, by: str = ""
     ) -> str:
-        """Put an item before the one that has this index now; returns its id."""
+        """Insert an item before the given index and return its id."""
         admit_name(name, "a list's name")
         after = await self.peek(tx, room, lambda state: _before(state, name, index))
         return await self.list_insert_after(tx, room, name, after, value, by=by)
@@ -549,8 +581,10 @@ class Rooms:
     async def list_insert_after(
         self, tx: Transaction, room: str, name: str, after: str, value: Any, *, by: str = ""
     ) -> str:
-        """Put an item behind another, in front if that is empty, and at the end if the other one
-        is gone; returns its id."""
+        """Insert an item after another one and return its id.
+
+        An empty `after` means the start. If the other item was deleted, the new one is appended.
+        """
         id_ = self._ids.new()
         await self.change(tx, room, [op.ListInsert(name, id_, value, after)], by=by)
         return id_
@@ -559,37 +593,37 @@ class Rooms:
     async def list_set(
         self, tx: Transaction, room: str, name: str, item: str, value: Any, *, by: str = ""
     ) -> None:
-        """Give an item another value, if it is there."""
+        """Set the value of an item if it exists."""
         await self.change(tx, room, [op.ListSet(name, item, value)], by=by)
 
     @joins
     async def list_move(
         self, tx: Transaction, room: str, name: str, item: str, after: str, *, by: str = ""
     ) -> None:
-        """Put an item behind another, in front if that is empty."""
+        """Move an item after another one; an empty `after` means the start."""
         await self.change(tx, room, [op.ListMove(name, item, after)], by=by)
 
     @joins
     async def list_delete(
         self, tx: Transaction, room: str, name: str, item: str, *, by: str = ""
     ) -> None:
-        """Remove an item, if it is there."""
+        """Delete an item if it exists."""
         await self.change(tx, room, [op.ListDelete(name, item)], by=by)
 
     @joins
     async def list_make(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
-        """Let there be a list, empty if it is new."""
+        """Create an empty list unless it exists."""
         await self.change(tx, room, [op.ListMake(name)], by=by)
 
     @joins
     async def list_drop(self, tx: Transaction, room: str, name: str, *, by: str = "") -> None:
-        """Remove a list with all that is in it."""
+        """Delete a list with its content."""
         await self.change(tx, room, [op.ListDrop(name)], by=by)
 
 
 @contextmanager
 def _ahead(room: Room, own: Sequence[Entry]) -> Iterator[None]:
-    """A room that others use too, with further steps while this lasts. No `await` in it."""
+    """Apply entries to a shared room for the duration of the block, which must not `await`."""
     taken: list[Taken] = []
     try:
         for entry in own:
@@ -602,14 +636,14 @@ def _ahead(room: Room, own: Sequence[Entry]) -> Iterator[None]:
 
 
 def _before(state: State, name: str, index: int) -> str:
-    """The id of the item before an index, empty for the first; raises `BadInput`."""
+    """The id of the item before an index, or an empty string for the first; raises `BadInput`."""
     items = state.lists.get(name)
     count = 0 if items is None else len(items.order)
     if type(index) is not int or not 0 <= index <= count:
-        raise BadInput(f"an index in {name!r} is 0 to {count}, not {index!r}")
+        raise BadInput(f"an index in {name!r} must be 0 to {count}, not {index!r}")
     return "" if items is None or index == 0 else items.ids[items.order[index - 1]]
 
 
 def _copy(value: T) -> T:
-    """Nobody else's object: who changes it changes no room."""
+    """A copy that the caller may change without changing the room."""
     return msgspec.json.decode(msgspec.json.encode(value)) if value is not None else value

@@ -1,15 +1,15 @@
 """Fractional positions of list items: strings that sort like the items.
 
-A position is a path of whole numbers, so there is always one between two others: the next number
-at some depth, or one level deeper. Many insertions at one spot, in front, at the end, or always
-between the same two, count up or down there, and the text grows with the logarithm of their
-number. What makes it grow faster (each time between the last two) is stopped by its list, which
-numbers its items anew.
+A position is a path of integers, so there is always one between two others: the next number at some
+depth, or one level deeper. Repeated insertions at one place (the start, the end, or between the
+same two items) count up or down, and the text grows with the logarithm of their number. Insertions
+that make it grow faster, each between the last two, eventually cause the list to renumber its
+items.
 
-A number is a letter for its count of digits and its sign, and the digits: `a0` to `az` are 0 to
-61, `b00` follows; `Zz` is -1, `Z0` -62, and `Yzz` comes before that. No number begins another,
-so texts compare as the paths do, in any language that compares by code. Numbers have at most
-eight digits: so far any language counts without loss.
+A number is a letter for its sign and number of digits, followed by the digits: `a0` to `az` are 0
+to 61, `b00` follows; `Zz` is -1, `Z0` -62, and `Yzz` precedes that. No number is a prefix of
+another, so strings compare like paths in any language that compares by code. Numbers have at most
+eight digits, which every language represents exactly.
 """
 
 from onceward import limits
@@ -19,12 +19,14 @@ _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
 _BASE = len(_DIGITS)
 _COUNT = sum(_BASE**digits for digits in range(1, 9))
-"""So many numbers there are from 0 on, and as many below."""
+"""The count of numbers from 0 up, and of those below 0."""
 
 
 def between(low: str | None, high: str | None) -> str | None:
-    """A position behind `low` and before `high`, where None is either end of the list. None if
-    it would be too long, or count too far: then the list is to be numbered anew."""
+    """A position after `low` and before `high`, where None is an end of the list.
+
+    None if it would be too long or out of range: the list must then be renumbered.
+    """
     path = _between(low, high)
     text = _text(path)
     countable = all(-_COUNT <= number < _COUNT for number in path)
@@ -37,12 +39,12 @@ def _between(low: str | None, high: str | None) -> list[int]:
     if high is None:
         return [_path(low)[0] + 1]
     if low >= high:
-        raise ValueError(f"there is nothing between {low!r} and {high!r}")
+        raise ValueError(f"there is no position between {low!r} and {high!r}")
     under, over = _path(low), _path(high)
     same = 0
     while same < len(under) and under[same] == over[same]:
         same += 1
-    if same == len(under):  # `high` is somewhere below `low`
+    if same == len(under):  # `high` is below `low` in the tree
         return [*under, over[same] - 1]
     if under[same] + 1 < over[same]:
         return [*under[:same], under[same] + 1]
@@ -51,12 +53,12 @@ def _between(low: str | None, high: str | None) -> list[int]:
 
 
 def nth(number: int) -> str:
-    """The positions of a list that is numbered anew: 0, 1, 2 …"""
+    """The position of an item in a renumbered list: 0, 1, 2 …"""
     return _text([number])
 
 
 def admit(position: str) -> None:
-    """Raise `BadInput` for what is no position, or too long for one."""
+    """Raise `BadInput` for an invalid or too long position."""
     if type(position) is str and len(position) <= limits.POSITION_CHARS_MAX:
         try:
             _path(position)

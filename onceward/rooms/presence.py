@@ -1,8 +1,7 @@
 """The presence state of a room: one entry for each name and user.
 
-Pure: the time comes from the caller. An entry goes when its user removes it or has gone, or when
-its time is over without renewal. What others are told of it is coalesced: whoever sets an entry
-many times in a row is told of less often, but always with the last value.
+It is pure: the caller passes the time. An entry ends when its user removes it or disconnects, or
+when it expires without renewal.
 """
 
 from typing import Any, NamedTuple, TypeVar
@@ -20,15 +19,17 @@ class PresenceValue(NamedTuple):
 
 
 class Presences:
-    """All of one room."""
+    """The presences of one room."""
 
     def __init__(self) -> None:
         self._entries: dict[str, dict[str, PresenceValue]] = {}
         self._bytes = 0
 
     def set(self, name: str, user: str, value: Any, until_ms: int, size: int = 0) -> bool:
-        """Set or renew an entry of so many bytes; says whether its value is another one now.
-        Raises `BadInput` if the user has too many, or all have too much."""
+        """Set or renew an entry of `size` bytes; return whether its value has changed.
+
+        Raises `BadInput` if the user has too many entries, or the room's entries are too large.
+        """
         entries = self._entries.get(name)
         before = None if entries is None else entries.get(user)
         if before is None:
@@ -46,11 +47,11 @@ class Presences:
             )
         self._bytes += more
         self._entries.setdefault(name, {})[user] = PresenceValue(value, until_ms, size)
-        # 1 and true are equal in Python, and not in JSON.
+        # In Python 1 equals true, in JSON it does not.
         return before is None or repr(before.value) != repr(value)
 
     def remove(self, name: str, user: str) -> bool:
-        """Remove an entry; says whether there was one."""
+        """Remove an entry; return whether it existed."""
         entries = self._entries.get(name, {})
         found = entries.pop(user, None)
         if not entries:
@@ -60,15 +61,15 @@ class Presences:
         return found is not None
 
     def remove_user(self, user: str) -> list[str]:
-        """Remove all entries of a user; says of which names."""
+        """Remove all entries of a user; return their names."""
         return [name for name in list(self._entries) if self.remove(name, user)]
 
     def remove_name(self, name: str) -> list[str]:
-        """Remove a whole presence; says whose entries there were."""
+        """Remove a presence of all users; return the users."""
         return [user for user in list(self._entries.get(name, ())) if self.remove(name, user)]
 
     def expire(self, now_ms: int) -> list[tuple[str, str]]:
-        """Remove what is over by now; says which names and users."""
+        """Remove expired entries; return their names and users."""
         over = [
             (name, user)
             for name, entries in self._entries.items()
@@ -81,14 +82,14 @@ class Presences:
 
     @property
     def next_ms(self) -> int | None:
-        """When the next entry is over, if nobody renews it."""
+        """The time at which the next entry expires, or None."""
         return min(
             (entry.until_ms for entries in self._entries.values() for entry in entries.values()),
             default=None,
         )
 
     def whole(self) -> dict[str, dict[str, Any]]:
-        """Of each name the values, by user."""
+        """All values, by name and user."""
         return {
             name: {user: entry.value for user, entry in entries.items()}
             for name, entries in self._entries.items()

@@ -1,9 +1,8 @@
 """Records of rooms: structs and keys.
 
-The head is written with every step and checked by all who decide from the log; settings have a
-record of their own, since they rarely change, and the head counts how often they do. Log and
-snapshots stand under the room's epoch, so a room that was deleted can be made again at once, while
-the records of the old one are removed.
+Every step writes the head, and every decision based on the log checks it. Settings rarely change,
+so they have a separate record; the head counts their changes. Log and snapshots have the room's
+epoch in their keys, so a deleted room can be created again while the old records are being removed.
 """
 
 from functools import lru_cache
@@ -22,32 +21,32 @@ ROOM: Final = "room"
 LOG: Final = "roomlog"
 SNAPSHOTS: Final = "roomsnap"
 ROOM_DUE: Final = "room-purge"
-"""The kind of entries in due that remove what a deleted room has left."""
+"""The kind of due entries that remove the records of a deleted room."""
 PURGE_RECORDS: Final = 40  # of the log, and of snapshots
 PURGE_WRITES: Final = 2 * PURGE_RECORDS + 2
 
 
 class Info(msgspec.Struct, omit_defaults=True):
-    """What was said about a room when it was made, or since."""
+    """The settings of a room."""
 
     epoch: str
     created_ms: int
     by: str = ""
     meta: dict[str, Any] = {}
-    """What it can be searched by."""
+    """Searchable metadata."""
     schemas: Schemas = Schemas()
     capacity: int = limits.ROOM_MEMBERS_MAX
-    """How many users may be in it at a time."""
+    """The maximum number of users at a time."""
     per_user: int = limits.ROOM_PER_USER
-    """How many connections each of them may have."""
+    """The maximum number of connections per user."""
     keep: int = limits.ROOM_KEEP_STEPS
-    """So many steps back it can be seen, and clients can catch up."""
+    """The length of the history in steps, for loading and for clients that reconnect."""
     reserved: bool = False
-    """Whether the creator is a member without a connection: until it joins."""
+    """Whether the creator counts as a member until it joins."""
 
 
 class Listed(msgspec.Struct, omit_defaults=True):
-    """A room in the list of all."""
+    """A room in the list of all rooms."""
 
     epoch: str
     created_ms: int
@@ -56,25 +55,26 @@ class Listed(msgspec.Struct, omit_defaults=True):
 
 
 class Head(msgspec.Struct):
-    """Where a room is. Whoever adds to the log writes this."""
+    """The position of a room. Every append to the log writes it."""
 
     epoch: str
     seq: int = 0
     snapshots: list[tuple[int, int, str]] = msgspec.field(default_factory=lambda: [(0, 0, "")])
-    """Sequence number, count of pieces and digest of the log there, the oldest first. A new room
-    is a snapshot without pieces."""
+    """Sequence number, number of pieces and digest of the log there, oldest first. A new room has a
+    snapshot without pieces.
+    """
     log_bytes: int = 0
-    """How much the log has got since the last snapshot."""
+    """The size of the log since the last snapshot."""
     swept: int = 0
-    """Up to here nothing is left of the log."""
+    """The log has been removed up to this sequence number."""
     settings: int = 0
-    """How often they have changed: who has read them needs to look no more than here."""
+    """The number of changes of the settings, by which a reader detects new ones."""
     digest: str = ""
-    """Of the whole log, with what is no longer kept of it."""
+    """The digest of the whole log, including removed parts."""
 
     @property
     def floor(self) -> int:
-        """The log begins behind this sequence number, where the oldest snapshot is."""
+        """The sequence number of the oldest snapshot; the log starts after it."""
         return self.snapshots[0][0]
 
 
@@ -110,14 +110,14 @@ def snapshot_partition(id_: str, epoch: str) -> str:
 
 
 def admit_info(info: Info) -> None:
-    """Raise `BadInput` for settings that no room can have."""
+    """Raise `BadInput` for invalid settings."""
     if not isinstance(info.schemas, Schemas):
         raise BadInput(
-            f"schemas are `Schemas`, not {type(info.schemas).__name__}", code="bad_schema"
+            f"`schemas` must be a `Schemas`, not {type(info.schemas).__name__}", code="bad_schema"
         )
     text = encoded(info.meta)
     if not text.startswith(b"{"):
-        raise BadInput("the metadata of a room is an object", code="wrong_type")
+        raise BadInput("the metadata of a room must be an object", code="wrong_type")
     size = len(text)
     if size > limits.ROOM_META_BYTES_MAX:
         raise BadInput(

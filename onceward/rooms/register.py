@@ -10,7 +10,9 @@ from onceward.rooms.session import insist
 
 PART = Part(
     kinds=(
-        Kind("rooms", "{id}", Listed, "a room in the list of all, with its searchable fields"),
+        Kind(
+            "rooms", "{id}", Listed, "a room in the list of all rooms, with its searchable fields"
+        ),
         Kind("room#{id}", "info", Info, "the settings of a room"),
         Kind(
             "room#{id}",

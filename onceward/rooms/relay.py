@@ -1,8 +1,8 @@
 """Relay to rooms on other nodes: forwards frames in both directions.
 
-For each connection and each of those nodes there is one connection between the nodes. This side
-has checked who it is and what it may do; the other side does the rest, as for any connection.
-When it is lost, the rooms behind it have moved, and are joined again.
+Each client connection has one connection to each of those nodes. This node has authenticated and
+authorized the client; the other node handles its frames like those of any connection. If the
+connection to the other node is lost, its rooms have moved, and clients join them again.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,22 +27,23 @@ class Pipe(Protocol):
     """A connection to another node."""
 
     def send(self, message: bytes, sent: Callable[[], None]) -> None:
-        """Send a message as soon as may be, and call `sent` when it is, or never will be."""
+        """Send a message as soon as possible; call `sent` when it is sent or has failed."""
 
     def close(self) -> None:
-        """End it; twice is once."""
+        """Close the connection. Idempotent."""
 
 
 Dial = Callable[
     [Address, str, Callable[[bytes], None], Callable[[], None], Callable[[], Awaitable[None]]],
     Awaitable[Pipe],
 ]
-"""Connects to a node for a user: it is told each message that comes, and the end; the last one is
-awaited before each message is read. Raises `Unavailable`."""
+"""Connects to a node for a user. The callbacks receive each message and the end; the last argument
+is awaited before each message is read. Raises `Unavailable`.
+"""
 
 
 class Relay:
-    """All rooms of one connection that one other node serves."""
+    """All rooms of one client connection that one other node serves."""
 
     def __init__(self, session: "Session") -> None:
         self._session = session
@@ -54,19 +55,19 @@ class Relay:
         """Connect. Raises `Unavailable`."""
         session = self._session
         self._pipe = await dial(address, session.user, self._take, self.end, session.drained)
-        if self.over:  # the connection was lost meanwhile
+        if self.over:  # the connection was lost in the meantime
             self._pipe.close()
         self.send(frames.Hello())
 
     def join(self, asked: frames.Join) -> "Remote":
-        """Ask to join a room; what comes of it is told to the connection."""
+        """Ask to join a room; the client receives the response."""
         remote = self._rooms[asked.room] = Remote(self, asked.room)
         self.send(asked)
         return remote
 
     def send(self, asked: frames.ClientFrame) -> None:
         if self._pipe is not None and not self.over:
-            # If the other node takes nothing, nothing more is read for it.
+            # Backpressure: if the other node reads nothing, this connection is not read.
             self._session.expects_answer()
             self._pipe.send(encode(asked), self._session.answered)
 
@@ -78,7 +79,7 @@ class Relay:
                 self.end()
 
     def asks(self, remote: "Remote") -> None:
-        """A step is sent, of which an answer is to come."""
+        """Count a step that expects a response."""
         remote.unanswered += 1
         self._session.expects_answer()
 
@@ -89,7 +90,7 @@ class Relay:
             self._session.answered(count)
 
     def end(self) -> None:
-        """Let the other node be, or note that it is gone; twice is once."""
+        """Close the connection to the other node, or handle its loss. Idempotent."""
         if self.over:
             return
         self.over = True
@@ -123,7 +124,7 @@ class Relay:
 
 
 class Remote:
-    """A connection's place in a room that another node serves: as `Member` is in one here."""
+    """The membership of a connection in a room of another node, with the interface of `Member`."""
 
     def __init__(self, relay: Relay, id_: str) -> None:
         self._relay = relay
@@ -152,10 +153,10 @@ class Remote:
         self._relay.send(frames.RemovePresence(self.id, name))
 
     def settle(self) -> None:
-        """What the other node says is passed on as it comes."""
+        """Frames of the other node are forwarded as they arrive."""
 
     def leave(self, *, lost: bool = False) -> None:
-        # A lost connection ends the relay, so the other node sees it as lost, too.
+        # Ending the relay makes the other node see a lost connection as well.
         if lost:
             self._relay.end()
         else:

@@ -1,10 +1,10 @@
 """A room as a pure state machine: state, sequence number and accepted steps of each client.
 
-Pure: steps in, entries of the log out. A step has the number that its client gave it; the room
-knows the highest number it has taken from each client, so one that comes again changes nothing.
-A client is remembered for at least as long as the log reaches back to its last step: who comes
-with a position that the log reaches can be told all that was missed, and which of its steps were
-taken; who comes with an older one and is not remembered gets a new start.
+Steps are the input, entries of the log the output. A step has a number from its client. The room
+keeps the highest applied number of each client, so a repeated step has no effect. It keeps a client
+at least until the log no longer reaches back to its last step. A client whose position is in the
+log gets all missed changes and the outcome of its steps. A client with an older position that the
+room has dropped gets a reset.
 """
 
 from collections import deque
@@ -23,84 +23,86 @@ from onceward.rooms.names import admit_client, admit_number, admit_step
 from onceward.rooms.schemas import Shapes
 from onceward.rooms.state import Cell, Effect, State, cell_of, weight
 
-# How often to look for clients to forget, while the log begins at the same place.
+# How often to look for clients to drop while the start of the log is unchanged.
 _FORGET_MS = 1_000
 _DIGEST_BYTES = 8
 _encode = msgspec.json.Encoder().encode
 
 
 class Entry(RoomEntry, frozen=True):
-    """A step in the log, as it is stored."""
+    """A step in the log, as stored."""
 
     ops: list[RoomOperation]  # type: ignore[assignment]
 
     def change(self, room: str) -> Change:
-        """What others are told."""
+        """The frame for other members."""
         return Change(room, self.seq, self.ops, self.by, self.client, self.n, self.digest)
 
     def follows(self, digest: str) -> bool:
-        """Whether this entry continues the log that has the given digest."""
+        """Whether this entry continues the log with the given digest."""
         text = _encode(self.ops)
         chained = chain(digest, text, self.seq, self.by, self.client, self.n, self.at_ms)
         return chained == self.digest
 
 
 def chain(before: str, ops: bytes, seq: int, by: str, client: str, n: int, at_ms: int) -> str:
-    """The digest of a log whose last entry is this one, with the JSON of its operations. The
-    digest of an empty log is empty."""
+    """The digest of a log with this last entry; `ops` is the JSON of its operations.
+
+    The digest of an empty log is empty.
+    """
     rest = _encode((before, seq, by, client, n, at_ms))
     return blake2b(rest + ops, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 class Mark(NamedTuple):
-    """The last step taken from a client: the client's number for it, and the room's."""
+    """The last step of a client: its number, and its sequence number."""
 
     n: int
     seq: int
     at_ms: int
     known: int
-    """Of all numbers from this one on it is known whether they were taken …"""
+    """The outcome of all steps from this number on is known."""
     skipped: tuple[int, ...] = ()
-    """… or not, because the steps were refused."""
+    """Those of them that were rejected."""
 
 
 class Taken(msgspec.Struct, frozen=True, eq=False):
-    """A step that was taken, with what it takes to take it back."""
+    """An applied step, with the data to undo it."""
 
     entry: Entry
     effects: list[Effect]
     before: Mark | None
     digest: str
-    """Of the log before it."""
+    """The digest of the log before it."""
 
 
 class Piece(msgspec.Struct, omit_defaults=True):
-    """A part of a snapshot. Together they are the state, and what is remembered of clients."""
+    """A part of a snapshot. Together they contain the state and the marks of clients."""
 
     maps: dict[str, dict[str, Any]] = {}
     lists: dict[str, list[tuple[str, str, Any]]] = {}
     clients: list[tuple[str, str, Mark]] = []
     floor: int = 0
-    """Clients whose last step is not behind this may be forgotten."""
+    """Clients whose last step is not after this sequence number may have been dropped."""
 
 
 class Greeting(NamedTuple):
-    """How a client that joins is brought up to date."""
+    """How to bring a joining client up to date."""
 
     reset: Reset
-    """Why it needs a snapshot, or empty: the log from its position on is enough."""
+    """The reason for a snapshot; empty if the log after the client's position is sufficient."""
     n: int
-    """The highest number taken from it."""
+    """The client's highest applied number."""
     takes: bool
-    """Whether steps of it without an answer, with higher numbers, may be taken now."""
+    """Whether unanswered steps with higher numbers may be applied now."""
     known: int = 0
-    """From which number on the room knows what became of this client's steps …"""
+    """The room has the outcome of this client's steps from this number on."""
     skipped: tuple[int, ...] = ()
-    """… and which of them, below `n`, were refused."""
+    """Those of them below `n` that were rejected."""
 
 
 class Room:
-    """Everything that is true of a room at one sequence number."""
+    """The complete state of a room at one sequence number."""
 
     def __init__(
         self,
@@ -114,13 +116,13 @@ class Room:
         self.epoch = epoch
         self.seq = seq
         self.digest = digest
-        """Of the log up to `seq`."""
+        """The digest of the log up to `seq`."""
         self.shapes = shapes or Shapes()
         self.state = state or State()
         self.clients: dict[tuple[str, str], Mark] = {}
         """By user and client."""
         self.floor = 0
-        """Clients whose last step is not behind this sequence number may be forgotten."""
+        """Clients whose last step is not after this sequence number may have been dropped."""
         self._forgot = 0, 0
 
     def take(
@@ -133,9 +135,11 @@ class Room:
         at_ms: int = 0,
         text: bytes = b"",
     ) -> Taken | None:
-        """Take a step; None if it was taken before, and nothing changes. Without a client it is
-        always new. `text` is the JSON of operations that `admit_step` has admitted already.
-        Raises `BadInput` if it is refused, and nothing changes either."""
+        """Apply a step; return None, without a change, if it was applied before.
+
+        Without a client it is always new. `text` is the JSON of operations that `admit_step` has
+        accepted. Raises `BadInput`, without a change, if it is rejected.
+        """
         before = None
         if client:
             admit_number(n)
@@ -166,7 +170,7 @@ class Room:
         return Taken(entry, effects, before, digest)
 
     def give_back(self, taken: Taken) -> None:
-        """Undo `take`, the last one first."""
+        """Undo the last `take`."""
         entry = taken.entry
         assert entry.seq == self.seq
         self.state.revert(taken.effects)
@@ -178,16 +182,16 @@ class Room:
             self.clients.pop((entry.by, entry.client), None)
 
     def follow(self, entry: Entry) -> list[Effect]:
-        """Apply the next entry of the log; returns what it has changed."""
+        """Apply the next entry of the log; return the changes."""
         if entry.seq != self.seq + 1:
             raise OncewardError(
-                f"entry {self.seq + 1} of the room's log is missing: {entry.seq} comes next",
+                f"entry {self.seq + 1} of the room's log is missing; the next one is {entry.seq}",
                 code="damaged",
             )
         if not entry.follows(self.digest):
             raise OncewardError(
-                f"entry {entry.seq} of the room's log does not continue the one before: "
-                "their digests do not agree",
+                f"entry {entry.seq} of the room's log does not continue the previous one: "
+                "the digests differ",
                 code="damaged",
             )
         effects = self.state.apply(entry.ops)
@@ -196,10 +200,12 @@ class Room:
         return effects
 
     def forget(self, floor: int, now_ms: int) -> None:
-        """Forget the clients whose last step the log does not reach back to any more, since it
-        begins behind `floor`, and that is durable; but not those who were here lately, since a
-        step of theirs may yet arrive over a connection that they have given up. If there are too
-        many, the longest silent go: for them it is as if the log began behind their last step."""
+        """Drop clients whose last step is not in the durable log, which starts after `floor`.
+
+        Recently active clients are kept, since a step may still arrive on a connection that they
+        have given up. If there are too many, the least recently active are dropped, as if the log
+        started after their last step.
+        """
         last_floor, last_ms = self._forgot
         few = len(self.clients) <= limits.ROOM_CLIENTS_MAX
         if few and floor == last_floor and now_ms - last_ms < _FORGET_MS:
@@ -226,9 +232,12 @@ class Room:
         waiting: bool,
         same: bool | None = True,
     ) -> Greeting:
-        """How to bring a client up to date that comes with a position, and maybe with steps that
-        wait for an answer. What can be replayed begins behind `floor`. `same` says whether the
-        log has the client's digest at `seq`; None if that is no longer known."""
+        """How to bring a client up to date that joins with a position, and perhaps unanswered
+        steps.
+
+        The replay starts after `floor`. `same` is whether the log has the client's digest at `seq`,
+        or None if that is unknown.
+        """
         floor = max(floor, self.floor)
         mark = self.clients.get((by, client))
         n, known, skipped = (mark.n, mark.known, mark.skipped) if mark else (0, 0, ())
@@ -243,16 +252,18 @@ class Room:
             reset = "diverged"
         elif same is None or seq < floor:
             reset = "gap"
-        # Without a reset, whatever was taken from it without its knowing is in the log from there
-        # on. Else the client's sequence number may be of another history, and says nothing of when
-        # its steps were taken: if clients may have been forgotten, this one may be.
+        # Without a reset, the log after the position contains all steps whose outcome the client
+        # does not have. Otherwise its sequence number may be of another history. If clients may
+        # have been dropped, this one may be among them.
         if reset and floor and mark is None and waiting:
             return Greeting("forgotten", 0, False)
         return Greeting(reset, n, True, known, skipped)
 
     def pieces(self, bytes_max: int = limits.ROOM_PIECE_BYTES) -> Iterator[Piece]:
-        """The state in pieces of about so many bytes, one at the least; one that holds a single
-        larger value is as large as that."""
+        """The state in pieces of about `bytes_max` bytes, at least one.
+
+        A piece that contains a single larger value is larger.
+        """
         piece, size = Piece({}, {}, []), 0
         for kind, name, key, cell in self._parts():
             added = weight(name if key is None else key, cell)
@@ -279,7 +290,7 @@ class Room:
         yield piece
 
     def add_piece(self, piece: Piece) -> None:
-        """Put a piece of a snapshot here."""
+        """Add a piece of a snapshot."""
         load_piece(self.state, piece.maps, piece.lists)
         for by, client, mark in piece.clients:
             self.clients[by, client] = mark
@@ -302,7 +313,8 @@ class Room:
         key, n = (entry.by, entry.client), entry.n
         before = self.clients.get(key)
         if before is None:
-            # Whether earlier ones were taken, and forgotten since, is not known.
+            # The outcome of earlier steps is unknown, since the client may have been dropped
+            # before.
             self.clients[key] = Mark(n, entry.seq, entry.at_ms, n)
             return
         most = limits.ROOM_SKIPPED_MAX
@@ -319,18 +331,18 @@ class Tail:
 
     def __init__(self, floor: int, most: int = limits.ROOM_KEEP_STEPS) -> None:
         self.floor = floor
-        """It holds everything behind this sequence number."""
+        """It contains all entries after this sequence number."""
         self._entries: deque[Entry] = deque()
         self._most = most
 
     def add(self, entry: Entry) -> None:
-        assert entry.seq == self.floor + len(self._entries) + 1, "nothing is left out"
+        assert entry.seq == self.floor + len(self._entries) + 1, "entries are contiguous"
         self._entries.append(entry)
         if len(self._entries) > self._most:
             self.floor = self._entries.popleft().seq
 
     def since(self, seq: int) -> list[Entry] | None:
-        """All entries behind a sequence number; None if they do not reach back to it."""
+        """All entries after a sequence number; None if some were dropped."""
         if seq < self.floor:
             return None
         return [entry for entry in self._entries if entry.seq > seq]
@@ -341,7 +353,7 @@ def load_piece(
     maps: dict[str, dict[str, Any]],
     lists: dict[str, list[tuple[str, str, Any]]],
 ) -> None:
-    """Put a piece of a snapshot into a state."""
+    """Load a piece of a snapshot into a state."""
     there = Cell(None, 0)
     for name, entries in maps.items():
         state.load("map", name, None, there)
@@ -354,7 +366,7 @@ def load_piece(
 
 
 def replayed(room: Room, entries: Iterable[Entry]) -> Room:
-    """The room after entries of its log; those that it has followed already are left out."""
+    """Apply entries of the log to a room, except those that it already has."""
     for entry in entries:
         if entry.seq > room.seq:
             room.follow(entry)
@@ -362,5 +374,5 @@ def replayed(room: Room, entries: Iterable[Entry]) -> Room:
 
 
 def refusal(error: BadInput) -> tuple[str, str]:
-    """The code and the text by which a refused step is told."""
+    """The code and the text of a rejected step."""
     return error.code, error.message[:500]

@@ -1,9 +1,9 @@
 """Schemas of map, list and presence values: a subset of JSON Schema.
 
-`type` (one or a list of null, boolean, integer, number, string, array, object), `enum`, `const`,
-`minimum`, `maximum`, `minLength`, `maxLength`, `minItems`, `maxItems`, `items`, `properties`,
-`required`, `additionalProperties` (true or false), `anyOf`; `title`, `description` and
-`default` say nothing. Anything else is refused when the schema is given, not ignored.
+Supported are `type` (one or a list of null, boolean, integer, number, string, array, object),
+`enum`, `const`, `minimum`, `maximum`, `minLength`, `maxLength`, `minItems`, `maxItems`, `items`,
+`properties`, `required`, `additionalProperties` (true or false) and `anyOf`. `title`, `description`
+and `default` are ignored. Other keywords are rejected when the schema is set.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,36 +19,37 @@ from onceward.rooms.state import same
 
 
 class Work:
-    """How much may still be looked at: what schemas and values ask for together may be far more
-    than either of them is large."""
+    """The remaining budget of a check. Schema and value together may need far more comparisons than
+    their sizes suggest.
+    """
 
     def __init__(self) -> None:
         self.left = limits.ROOM_CHECKS_MAX
 
     def spend(self, checks: int) -> None:
-        """Raise `BadInput` when it is too much."""
+        """Raise `BadInput` when the budget is exceeded."""
         self.left -= checks
         if self.left < 0:
             raise _misfit(
-                f"it takes more than {limits.ROOM_CHECKS_MAX} comparisons to see whether it fits: "
-                "say less at once, or let the schema have fewer alternatives"
+                f"the schema needs more than {limits.ROOM_CHECKS_MAX} comparisons: "
+                "send less at once, or use a schema with fewer alternatives"
             )
 
 
 Check = Callable[[Any, str, Work], None]
-"""Raises `BadInput` for a value that does not fit; the text says where it stands."""
+"""Raises `BadInput` for a value that does not match; the text is its location."""
 
 _DEPTH_MAX = 20
-# An alternative that does not fit costs as much as so many comparisons.
+# The cost of an alternative that does not match, in comparisons.
 _TRY = 4
 _NUMBER = (int, float)
 
 
 class Shapes:
-    """Schemas, ready to be used."""
+    """Compiled schemas."""
 
     def __init__(self, schemas: Schemas | None = None) -> None:
-        """Raises `BadInput` for what is no schema, or not known here."""
+        """Raises `BadInput` for an invalid or unsupported schema."""
         self.schemas = schemas = schemas or Schemas()
         size = len(msgspec.json.encode(schemas))
         if size > limits.ROOM_SCHEMAS_BYTES_MAX:
@@ -68,16 +69,17 @@ class Shapes:
 
     @property
     def any(self) -> bool:
-        """Whether there is a schema for something."""
+        """Whether there is a schema."""
         return bool(self._checks)
 
     def admit(self, kind: Literal["map", "list", "presence"], name: str, value: Any) -> None:
-        """Raise `BadInput` with the code `bad_shape` for a value that does not fit, or of which
-        that is too much work to tell."""
+        """Raise `BadInput` with the code `bad_shape` for a value that does not match or is too
+        expensive to check.
+        """
         self.step()(kind, name, value)
 
     def step(self) -> Callable[[Literal["map", "list", "presence"], str, Any], None]:
-        """`admit`, for all values of a step together."""
+        """`admit` with one budget for all values of a step."""
         work = Work()
 
         def admit(kind: Literal["map", "list", "presence"], name: str, value: Any) -> None:
@@ -101,8 +103,8 @@ def _is(type_: str, value: Any) -> bool:
 
 
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
-# Those with a bound: which values they are about, what is compared, what is beyond the bound, and
-# how it is told.
+# Keywords with a bound: the values they apply to, the compared quantity, the test that rejects, and
+# its description.
 _Test = Callable[[Any, Any], bool]
 _BOUNDS: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], _Test, str]] = {
     "minimum": (lambda v: type(v) in _NUMBER, lambda v: v, lt, "is less than"),
@@ -117,7 +119,7 @@ _SILENT = ("title", "description", "default")
 
 def _compile(schema: Any, where: str, depth: int) -> Check:
     if not isinstance(schema, Mapping):
-        raise BadInput(f"the schema of {where} is no object", code="bad_schema")
+        raise BadInput(f"the schema of {where} must be an object", code="bad_schema")
     if depth == 0:
         raise BadInput(f"the schema of {where} is nested too deeply", code="bad_schema")
     checks: list[Check] = []
@@ -128,7 +130,7 @@ def _compile(schema: Any, where: str, depth: int) -> Check:
         if word not in _WORDS and word not in _BOUNDS:
             known = ", ".join(sorted({*_WORDS, *_BOUNDS}))
             raise BadInput(
-                f"{word!r} in the schema of {where} is not known; known are {known}",
+                f"unknown keyword {word!r} in the schema of {where}; supported are {known}",
                 code="bad_schema",
             )
         if word in _BOUNDS:
@@ -150,10 +152,10 @@ def _bound(word: str, bound: Any, where: str) -> Check:
     about, measure, beyond, told = _BOUNDS[word]
     whole = word not in ("minimum", "maximum")
     if type(bound) not in _NUMBER or (whole and (type(bound) is not int or bound < 0)):
-        raise BadInput(f"{word} in the schema of {where} is no number for it", code="bad_schema")
+        raise BadInput(f"invalid number for {word} in the schema of {where}", code="bad_schema")
 
     def check(value: Any, place: str, work: Work) -> None:
-        # Compared, not subtracted: a whole number may be too large for that.
+        # Compared instead of subtracted, which integers may be too large for.
         if about(value) and beyond(measure(value), bound):
             raise _misfit(f"{place} {told} {bound}")
 
@@ -164,7 +166,7 @@ def _type(said: Any, where: str, _depth: int) -> Check:
     types = [said] if isinstance(said, str) else said
     if not isinstance(types, list) or not types or any(type_ not in _TYPES for type_ in types):
         raise BadInput(
-            f"the type in the schema of {where} is one of {', '.join(_TYPES)}, or a list of them",
+            f"the type in the schema of {where} must be one or a list of {', '.join(_TYPES)}",
             code="bad_schema",
         )
 
@@ -177,14 +179,14 @@ def _type(said: Any, where: str, _depth: int) -> Check:
 
 def _enum(said: Any, where: str, _depth: int) -> Check:
     if not isinstance(said, list) or not said:
-        raise BadInput(f"enum in the schema of {where} is a list of values", code="bad_schema")
+        raise BadInput(f"enum in the schema of {where} must be a list of values", code="bad_schema")
 
     parts = _parts(said)
 
     def check(value: Any, place: str, work: Work) -> None:
         work.spend(parts)
         if not any(same(value, allowed) for allowed in said):
-            raise _misfit(f"{place} is none of the values that are allowed")
+            raise _misfit(f"{place} is not one of the allowed values")
 
     return check
 
@@ -202,7 +204,7 @@ def _items(said: Any, where: str, depth: int) -> Check:
 
 def _properties(said: Any, where: str, depth: int) -> Check:
     if not isinstance(said, Mapping):
-        raise BadInput(f"properties in the schema of {where} is no object", code="bad_schema")
+        raise BadInput(f"properties in the schema of {where} must be an object", code="bad_schema")
     inner = {name: _compile(one, f"{name} of {where}", depth) for name, one in said.items()}
 
     def check(value: Any, place: str, work: Work) -> None:
@@ -217,7 +219,9 @@ def _properties(said: Any, where: str, depth: int) -> Check:
 
 def _required(said: Any, where: str, _depth: int) -> Check:
     if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
-        raise BadInput(f"required in the schema of {where} is a list of names", code="bad_schema")
+        raise BadInput(
+            f"required in the schema of {where} must be a list of names", code="bad_schema"
+        )
 
     def check(value: Any, place: str, work: Work) -> None:
         for name in said if isinstance(value, dict) else ():
@@ -230,20 +234,23 @@ def _required(said: Any, where: str, _depth: int) -> Check:
 def _additional(said: Any, properties: Any, where: str) -> Check:
     if not isinstance(said, bool):
         raise BadInput(
-            f"additionalProperties in the schema of {where} is true or false", code="bad_schema"
+            f"additionalProperties in the schema of {where} must be true or false",
+            code="bad_schema",
         )
 
     def check(value: Any, place: str, work: Work) -> None:
         if not said and isinstance(value, dict):
             for name in value.keys() - properties.keys():
-                raise _misfit(f"{place} has a member that is not known: {name[:100]!r}")
+                raise _misfit(f"{place} has the unknown member {name[:100]!r}")
 
     return check
 
 
 def _any_of(said: Any, where: str, depth: int) -> Check:
     if not isinstance(said, list) or not said:
-        raise BadInput(f"anyOf in the schema of {where} is a list of schemas", code="bad_schema")
+        raise BadInput(
+            f"anyOf in the schema of {where} must be a list of schemas", code="bad_schema"
+        )
     inner = [_compile(one, where, depth) for one in said]
 
     def check(value: Any, place: str, work: Work) -> None:
@@ -254,7 +261,7 @@ def _any_of(said: Any, where: str, depth: int) -> Check:
                 return
             except BadInput:
                 pass
-        raise _misfit(f"{place} fits none of the schemas")
+        raise _misfit(f"{place} matches none of the schemas")
 
     return check
 
@@ -272,7 +279,7 @@ _WORDS: dict[str, Callable[[Any, str, int], Check]] = {
 
 
 def _parts(value: Any) -> int:
-    """How many values a value is, with those in it."""
+    """The number of values in a value, including itself."""
     if isinstance(value, dict):
         value = list(value.values())
     return 1 + sum(map(_parts, value)) if isinstance(value, list) else 1

@@ -1,8 +1,8 @@
 """One WebSocket connection: its caller, its rooms, and the frames it sends.
 
-What comes is taken in order. A frame that nobody can understand ends the connection, with a code
-that says why; one that is understood and refused ends nothing, and other rooms go on. While a
-room is fetched from the store nothing more is read from the connection.
+Frames are processed in order. An invalid frame closes the connection with an error code. A valid
+frame that is rejected affects only its room. While a room is loaded from the store, the connection
+is not read.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ RoomAction = Literal["read", "write", "room", "play", "lane", "table"]
 
 
 class Visitor(Protocol):
-    """Whoever is at the far end of a connection."""
+    """The authenticated client of a connection."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def user(self) -> str:
-        """The name under which it takes part."""
+        """The user name in rooms."""
 
     @property
     def until_ms(self) -> int | None:
@@ -56,7 +56,7 @@ def allowed(visitor: Visitor, deed: RoomAction, id_: str) -> bool:
 
 
 def insist(visitor: Visitor, deed: RoomAction, id_: str) -> None:
-    """Raise `not_allowed` if someone may not."""
+    """Raise `not_allowed` unless the visitor has the scope."""
     if not allowed(visitor, deed, id_):
         raise OncewardError(
             f"{visitor.name!r} lacks the scope {deed}:{id_[:100]}", code="not_allowed"
@@ -66,7 +66,7 @@ def insist(visitor: Visitor, deed: RoomAction, id_: str) -> None:
 class Session:
     """The listener of one connection."""
 
-    # Many are written to in each turn, so that each should be in one place of memory.
+    # Slots, since many sessions are written to in each turn and should be compact in memory.
     __slots__ = (
         *("relayed", "relays", "_busy", "_draining", "_greeted", "_hub", "_members", "_more"),
         *("_out", "_over", "_paused", "_timer", "_unanswered", "_visitor", "_waiting", "_wire"),
@@ -76,11 +76,13 @@ class Session:
     def __init__(
         self, hub: "Hub", wire: Wire, visitor: Visitor | None = None, *, relayed: bool = False
     ) -> None:
-        """Without a visitor the first frame must say who it is. With `relayed` it comes from
-        another node, and is sent to no third one."""
+        """Without a visitor the first frame must contain credentials.
+
+        With `relayed` it comes from another node and is not relayed again.
+        """
         self.relayed = relayed
         self.relays: dict[Address, Relay] = {}
-        """By the node that they lead to."""
+        """By the node that they connect to."""
         self._hub = hub
         self._wire = wire
         self._visitor = visitor
@@ -88,20 +90,20 @@ class Session:
         self._over = False
         self._draining = False
         self._members: dict[str, Member | Remote] = {}
-        """Of the rooms it is in, by id."""
+        """The joined rooms, by id."""
         self._several = False
-        """Whether it has been in more than one."""
+        """Whether it has joined more than one room."""
         self._writes: set[str] = set()
-        """Those of them that it may write to, as far as that was asked for."""
+        """The rooms that it may write to, cached."""
         self._waiting: deque[frames.ClientFrame] = deque()
-        """What has come while a room was fetched."""
+        """Frames that arrived while a room was loaded."""
         self._busy: asyncio.Task[None] | None = None
         self._unanswered = 0
         self._paused = False
         self._out = b""
-        """What is sent with the end of the turn …"""
+        """The first data to send at the end of the turn."""
         self._more: list[bytes] = []
-        """… and what comes behind it, if it is not all."""
+        """Further data after `_out`."""
         self._timer: asyncio.TimerHandle | None = hub.later(limits.HELLO_S, self._look)
         if visitor is not None:
             wire.authenticate()
@@ -112,10 +114,10 @@ class Session:
         return self._visitor.user
 
     def is_of(self, visitor: Visitor) -> bool:
-        """Whether it is by these very credentials."""
+        """Whether it uses exactly these credentials."""
         return self._visitor is visitor
 
-    # What the wire says.
+    # Input.
 
     def receive(self, message: bytes) -> None:
         if self._over or self._draining:
@@ -142,10 +144,10 @@ class Session:
     def lost(self) -> None:
         self._leave_all(lost=True)
 
-    # What goes out.
+    # Output.
 
     def put(self, data: bytes) -> None:
-        """Send these frames with the end of the turn."""
+        """Send these frames at the end of the turn."""
         if self._out:
             self._more.append(data)
         elif not self._over:
@@ -153,7 +155,7 @@ class Session:
             self._hub.will_flush(self)
 
     def put_last(self, data: bytes) -> None:
-        """The same at the end of the turn: at once, if no other room can have more for it."""
+        """Send frames at the end of the turn: directly, unless another room may have more data."""
         if self._out or self._several:
             self.put(data)
         elif not self._over:
@@ -163,7 +165,7 @@ class Session:
         self.put(frame(encode(said)))
 
     def flush(self) -> None:
-        """Send what the turn has brought. The hub calls it."""
+        """Send the data of the turn. For use by the hub."""
         out = self._out
         if out:
             self._out = b""
@@ -174,16 +176,16 @@ class Session:
                 self._wire.send(out)
 
     def end(self, code: str) -> None:
-        """Close the connection for a reason of the table of errors; twice is once."""
+        """Close the connection with an error code. Idempotent."""
         for member in self._members.values():
             member.settle()
         self.flush()
-        if not self._over:  # else it was cut off over that, at the latest
+        if not self._over:  # otherwise it was closed as a slow reader
             self._hub.store.meters.count("room_closes", code=code)
             self._wire.close(TABLE[code].close, code)
             self._leave_all(lost=True)
 
-    # Steps that wait for their answer.
+    # Unanswered steps.
 
     def expects_answer(self, count: int = 1) -> None:
         self._unanswered += count
@@ -201,12 +203,12 @@ class Session:
             if self._busy is None:
                 self._wire.resume()
 
-    # What is asked for.
+    # Frames.
 
     def _take(self, asked: frames.ClientFrame) -> None:
         try:
             if not self._greeted and type(asked) is not frames.Hello:
-                raise BadInput("the first frame is `hello`", code="no_credentials")
+                raise BadInput("the first frame must be `hello`", code="no_credentials")
             _TAKE[type(asked)](self, asked)
         except OncewardError as error:
             self._refuse(asked, error)
@@ -231,7 +233,7 @@ class Session:
 
     def _hello(self, asked: frames.Hello) -> None:
         if self._greeted:
-            raise BadInput("`hello` comes first, and once: `token` brings a new token")
+            raise BadInput("`hello` may be sent only once; use `token` for a new token")
         if asked.token or self._visitor is None:
             self._visitor = self._hub.visitor(asked.token)
             self._wire.authenticate()
@@ -242,7 +244,8 @@ class Session:
         visitor = self._hub.visitor(asked.token)
         if visitor.user != self.user:
             raise BadInput(
-                "the token is of another user: connect anew for that", code="not_allowed"
+                "the token belongs to another user; open a new connection for it",
+                code="not_allowed",
             )
         self._visitor = visitor
         self._writes.clear()
@@ -278,7 +281,7 @@ class Session:
         self._busy = self._hub.spawn(self._fetch(asked))
 
     async def drained(self) -> None:
-        """Return when the far end has taken most of what was sent."""
+        """Return when the client has received most of the sent data."""
         await self._wire.drained()
 
     async def _drained_in_time(self) -> None:
@@ -286,18 +289,21 @@ class Session:
             async with asyncio.timeout(limits.READER_S):
                 await self.drained()
         except TimeoutError:
-            raise OncewardError("the reader takes nothing", code="slow_reader") from None
+            raise OncewardError("the client does not read", code="slow_reader") from None
 
     async def _fetch(self, asked: frames.Join) -> None:
-        """Join a room, and go on with what has come meanwhile. All of a room may be more than is
-        kept for a slow reader: so it is sent when what was sent before is taken."""
+        """Join a room, then continue with frames that have arrived since.
+
+        A snapshot may exceed the buffer for slow readers, so it is sent only after earlier data was
+        received.
+        """
         try:
             await self._drained_in_time()
             member = await self._hub.join(self, asked)
             if self._over:
                 member.leave(lost=True)
-            elif member.over:  # it was let in and let go before this went on
-                raise Unavailable("the room is served elsewhere by now", code="room_moved")
+            elif member.over:  # it joined and left before this task continued
+                raise Unavailable("the room has moved to another node", code="room_moved")
             else:
                 self._members[asked.room] = member
                 self._several = self._several or len(self._members) > 1
@@ -319,7 +325,7 @@ class Session:
         self._busy = self._hub.spawn(self._do(asked))
 
     async def _do(self, asked: frames.Act) -> None:
-        """Do something at a table, and go on with what has come meanwhile."""
+        """Perform an act at a table, then continue with frames that have arrived since."""
         assert self._visitor is not None
         try:
             value = await self._hub.act(self._visitor, asked)
@@ -337,7 +343,7 @@ class Session:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Take what has come while a room was fetched, up to the next one."""
+        """Process waiting frames, up to the next one that loads a room."""
         while self._waiting and self._busy is None and not self._over:
             self._take(self._waiting.popleft())
         if self._busy is None and not self._paused and not self._over:
@@ -378,13 +384,13 @@ class Session:
         return member
 
     def dismissed(self, id_: str, code: str, detail: str) -> None:
-        """The room has let this connection go. The room calls it."""
+        """Handle a dismissal by the room. For use by rooms."""
         self._writes.discard(id_)
         if self._members.pop(id_, None) is not None:
             self.say(frames.Left(id_, code, detail))
 
     def relay_over(self, relay: Relay) -> None:
-        """The way to another node is no more. The relay calls it."""
+        """Remove a relay that has ended. For use by relays."""
         self.relays = {to: other for to, other in self.relays.items() if other is not relay}
 
     def _may(self, deed: RoomAction, id_: str) -> bool:
@@ -395,7 +401,7 @@ class Session:
         assert self._visitor is not None
         insist(self._visitor, deed, id_)
 
-    # Time, and the end.
+    # Expiry and end.
 
     def _set_timer(self, until_ms: int | None) -> None:
         if self._timer is not None:
@@ -406,7 +412,7 @@ class Session:
             self._timer = self._hub.later(min(left_s, limits.CLOCK_SLEEP_S_MAX), self._look)
 
     def _look(self) -> None:
-        """Whether it has come to its end."""
+        """Close the connection if its credentials have expired or it never sent `hello`."""
         if not self._greeted:
             self.end("too_slow")
             return

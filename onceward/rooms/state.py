@@ -1,9 +1,9 @@
 """The state of a room: maps and lists, changed by pure operations.
 
-Whoever applies the same steps in the same order to the same state has the same state: servers,
-and clients which do it again. So nothing here depends on time, chance or who runs it. What a
-step has changed is told as effects, which can be taken back: that makes steps whole or nothing,
-and lets a client put the steps of others below its own.
+Applying the same steps in the same order to the same state gives the same state, on servers and on
+clients. Nothing here depends on time, randomness or the process. A step returns its changes as
+effects, which can be reverted. This makes steps atomic, and allows clients to insert the steps of
+others before their own.
 """
 
 from bisect import bisect_left, insort
@@ -19,21 +19,20 @@ from onceward.errors import BadInput, TooLarge
 from onceward.rooms import positions
 
 _encode = msgspec.json.Encoder().encode
-_CELL_BYTES = 16  # what a key or an item takes beside its name and its value
+_CELL_BYTES = 16  # the overhead of a key or an item besides its name and value
 
 
 class Cell(NamedTuple):
-    """What stands under a key of a map, or is an item of a list."""
+    """The value of a key of a map, or an item of a list."""
 
     value: Any
     bytes: int
     position: str = ""
-    """Of an item."""
+    """The position of an item."""
 
 
 class Effect(NamedTuple):
-    """One thing that has changed: a key or an item or, where `key` is None, whether there is
-    such a map or list at all."""
+    """One change: of a key or an item or, if `key` is None, of the existence of the map or list."""
 
     kind: Literal["map", "list"]
     name: str
@@ -49,7 +48,7 @@ _THERE = Cell(None, 0)
 
 
 class Items:
-    """A list: its items by id, and their order. No two have the same position."""
+    """A list: its items by id, and their order. Positions are unique."""
 
     __slots__ = ("cells", "ids", "order")
 
@@ -75,7 +74,7 @@ class Items:
                 self.ids[new.position] = id_
 
     def gap(self, after: str | None, at: str | None) -> tuple[str | None, str | None]:
-        """The positions between which an item goes; see `ListInsert`."""
+        """The positions between which an item belongs; see `ListInsert`."""
         if after == "":
             return None, self.order[0] if self.order else None
         if after is not None and after in self.cells:
@@ -97,24 +96,26 @@ class State:
         self.maps: dict[str, dict[str, Cell]] = {}
         self.lists: dict[str, Items] = {}
         self.bytes = 0
-        """How much it holds, about."""
+        """The approximate size."""
         self.cells = 0
-        """How many keys, items, maps and lists."""
+        """The number of keys, items, maps and lists."""
 
     def apply(
         self, ops: Sequence[RoomOperation], admit: Admit | None = None, most: int | None = None
     ) -> list[Effect]:
-        """Apply operations, all or none; returns what has changed. Raises `BadInput` if one is
-        refused, or if about so `most` things would change. Values that have changed are given to
-        `admit`, which may refuse them."""
+        """Apply operations, all or none, and return the changes.
+
+        Changed values are passed to `admit`, which may reject them. Raises `BadInput` if an
+        operation is rejected, or if more than about `most` keys and items would change.
+        """
         effects: list[Effect] = []
         try:
             for operation in ops:
                 _APPLY[type(operation)](self, operation, effects)
                 if most is not None and len(effects) > most:
                     raise TooLarge(
-                        f"a step changes at most {most} keys and items, and those count that are "
-                        "numbered anew: make several of it",
+                        f"a step changes at most {most} keys and items, including renumbered "
+                        "items; split it into several steps",
                         code="value_too_large",
                     )
             if admit is not None:
@@ -125,12 +126,12 @@ class State:
         return effects
 
     def revert(self, effects: Sequence[Effect]) -> None:
-        """Take back what `apply` has just done."""
+        """Undo the last `apply`."""
         for effect in reversed(effects):
             self._put(effect.kind, effect.name, effect.key, effect.old)
 
     def get(self, kind: str, name: str, key: str | None) -> Cell | None:
-        """What stands there; with None for the key, something if there is such a map or list."""
+        """The cell of a key or item; without a key, a dummy cell if the map or list exists."""
         if kind == "map":
             entries = self.maps.get(name)
             if key is None or entries is None:
@@ -142,11 +143,11 @@ class State:
         return items.cells.get(key)
 
     def load(self, kind: str, name: str, key: str | None, cell: Cell | None) -> None:
-        """Put a part of a snapshot here."""
+        """Load a part of a snapshot."""
         self._put(kind, name, key, cell)
 
     def plain(self) -> dict[str, Any]:
-        """All of it as JSON: maps, and lists of items with id, position and value."""
+        """The state as JSON: maps, and lists of items with id, position and value."""
         return {
             "maps": {
                 name: {key: cell.value for key, cell in entries.items()}
@@ -193,7 +194,7 @@ class State:
             tables[name] = {} if kind == "map" else Items()
         return _THERE if there else None
 
-    # What operations do. Each writes through `_change`, which notes the effect.
+    # Operations. Each writes through `_change`, which records the effect.
 
     def _change(
         self,
@@ -218,7 +219,7 @@ class State:
         found = self.get("map", does.map, does.key)
         expected = does.expect is not msgspec.UNSET
         if expected != (found is not None) or (found and not same(found.value, does.expect)):
-            told = "nothing is there" if found is None else f"it is {_told(found.value)}"
+            told = "it is missing" if found is None else f"it is {_told(found.value)}"
             raise BadInput(
                 f"{does.key!r} in {does.map!r} is not as expected: {told}", code="not_expected"
             )
@@ -229,11 +230,12 @@ class State:
         value = 0 if found is None else found.value
         if type(value) not in (int, float):
             raise BadInput(
-                f"{does.key!r} in {does.map!r} is no number: {_told(value)}", code="not_countable"
+                f"{does.key!r} in {does.map!r} is not a number: {_told(value)}",
+                code="not_countable",
             )
         if type(does.by) not in (int, float):
-            raise BadInput(f"what is added is a number, not {_told(does.by)}", code="wrong_type")
-        # Within these bounds a browser counts as we do.
+            raise BadInput(f"the amount must be a number, not {_told(does.by)}", code="wrong_type")
+        # Within these bounds browsers compute the same results.
         if not (_countable(value) and _countable(does.by) and _countable(value + does.by)):
             raise BadInput(f"{does.key!r} in {does.map!r} would be too large", code="not_countable")
         self._change(effects, "map", does.map, does.key, cell_of(value + does.by))
@@ -267,7 +269,7 @@ class State:
         found = self.get("list", does.list, does.id)
         if found is None or does.after == does.id:
             return
-        # It is nobody's neighbour while its new place is looked for.
+        # Removed first, so that it does not count as its own neighbour.
         self._change(effects, "list", does.list, does.id, None)
         moved = found._replace(position=self._place(does, effects))
         self._change(effects, "list", does.list, does.id, moved)
@@ -279,15 +281,15 @@ class State:
     def _place(self, does: op.ListInsert | op.ListMove, effects: list[Effect]) -> str:
         items = self.lists[does.list]
         low, high = items.gap(does.after, does.at)
-        if low is not None and low == high:  # just this position is asked for, and free
+        if low is not None and low == high:  # exactly this position is requested, and free
             return low
         place = positions.between(low, high)
         if place is not None:
             return place
         index = 0 if low is None else bisect_left(items.order, low) + 1
         in_order = items.in_order()
-        # All go before they come: no two may have one position on the way. From the end on, since
-        # there nothing has to move up.
+        # All items are removed before they are added, since positions are unique. Removal starts at
+        # the end, where no items move up.
         for id_, _ in reversed(in_order):
             self._change(effects, "list", does.list, id_, None)
         for number, (id_, cell) in enumerate(in_order):
@@ -318,12 +320,12 @@ def cell_of(value: Any, position: str = "") -> Cell:
 
 
 def weight(key: str, cell: Cell) -> int:
-    """How many bytes a key or an item takes in a snapshot, at the most."""
+    """The maximum size of a key or an item in a snapshot, in bytes."""
     return _CELL_BYTES + len(_encode(key)) + cell.bytes + len(cell.position)
 
 
 def _admit_all(effects: Sequence[Effect], admit: Admit) -> None:
-    """Give the values that are new to `admit`: not those of items that have only moved."""
+    """Pass new values to `admit`, except those of items that only moved."""
     gone: dict[tuple[str, str], Any] = {}
     for kind, name, key, old, new in effects:
         if key is None:
@@ -335,7 +337,7 @@ def _admit_all(effects: Sequence[Effect], admit: Admit) -> None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: true is not 1, and 1.0 is."""
+    """Whether two values are the same JSON: true is not 1, but 1.0 is."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):

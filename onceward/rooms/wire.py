@@ -1,60 +1,65 @@
 """The interface of a connection to the hub, and the framing of WebSocket messages.
 
-Frames from a server are not masked: the same bytes serve every reader. So what a hub sends is
-framed once, here, and a connection writes it as it is.
+Frames of a server are not masked, so the same bytes serve every reader. The hub frames a message
+once, and connections write it unchanged.
 """
 
 from collections.abc import Iterator
 from typing import Protocol
 
-# The last, and only, frame of a text; with its size in as many bytes, if it is not in one.
+# A final text frame; the length is in this many extra bytes.
 _TEXT, _TEXT_2, _TEXT_8 = b"\x81", b"\x81\x7e", b"\x81\x7f"
 
 
 class Wire(Protocol):
-    """The far end of a connection, as a hub sees it."""
+    """The sending side of a connection, as used by the hub."""
 
     def send(self, frames: bytes) -> None:
-        """Send what `frame` made, one or several in a row. What the reader does not take in
-        time is kept for it up to a limit; then it is dropped, the listener is told, and nothing
-        more is sent."""
+        """Send one or more frames made by `frame`.
+
+        Data that the reader does not accept is buffered up to a limit. Then it is dropped, the
+        listener's `cut_off` is called, and nothing further is sent.
+        """
 
     def close(self, code: int, reason: str) -> None:
-        """Send what was sent so far, then the close code, with a code of the table of errors as
-        the reason; nothing more is heard. Twice is once."""
+        """Send pending data, then the close code with an error code of the table as the reason.
+
+        Further input is ignored. Idempotent.
+        """
 
     async def drained(self) -> None:
-        """Return when the reader has taken most of what was sent, or the connection ends."""
+        """Return when the reader has received most of the sent data, or the connection ends."""
 
     def pause(self) -> None:
-        """Read no more until `resume`; what comes waits on the sender's side. Twice is once."""
+        """Stop reading until `resume`; input waits on the sender's side. Idempotent."""
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
 
     def authenticate(self) -> None:
-        """The far end has shown valid credentials: the limits of anonymous connections do not
-        apply to it. Idempotent."""
+        """Lift the limits of anonymous connections after the peer has presented credentials.
+        Idempotent.
+        """
 
 
 class Listener(Protocol):
-    """The near end: what a connection tells a hub."""
+    """The receiving side of a connection: calls from the connection to the hub."""
 
     def receive(self, message: bytes) -> None:
-        """A whole text message has come; it may be no UTF-8. Must not raise."""
+        """Handle a complete text message, which may not be valid UTF-8. Must not raise."""
 
     def drain(self) -> None:
-        """The server stops: finish what is under way, and close the wire."""
+        """The server stops: finish pending work and close the wire."""
 
     def cut_off(self) -> None:
-        """The far end does not read what it is sent: close the wire."""
+        """The peer does not read: close the wire."""
 
     def lost(self) -> None:
-        """Nothing more comes. Idempotent."""
+        """The connection has ended. Idempotent."""
 
 
 def frame(message: bytes) -> bytes:
-    """A message as one frame from a server."""
+    """A message as one server frame."""
     size_bytes = len(message)
     if size_bytes < 126:
         return _TEXT + size_bytes.to_bytes() + message
@@ -64,7 +69,7 @@ def frame(message: bytes) -> bytes:
 
 
 def messages(frames: bytes) -> Iterator[bytes]:
-    """The messages in what `frame` made, for connections that make frames of their own."""
+    """The messages in the output of `frame`, for connections with their own framing."""
     at, end = 0, len(frames)
     while at < end:
         size_bytes, start = frames[at + 1], at + 2

@@ -221,7 +221,7 @@ async def test_a_room_without_settings_is_not_made_anew() -> None:
     all_ = records(home)
     del all_[info_key("r")]
     await put_back(home, all_)
-    with pytest.raises(OncewardError, match="it has a head, and no settings") as refused:
+    with pytest.raises(OncewardError, match="it has a head but no settings") as refused:
         await home.create("r")
     assert refused.value.code == "damaged"
     assert records(home) == all_
@@ -231,12 +231,12 @@ async def test_the_list_of_all_rooms_is_compared_with_them() -> None:
     home = await a_room(2)
     all_ = records(home)
     listed = all_.pop(listed_key("r"))
-    assert problems(all_) == ["room#r info: the room is not in the list of all"]
+    assert problems(all_) == ["room#r info: the room is not in the list of rooms"]
     for other in ({**listed, "epoch": "other"}, {**listed, "meta": {}}):
         assert problems({**all_, listed_key("r"): other}) == [
-            "rooms r: the settings of the room 'r' say otherwise"
+            "rooms r: it differs from the settings of the room 'r'"
         ]
-    assert problems({listed_key("r"): listed}) == ["rooms r: there is no room 'r'"]
+    assert problems({listed_key("r"): listed}) == ["rooms r: room 'r' not found"]
 
 
 @pytest.mark.usefixtures("small")
@@ -247,9 +247,9 @@ async def test_records_that_no_room_has_are_reported() -> None:
     ahead = msgspec.structs.asdict(Entry(99, []))
     for key, value, told in (
         ((f"roomlog#r#{epoch}", keys.number(99)), [ahead], "the log of the room ends at 30"),
-        ((f"roomlog#r#{epoch}", keys.number(98)), [ahead], "no part of the log"),
+        ((f"roomlog#r#{epoch}", keys.number(98)), [ahead], "not a part of the log"),
         ((f"roomsnap#r#{epoch}", keys.join(29, 0)), {}, "no such snapshot at 29"),
-        (("due#0000", keys.join(1, "r", "room-purge")), "room-purge", "which room"),
+        (("due#0000", keys.join(1, "r", "room-purge")), "room-purge", "room to remove"),
     ):
         [problem] = problems({**all_, key: value})
         assert told in problem

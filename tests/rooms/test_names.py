@@ -38,13 +38,13 @@ def test_texts_up_to_the_bound_are_admitted(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "it has 1 to 4 bytes, not 0"),
-        ("abcde", "it has 1 to 4 bytes, not 5"),
-        ("ééa", "it has 1 to 4 bytes, not 5"),
-        ("\ud800", "it may not contain lone surrogates"),
-        (7, "it is text, not int"),
-        (b"a", "it is text, not bytes"),
-        (None, "it is text, not NoneType"),
+        ("", "it must have 1 to 4 bytes, not 0"),
+        ("abcde", "it must have 1 to 4 bytes, not 5"),
+        ("ééa", "it must have 1 to 4 bytes, not 5"),
+        ("\ud800", "it must not contain lone surrogates"),
+        (7, "it must be a string, not int"),
+        (b"a", "it must be a string, not bytes"),
+        (None, "it must be a string, not NoneType"),
     ],
 )
 def test_what_is_no_text_or_too_long_is_refused(text: Any, told: str) -> None:
@@ -54,7 +54,7 @@ def test_what_is_no_text_or_too_long_is_refused(text: Any, told: str) -> None:
 def test_a_text_may_be_empty_where_it_is_said() -> None:
     admit_text("", "it", 4, empty=True)
     admit_text("abcd", "it", 4, empty=True)
-    told = "it has 0 to 4 bytes, not 5"
+    told = "it must have 0 to 4 bytes, not 5"
     assert refusal(admit_text, "abcde", "it", 4, empty=True) == ("bad_name", told)
 
 
@@ -88,9 +88,9 @@ def test_numbers_are_whole_and_within_what_a_browser_counts() -> None:
         admit_number(n)
     admit_number(0, "it", 0)
     for n in (0, -1, most + 1, 1.0, True, "1", None):
-        told = f"the number of a step is 1 to {most}, not {n}"
+        told = f"the number of a step must be 1 to {most}, not {n}"
         assert refusal(admit_number, n) == ("wrong_type", told)
-    assert refusal(admit_number, -1, "it", 0) == ("wrong_type", f"it is 0 to {most}, not -1")
+    assert refusal(admit_number, -1, "it", 0) == ("wrong_type", f"it must be 0 to {most}, not -1")
 
 
 def all_with(name: str = "n", key: str = "k") -> list[op.RoomOperation]:
@@ -187,7 +187,7 @@ def test_a_step_is_as_large_as_may_be_and_no_larger() -> None:
 def test_what_is_no_operation_is_refused(does: Any) -> None:
     assert refusal(admit_step, [op.MapMake("m"), does]) == (
         "wrong_type",
-        f"{does!r} is no operation",
+        f"{does!r} is not an operation",
     )
 
 
@@ -196,7 +196,7 @@ def test_what_json_cannot_say_is_refused(value: Any) -> None:
     for act in (encoded, plain):
         code, told = refusal(act, value)
         assert code == "bad_value"
-        assert told.startswith("this is not JSON: ")
+        assert told.startswith("not JSON: ")
     assert refusal(admit_step, [op.MapSet("m", "k", value)])[0] == "bad_value"
 
 

@@ -76,7 +76,7 @@ def test_very_many_at_one_spot_stay_short(spot: str) -> None:
 
 def test_nothing_is_between_a_position_and_itself_or_one_before_it() -> None:
     for low, high in (("a1", "a1"), ("a2", "a1")):
-        with pytest.raises(ValueError, match="nothing between"):
+        with pytest.raises(ValueError, match="no position between"):
             between(low, high)
 
 

@@ -277,7 +277,7 @@ def test_counters_count_as_far_as_a_browser_does(value: int, by: int, code: str 
 def test_what_is_added_is_a_number(by: Any) -> None:
     state = State()
     state.apply([op.MapSet("m", "n", 1)])
-    with pytest.raises(BadInput, match="what is added is a number, not") as refused:
+    with pytest.raises(BadInput, match="the amount must be a number, not") as refused:
         state.apply([op.MapAdd("m", "n", by)])
     assert refused.value.code == "wrong_type"
     assert state.plain()["maps"]["m"]["n"] == 1
@@ -287,10 +287,10 @@ def test_what_is_added_is_a_number(by: Any) -> None:
     ("does", "told"),
     [
         (op.MapCompare("m", "k", 1), "'k' in 'm' is not as expected: it is \"short\""),
-        (op.MapCompare("m", "none", 1, 2), "'none' in 'm' is not as expected: nothing is there"),
-        (op.MapAdd("m", "k", 1), "'k' in 'm' is no number: \"short\""),
-        (op.MapAdd("m", "long", 1), f"'long' in 'm' is no number: \"{'x' * 99}"),
-        (op.MapAdd("m", "wide", 1), f"'wide' in 'm' is no number: \"{'é' * 49}\ufffd"),
+        (op.MapCompare("m", "none", 1, 2), "'none' in 'm' is not as expected: it is missing"),
+        (op.MapAdd("m", "k", 1), "'k' in 'm' is not a number: \"short\""),
+        (op.MapAdd("m", "long", 1), f"'long' in 'm' is not a number: \"{'x' * 99}"),
+        (op.MapAdd("m", "wide", 1), f"'wide' in 'm' is not a number: \"{'é' * 49}\ufffd"),
     ],
 )
 def test_a_refusal_tells_what_is_there_and_of_a_long_value_the_beginning(
