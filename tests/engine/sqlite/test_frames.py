@@ -274,4 +274,4 @@ def test_a_frame_that_verifies_but_is_not_understood_is_damage(payload: bytes) -
     frame = encode_frame(SALT, 1, 1, payload)
     with pytest.raises(CannotOpen, match="cannot be decoded"):
         read_frame(memoryview(frame), 0, SALT, PATH)
-    assert why_refused(HEADER, frame).startswith(f"the frame at byte {BLOCK_BYTES} is not ")
+    assert why_refused(HEADER, frame).startswith(f"the frame at byte {BLOCK_BYTES} cannot ")
