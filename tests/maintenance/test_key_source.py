@@ -137,7 +137,7 @@ async def test_what_is_wrong_with_a_given_key_is_told_without_the_key(
     monkeypatch.delenv("ONCEWARD_SERVER_KEY")
     assert "missing" in (await refusal()).message
     monkeypatch.setenv("ONCEWARD_SERVER_KEY_FILE", str(home))
-    assert "cannot be read" in (await refusal()).message
+    assert "cannot read" in (await refusal()).message
     (home / "empty").write_text("# nothing\n")
     monkeypatch.setenv("ONCEWARD_SERVER_KEY_FILE", str(home / "empty"))
     assert "empty" in (await refusal()).message

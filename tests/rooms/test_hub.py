@@ -298,7 +298,7 @@ async def test_one_user_cannot_fill_a_room(house: House) -> None:
         person.ask("join", room="r", client="more")
         left = await person.next("left")
         assert left["code"] == "room_full"
-        assert "'ann' has 3 connections to the room 'r', the limit" in left["detail"]
+        assert "'ann' has 3 connections to the room 'r', the maximum" in left["detail"]
     await (await house.enter("ben")).join("r", "b")
     await (await house.enter("ben")).join("r", "b2")
     eve = await house.enter("eve")

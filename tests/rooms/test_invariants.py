@@ -248,7 +248,7 @@ async def test_records_that_no_room_has_are_reported() -> None:
     for key, value, told in (
         ((f"roomlog#r#{epoch}", keys.number(99)), [ahead], "the log of the room ends at 30"),
         ((f"roomlog#r#{epoch}", keys.number(98)), [ahead], "not a part of the log"),
-        ((f"roomsnap#r#{epoch}", keys.join(29, 0)), {}, "no such snapshot at 29"),
+        ((f"roomsnap#r#{epoch}", keys.join(29, 0)), {}, "no snapshot with this piece at 29"),
         (("due#0000", keys.join(1, "r", "room-purge")), "room-purge", "room to remove"),
     ):
         [problem] = problems({**all_, key: value})

@@ -183,7 +183,7 @@ def test_an_entry_of_another_history_is_damage() -> None:
     other.take(set_to(2))
     taken = other.take(set_to(3))
     assert taken is not None
-    with pytest.raises(OncewardError, match=r"entry 2 .* does not continue the one before"):
+    with pytest.raises(OncewardError, match=r"entry 2 .* does not continue the previous one"):
         one.follow(taken.entry)
     assert (one.seq, one.state.plain()["maps"]) == (1, {"m": {"k": 1}})
     changed = msgspec.structs.replace(taken.entry, ops=set_to(4))

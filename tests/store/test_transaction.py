@@ -375,7 +375,7 @@ async def test_after_its_end_nothing_can_be_done_with_it() -> None:
         lambda: tx.get_many([A]),
         lambda: tx.scan("p"),
     ):
-        with pytest.raises(BadInput, match="over"):
+        with pytest.raises(BadInput, match="ended"):
             await call()
     for act in (
         lambda: tx.put(A, 1),
@@ -383,7 +383,7 @@ async def test_after_its_end_nothing_can_be_done_with_it() -> None:
         lambda: tx.on_durable(print),
         lambda: tx.finish(write=True),
     ):
-        with pytest.raises(BadInput, match="over"):
+        with pytest.raises(BadInput, match="ended"):
             act()
 
 

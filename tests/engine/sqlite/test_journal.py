@@ -257,16 +257,16 @@ def test_segments_that_the_table_covers_may_be_missing_in_any_order(folder: Path
 def test_a_missing_segment_that_is_needed_is_damage(folder: Path) -> None:
     first, second, _ = written(folder, 20)
     Path(second.path).unlink()
-    assert f"commits {first.last_seq + 1} to {second.last_seq} miss" in damage(folder)
+    assert f"commits {first.last_seq + 1} to {second.last_seq} are missing" in damage(folder)
     Path(first.path).unlink()
-    assert f"commits 1 to {second.last_seq} miss" in damage(folder)
+    assert f"commits 1 to {second.last_seq} are missing" in damage(folder)
 
 
 def test_a_frame_that_is_there_twice_is_damage(folder: Path) -> None:
     *_, last = written(folder, 8)
     name = f"{last.path[:-8]}{last.number + 1:08}"
     Path(name).write_bytes(Path(last.path).read_bytes())
-    assert "twice" in damage(folder)
+    assert "duplicated" in damage(folder)
 
 
 def test_the_draft_of_a_segment_is_removed(folder: Path) -> None:
