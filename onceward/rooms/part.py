@@ -190,11 +190,10 @@ class Rooms:
         after: str = "",
         limit: int = limits.LIST_MAX,
     ) -> tuple[list[Found], str]:
-        """Up to `limit` rooms whose ids begin with `prefix` and whose metadata have these members, in the order
-        of ids.
+        """Up to `limit` rooms whose ids begin with `prefix` and whose metadata have these members.
 
-        The list starts after the id `after`. Returns the rooms and the next `after`, or an empty
-        string at the end.
+        They are in the order of ids and start after the id `after`. Returns the rooms and the next
+        `after`, or an empty string at the end.
         """
         if type(limit) is not int or not 0 < limit <= limits.LIST_MAX:
             raise BadInput(f"a page has 1 to {limits.LIST_MAX} rooms, not {limit}")
