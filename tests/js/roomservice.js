@@ -14,6 +14,19 @@ const module = theirs ? createRequire(import.meta.url)(place) : await import("..
 const { RoomService } = module;
 
 console.warn = console.error = () => {};
+const sent = []; // over all connections: the socket, and what it has sent
+const { send } = WebSocket.prototype;
+WebSocket.prototype.send = function (text) {
+  sent.push([this, text]);
+  send.call(this, text);
+};
+const sending = async (holds) => {
+  for (;;) {
+    const found = sent.find(([socket, text]) => holds(text, socket));
+    if (found) return found;
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+};
 const asked = [];
 const session = (user, room) => ({
   token: `dev:${user}`,
@@ -117,7 +130,7 @@ same.nothing = [list.delete(9).toArray(), list.delete(-1).toArray(), list.toArra
 // How auth is asked.
 const byUrl = await make({ auth: "/my/auth" }).room("auth");
 const noUser = await make({ auth: async () => ({ token: "dev:x", resources: [] }) }).room("x").catch((error) => error);
-same.auth = [byUrl.me, noUser instanceof Error, asked];
+same.auth = [byUrl.me, noUser instanceof Error, [...asked]];
 
 // What the documentation says to be different.
 const differs = { insertBelow: thrown(type[0]).name, setMissing: thrown(type[1]).name };
@@ -144,5 +157,21 @@ await marked;
 differs.burst = bens.presence.getAll().ann;
 const twice = make({ auth: async ({ room }) => session("two", room) });
 differs.twoCalls = (([one, other]) => one === other)(await Promise.all([twice.room("two"), twice.room("two")]));
+
+// Three days, in what is sent.
+const DAY_S = 24 * 3600;
+ann.presence("far").set("x", 3 * DAY_S);
+const [, far] = await sending((text) => text.includes('"far"'));
+const { ttl_ms, body } = JSON.parse(far);
+const lastsS = theirs ? body.expAt - Date.now() / 1000 : ttl_ms / 1000;
+differs.presenceDays = Math.round(lastsS / DAY_S);
+// A connection is lost; the next one begins with a token.
+await enter("cat", "token");
+const tokens = () => asked.filter(({ ctx }) => ctx?.of === "cat").length;
+const once = tokens();
+const [lost] = await sending((text) => text.includes("dev:cat"));
+lost.close();
+await sending((text, socket) => text.includes("dev:cat") && socket !== lost);
+differs.tokensAfterLoss = tokens() - once;
 
 process.stdout.write(JSON.stringify({ same, differs }), () => process.exit());

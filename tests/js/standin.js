@@ -39,6 +39,7 @@ class StandIn {
 
   close() {
     sockets.delete(this);
+    this.onclose?.();
   }
 
   #hear(type, body) {

@@ -50,6 +50,8 @@ async def test_the_drop_in_does_what_the_published_package_does() -> None:
         "subscriber": ["of a subscriber", 0, "Infinite loop"],
         "burst": "first",
         "twoCalls": False,
+        "presenceDays": 3,
+        "tokensAfterLoss": 0,
     }
     assert ours["differs"] == {
         "insertBelow": "RangeError",
@@ -59,4 +61,6 @@ async def test_the_drop_in_does_what_the_published_package_does() -> None:
         "subscriber": ["of a subscriber", 1, "of a subscrib"],
         "burst": "last",
         "twoCalls": True,
+        "presenceDays": 1,
+        "tokensAfterLoss": 1,
     }
