@@ -42,7 +42,7 @@ install_self = @$(1)/bin/python -m pip install $(PIP_QUIET) --no-build-isolation
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help walk modules prose demo demo-crash test coverage check lint types tidy deps audit bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
+.PHONY: help walk modules records prose demo demo-crash test coverage check lint types tidy deps audit bundle size bench bench-local bench-peers bench-engine bench-schedule bench-postgres bench-work bench-poison \
 	bench-http bench-rooms bench-seats bench-timers soak-kill soak-inbox soak-server soak-workers soak-postgres soak-schedule soak-locks soak-openapi soak-seats soak-rooms soak-fuzz soak-timers soak-credit soak-console soak-browser \
 	soak-simulate soak-power soak-anonymous soak-chaos soak-mutants pictures docs lock clean
 
@@ -88,7 +88,7 @@ bundle: ## build onceward/web/js from clients/js with esbuild
 	@scripts/npm.sh
 	@node scripts/bundle.mjs
 
-walk: $(DEV) ## how many files and functions one request runs (docs/internals.md)
+walk: $(DEV) ## how many files and functions one request runs (docs/walks.md)
 	@$(PY) -m scripts.walk
 
 size: $(DEV) ## how many bytes a page loads for the client for browsers
@@ -203,6 +203,9 @@ pictures: $(DEV) ## make the pictures of the console and of the demonstration an
 
 modules: $(DEV) ## write docs/modules.md, the map of all modules
 	@$(PY) -m scripts.modules
+
+records: $(DEV) ## write tests/fixtures/records.json, the layout of stored records
+	@$(PY) -m scripts.records
 
 docs: $(DOCS) $(RUN) ## build the documentation into site/, its reference from the code
 	@$(PY) -m scripts.reference docs/reference
