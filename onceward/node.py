@@ -182,7 +182,7 @@ class Node:
         if self._shares_time:
             endless.append(asyncio.create_task(self.store.keep_time(), name="onceward-clock"))
         takeover = asyncio.create_task(self.takeover.run(), name="onceward-takeover")
-        stopping = asyncio.create_task(self._stopping.wait())
+        stopping = asyncio.create_task(self._stopping.wait(), name="onceward-stopping")
         tasks = [placement, dispatcher, *endless, stopping]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -295,7 +295,7 @@ class Locks:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Do something to its end, whoever goes away meanwhile."""
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, name="onceward-locks")
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task

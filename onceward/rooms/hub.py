@@ -75,7 +75,9 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         self._unhook = store.on_change(ROOM, self._saw)
         self._unhook_restored = store.engine.on_incarnation(self._restored)
-        self._polling = self._loop.create_task(self._poll()) if store.engine.shared else None
+        self._polling: asyncio.Task[None] | None = None
+        if store.engine.shared:
+            self._polling = self._loop.create_task(self._poll(), name="onceward-room-poll")
         placement.on_change(self._changed_hands)
 
     # Connections.

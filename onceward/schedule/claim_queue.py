@@ -255,7 +255,7 @@ class ClaimQueue:
             self._loop.call_soon(self._match, context=self._context)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work, context=self._context.copy())
+        task = self._loop.create_task(work, name="onceward-claim", context=self._context.copy())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -145,9 +145,9 @@ class Dispatcher:
         try:
             async with asyncio.TaskGroup() as self._group:
                 for slot in self._slots.values():
-                    self._group.create_task(slot.run())
+                    self._group.create_task(slot.run(), name="onceward-slot")
                 for _ in range(capacity):
-                    self._group.create_task(self._work())
+                    self._group.create_task(self._work(), name="onceward-dispatch")
                 await self._stopping.wait()
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
@@ -181,7 +181,7 @@ class Dispatcher:
             slot = Slot(number, self.store, self.placement, self._comes_first)
             self._slots[number] = slot
             if self._group is not None:
-                self._group.create_task(slot.run())
+                self._group.create_task(slot.run(), name="onceward-slot")
 
     def _saw(self, write: Put | Delete) -> None:
         """An own commit is durable: note what has changed in due."""

@@ -242,7 +242,9 @@ class SharedCommits:
     def _spawn(self, line: _Line, members: list[Member]) -> None:
         line.commits += 1
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._commit(line, members), context=self._context.copy())
+        task = loop.create_task(
+            self._commit(line, members), name="onceward-commit", context=self._context.copy()
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

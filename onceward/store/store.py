@@ -298,7 +298,9 @@ class Store:
             if applied is not None:
                 # The commit continues although its caller was cancelled.
                 self._left[number] = tx, Commit(applied, writes, tx.now_ms)
-                telling = asyncio.create_task(self._tell_once_durable(number))
+                telling = asyncio.create_task(
+                    self._tell_once_durable(number), name="onceward-left-commit"
+                )
                 self._telling.add(telling)
                 telling.add_done_callback(self._telling.discard)
             raise

@@ -2,7 +2,7 @@
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from functools import lru_cache
 from math import ceil
 from typing import Any
@@ -41,7 +41,7 @@ class Request:
         self,
         scope: Scope,
         body: bytes = b"",
-        gone: Callable[[], Awaitable[None]] = _never,
+        gone: Callable[[], Coroutine[Any, Any, None]] = _never,
         headers: dict[bytes, bytes] | None = None,
     ) -> None:
         """`gone` returns when the caller has disconnected. `headers`: those of the scope by name,

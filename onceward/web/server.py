@@ -376,9 +376,9 @@ class Server:
     async def patiently(self, request: Request, work: Coroutine[Any, Any, T]) -> T | None:
         """Do something that may wait long. It is given up, with None, when the caller goes
         away or the server stops."""
-        working = asyncio.ensure_future(work)
-        gone = asyncio.ensure_future(request.gone())
-        draining = asyncio.ensure_future(self.draining.wait())
+        working = asyncio.create_task(work, name="onceward-patient-call")
+        gone = asyncio.create_task(request.gone(), name="onceward-disconnect")
+        draining = asyncio.create_task(self.draining.wait(), name="onceward-draining")
         try:
             await asyncio.wait([working, gone, draining], return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -71,8 +71,9 @@ class Worker:
 
     async def _drain(self, drain_s: float) -> None:
         if self.running:
-            drained = asyncio.ensure_future(asyncio.wait(list(self.running)))
-            hurried = asyncio.ensure_future(self._hurry.wait())
+            ended = asyncio.wait(list(self.running))
+            drained = asyncio.create_task(ended, name="onceward-drain")
+            hurried = asyncio.create_task(self._hurry.wait(), name="onceward-hurry")
             await asyncio.wait(
                 [drained, hurried], timeout=drain_s, return_when=asyncio.FIRST_COMPLETED
             )

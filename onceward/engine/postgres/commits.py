@@ -195,7 +195,7 @@ class Commits:
                 self._links.give(link)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, name="onceward-postgres-outcome")
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 

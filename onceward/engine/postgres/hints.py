@@ -82,7 +82,9 @@ class Hints:
 
     def open(self) -> None:
         """Start in the background. Without a connection, watches are polled."""
-        self._serving = asyncio.get_running_loop().create_task(self._serve())
+        self._serving = asyncio.get_running_loop().create_task(
+            self._serve(), name="onceward-postgres-hints"
+        )
 
     async def close(self) -> None:
         self._serving.cancel()

@@ -38,7 +38,9 @@ class Lanes(Generic[T]):
         if not self._starting and self._queue and self._busy < self._count:
             self._starting = True
             self._busy += 1
-            task = asyncio.get_running_loop().create_task(self._work())
+            task = asyncio.get_running_loop().create_task(
+                self._work(), name="onceward-postgres-lane"
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

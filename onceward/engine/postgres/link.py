@@ -368,7 +368,9 @@ class Links(Generic[L]):
     def _go_down(self, error: Exception) -> None:
         if self._down is None and not self._closed:
             self._down = _reason(error)
-            self._healing = asyncio.get_running_loop().create_task(self._heal())
+            self._healing = asyncio.get_running_loop().create_task(
+                self._heal(), name="onceward-postgres-reconnect"
+            )
             while self._hand(None):
                 pass
 
