@@ -38,7 +38,7 @@ from onceward.web.server import Server
 
 ROOT = Path(onceward.__file__).parent
 # Enough for each partition of the schedule and of the inbox to be used before.
-WARM, MEASURED = 1_500, 20
+WARM, MEASURED = 1_500, 100
 # Parts of the function that contains them.
 INNER = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 

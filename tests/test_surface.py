@@ -14,7 +14,7 @@ from tests.server_process import ROOT
 
 PUBLIC = ("onceward", "onceward.client", "onceward.testing", "onceward.tokens", "onceward.web")
 # Pages for maintainers, which show code of the package itself.
-FOR_MAINTAINERS = ("CONTRIBUTING.md", "internals.md", "decisions/")
+FOR_MAINTAINERS = ("CONTRIBUTING.md", "internals.md", "records.md", "recipes.md", "decisions/")
 
 # The engine, the store, and all processes of capabilities.
 HEAVY = "app cli engine node observe schedule store tables web work locks maintenance"

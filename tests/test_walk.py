@@ -1,8 +1,10 @@
 """The code that one request runs stays short enough to read."""
 
+import re
+
 import pytest
 
-from scripts.walk import Walk, measure
+from scripts.walk import ROOT, Walk, measure
 
 # The most functions and switches between files.
 GOALS = {"message": (145, 160), "HTTP accept": (190, 220)}
@@ -30,3 +32,12 @@ def test_a_walk_goes_from_the_call_to_the_commit(walks: dict[str, Walk]) -> None
     assert accept[0] == "web/protocol.py:Protocol.get_buffer"
     assert "app.py:App.send" in accept
     assert any(line.endswith("SQLiteEngine.commit") for line in accept)
+
+
+def test_the_page_of_walks_has_the_path_of_a_message(walks: dict[str, Walk]) -> None:
+    page = (ROOT.parent / "docs" / "walks.md").read_text(encoding="utf-8")
+    table = page.partition("## A message")[2].partition("Other paths")[0]
+    hops = re.findall(r"^\| +\d+ \| `([\w/]+\.py)::([\w.]+)`", table, re.MULTILINE)
+    assert len(hops) > 20
+    path = iter(walks["message"].lines())
+    assert [f"{file}:{name}" for file, name in hops if f"{file}:{name}" not in path] == []

@@ -154,7 +154,10 @@ LEASE = f"{limits.NODE_LEASE_MS / 1000:g} s"
 SAID = {
     "concepts.md": (LEASE, f"at most {limits.COMMIT_WRITES_MAX} writes and 4 MB"),
     "credit.md": (f"`credit`, {limits.NODE_LEASE_MS / 1000:g}, {limits.SLOTS_DEFAULT} |",),
-    "internals.md": (f"There are {limits.SLOTS_DEFAULT}, chosen",),
+    "internals.md": (
+        f"A database has {limits.SLOTS_DEFAULT} slots by default",
+        f"at most {limits.COMMIT_WRITES_MAX} writes and 4 MB",
+    ),
     "guides/deployment.md": (LEASE, f"{limits.MEMTABLE_BYTES >> 20} MiB for what is not"),
     "guides/postgresql.md": (LEASE, f"({limits.SLOTS_DEFAULT}, `App(slots=…)`)"),
     "guides/workers.md": (f"`drain_s` ({limits.DRAIN_S:g})",),
