@@ -211,8 +211,8 @@ class Game:
             *((line, said, True) for line, said in outcome.confirms),
             *((line, said, False) for line, said in outcome.says),
         ]:
-            id_ = (await job.send(*_reply(line, said, confirms), order_key=line.phone)).id
-            replies.append({"id": id_, "to": line.phone})
+            receipt = await job.send(*_reply(line, said, confirms), order_key=line.phone)
+            replies.append({"id": receipt.id, "to": line.phone})
         return {"replies": replies}
 
     def site(self) -> Site:

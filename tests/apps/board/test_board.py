@@ -158,7 +158,7 @@ async def test_a_board_that_someone_is_on_does_not_expire(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "SWEEP_MS", 500)
-    async with boards(empty_ms=1_000) as caller:
+    async with boards(empty_s=1) as caller:
         await caller.ok("POST", "/board/team/ticket", {"name": "Ann"})
         ann = Person(caller.app.hub, Badge("ann"))
         ann.ask("hello")

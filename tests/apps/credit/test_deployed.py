@@ -85,7 +85,7 @@ def server(world: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
             "BUREAU": f"{world}/bureau",
             "SALESFORCE": f"{world}/salesforce",
             "DECIDE": "apps.credit.decision:decide",
-            "RETRY_FIRST_MS": "10",
+            "RETRY_FIRST_S": "0.01",
         }.items():
             patched.setenv(f"CREDIT_{name}", text)
         with ServerProcess(folder, "--app", "apps.credit.deployed:app") as server:
