@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from onceward.engine.invariants import Lookup, Rule
 from onceward.engine.memory import MemoryEngine
 from onceward.keys import Key
 from onceward.node import Node
-from onceward.parts import Due, Kind, Made, Part, all_kinds, all_rules, load
+from onceward.parts import Attribute, Due, Kind, Made, Part, all_kinds, all_rules, guards, load
 from onceward.schedule import due_partition
 from onceward.store import Store
 from onceward.store.transaction import Transaction
@@ -141,6 +142,27 @@ async def test_a_new_part_is_acted_on_and_checked(monkeypatch: pytest.MonkeyPatc
     full = Record(("well", "x"), b"11", 1)
     found = [text for rule in rules if rule.kind == "well" for text in rule.judge(full, {}.get)]
     assert found == ["the well is too full"]
+
+
+async def test_a_part_gives_applications_its_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = Part(make=lambda made: Well(), attribute=Attribute("well", Well))
+    known = {**load(), "wells": part}
+    for module in (parts, sys.modules["onceward.node"]):
+        monkeypatch.setattr(module, "load", lambda: known)
+    app: Any = onceward.App("memory://")
+    with pytest.raises(onceward.Unavailable, match="not running"):
+        _ = app.well
+    async with app:
+        assert app.well is app.node.parts.get(Well)
+    with pytest.raises(AttributeError):
+        _ = app.wells
+
+
+def test_guards_and_included_scopes_are_declared_by_the_parts() -> None:
+    assert guards().keys() == {"send", "work", "manage", "read", "write", "room"}
+    assert {one for scope in SCOPES.values() for one in scope.included_in} <= SCOPES.keys()
+    text = (Path(onceward.__file__).parent / "web" / "calls.py").read_text()
+    assert [action for action in SCOPES if f'"{action}"' in text] == []
 
 
 def test_an_object_is_found_by_the_class_that_it_extends() -> None:
