@@ -300,7 +300,7 @@ async def test_each_guarded_write_is_counted_and_told() -> None:
     assert free.terms == {
         "names": ("a", "b"),
         "capacity": {"a": 1, "b": 1},
-        "lease_ms": 900,
+        "lease_s": 0.9,
         "wait_s": 5,
         "owner": "x",
     }
