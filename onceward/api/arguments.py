@@ -4,7 +4,9 @@ Clients and commands take durations in seconds (`lease_s`). Requests have millis
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -15,10 +17,15 @@ from msgspec import NODEFAULT, UNSET, Meta, UnsetType
 from onceward.api.field_docs import field_docs
 from onceward.api.operation import Operation
 from onceward.errors import BadInput
+from onceward.json_values import encode
 from onceward.quantities import milliseconds
 
 _TIMES = frozenset(("due_ms", "since_ms", "at_ms"))
 """Fields that are points in time, which clients give in milliseconds since 1970."""
+
+
+# Names of fields in docs.
+_MILLISECONDS = re.compile(r"\b[a-z]\w*_ms\b")
 
 
 class Argument(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +43,8 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
     """The default in the request; `UNSET` if leaving the member out differs from every value."""
     struct: Any = None
     """The struct that a mapping stands for: its durations are given in seconds as well."""
+    json: bool = False
+    """Whether the field is JSON text. Clients take the value, commands the text."""
     doc: str = ""
 
     @property
@@ -46,13 +55,25 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
 def arguments(operation: Operation[Any]) -> list[Argument]:
     """The arguments of an operation: those of the path, then required ones, then the others."""
     found = [
-        Argument(name=name, field=name, place="path", type=str) for name in operation.parameters
+        Argument(name=name, field=name, place="path", type=str, doc=_path_doc(operation, name))
+        for name in operation.parameters
     ]
-    if operation.query is not None:
-        found += _fields(operation.query, "query", partial=False)
     if operation.body is not None:
         found += _fields(operation.body, "body", partial=operation.partial)
+    if operation.query is not None:
+        found += _fields(operation.query, "query", partial=False)
     return sorted(found, key=lambda one: (not one.required, one.place != "path"))
+
+
+def _path_doc(operation: Operation[Any], name: str) -> str:
+    one = "match" if operation.noun == "matches" else operation.noun.removesuffix("s")
+    if name == "id":
+        return f"The id of the {one}."
+    if name == "user":
+        return "The id of the user."
+    # get_map is about a map.
+    what = (operation.verb.partition("_")[2] or one) if name == "name" else name
+    return f"The name of the {what}."
 
 
 @cache
@@ -78,7 +99,10 @@ def _fields(
                 required=default is NODEFAULT,
                 default=UNSET if partial or default is NODEFAULT else default,
                 struct=extra.get("struct") or _struct_in(hints[field.name]),
-                doc=docs.get(field.name, ""),
+                json=extra.get("json", False),
+                doc=_MILLISECONDS.sub(
+                    lambda found: argument_name(found[0]), docs.get(field.name, "")
+                ),
             )
         )
     return found
@@ -120,6 +144,60 @@ def in_ms(name: str, seconds: Any) -> Any:
     if isinstance(seconds, Sequence) and not isinstance(seconds, str | bytes):
         return tuple(milliseconds(one, name) for one in seconds)
     return milliseconds(seconds, name)
+
+
+def given(**members: Any) -> dict[str, Any]:
+    """The members that are not `UNSET`."""
+    return {name: value for name, value in members.items() if value is not UNSET}
+
+
+def as_list(name: str, given: Any) -> Any:
+    """A list of the given elements; None and `UNSET` stay. Raises `BadInput`."""
+    if given is None or given is UNSET:
+        return given
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise BadInput(f"{name} is a list, not {type(given).__name__}")
+    return list(given)
+
+
+def as_dict(name: str, given: Any) -> Any:
+    """A dict of the given members; None and `UNSET` stay. Raises `BadInput`."""
+    if given is None or given is UNSET:
+        return given
+    if not isinstance(given, Mapping):
+        raise BadInput(f"{name} has names with values, not {type(given).__name__}")
+    return dict(given)
+
+
+def as_struct(name: str, given: Any, struct: type[msgspec.Struct]) -> Any:
+    """The members of a struct that are given in seconds, or the struct itself; None and `UNSET`
+    stay. Raises `BadInput`."""
+    if given is None or given is UNSET or isinstance(given, struct):
+        return given
+    try:
+        return in_milliseconds(struct, given)
+    except BadInput as error:
+        raise BadInput(f"{name}: {error.message}") from error
+
+
+def as_structs(name: str, given: Any, struct: type[msgspec.Struct]) -> Any:
+    """A list of structs, each as by `as_struct`. Raises `BadInput`."""
+    if given is None:
+        raise BadInput(f"{name} is a list, not None")
+    return [as_struct(f"{name}[{n}]", one, struct) for n, one in enumerate(as_list(name, given))]
+
+
+def as_time(name: str, given: Any) -> Any:
+    """A point in time: milliseconds, a datetime with a time zone, or a text as in RFC 3339. Raises
+    `BadInput`."""
+    if isinstance(given, datetime) and given.tzinfo is None:
+        raise BadInput(f"{name} needs a time zone: {given} can be any time")
+    return given
+
+
+def as_json(name: str, given: Any) -> Any:
+    """The JSON of a value. Raises `BadInput`."""
+    return encode(given, ("request", name)).decode()
 
 
 def _extra(hint: Any) -> Mapping[str, Any]:

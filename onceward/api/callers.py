@@ -54,6 +54,7 @@ LIST = Operation(
     summary="List suspended callers",
     scope="all",
     response=SuspendedCallers,
+    returns="callers",
 )
 
 SUSPEND = Operation(

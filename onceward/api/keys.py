@@ -53,6 +53,7 @@ LIST = Operation(
     summary="List API keys",
     scope="all",
     response=KeyList,
+    returns="keys",
 )
 
 CREATE = Operation(
@@ -74,4 +75,5 @@ DELETE = Operation(
     scope="all",
     response=DeletedKey,
     errors=("no_such_key",),
+    done_errors=("no_such_key",),
 )

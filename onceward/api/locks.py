@@ -150,6 +150,7 @@ RELEASE = Operation(
     response=ReleasedLocks,
     errors=("bad_key",),
     returns="released",
+    done_member="released",
 )
 
 LIST = Operation(

@@ -99,7 +99,9 @@ SEND_MANY = Operation(
     scope="send:{queue}",
     body=MessageBatch,
     body_bytes_max=limits.MESSAGES_BYTES_MAX,
+    headers=("Idempotency-Key",),
     response=MessageVerdicts,
     errors=("bad_name", "bad_key"),
     returns="results",
+    fills=("Idempotency-Key",),
 )

@@ -37,6 +37,10 @@ class Query(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 Ignored = Annotated[Any, Meta(extra={"ignored": True})]
 """A member of a request that has no effect. Clients do not offer it."""
+NotForClients = Annotated[bool, Meta(extra={"ignored": True})]
+"""A setting that only code of the application can change. Clients do not offer it."""
+JsonText = Annotated[str, Meta(extra={"json": True})]
+"""A query parameter that is JSON. Clients take the value, commands the text."""
 
 R = TypeVar("R")
 
@@ -88,7 +92,11 @@ class Operation(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
     they are not given. So a client can repeat the request after a lost response."""
     done_errors: tuple[str, ...] = ()
     """The errors that mean success if the response to an earlier request was lost. Clients then
-    call `get` of the same noun, and return what it has of the response."""
+    call `get` of the same noun, and return what it has of the response. What a DELETE has deleted
+    cannot be shown: they return its id."""
+    done_member: str = ""
+    """The member of the response that says whether this request did it. After a lost response,
+    an earlier request may have done it: clients then set the member to true."""
     unknown_errors: tuple[str, ...] = ()
     """The errors that mean, after a lost response, that the outcome is unknown."""
     waits: bool = False

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from onceward import limits
 from onceward.api.jobs import Job
-from onceward.api.operation import Body, Operation, Query
+from onceward.api.operation import Body, NotForClients, Operation, Query
 
 DAY_MS = 24 * 3_600_000
 
@@ -50,10 +50,10 @@ class QueueSettingsView(msgspec.Struct, frozen=True, omit_defaults=True):
     fair: bool = False
     """Whether senders take turns, so that the backlog of one sender does not delay the jobs of
     another one. The sender is the `caller` of a message."""
-    internal: bool = False
+    internal: NotForClients = False
     """Whether only code of the application can send to the queue. Callers over HTTP cannot send to
     it or claim its jobs, whatever their scopes. Set by code of the application, not over HTTP."""
-    remote_work: bool = False
+    remote_work: NotForClients = False
     """Whether callers with the scope `work` can claim jobs of an internal queue over HTTP."""
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from onceward import limits
-from onceward.api.operation import Body, Operation, Query
+from onceward.api.operation import Body, JsonText, Operation, Query
 from onceward.api.room_changes import RoomOperation
 
 Capacity = Annotated[int, Meta(ge=1, le=limits.ROOM_MEMBERS_MAX)]
@@ -106,7 +106,7 @@ class RoomsQuery(Query):
 
     prefix: str = ""
     """The beginning of the ids."""
-    meta: str = "{}"
+    meta: JsonText = "{}"
     """Metadata that the rooms have, as a JSON object."""
     after: str = ""
     """The member `next` of the last page."""
@@ -118,7 +118,8 @@ class DeletedRoom(msgspec.Struct):
     """A deleted room."""
 
     id: str
-    epoch: str
+    epoch: str = ""
+    """Empty: unknown, because the response to the first request was lost."""
 
 
 class RoomMember(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -198,10 +199,10 @@ class ApplyStep(Body):
 
     ops: list[RoomOperation]
     client: str = ""
-    """The name of the client that numbers its steps. A repeated step of a client is applied
-    once."""
-    n: SequenceNumber = 0
-    """The number of the step."""
+    """The name of a client that numbers its steps, or a new id for each step. A repeated step of
+    a client is applied once."""
+    n: SequenceNumber = 1
+    """The number of the step. It increases with each step of the client."""
 
 
 class AppliedStep(msgspec.Struct):
@@ -374,6 +375,7 @@ APPLY = Operation(
     body=ApplyStep,
     response=AppliedStep,
     errors=(*_STEP, "commit_too_large"),
+    fills=("client",),
 )
 
 BROADCAST = Operation(
@@ -406,6 +408,7 @@ def _contents(
             scope="read:{id}",
             response=response,
             errors=(*_CONTENTS, "not_found") if stored else _CONTENTS,
+            returns="items" if what == "list" else "values",
         ),
         Operation(
             name=f"rooms.put_{what}",
@@ -417,6 +420,7 @@ def _contents(
             body_optional=True,
             response=response,
             errors=(*errors, "bad_schema"),
+            returns="items" if what == "list" else "values",
         ),
         Operation(
             name=f"rooms.delete_{what}",
@@ -426,6 +430,8 @@ def _contents(
             scope="write:{id}" if stored else "room:{id}",
             response=DroppedContents,
             errors=errors,
+            returns="dropped",
+            done_member="dropped",
         ),
     )
 

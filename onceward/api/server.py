@@ -206,6 +206,7 @@ SENDERS = Operation(
     scope="manage | operate:{each queue}",
     query=SendersQuery,
     response=SenderList,
+    returns="senders",
 )
 
 SETTINGS = Operation(
@@ -215,6 +216,7 @@ SETTINGS = Operation(
     summary="List the settings of the server",
     scope="all",
     response=ServerSettings,
+    returns="settings",
 )
 
 CLOCK = Operation(

@@ -126,11 +126,12 @@ LEAVE = Operation(
 )
 
 LINK = Operation(
-    name="session.create_link",
+    name="sessions.create_link",
     method="POST",
     path="/v1/session/link",
     summary="Create a link that signs in once",
     response=SignInLink,
+    returns="link",
 )
 
 LIST = Operation(
@@ -152,6 +153,7 @@ REVOKE = Operation(
     query=WhoseSessions,
     response=RevokedSessions,
     errors=("no_such_session",),
+    returns="sessions",
 )
 
 REVOKE_ALL = Operation(
@@ -162,4 +164,5 @@ REVOKE_ALL = Operation(
     scope="one's own | all",
     query=WhoseSessions,
     response=RevokedSessions,
+    returns="sessions",
 )

@@ -52,8 +52,8 @@ class CreateTimer(Body):
     limit_key: str | None = None
     priority: Annotated[int, Meta(ge=0, le=limits.PRIORITY_MAX)] | None = None
     due_ms: Milliseconds | None = None
-    """In place of `at` and `delay_ms`. So a timer can be posted as GET shows it; the members below
-    are ignored."""
+    """In place of `at` and `delay_ms`: milliseconds since 1970."""
+    # So a timer can be posted as GET shows it.
     state: Ignored = None
     due: Ignored = None
     left_ms: Ignored = None
